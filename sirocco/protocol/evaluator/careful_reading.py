@@ -24,21 +24,22 @@ from sirocco.protocol.contract.positions import NO_INTERVALS
 Records = list[tuple[int, Routed | Installed]]
 
 
-# Into how many pieces those are cut that an owner was amid when it ended. Each costs a trip through
-# `control`, some ten milliseconds; with fewer it takes more owners that end to find the one record.
+# The records during which an owner ended are split into this many pieces. Each costs a round trip
+# through `control`, some ten milliseconds; with fewer, more owners end before the record is found.
 PIECES = 64
 
 
 @dataclass(slots=True)
 class _Care:
-    """One slot that is taken carefully.
+    """One slot that is read carefully.
 
     Attributes:
-        until: up to where.
-        log_end: where its log ended when it was loaded: nobody has ended behind that.
-        in_pieces: of records that are held meanwhile; else as they come, once that was read back.
-        declared: what was said and is not read back yet.
-        held: the records of it, and those that were read behind them.
+        until: the offset where that ends.
+        log_end: where its log ended when it was loaded: no owner has ended after that.
+        in_pieces: in pieces, while read records are held; otherwise all at once, after the
+            declaration was read back.
+        declared: the declaration that is not read back yet.
+        held: its records, and those that were read after them.
     """
 
     until: int
@@ -49,11 +50,11 @@ class _Care:
 
 
 class Careful:
-    """The slots that an evaluator takes carefully: as a whole, or one after the other in pieces."""
+    """The slots that an evaluator reads carefully: whole ones, or one at a time in pieces."""
 
     def __init__(self) -> None:
         self._slots: dict[int, _Care] = {}
-        # What is attempted, from when it is said until more is said of that slot.
+        # The latest declaration of each slot, until the next one.
         self._attempted: dict[int, Attempted] = {}
 
     def __contains__(self, slot: int) -> bool:
@@ -67,7 +68,7 @@ class Careful:
 
     @property
     def attempted(self) -> list[Attempted]:
-        """What others will take this process for amid, should it end."""
+        """The declarations by which others will suspect records if this process ends."""
         return list(self._attempted.values())
 
     @property
@@ -76,7 +77,7 @@ class Careful:
         return next((slot for slot, care in self._slots.items() if care.in_pieces), None)
 
     def waits(self, slot: int) -> bool:
-        """Whether records of a slot are taken only once it was said, and read back, which."""
+        """Whether records of a slot are taken only after a declaration of them was read back."""
         care = self._slots.get(slot)
         if care is None:
             return False
@@ -84,17 +85,17 @@ class Careful:
         return care.in_pieces or (said is not None and said.begin < said.end)
 
     def begin(self, slot: int, epoch: int, offset: int, log_end: int, trial: Trial) -> list[Effect]:
-        """A slot is taken carefully from an offset on.
+        """Begins to read a slot carefully.
 
         Args:
             slot: its number.
             epoch: of the ownership.
             offset: of the first record that is taken.
-            log_end: where its log ended when it was loaded: nobody has ended behind that.
+            log_end: where its log ended when it was loaded: no owner has ended after that.
             trial: what is known of it.
 
         Returns:
-            What is to be said before anything is read; nothing where it is taken in pieces.
+            The declaration to append before anything is read; nothing if it is taken in pieces.
         """
         first, last = trial.suspects
         if first < last:
@@ -109,7 +110,7 @@ class Careful:
         return slot == self.turn and care.declared is None and not care.held
 
     def attempt(self, slot: int, epoch: int, trial: Trial, records: Records) -> list[Effect]:
-        """Says which of the next records of a slot that wants some are its next piece."""
+        """Takes the next records of a slot that wants some; declares its next piece."""
         self._slots[slot].held = records
         effects: list[Effect] = []
         if trial.poison is not None:
@@ -117,7 +118,7 @@ class Careful:
         return effects + self.next_piece(slot, epoch, trial)
 
     def next_piece(self, slot: int, epoch: int, trial: Trial) -> list[Effect]:
-        """Says which of the records that are held are the next piece, if there is to be one."""
+        """Declares the next piece of the held records, if there is to be one."""
         care = self._slots[slot]
         if not care.held or not care.in_pieces:
             return []
@@ -127,15 +128,15 @@ class Careful:
         return [self._declare(slot, epoch, begin, last + 1)]
 
     def drop(self, slot: int) -> bool:
-        """Lets go what is held of a slot; whether there was anything, which is to be read again."""
+        """Drops the held records of a slot; returns whether there were any, to be read again."""
         care = self._slots[slot]
         had_some, care.held = bool(care.held), []
         return had_some
 
     def read_back(self, declaration: Attempted) -> Records | None:
-        """The piece that is to be taken now that `control` has it; None: nobody waited for that.
+        """Returns the piece to take after its declaration was read; None if it was not awaited.
 
-        Empty where the slot is to be read now, or is through.
+        It is empty if the slot is to be read now, or its careful reading is over.
         """
         care = self._slots.get(declaration.partition)
         if care is None or care.declared != declaration:
@@ -146,19 +147,19 @@ class Careful:
         return piece
 
     def taken(self, slot: int, epoch: int, offset: int) -> list[Effect]:
-        """All up to an offset was taken; says so if that was all that asked for care."""
+        """Notes that all up to an offset was taken; declares it if careful reading is over."""
         care = self._slots.get(slot)
         if care is None or offset < care.until or care.declared is not None:
             return []
         if care.in_pieces and offset < care.log_end:
-            # Its owner ended before it came to the rest, in which there may be another one.
+            # The former owner ended before it came to the rest; that may hold another such record.
             care.until, care.in_pieces = care.log_end, False
             return [self._declare(slot, epoch, offset, care.log_end)]
-        # It is over when this is read back: whoever has lost the slot by then learns it before.
+        # It is over when this is read back: a process that lost the slot learns that before.
         return [self._declare(slot, epoch, offset, offset)]
 
     def end(self, slot: int) -> None:
-        """No more care is taken of a slot."""
+        """Ends the careful reading of a slot."""
         self._slots.pop(slot, None)
         self._attempted.pop(slot, None)
 
@@ -169,9 +170,9 @@ class Careful:
 
 
 def without(slot: int, records: Records, skipped: set[int]) -> tuple[Records, list[Effect]]:
-    """Records of a slot without what is in those that are skipped, which are set aside.
+    """Empties the skipped records of a slot; returns all records, and effects that set those aside.
 
-    Their intervals stay: what comes behind them would be taken for behind a gap.
+    Their intervals stay: otherwise records after them would be dropped as after a gap.
     """
     why = f"{DEATHS_MAX} evaluators in a row ended amid it"
     kept: Records = []
@@ -193,7 +194,7 @@ def _emptied(message: Routed | Installed) -> Routed:
 
 
 def _piece_end(begin: int, suspects: Span) -> int:
-    """Up to where records are attempted at once that begin at an offset."""
+    """Returns the end of the piece that begins at an offset."""
     first, last = suspects
     if begin < first:
         return first

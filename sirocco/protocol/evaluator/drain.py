@@ -1,8 +1,8 @@
-"""How an evaluator that is told to end gets rid of its slots, without a gap and without a repeat.
+"""Hands over the slots of an evaluator that is asked to end, without a gap or a repeat.
 
-    checkpoints of all slots ─▶ "I leave" in the map store ─▶ goes on until others have them ─▶ ends
+    checkpoints of all slots ─▶ "I leave" in the map store ─▶ runs until others have them ─▶ ends
 
-Whatever goes wrong on the way costs time only: what is left is found by others as after a kill.
+A failure on the way costs time only: other evaluators take over what is left as after a kill.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def handing_over(
     can_take_over: Callable[[], bool],
     leave: Callable[[], None],
 ) -> Iterator[None]:
-    """Yields whenever it is to be waited a moment; ends when nothing more is to be waited for.
+    """Yields each time the caller should wait a moment; ends when there is nothing to wait for.
 
     Args:
         machine: whose slots they are.
-        look: calls a function between two steps of the machine and returns what it returns.
+        look: calls a function between two steps of the machine and returns its result.
         tell: hands the machine an event.
-        can_take_over: whether somebody leads, and another evaluator stays.
-        leave: says in the map store that this process wants to be rid of all that it owns.
+        can_take_over: whether there is a leader, and another evaluator stays.
+        leave: writes to the map store that this process wants to hand over all that it owns.
     """
     held = machine.holdings.held
     if not held or not can_take_over():
@@ -47,12 +47,12 @@ def handing_over(
 
 
 def offsets(machine: EvaluatorMachine, slots: tuple[int, ...]) -> dict[int, int]:
-    """How far slots have come, of those that are here; to be called between two steps."""
+    """Returns the offsets of slots that are here; to be called between two steps."""
     return {number: slot.offset for number, slot in machine.slots.items() if number in slots}
 
 
 def unsaved(machine: EvaluatorMachine, wanted: dict[int, int]) -> list[int]:
-    """Slots of which no checkpoint has been declared that goes so far, and which are still here."""
+    """Returns the slots that are still here and lack a declared checkpoint at their offset."""
     checkpoints = machine.holdings.view.checkpoints
     waiting = []
     for number, offset in wanted.items():

@@ -1,8 +1,8 @@
 """The evaluator: owns slots, matches their objects against their queries, reports to mergers.
 
 A slot's log holds its objects and its query changes in one order. A poll's records of a slot are
-taken together: changes carry the position from which they hold, so that they never cut a batch, and
-the index is asked once for all objects.
+taken together: changes carry the position from which they hold, so that they never split a batch,
+and the index is asked once for all objects.
 """
 
 from __future__ import annotations
@@ -43,43 +43,43 @@ from sirocco.protocol.evaluator.slot.archived_slices import slice_prefix
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
 
-# Marks are passed on to the mergers as they come from the routers, once a second from each; with
+# Marks are passed on to the mergers as they arrive from the routers, once a second from each; with
 # many routers not more often than this.
 MARK_INTERVAL_MS = 200
 
-# What a successor has to match again; the first time it may be twice as much. A checkpoint is the
-# slot's query rows, some 100 bytes each, and brings the objects since the last one to the archive.
+# A successor matches this much again; the first time perhaps twice as much. A checkpoint is the
+# slot's query rows, some 100 bytes each, and writes the objects since the last one to the archive.
 # Those of a process are spread over the interval: all at once would take a core for seconds.
 CHECKPOINT_INTERVAL_MS = 15_000
 
-# Between checkpoints of two slots of a process at least: exporting 100,000 queries takes 20 ms, in
-# which nothing is matched.
+# Least time between checkpoints of two slots of a process: exporting 100,000 queries takes 20 ms,
+# in which nothing is matched.
 CHECKPOINT_SPACING_MS = 100
 
-# Between looks at what has become too old, or too much, to stay in memory.
+# Between checks for objects that are too old, or too many, to stay in memory.
 TIDY_INTERVAL_MS = 1_000
 
-# Steps that are taken in one turn, about: with searches of 10 ms some ten seconds. Whoever does not
-# turn for longer counts as gone, and others would begin the same from the start.
+# About how many steps one turn takes: with searches of 10 ms some ten seconds. A process whose turn
+# takes longer counts as dead, and its successors would begin the same steps again.
 STEPS_TURN_MAX = 1_024
 
-# Query changes after which a checkpoint is due however little time has passed: loading them from
-# the checkpoint is ten times faster than from the log.
+# Query changes after which a checkpoint is due in any case: loading them from the checkpoint is ten
+# times faster than from the log.
 CHECKPOINT_CHANGES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorSettings:
-    """What all evaluators of a cluster have in common.
+    """Settings that all evaluators of a cluster share.
 
     Attributes:
         retention_ms: how long objects stay in memory for searches; None without limit, 0 keeps
             none.
-        store_bytes_max: how much memory the objects of a process take; the oldest that the archive
-            has leave first. While those that it lacks take as much, nothing more is read. None
-            without limit.
+        store_bytes_max: memory for the objects of a process; beyond it the oldest that the
+            archive has are dropped. While those that the archive lacks exceed it, nothing more is
+            read. None without limit.
         archive_ms: how long objects stay in the archive; None without limit.
-        store_limits: sizes that steer the stores of objects.
+        store_limits: sizes that control the stores of objects.
         counts_leaves: whether objects are counted by leaf, for the coordinator to balance loads.
         hashing: numbers the terms of queries and objects.
     """
@@ -95,19 +95,19 @@ class EvaluatorSettings:
 
 
 class EvaluatorMachine:
-    """`step(event, now_ms) -> effects`."""
+    """Takes events and returns effects: `step(event, now_ms) -> effects`."""
 
     def __init__(self, member: str, settings: EvaluatorSettings) -> None:
         self.holdings = Holdings(member, frozenset({SLOTS}))
         self.slots: dict[int, Slot] = {}
-        # Those that are amid more steps than a turn takes; they take nothing before the last.
+        # Slots with more steps due than a turn takes; they take no records before the last step.
         self.stepping: set[int] = set()
         self.objects_total = 0
         self.matches_total = 0
-        # Intervals that slots have dropped, also those that have left: see `positions.Reached`.
+        # Intervals that slots have dropped, also slots that have left: see `positions.Reached`.
         self.repeats_total = 0
         self.gaps_total = 0
-        # Those whose former owners have ended where they began.
+        # The slots whose former owners ended while they processed the next records.
         self.careful = Careful()
         self._settings = settings
         self._counts = LeafCounts() if settings.counts_leaves else None
@@ -115,13 +115,13 @@ class EvaluatorMachine:
         self._owes_marks = False
         self._saved_ms = 0
         self._tidied_ms = 0
-        # Slots that are not read until the archive has what they hold.
+        # Slots that are not read until the archive has their objects.
         self._paused: set[int] = set()
-        # Slots whose checkpoints do not wait for their turn: the archive lacks much of them.
+        # Slots whose checkpoints are due early: the archive lacks much of their objects.
         self._hurried: set[int] = set()
-        # Slots of which more was read than they could take; it is read again.
+        # Slots of which more was read than they could take; it will be read again.
         self._passed_over: set[int] = set()
-        # Slots whose checkpoints were asked for while they could not be saved.
+        # Slots whose checkpoints were requested while they could not be saved.
         self._asked: set[int] = set()
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -145,7 +145,7 @@ class EvaluatorMachine:
                 raise TypeError(f"an evaluator takes no {type(event).__name__}")
 
     def deadline_ms(self) -> int | None:
-        """What a poll brings is reported at once; only steps may wait for the next turn."""
+        """Returns 0 while steps wait for the next turn; what a poll brings is reported at once."""
         return 0 if self.stepping else None
 
     @property
@@ -155,17 +155,17 @@ class EvaluatorMachine:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is read, since the archive is behind with what is in memory."""
+        """Whether reading is paused because the archive lacks too much of what is in memory."""
         return bool(self._paused)
 
     def look(self, *, ends_round: bool) -> Counted | None:
-        """What was counted by leaf in the last round; None where there was none."""
+        """Returns the counts by leaf of the last round; None where there was none."""
         if self._counts is None:
             return None
         return self._counts.look(self.searchable, ends_round=ends_round)
 
     def look_so_far(self) -> Counted | None:
-        """The objects that were counted by leaf in the round that goes on."""
+        """Returns the objects counted by leaf so far in the present round."""
         return None if self._counts is None else self._counts.so_far(self.searchable)
 
     def _polled(self, event: Polled) -> list[Effect]:
@@ -193,7 +193,7 @@ class EvaluatorMachine:
         return _said(reports) + effects
 
     def _take(self, number: int, records: Records, steps_max: int) -> tuple[Reports, list[Effect]]:
-        """Has a slot take the next records of its log."""
+        """Makes a slot take the next records of its log."""
         slot, effects = self.slots[number], list[Effect]()
         if skipped := self._trial(number).skipped:
             records, effects = without(number, records, skipped)
@@ -214,7 +214,7 @@ class EvaluatorMachine:
         return found, effects + self._work(number)
 
     def _through(self, number: int) -> list[Effect]:
-        """Says so if a slot has taken all that asked for care."""
+        """Reports it if a slot has taken all records that required care."""
         return self.careful.taken(number, self._epoch(number), self.slots[number].offset)
 
     def _pass_over(self, number: int) -> list[Effect]:
@@ -224,11 +224,11 @@ class EvaluatorMachine:
         return [Unfollow(SLOTS, number)]
 
     def _read_on(self, number: int) -> list[Effect]:
-        """Reads a slot again that was passed over."""
+        """Resumes reading a slot that was passed over."""
         if number not in self._passed_over:
             return []
         self._passed_over.discard(number)
-        # Those are read when there is room.
+        # Paused slots are read when there is room.
         is_paused = number in self._paused
         return [] if is_paused else [Follow(SLOTS, number, self.slots[number].offset)]
 
@@ -241,17 +241,17 @@ class EvaluatorMachine:
         return self.holdings.held[SLOTS, number].epoch
 
     def _known(self, number: int) -> tuple[int, Trial]:
-        """Since when a slot is owned, and what its former owners ended amid."""
+        """Returns the epoch of a slot, and the records during which its former owners ended."""
         return self._epoch(number), self._trial(number)
 
     def _attempt(self, number: int, records: Records) -> list[Effect]:
-        """Says which records a slot takes next, or reads them again later."""
+        """Declares which records a slot takes next, or reads them again later."""
         if not self.careful.wants(number):
             return self._pass_over(number)
         return self.careful.attempt(number, *self._known(number), records)
 
     def _read_back(self, declaration: Attempted) -> list[Effect]:
-        """Takes what was to be attempted, now that everybody knows."""
+        """Takes the records of an attempt, once `control` has shown its declaration."""
         records = self.careful.read_back(declaration)
         if records is None:
             return []
@@ -269,15 +269,15 @@ class EvaluatorMachine:
         return _said(found) + effects
 
     def _trust(self, number: int) -> list[Effect]:
-        """A slot is taken as ever from here on, and another carefully that has to be."""
+        """Ends the careful reading of a slot; the next slot that needs it follows."""
         self.careful.end(number)
         if number in self.slots:
-            # Whoever comes next need not begin where this one did.
+            # A successor need not begin where this owner did.
             self._asked.add(number)
         return self._read_on_carefully(number)
 
     def _read_on_carefully(self, number: int) -> list[Effect]:
-        """Reads a slot again, if nothing has to be said before, and that one whose turn it is."""
+        """Resumes reading a slot that needs no declaration first, and the slot whose turn it is."""
         turn, effects = self.careful.turn, list[Effect]()
         if turn is not None and self.careful.wants(turn):
             effects += self._read_on(turn)
@@ -286,10 +286,10 @@ class EvaluatorMachine:
         return effects
 
     def _go_on(self) -> list[Effect]:
-        """Takes some of the steps that slots are at, those first that are the farthest behind."""
+        """Takes some of the steps that are due; slots that are farthest behind come first."""
         reports: Reports = []
         resumed: list[Effect] = []
-        # Mergers wait for the time of all slots, whether these have something to say or not.
+        # Mergers wait for the time of all slots, also of those without anything to report.
         self._owes_marks |= bool(self.stepping)
         steps_left = STEPS_TURN_MAX
         while self.stepping and steps_left > 0:
@@ -317,7 +317,7 @@ class EvaluatorMachine:
         for report in found:
             if isinstance(report, Report) and report.batch is not None:
                 counts.take(slot.number, report.batch, report.object_rows)
-                # It would hold the terms as long as the records that are made of it.
+                # It would keep the terms in memory as long as the records made of it.
                 report.batch = None
 
     def _tick(self, now_ms: int) -> list[Effect]:
@@ -338,9 +338,9 @@ class EvaluatorMachine:
         return effects
 
     def _most_due(self, now_ms: int) -> Slot | None:
-        """The slot to be saved now."""
+        """Returns the slot to be saved now; None if none is due."""
         interval_ms = CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
-        # Others' turns go on beside those that hurry.
+        # Slots saved early do not delay the turns of others.
         is_time = bool(self._hurried) or now_ms - self._saved_ms >= interval_ms
         due = [
             slot
@@ -399,14 +399,14 @@ class EvaluatorMachine:
             and self.holdings.owns(SLOTS, declaration.partition)
         ):
             slot = self.slots[declaration.partition]
-            # A former owner's checkpoint may be ahead of what was read here.
+            # A former owner's checkpoint may be ahead of what this process has read.
             before = min(declaration.offset, slot.offset)
             effects.append(Truncate(SLOTS, declaration.partition, before))
             effects += self._written(slot, declaration)
         return effects
 
     def _written(self, slot: Slot, taken: CheckpointTaken) -> list[Effect]:
-        """A checkpoint is in the archive, this owner's or a former one's."""
+        """Takes notice of a checkpoint in the archive, this owner's or a former one's."""
         if self.holdings.view.checkpoints[SLOTS, slot.number] == taken:
             return [Discard(name) for name in slot.shelf.durable(taken.name)]
         slot.shelf.in_vain(taken.name)
@@ -435,14 +435,14 @@ class EvaluatorMachine:
             epoch = self._epoch(number)
             begun = self.careful.begin(number, epoch, event.offset, event.log_end, trial)
         if begun:
-            # Read once that was read back.
+            # It is read after its declaration was read back.
             self._passed_over.add(number)
         else:
             begun.append(Follow(SLOTS, number, event.offset))
         return begun + self._work(number)
 
     def _work(self, number: int) -> list[Effect]:
-        """Has sealed what is enough for a slice, and slices merged that have become many."""
+        """Starts a job, if one is due: sealing a full slice, or merging many slices."""
         job = self.slots[number].next_job()
         if job is None:
             return []
@@ -472,20 +472,21 @@ class EvaluatorMachine:
 
     @staticmethod
     def _forget(slot: Slot, before_ms: int) -> list[Effect]:
-        """Lets slices leave the archive that are too old, those of nobody with them."""
+        """Deletes slices from the archive that are too old, and those that no checkpoint names."""
         names = slot.shelf.forget(before_ms)
         if not names:
             return []
         discards: list[Effect] = [Discard(name) for name in names]
-        # Slices that owners had written when they ended, and no checkpoint that counts names.
+        # Owners that ended may have written slices that no checkpoint in force names.
         first = slot.shelf.first_name
         return discards if first is None else [*discards, Sweep(slice_prefix(slot.number), first)]
 
     def _pause(self) -> list[Effect]:
-        """Reads no more while memory is full of what the archive lacks, on once it has half of it.
+        """Pauses reading while memory is full of unarchived objects; resumes at half of the limit.
 
-        What is published meanwhile waits in the log, and routers take no more than may wait there.
-        What the archive will not get before more is read does not count: none would ever be.
+        What is published meanwhile waits in the log, and routers accept only as much as may wait
+        there. Objects that the archive gets only after more is read do not count: reading would
+        never resume.
         """
         limit = self._settings.store_bytes_max
         if limit is None:
@@ -495,7 +496,7 @@ class EvaluatorMachine:
         share = limit // (2 * len(self.slots)) if self.slots else limit
         self._hurried = {number for number, bytes_ in waiting.items() if bytes_ > share}
         if sum(waiting.values()) > limit:
-            # What owners before this one had taken is taken all the same, or it were never saved.
+            # Slots read carefully continue: otherwise what former owners had taken is never saved.
             new = self.slots.keys() - self._paused - set(self.careful)
             self._paused |= new
             return [Unfollow(SLOTS, number) for number in sorted(new - self._passed_over)]
@@ -507,7 +508,7 @@ class EvaluatorMachine:
     def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
         self._hurried.discard(slot.number)
         self._asked.discard(slot.number)
-        # A successor begins where every target has been told of all before: marks come first.
+        # A successor assumes that all earlier results were sent to every target: marks come first.
         effects = self._mark([slot])
         epoch = self._epoch(slot.number)
         name = checkpoint_name(SLOTS, slot.number, slot.offset, epoch)

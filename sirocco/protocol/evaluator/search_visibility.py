@@ -1,11 +1,11 @@
-"""Which owned slots a search may be answered from: what keeps an answer whole.
+"""Which owned slots may answer a search, so that answers are complete.
 
 The promise is in docs/explanation/guarantees.md.
 
-A slot that was taken over comes from a checkpoint and reads on. Until it has read what its log held
-when it came it would answer less than its former owner did, in silence: it counts as not here, and
-the merger asks again. With a position token a slot has to have come as far as the token besides,
-and only a slot that was seen to have come that far may answer: one that comes later may be behind.
+A slot that was taken over starts from a checkpoint and reads on. Until it has read what its log
+held at the take-over it would answer less than its former owner, without notice. So it counts as
+absent, and the merger asks again. With a position token a slot must also have reached the token.
+Only a slot that was seen to have reached it may answer: one that arrives later may be behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sirocco.protocol.contract.positions import Reached, position_of
 
 
 class HasReached(Protocol):
-    """What decides of a slot whether it has come as far as a token."""
+    """A slot that can be compared with a position token."""
 
     @property
     def reached(self) -> Reached:
@@ -25,11 +25,11 @@ class HasReached(Protocol):
 
 
 class MayBeBehind(Protocol):
-    """What decides of a slot whether it may be searched."""
+    """A slot that may be searched or not."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether its log held more when it came here than it has read."""
+        """Whether its log held more at the take-over than it has read."""
 
 
 OwnedSlot = TypeVar("OwnedSlot", bound=MayBeBehind)
@@ -37,18 +37,18 @@ AskedSlot = TypeVar("AskedSlot", bound=HasReached)
 
 
 def searchable(slots: Mapping[int, OwnedSlot], number: int) -> OwnedSlot | None:
-    """An owned slot that may be searched now; None as if it were not here."""
+    """Returns an owned slot that may be searched now; None if there is none."""
     slot = slots.get(number)
     return None if slot is None or slot.is_behind else slot
 
 
 class Arrived(Generic[AskedSlot]):
-    """The slots of a question that have come as far as its position token.
+    """The slots of a search that have reached its position token.
 
     Args:
         here: number → slot that may be searched now, None where there is none.
-        numbers: of the question.
-        token: intake partition → offset of the last record that has to have been taken.
+        numbers: of the search.
+        token: intake partition → offset of the last record that must have been taken.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class Arrived(Generic[AskedSlot]):
         self._seen: dict[int, AskedSlot] = {}
 
     def look(self) -> bool:
-        """Whether all have come that far that are here; asked between two steps."""
+        """Whether all slots here have reached the token; asked between two steps."""
         here = {number: self._here(number) for number in self._numbers}
-        # A slot that comes after this look comes from a checkpoint, and may be far behind.
+        # A slot that arrives after this check starts from a checkpoint, and may be far behind.
         self._seen = {number: slot for number, slot in here.items() if slot is not None}
         return all(
             slot.reached.positions.get(partition, 0) >= position
@@ -74,9 +74,9 @@ class Arrived(Generic[AskedSlot]):
         )
 
     def slot(self, number: int) -> AskedSlot | None:
-        """A slot that had come that far; None as if it were not here.
+        """Returns a slot that had reached the token; None if it is absent.
 
-        One that was lost and has come again since is another: what was seen has stood still.
+        A slot that was lost and came back since is another one; the one seen has stopped reading.
         """
         seen = self._seen.get(number)
         return seen if seen == self._here(number) else None

@@ -1,1 +1,1 @@
-"""What evaluators count and report of the load of leaves."""
+"""Counts and reports of the load of leaves."""

@@ -1,10 +1,10 @@
-"""What an evaluator counts of its leaves: a few numbers each, and some recent objects.
+"""Counts the load of an evaluator's leaves: a few numbers each, and some recent objects.
 
-Objects come to a slot without the name of their leaf, so it is found again here by the routing
-arrays: a tenth of what matching an object costs, and nothing on the wire. Small batches wait until
-there are many objects, so that neither their number nor the size of the map costs much. Of the
-objects of a round every 2^n-th is remembered, with n such that they are a bounded number: from
-these the detail of single leaves is worked out when it is asked for.
+Objects arrive at a slot without the name of their leaf, so the routing arrays find it again here: a
+tenth of the cost of matching an object, and nothing on the wire. Small batches wait until there are
+many objects, so that neither their number nor the size of the map costs much. Of the objects of a
+round every 2^n-th is kept, with n such that their number is bounded: the detail of single leaves is
+computed from these on request.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE
 # Objects whose leaves are found together, some 200 bytes each.
 WAITING_MAX = 1 << 12
 
-# Objects of a round that are remembered: some 3 MB with their terms. A leaf with a hundredth of the
-# load still has a hundred of them to find a cut by.
+# Objects of a round that are kept: some 3 MB with their terms. A leaf with a hundredth of the load
+# still has a hundred of them to find a split by.
 RECENT_MAX = 1 << 14
 
-# Standing queries of a slot that are looked at when a round ends: exporting them takes a
-# millisecond of the loop, and the number in a leaf is known to a few per cent.
+# Standing queries of a slot that are sampled when a round ends: exporting them takes a millisecond
+# of the loop, and the number in a leaf is known to a few per cent.
 QUERIES_MAX = 1 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecentObjects:
-    """Some objects of a round, in the order in which they came.
+    """Some objects of a round, in the order of their arrival.
 
     Attributes:
         lon, lat: f8[n], degrees.
@@ -50,7 +50,7 @@ class RecentObjects:
         met: i8[n], queries that each met.
         leaf: i4[n], position of its leaf in the map, -1: in none of the slots here.
         is_home: bool[n], whether the slot is the object's home.
-        every: each stands for so many.
+        every: each represents this many.
     """
 
     lon: NDArray[np.float64]
@@ -87,8 +87,8 @@ class SlotQueries:
     Attributes:
         sampled: some of the range queries.
         draws: u8[q], of these: the numbers by which they were drawn, see `TermHashing.draws`.
-        ranges: how many range queries there are.
-        others: queries that look at every object of the slot, whatever its leaf.
+        ranges: number of range queries.
+        others: queries that check every object of the slot, whatever its leaf.
         arrived: queries that were registered in the round.
         bytes_total: memory of all.
     """
@@ -101,7 +101,7 @@ class SlotQueries:
     bytes_total: int
 
 
-# Of a slot whose queries are not looked at.
+# Of a slot whose queries are not sampled.
 _NO_DRAWS = np.empty(0, np.uint64)
 _NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_DRAWS)
 NO_QUERIES = SlotQueries(_NO_ROWS, _NO_DRAWS, 0, 0, 0, 0)
@@ -109,10 +109,10 @@ NO_QUERIES = SlotQueries(_NO_ROWS, _NO_DRAWS, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """All that was counted at one moment; arrays have the map's leaves in order.
+    """All counts at one moment; arrays are in the order of the map's leaves.
 
     Attributes:
-        map: whose leaves are meant.
+        map: the map of the leaves.
         routing: of it, with a slot of its own for each leaf.
         queries: of each slot that is owned and up to date.
         objects, met, faded: f8[leaves], see `LeafLoads`, of the round that ended last.
@@ -145,7 +145,7 @@ class LeafCounts:
         self._last: Counted | None = None
 
     def use(self, partition_map: PartitionMap) -> None:
-        """Begins to count by a map, from nothing; the same one again changes nothing."""
+        """Restarts the counts for a map; the same map again changes nothing."""
         if partition_map is self._map:
             return
         leaves = len(partition_map.leaves)
@@ -179,7 +179,7 @@ class LeafCounts:
         self._arrived[slot] = self._arrived.get(slot, 0) + queries
 
     def look(self, slots: dict[int, Slot], *, ends_round: bool) -> Counted | None:
-        """What was counted in the last round, with the queries of now; None before the first.
+        """Returns the counts of the last round, with the queries of now; None before the first.
 
         Args:
             slots: those that are owned and up to date.
@@ -205,7 +205,7 @@ class LeafCounts:
         return self._last
 
     def so_far(self, slots: Iterable[int]) -> Counted | None:
-        """What was counted in the round that goes on: objects alone; None without a map.
+        """Returns the object counts of the present round; None without a map.
 
         Args:
             slots: those that are owned and up to date.
@@ -232,7 +232,7 @@ class LeafCounts:
         self._arrived = {}
 
     def _add_up(self) -> None:
-        """Finds the leaves of what waits."""
+        """Finds the leaves of the waiting objects."""
         if not self._waiting or self._map is None or self._routing is None:
             return
         batches = [batch for _, batch, _ in self._waiting]
@@ -245,7 +245,7 @@ class LeafCounts:
         homes = np.concatenate([_homes(each) for each in batches])
         self._waiting, self._waiting_rows = [], 0
         routes = self._routing.route_objects(lon, lat, terms.offsets, terms.terms, keys)
-        # While a map changes, objects still come to where the one before had them.
+        # While a map changes, objects still arrive by the leaves of the one before.
         is_here = self._map.slot_of_leaf[routes.slot] == slots[routes.row]
         leaves, rows = routes.slot[is_here], routes.row[is_here]
         count = len(self._objects)
@@ -273,7 +273,7 @@ class LeafCounts:
         standing = slot.standing
         table = standing.families[RANGE].table
         rows = np.sort(table.live())
-        # By the handle, so that all slots look at the same queries; under the key that evaluators
+        # By the handle, so that all slots sample the same queries; under the key that evaluators
         # share, since clients can choose ids whose handles are small.
         draws = slot.hashing.draws(table.handle_rows(rows))
         is_chosen = draws <= np.uint64(greatest_draw(len(rows)))
@@ -289,7 +289,7 @@ class LeafCounts:
 
 
 def greatest_draw(ranges: int) -> int:
-    """Returns the number up to which range queries of a slot are looked at.
+    """Returns the greatest draw at which range queries of a slot are sampled.
 
     Args:
         ranges: how many there are.

@@ -1,6 +1,6 @@
-"""From what an evaluator counted to what it tells: numbers, details and a sample of leaves.
+"""Turns the counts of an evaluator into reports: numbers, details and a sample of leaves.
 
-All of it works on what `LeafCounts.look` handed out, beside the loop that counts.
+It works on the results of `LeafCounts.look`, beside the loop that counts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from sirocco.schemes.workload.spatial_aggregates import no_aggregates
 from sirocco.schemes.workload.spatial_grid import FineGrid
 from sirocco.schemes.workload.swarm_statistics import AxisStatistics, LeafStatistics, no_statistics
 
-# Columns and rows of a leaf between which it may be cut. They are as wide as holds equally many of
-# its objects, so a hot spot within a hot spot is still parted.
+# Columns and rows of a leaf between which it may be split. Each holds about equally many of its
+# objects, so a hot spot within a hot spot is still split.
 SIDE_MAX = 64
 
-# Cells narrower than this, about 10 m, would part the noise of coordinates.
+# Cells narrower than this, about 10 m, would only split the noise of coordinates.
 CELL_DEGREES_MIN = 1e-4
 
 
@@ -49,7 +49,7 @@ def loads_of(counted: Counted) -> ToldLoads:
         total = standing.ranges + standing.others
         queries += here
         if total:
-            # A query in several leaves of a slot is new in each, but stands in one table.
+            # A query in several leaves of a slot is new in each, but is stored in one table.
             arrived += here * (standing.arrived / total)
             query_bytes += here * (standing.bytes_total / total)
     is_told = np.isin(slot_of_leaf, list(counted.queries))
@@ -69,7 +69,7 @@ def details_of(counted: Counted, wanted: list[int]) -> dict[int, LeafDetail]:
     """Returns the statistics of leaves by column and row.
 
     Args:
-        counted: what was counted.
+        counted: the counts.
         wanted: ids of leaves; those of other slots are left out.
     """
     told = loads_of(counted)
@@ -88,7 +88,7 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
     some = homes.take(np.arange(0, len(homes), max(1, -(-len(homes) // max(objects_max, 1)))))
     parts = [_as_sampled(each) for each in counted.queries.values()]
     draws, boxes, offsets, keywords = joined_queries(parts)
-    # What every slot looks at: else queries of small slots would be more than their share.
+    # The greatest draw that every slot samples; else queries of small slots would be too many.
     greatest = min((greatest_draw(each.ranges) for each in counted.queries.values()), default=0)
     first = least_distinct(draws, greatest)
     queries = len(first) * ((DRAW_MAX + 1) / (greatest + 1))
@@ -106,7 +106,7 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
 
 
 def _as_sampled(standing: SlotQueries) -> QuerySample:
-    """Numbers, bounding boxes, and the keywords of the first conjunction of each query."""
+    """Returns draws, bounding boxes, and the keywords of the first conjunction of each query."""
     rows = standing.sampled
     first = rows.conj_offsets[:-1]
     offsets, keywords = take_rows(rows.pos_offsets, rows.pos_terms, first)
@@ -119,7 +119,7 @@ def _bounds(rows: QueryRows) -> NDArray[np.float64]:
     begins = rows.box_offsets[:-1]
     bounds = np.minimum.reduceat(rows.boxes, begins)
     most = np.maximum.reduceat(rows.boxes, begins)
-    # Of two boxes that meet at the antimeridian one ends there and one begins: both together are
+    # Of two boxes that meet at the antimeridian one ends there and one begins: together they are
     # one that crosses it.
     crosses = (bounds[:, 0] == WORLD[0]) & (most[:, 2] == WORLD[2]) & (most[:, 0] > bounds[:, 2])
     bounds[:, 3] = most[:, 3]
@@ -129,7 +129,7 @@ def _bounds(rows: QueryRows) -> NDArray[np.float64]:
 
 
 def _queries_by_leaf(routing: RoutingArrays, standing: SlotQueries) -> NDArray[np.float64]:
-    """How many queries of a slot look at the objects of each leaf, by its sampled ones."""
+    """Returns how many queries of a slot check the objects of each leaf, by its sampled ones."""
     rows = standing.sampled
     found = np.full(len(routing.leaf_ids), float(standing.others))
     if not len(rows):
@@ -147,7 +147,7 @@ def _queries_by_leaf(routing: RoutingArrays, standing: SlotQueries) -> NDArray[n
 def _with_terms(
     rows: QueryRows,
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.uint64]], NDArray[np.int64]]:
-    """The conjunctions that have terms, and which of them are of each query."""
+    """Returns the conjunctions that have terms, and which of them belong to each query."""
     has_terms = np.diff(rows.pos_offsets) > 0
     before = np.concatenate([[0], np.cumsum(has_terms)]).astype(np.int64)
     conjunctions = take_rows(rows.pos_offsets, rows.pos_terms, np.flatnonzero(has_terms))
@@ -183,7 +183,7 @@ def _grid(
     lon: NDArray[np.float64],
     lat: NDArray[np.float64],
 ) -> FineGrid:
-    """Cells that hold about equally many objects each, and end where neighbours do."""
+    """Returns cells that hold about equally many objects each, and end where neighbours do."""
     box = partition_map.leaves[position].box
     boxes = np.array([leaf.box for leaf in partition_map.leaves])
     x = _borders(box[0], box[2], lon, boxes[:, 0::2])
@@ -197,7 +197,7 @@ def _borders(
     cuts = np.linspace(low, high, 5)[1:-1]
     if len(values):
         cuts = np.concatenate([cuts, np.quantile(values, shares)])
-    # Those of neighbours as they are: a corner is cut exactly where a neighbour ends.
+    # Borders of neighbours stay exact: a corner is split exactly where a neighbour ends.
     exact = sorted_distinct(others[(others > low) & (others < high)])[:SIDE_MAX]
     borders = [low]
     for cut in sorted_distinct(cuts).tolist():
@@ -209,7 +209,7 @@ def _borders(
 
 
 def _scaled(axis: AxisStatistics, loads: LeafLoads, row: int) -> AxisStatistics:
-    """What was sampled of one axis as what it stands for."""
+    """Scales the sampled statistics of one axis to the counted totals."""
     objects, queries = np.cumsum(axis.new_objects), np.cumsum(axis.new_queries)
     faded = _ratio(loads.faded[row], objects)
     standing = _ratio(loads.queries[row], queries)

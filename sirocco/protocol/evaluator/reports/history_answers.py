@@ -1,4 +1,4 @@
-"""What a slot's stored objects say: to queries that ask for the past, and at steps."""
+"""The answers of a slot's stored objects: to queries that ask for the past, and at steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sirocco.protocol.evaluator.standing.step_schedule import StepQuery
 if TYPE_CHECKING:
     from sirocco.index.store.ranked_search import RankedPart
 
-# Objects of one report of the past: what is gathered at once.
+# Objects of one report of the past, gathered together.
 _ROWS_MAX = 1 << 16
 
 
@@ -47,13 +47,13 @@ class Entered:
     """A new query that asks for the past.
 
     Attributes:
-        kind: of `index.kinds`.
+        kind: of `index.base.kinds`.
         row: in its family.
         condition: region, text, filter.
         start_ms: begin of its lifetime.
         past_ms: how far back it asks from there.
-        wire: the query by the hashes of the wire, where it is not known which words its terms are:
-            a range query that a router of an earlier version sent. Its text stands here alone.
+        wire: the query by the hashes of the wire, where the words of its terms are not known: a
+            range query sent by a router of an older version. Only this has its text.
     """
 
     kind: int
@@ -66,7 +66,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Objects of the past with what they mean to queries."""
+    """Objects of the past with their hits."""
 
     objects: ObjectColumns
     events: EventColumns
@@ -76,7 +76,7 @@ class Past:
 def past_reports(
     standing: Standing, store: SlotStore, entered: Iterable[Entered]
 ) -> Iterator[Past]:
-    """Yields what the past holds for new range and knn queries; steps look back by themselves."""
+    """Yields the past objects of new range and knn queries; steps include the past themselves."""
     view = store.view()
     for one in entered:
         bounds = Bounds(arrival_from_ms=max(one.start_ms - one.past_ms, -(1 << 62)))
@@ -96,8 +96,8 @@ def _past_ranges(
     numbers = np.repeat(np.arange(len(found)), [len(each) for each in found])
     rows = np.concatenate([each.rows for each in found])
     seqs = np.concatenate([each.seqs() for each in found])
-    # In the order of the log, and cut by it alone: who takes the slot over may have other slices,
-    # and goes on where its predecessor broke off.
+    # In the order of the log, and split by it alone: a successor may have other slices, and
+    # continues where its predecessor stopped.
     order = np.argsort(seqs)
     for begin in range(0, len(order), _ROWS_MAX):
         some = order[begin : begin + _ROWS_MAX]
@@ -148,7 +148,7 @@ def step_results(
     names: TermNames,
     gone: Gone = NOTHING_GONE,
 ) -> list[StepResult]:
-    """What steps find: (row of all queries, at, query) → results worth telling, in order.
+    """Evaluates steps, (row of all queries, at, query); returns results to report, in order.
 
     Args:
         view: of the store.
@@ -184,7 +184,7 @@ def step_results(
 
 
 def term_entries(counts: TermCounts, k: int | None, names: TermNames) -> TermEntries:
-    """The k most frequent terms, or all, as columns."""
+    """Returns the k most frequent terms, or all, as columns."""
     if k is None:
         pairs = list(zip(named_counts(counts, names), counts.counts.tolist(), strict=True))
     else:
@@ -200,7 +200,7 @@ def term_entries(counts: TermCounts, k: int | None, names: TermNames) -> TermEnt
 
 
 def ranked_entries(part: RankedPart) -> RankedEntries:
-    """What a slot knows for a ranked query, as columns."""
+    """Returns the part of a ranked search as columns."""
     stored = part.candidates
     return RankedEntries(
         np.array([part.objects_total, part.tokens_total], np.uint64),
@@ -214,5 +214,5 @@ def ranked_entries(part: RankedPart) -> RankedEntries:
 
 
 def events_of(stored: StoredRows) -> EventColumns:
-    """The event keys of stored objects."""
+    """Returns the event keys of stored objects."""
     return EventColumns(stored.sessions, stored.numbers, stored.arrivals_ms)

@@ -1,9 +1,9 @@
-"""From hits in slots to records on `partials`: one for each poll and Kafka partition, if possible.
+"""Turns hits in slots into records on `partials`: one a poll and Kafka partition if possible.
 
-A record says for each of its slots which interval it covers. Large results are cut: between slots,
-between objects, and for an object that meets very many queries between its matches (ordered by
-handle, so that every evaluator cuts alike). What the past holds for a new query stands at one
-position of the slot's log (`pinned`), as do steps (`step_found`); their records are numbered there.
+A record states for each of its slots which interval it covers. Large results are split: between
+slots, between objects, and for an object that meets very many queries between its matches (ordered
+by handle, so that every evaluator splits alike). Past objects of a new query all have one position
+of the slot's log (`pinned`), as have steps (`step_records`); their records are numbered there.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from sirocco.protocol.evaluator.standing.standing_queries import Batch
 
 @dataclass(slots=True)
 class Report:
-    """What a slot found in a stretch of its log.
+    """The matches of a slot in one section of its log.
 
     Attributes:
         slot: its number.
-        end: position behind all that was taken.
+        end: position after all that was taken.
         time_ms: the slot's time; `NO_TIME_MS` while more that belongs to it follows.
-        sent: i8[partials], the position up to which each target was told; moved on here.
+        sent: i8[partials], the position up to which each target was sent all; advanced here.
         targets: i4[subscribers of the slot], Kafka partition of each.
         table: names of the queries.
         objects, events: n rows, the objects.
         positions: i8[n], in the slot, ascending.
         object_rows: i4[m], ascending: row of `objects` for each match.
         query_rows: i4[m], row of `table`.
-        objects_total: how many objects were looked at.
+        objects_total: how many objects were matched.
         changes: u1[m], as in `MatchColumns`; None when all are plain matches.
         distances_m: f8[m], as in `MatchColumns`; None when no query has a point.
-        pinned: position at which all of it is said; None: each match at its object's.
-        batch: what was matched, with the objects' terms, for who counts it.
+        pinned: position of the whole report; None: each match has its object's.
+        batch: what was matched, with the objects' terms, for the counts by leaf.
     """
 
     slot: int
@@ -90,9 +90,9 @@ class Piece:
         report: whose it is.
         matches: i8[m], which of the report's.
         bytes_total: an upper bound.
-        upto: position behind the piece; None: the report's end, or the next place where it is
+        upto: position after the piece; None: the report's end, or the next position where it is
             pinned.
-        part: number of the part of a cut object.
+        part: number of the part of a split object.
         is_last: nothing of the report follows for the target.
     """
 
@@ -115,13 +115,13 @@ class Piece:
 
 
 def pieces_of(report: Report) -> Iterator[tuple[int, Piece]]:
-    """Cuts a report into pieces that fit records, with the Kafka partition of each."""
+    """Splits a report into pieces that fit records, with the Kafka partition of each."""
     if not len(report.object_rows):
         return
     targets = report.targets[report.table.subscriber_rows(report.query_rows)]
     for target in sorted_distinct(targets).tolist():
         pieces = list(_cut(report, np.flatnonzero(targets == target)))
-        # What belongs to the time comes before the word of it.
+        # Only the last piece has the time: what belongs to it comes before.
         pieces[-1].is_last = True
         for piece in pieces:
             yield target, piece
@@ -134,10 +134,10 @@ def found_of(pieces: list[Piece], target: int) -> Iterator[Found]:
 
 
 def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int, Found]]:
-    """Tells every target how far the slots have come."""
+    """Reports to every target how far the slots have come."""
     for target in range(partials_partitions):
         rows = [
-            # Behind a record of which some has been said.
+            # At least after records that were sent in part.
             _interval(report, target, max(report.end, int(report.sent[target])), report.time_ms)
             for report in reports
         ]
@@ -162,7 +162,7 @@ def _interval(report: Report, target: int, end: int, time_ms: int) -> tuple[int,
 
 
 def _cut(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
-    """Cuts what is too large for a record, between objects if it can."""
+    """Splits what is too large for a record, between objects if possible."""
     at_most = _bytes_at_most(report, matches)
     if at_most <= PIECE_BYTES_MAX and len(matches) <= MATCHES_MAX:
         yield Piece(report, matches, at_most)
@@ -191,7 +191,7 @@ def _cut(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
 
 
 def _bytes_at_most(report: Report, matches: NDArray[np.intp]) -> int:
-    """An upper bound of what matches and their objects take in a record, cheaply."""
+    """Returns a cheap upper bound of the bytes of matches and their objects in a record."""
     objects, queries = report.objects, report.query_rows[matches]
     first, last = report.object_rows[matches[0]], report.object_rows[matches[-1]] + 1
     size = int(report.table.name_bytes(queries).sum()) + len(matches) * (MATCH_BYTES + OBJECT_BYTES)
@@ -201,7 +201,7 @@ def _bytes_at_most(report: Report, matches: NDArray[np.intp]) -> int:
 
 
 def _match_bytes(report: Report, matches: NDArray[np.intp]) -> NDArray[np.int64]:
-    """What each match adds to a record; the first one of an object brings the object."""
+    """Returns the bytes of each match in a record; the first one of an object includes it."""
     objects, rows = report.objects, report.object_rows[matches]
     sizes = report.table.name_bytes(report.query_rows[matches]) + MATCH_BYTES
     is_first = _are_first(rows)
@@ -220,7 +220,7 @@ def _are_first(rows: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
-    """Cuts the matches of one object, in the order of their handles."""
+    """Splits the matches of one object, in the order of their handles."""
     order = np.argsort(report.table.handle_rows(report.query_rows[matches]), kind="stable")
     matches = matches[order]
     position = int(report.positions[report.object_rows[matches[0]]])
@@ -315,7 +315,7 @@ def _found(target: int, group: list[Piece]) -> Found:
 
 
 def join_matches(parts: list[MatchColumns]) -> MatchColumns:
-    """Joins matches whose rows count from the begin of all; a missing column stands for zeros."""
+    """Joins matches with rows counted from the first part; a missing column counts as zeros."""
     if len(parts) == 1:
         return parts[0]
     changes = distances_m = None

@@ -1,4 +1,4 @@
-"""From what slots report to records on `partials`, in the order in which each slot said it."""
+"""Turns the reports of slots into records on `partials`, in the order of each slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Reports = list[Report | StepReport | EndReport]
 
 
 def founds(reports: Reports) -> Iterator[tuple[int, Found]]:
-    """Makes the records of a poll, with their Kafka partitions."""
+    """Returns the records of a poll, with their Kafka partitions."""
     pieces: dict[int, list[Piece]] = {}
     for report in reports:
         if isinstance(report, StepReport):

@@ -1,6 +1,6 @@
-"""From steps of terms and ranked queries to records on `partials`; see `found`.
+"""Turns steps of terms and ranked queries into records on `partials`; see `match_records`.
 
-A result that is too large for a record is cut into parts, which the merger adds up.
+A result that is too large for a record is split into parts, which the merger adds up.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TermEntries:
 
 @dataclass(frozen=True, slots=True)
 class RankedEntries:
-    """What a slot knows for a ranked query; see `StepColumns` for the columns of one step."""
+    """The result of a slot for a ranked query; see `StepColumns` for the columns of one step."""
 
     totals: NDArray[np.uint64]
     holders: NDArray[np.uint64]
@@ -69,10 +69,10 @@ class RankedEntries:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step of a query found in a slot.
+    """The result of a step of a query in a slot.
 
     Neither terms nor ranked: the query has ended, `at_ms` is the slot's time, `ended_by` and
-    `goes_on` as of `Spec`. `sayers`: see `StepQuery.sayers`.
+    `goes_on` as in `Spec`. `sayers`: see `StepQuery.sayers`.
     """
 
     query_row: int
@@ -84,7 +84,7 @@ class StepResult:
     goes_on: bool = False
 
     def sizes(self) -> NDArray[np.int64]:
-        """i8[e], bytes of each entry in a record."""
+        """Returns i8[e], bytes of each entry in a record."""
         if self.terms is not None:
             return np.diff(self.terms.offsets) + 12
         if self.ranked is None:
@@ -105,12 +105,12 @@ class StepResult:
 
 @dataclass(slots=True)
 class StepReport:
-    """What steps brought in a slot at one position of its log.
+    """The results of steps in a slot at one position of its log.
 
     Attributes:
         slot, end, time_ms, sent, targets, table: as in `Report`.
-        results: in an order that every evaluator finds alike.
-        pinned: where it is said.
+        results: in an order that is the same in every evaluator.
+        pinned: the position of the report.
     """
 
     slot: int
@@ -124,7 +124,7 @@ class StepReport:
 
 
 def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
-    """Makes the records of a report, with the Kafka partition of each."""
+    """Returns the records of a report, with the Kafka partition of each."""
     rows = np.array([result.query_row for result in report.results], np.int32)
     targets = report.targets[report.table.subscriber_rows(rows)]
     for target in sorted_distinct(targets).tolist():
@@ -135,7 +135,7 @@ def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
         groups += _grouped(ranked, report.table)
         for number, group in enumerate(groups):
             place = place_of(report.pinned, int(report.sent[target]))
-            # A step counts as complete by the time: nothing of it may follow.
+            # The time completes a step: no part of it may follow.
             time_ms = report.time_ms if number == len(groups) - 1 else NO_TIME_MS
             interval = (report.slot, int(report.sent[target]), place + 1, time_ms)
             report.sent[target] = place + 1

@@ -1,8 +1,8 @@
-"""Which slices of a slot's objects are in the archive, and which may leave it.
+"""The archive manifest of a slot: which slices are archived, and which may be deleted.
 
-Slices are merged in memory, where searches want few, once they are written. A merged one stands on
-the slices that the archive has of it, its parts, until it is full and merged no more. So each
-object is written twice in its life, however often it is merged.
+Slices are merged in memory after they are written, because searches want few. A merged slice relies
+on its archived parts until it is full and merged no more; then it is written itself. So each object
+is written twice in its life, however often it is merged.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from sirocco.protocol.contract.effects import State
 
 Span = tuple[int, int]
 
-# A slice of more parts is written anew: each is a file to read when the slot moves.
+# A slice of more parts is written again: each is a file to read when the slot moves.
 PARTS_MAX = 32
 
 
 def slice_prefix(slot: int) -> str:
-    """What the names of all slices of a slot begin with."""
+    """Returns the common prefix of the names of all slices of a slot."""
     return f"slices/{slot:05}/"
 
 
 def slice_name(slot: int, span: Span) -> str:
-    """The name of a slice in the archive: its slot, and the first and last of its objects."""
+    """Returns the name of an archived slice: its slot, and the first and last of its objects."""
     return f"{slice_prefix(slot)}{span[0]:016}-{span[1]:016}"
 
 
 def slice_names(slot: int, state: State) -> list[str]:
-    """The slices that a state stands on."""
+    """Returns the names of the slices that a state relies on."""
     if "slices" not in state:
         return []
     return [slice_name(slot, (int(first), int(last))) for first, last in state["slices"]]
 
 
 def span_of(slice_: SealedSlice) -> Span:
-    """The stretch of the slot's objects that a slice holds."""
+    """Returns the numbers of the first and the last object of a slice."""
     return slice_.first_seq, slice_.last_seq
 
 
 def arrivals_of(slice_: SealedSlice) -> Span:
-    """The least and the greatest arrival in a slice, epoch ms."""
+    """Returns the least and the greatest arrival in a slice, epoch ms."""
     return slice_.arrival_first_ms, slice_.arrival_last_ms
 
 
@@ -55,11 +55,12 @@ class Shelf:
 
     Attributes:
         slot: its number.
-        archived: spans that the archive has for certain, with their `arrivals_of`.
-        gone: those of them that are in memory no more and in no larger slice, the past that only
-            the archive knows.
+        archived: spans that are in the archive for certain, with their `arrivals_of`.
+        gone: those of them that are in memory no more, also not in a larger slice: only the
+            archive has them.
         saved_seq: the archive has all objects up to this one that are in slices; -1 before any.
-        earliest_ms: from when on arrivals are kept, in memory or here; None while nothing was lost.
+        earliest_ms: from when on all arrivals are kept, in memory or in the archive; None while
+            nothing was lost.
     """
 
     slot: int
@@ -67,21 +68,21 @@ class Shelf:
     gone: dict[Span, Span] = field(default_factory=dict)
     saved_seq: int = -1
     earliest_ms: int | None = None
-    # Name of a checkpoint on its way → what it stands on. Names sort as offsets do.
+    # Name of a checkpoint being written → the slices it relies on. Names sort as offsets do.
     _saving: dict[str, dict[Span, Span]] = field(default_factory=dict)
-    # What those stand on that are kept: the newest one that counts, and the one before it.
+    # The slices of the checkpoints that are kept: the newest in force, and the one before it.
     _former: frozenset[Span] = frozenset()
     _newest: frozenset[Span] = frozenset()
-    # The newest one is another's: nobody here knows what that stands on.
+    # The newest one is another owner's: its slices are not known here.
     _is_anothers: bool = False
 
     @property
     def is_saving(self) -> bool:
-        """Whether a checkpoint is on its way to the archive."""
+        """Whether a checkpoint is being written to the archive."""
         return bool(self._saving)
 
     def restored(self, state: State, slices: Iterable[SealedSlice]) -> None:
-        """Takes what a checkpoint stands on."""
+        """Takes the slices that a checkpoint relies on."""
         rows = state["gone_slices"].tolist()
         self.gone = {(first, last): (from_ms, upto_ms) for first, last, from_ms, upto_ms in rows}
         self.archived = {span_of(each): arrivals_of(each) for each in slices}
@@ -91,7 +92,7 @@ class Shelf:
         self.earliest_ms = next(iter(state["earliest_ms"].tolist()), None)
 
     def state(self) -> dict[str, NDArray[np.int64]]:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         rows = [(*span, *arrivals) for span, arrivals in sorted(self.gone.items())]
         earliest = [] if self.earliest_ms is None else [self.earliest_ms]
         return {
@@ -100,7 +101,7 @@ class Shelf:
         }
 
     def parts(self, span: Span) -> list[Span]:
-        """The archived slices that hold just these objects, in order; none where it lacks some."""
+        """Returns the archived slices that hold just these objects, in order; none if some lack."""
         if span in self.archived:
             return [span]
         behind: dict[int, int] = {}
@@ -117,15 +118,15 @@ class Shelf:
     def saving(
         self, name: str, slices: Sequence[SealedSlice], full_rows: int
     ) -> tuple[list[Span], list[tuple[str, SealedSlice]]]:
-        """Notes what a checkpoint stands on.
+        """Notes the slices that a checkpoint relies on.
 
         Args:
             name: of the checkpoint.
-            slices: what is in memory.
-            full_rows: slices of so many rows are written as they are, whatever the archive has.
+            slices: those in memory.
+            full_rows: slices of this many rows are written whole, also if their parts are archived.
 
         Returns:
-            The spans that it stands on, and the slices that it has to bring along.
+            The spans that it relies on, and the slices to be written with it.
         """
         stands: dict[Span, Span] = {}
         brought: list[tuple[str, SealedSlice]] = []
@@ -142,15 +143,15 @@ class Shelf:
         return list(stands), brought
 
     def durable(self, name: str) -> list[str]:
-        """A checkpoint counts as the newest; returns names of slices that nobody will load."""
+        """Takes the newest checkpoint; returns names of slices that no process will load."""
         stands = self._written(name)
         if stands is None:
-            # Of a former owner, which has written it long after it lost the slot.
+            # A former owner wrote it long after it lost the slot.
             self._is_anothers = True
             return []
         self._former, self._newest = self._newest, stands
         if self._is_anothers:
-            # The newest but one is kept as well, and may stand on any of them.
+            # The checkpoint before it is kept as well, and may rely on any of them.
             self._is_anothers = False
             return []
         needed = self._newest | self._former | self.gone.keys()
@@ -161,11 +162,11 @@ class Shelf:
         return [slice_name(self.slot, span) for span in stale]
 
     def in_vain(self, name: str) -> None:
-        """A checkpoint is written and does not count, since another is farther."""
+        """Notes a written checkpoint that is not in force: another has a greater offset."""
         self._written(name)
 
     def _written(self, name: str) -> frozenset[Span] | None:
-        """Notes that the archive has what a checkpoint stands on; None if it is another's."""
+        """Notes that a checkpoint's slices are archived; None if it is another owner's."""
         stands = self._saving.pop(name, None)
         if stands is None:
             return None
@@ -176,14 +177,14 @@ class Shelf:
         return frozenset(stands)
 
     def left(self, slice_: SealedSlice) -> None:
-        """A slice has left memory; whether it can still be searched depends on the archive."""
+        """Notes that a slice has left memory; it can be searched only if it is archived."""
         parts = self.parts(span_of(slice_))
         self.gone |= {part: self.archived[part] for part in parts}
         if not parts:
             self._lost(slice_.arrival_last_ms)
 
     def forget(self, before_ms: int) -> list[str]:
-        """Gives up slices all of whose objects arrived before a time; returns their names."""
+        """Drops slices all of whose objects arrived before a time; returns their names."""
         old = [span for span, (_, upto_ms) in self.gone.items() if upto_ms < before_ms]
         for span in old:
             self._lost(self.gone.pop(span)[1])
@@ -192,20 +193,20 @@ class Shelf:
 
     @property
     def first_name(self) -> str | None:
-        """The first slice that anybody will load; None where there is none, or nobody knows."""
+        """The first slice that any process will load; None if there is none, or it is unknown."""
         spans = self.archived.keys() | set().union(*self._saving.values())
         is_known = bool(spans) and not self._is_anothers
         return slice_name(self.slot, min(spans)) if is_known else None
 
     def reaching(self, from_ms: int, upto_ms: int, before_seq: int) -> list[str]:
-        """The slices outside memory that may hold arrivals within these bounds, inclusive.
+        """Returns the slices outside memory that may hold arrivals within these bounds, inclusive.
 
         Args:
             from_ms, upto_ms: epoch ms.
-            before_seq: first object of the view that is searched beside: a slice that has left
+            before_seq: first object of the view that is searched as well: a slice that has left
                 memory since is still in it.
         """
-        # A search asks from another thread: the items of one moment.
+        # A search runs in another thread: it copies the items of one moment.
         return [
             slice_name(self.slot, span)
             for span, (first_ms, last_ms) in sorted(self.gone.copy().items())

@@ -1,4 +1,4 @@
-"""The state of a slot as columns, for a checkpoint, and back.
+"""Converts the state of a slot to the columns of a checkpoint, and back.
 
 A checkpoint holds the queries (their compiled rows, not the tables of the indexes: loading inserts
 them again), the newest objects, and the names of the slices that hold all older ones.
@@ -45,7 +45,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
-    """The whole state of a slot but for the slices of its store, which stand in the archive."""
+    """Returns the whole state of a slot except the slices of its store, which are archived."""
     slot.saved_offset, slot.saved_ms, slot.changes_since_saved = slot.offset, now_ms, 0
     reached = slot.reached
     sources = sorted(reached.positions.keys() | reached.times_ms.keys())
@@ -73,7 +73,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
 
 
 def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> None:
-    """Takes the state of a checkpoint, and its slices; for an opened, empty slot."""
+    """Takes the state of a checkpoint, and its slices; the slot must be opened and empty."""
     sources = state["sources"].tolist()
     slot.reached.positions = dict(zip(sources, state["positions"].tolist(), strict=True))
     slot.reached.times_ms = {
@@ -106,7 +106,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     slot.endings.restore(state)
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
-    # Checkpoints speak as the wire does; a process numbers terms anew.
+    # Checkpoints have the hashes of the wire; a process numbers terms anew.
     slot.store = SlotStore.restore(_without("store", state), slot.limits, slot.hashing)
     for each in slices:
         slot.store.adopt(each)
@@ -115,7 +115,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
 
 
 def _copied_state(slot: Slot) -> Columns:
-    """By what places queries were copied, as far as they were."""
+    """Returns the registry offsets at which queries were copied, for those that were."""
     handles, places = [], []
     for family, copied in zip(slot.standing.families, slot.copied, strict=True):
         rows = np.sort(family.table.live())
@@ -138,7 +138,7 @@ def _restore_copied(slot: Slot, state: State) -> None:
 
 
 def _waiting_state(standing: Standing) -> Columns:
-    """Which queries have not begun, and when they do."""
+    """Returns which queries have not begun, and when they do."""
     handles, begins_ms = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     for family, waiting in standing.waiting.items():
         table = standing.families[family].table
@@ -190,21 +190,21 @@ def _tracked_state(standing: Standing) -> Columns:
     table = standing.families[TRACKED].table
     rows = np.sort(table.live())
     state = _prefixed("tracked", standing.tracked.state(rows))
-    # As versions before know them, whose evaluators may own the slot next.
+    # As older versions know them, whose evaluators may own the slot next.
     members = _members(table.names(rows).specs or ())
     keys = np.array([former_track_key(member) for member in members], np.uint64)
     return {**state, "tracked.keys": keys, **_names_state("tracked", table, rows)}
 
 
 def _tracked(state: State) -> State:
-    """The state of the tracked queries, with the keys by which they are known here."""
+    """Returns the state of the tracked queries, with the keys that this version uses."""
     members = _members(spec.decode() for spec in unpacked("tracked.specs", state))
     keys = np.array([track_key(member) for member in members], np.uint64)
     return {**_with_words("tracked", state), "keys": keys}
 
 
 def _members(specs: Iterable[str]) -> list[str]:
-    """The members by whose values tracked queries follow objects."""
+    """Returns the members by whose values tracked queries follow objects."""
     queries = [spec_query(spec) for spec in specs]
     return [q.track for q in queries if isinstance(q, RangeQuery) and q.track is not None]
 
@@ -267,7 +267,7 @@ def _without(prefix: str, state: State) -> Columns:
 
 
 def _with_words(prefix: str, state: State) -> Columns:
-    """Columns of queries that have definitions; these say the words that an old state lacks."""
+    """Returns the columns of queries; definitions supply the words that an old state lacks."""
     columns = _without(prefix, state)
     specs = [spec.decode() for spec in unpacked(f"{prefix}.specs", state)]
     if "word_offsets" in columns or not all(specs) or not specs:

@@ -1,4 +1,4 @@
-"""By what place of the registry the queries of a slot were copied there, for changes of the map."""
+"""The registry offsets at which queries of a slot were copied there, for changes of the map."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rows = NDArray[np.int32]
 
 
 class Copied:
-    """The farthest place of each query, by rows of one family's table.
+    """The greatest such offset of each query, by rows of one family's table.
 
     Eight bytes a row from the first copy on: a map may change every few minutes, and each time all
     queries are copied.
@@ -21,18 +21,18 @@ class Copied:
         self._places = np.empty(0, np.int64)
 
     def enter(self, rows: Rows, place: int) -> None:
-        """Queries have come to rows, by a copy, or because they changed (`NOT_COPIED`)."""
+        """Notes queries in new rows, from a copy, or because they changed (`NOT_COPIED`)."""
         if place != NOT_COPIED:
             self._make_room(rows)
         self._places[rows[rows < len(self._places)]] = place
 
     def renew(self, rows: Rows, place: int) -> None:
-        """Queries that stand here were copied as well."""
+        """Notes that queries already here were copied as well."""
         self._make_room(rows)
         self._places[rows] = np.maximum(self._places[rows], place)
 
     def of(self, rows: Rows) -> NDArray[np.int64]:
-        """The places of queries, -1 for one that is not here; `NOT_COPIED` where there is none."""
+        """Returns the offsets of queries; `NOT_COPIED` (-1) where there is none."""
         places = np.full(len(rows), NOT_COPIED, np.int64)
         is_known = (rows >= 0) & (rows < len(self._places))
         places[is_known] = self._places[rows[is_known]]

@@ -1,4 +1,4 @@
-"""What several records of a slot's log hold of objects, as one batch."""
+"""Joins the objects of several records of a slot's log into one batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Part = tuple[int, Routed, NDArray[np.intp] | None]
 def joined(
     parts: list[Part], hashing: TermHashing = WIRE_TERMS, analyser: TextAnalyser | None = None
 ) -> Batch:
-    """The objects of several records as one batch, their terms as `hashing` numbers them."""
+    """Returns the objects of several records as one batch, their terms numbered by `hashing`."""
     objects, events, terms, places, offsets = [], [], [], [], []
     for offset, routed, rows in parts:
         kept = np.arange(len(routed.objects)) if rows is None else rows
@@ -50,12 +50,12 @@ def joined(
 
 
 def _members(parts: list[Part]) -> dict[int, str]:
-    """The members by whose values objects are followed, by hash."""
+    """Returns the members by whose values objects are followed, by hash."""
     return {track_key(name): name for _, routed, _ in parts for name in routed.track_keys}
 
 
 def _places(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-    """Which objects are at home here, and which of their terms led here."""
+    """Returns which objects have their home here, and which of their terms led here."""
     if all(routed.homes is None for _, routed, _ in parts):
         return None, None
     homes, via = [], []
@@ -68,7 +68,7 @@ def _places(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, NDArray[np.boo
 
 
 def _followed(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, Values | None]:
-    """Which objects are copies, and for which values they are here."""
+    """Returns which objects are copies, and the values for which they are here."""
     if all(routed.tracks is None for _, routed, _ in parts):
         return None, None
     is_copy, found, begin = [], [], 0
@@ -89,7 +89,7 @@ def _followed(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, Values | Non
 
 
 def _values(routed: Routed) -> Values:
-    """For which values the copies of a record are here, those of one in the order it names them."""
+    """Returns the values of a record's copies, those of one copy in the order of the record."""
     if routed.tracks is None or routed.track_values is None:
         return Values(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint64))
     members = np.array([0, *map(track_key, routed.track_keys)], np.uint64)

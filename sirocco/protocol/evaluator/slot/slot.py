@@ -1,8 +1,8 @@
-"""One owned slot: its position, its queries, its objects, and what its log brings.
+"""One owned slot: its position, its queries, its objects, and its reports on records of its log.
 
-Everything that is reported is a function of the log: matches stand at their object's position, what
-the past holds for a new query at the position of its registration, and what a step brings at the
-place where the slot's time passed it.
+All reports are a function of the log. Matches have their object's position, past objects of a new
+query the position of its registration, and results of a step the position where the slot's time
+passed it.
 """
 
 from __future__ import annotations
@@ -70,25 +70,25 @@ from sirocco.protocol.evaluator.standing.standing_queries import (
 
 _NO_HITS = np.empty(0, np.int32)
 
-# Steps of one report. How steps fall into reports says where they stand, and thus is the same for
-# all evaluators; searches that take long make a few seconds of so many.
+# Steps of one report. The grouping of steps into reports determines their positions, and so is the
+# same in all evaluators; this many slow searches take a few seconds.
 STEPS_MAX = 512
 
-# The registry partition of a query whose lifetime ended.
+# The registry partition in `removed` of a query whose lifetime ended.
 _UNKNOWN = -1
 
 
 @dataclass(slots=True)
 class Changed:
-    """What an install did that has to be told at its place.
+    """Results of an install that must be reported at its position.
 
     Attributes:
         entered: new queries that ask for the past.
-        ended: rows of `Standing.names`, queries of which mergers keep something; with each the
-            offset of the change that ended it, and whether that goes on from it.
+        ended: rows of `Standing.names`, queries of which mergers keep state; with each the offset
+            of the change that ended it, and whether that continues it.
         partition: of the registry, where the changes come from.
-        left: values that were inside a query which has ended, or moved away from them.
-        over: queries that have ended, of which that is to be told.
+        left: values that were inside a query which has ended, or whose region moved away.
+        over: ended queries whose end is to be reported.
     """
 
     entered: list[Entered] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Changed:
 
     @property
     def has_news(self) -> bool:
-        """Whether there may be anything to tell."""
+        """Whether there may be anything to report."""
         return bool(self.entered or self.ended or self.left or self.over)
 
 
@@ -111,15 +111,15 @@ class Slot:
         offset: next offset of its log.
         reached: how far each intake partition has been taken.
         standing: its queries.
-        lifetimes: when those end that follow values.
-        endings: the ends that are to be told.
+        lifetimes: ends of queries with tracked values.
+        endings: the ends that are to be reported.
         store: its objects.
         limits: of the store.
         hashing: numbers the terms of queries and objects.
-        shelf: which of their slices are in the archive.
-        map_version: the newest by which anything was routed that was taken, marks included.
-        is_behind: its log holds more that was written before it was opened here: whoever searched
-            it would miss what others could find already.
+        shelf: its archive manifest: which slices are in the archive.
+        map_version: the newest of any routed record that was taken, marks included.
+        is_behind: its log holds more that was written before it was opened here: a search would
+            miss what a former owner could already find.
         steps_total: how many steps of terms and ranked queries were taken.
     """
 
@@ -152,58 +152,58 @@ class Slot:
         self.saved_ms = 0
         self.changes_since_saved = 0
         self.floors: dict[int, int] = {}
-        # By family: by what place of the registry its queries were copied here.
+        # By family: up to which offset of the registry its queries were copied here.
         self.copied = [Copied() for _ in self.standing.families]
-        # Removed queries whose removal may still be overtaken by a repeat of their registration.
+        # Removed queries of which an older registration may still be repeated.
         self.removed: dict[int, tuple[int, int]] = {}
         self._sent = np.zeros(partials_partitions, np.int64)
         self._targets = np.empty(0, np.int32)
         self._intake_partitions = 0
 
     def open(self, offset: int, log_end: int, intake_partitions: int, now_ms: int) -> None:
-        """Begins at an offset of the log: of a checkpoint, or the first."""
+        """Begins at an offset of the log: that of a checkpoint, or the first."""
         self._log_end = log_end
         self.is_behind = offset < log_end
         self.offset = self.saved_offset = offset
         self.saved_ms = now_ms
         self._intake_partitions = intake_partitions
-        # A checkpoint was preceded by marks to every target, so they stand here or further.
+        # Marks to every target preceded the checkpoint, so each has been sent at least this much.
         self._sent[:] = position_of(offset)
 
     @property
     def time_ms(self) -> int:
-        """Nothing that arrives later is older."""
+        """The time of the slot: no later arrival is older."""
         return self.reached.time_ms(self._intake_partitions)
 
     @property
     def is_stepping(self) -> bool:
-        """Whether steps are due: `go_on` is to be called until there are none, before `take`."""
+        """Whether steps are due: `go_on` must be called until there are none, before `take`."""
         return self._due_ms < self.time_ms
 
     @property
     def _due_ms(self) -> int:
-        """The earliest step or end that has not been told."""
+        """The earliest step or end that has not been reported."""
         return min(self.standing.steps.next_ms, self.lifetimes.next_ms, self.endings.next_ms)
 
     @property
     def told_ms(self) -> int:
-        """All that belongs to what is before this time was said."""
+        """The time before which everything was reported."""
         return min(self.time_ms, self._due_ms)
 
     @property
     def said_upto(self) -> int:
-        """The position up to which all was said: while steps are due, that behind the objects."""
+        """The position up to which all was reported; while steps are due, after the objects."""
         return behind(self.offset - 1) if self.is_stepping else position_of(self.offset)
 
     def take(
         self, records: list[tuple[int, Routed | Installed]], steps_max: int = sys.maxsize
     ) -> Reports:
-        """Takes the next records of the slot's log; returns what they bring, in order.
+        """Takes the next records of the slot's log; returns the reports, in order.
 
         Args:
             records: with their offsets.
-            steps_max: about how many steps it may take. When more are due it ends there, behind the
-                record whose time is behind them: `is_stepping`, and reading goes on at `offset`.
+            steps_max: about how many steps it may take. When more are due it stops after the record
+                whose time passed them: `is_stepping`, and reading continues at `offset`.
         """
         assert not self.is_stepping
         reports: Reports = []
@@ -211,7 +211,7 @@ class Slot:
         for offset, message in records:
             if isinstance(message, Installed):
                 if self._moves_values(message):
-                    # Who is inside by now: objects before the change count.
+                    # Objects before the change count for which values are inside by now.
                     reports += self._flush(parts, position_of(offset))
                 changed = self._install(offset, message)
                 if changed.has_news:
@@ -221,7 +221,7 @@ class Slot:
             else:
                 self._accept(offset, message, parts)
             self.offset = offset + 1
-            # Of a new query, too: a first step that looks back may be behind the time already.
+            # Also for a new query: a first step over past objects may be due already.
             if self.is_stepping:
                 reports += self._flush(parts, behind(offset))
                 begin = self.steps_total
@@ -234,12 +234,12 @@ class Slot:
             reports.append(self._match(parts, self.said_upto))
         reports[-1].time_ms = self.told_ms
         self._reclaim()
-        # Only now, with all of it in the store: searches ask from other threads.
+        # Only now, with everything in the store: searches run in other threads.
         self.is_behind = self.offset < self._log_end
         return reports
 
     def go_on(self) -> Reports:
-        """Takes the next steps, or ends, that are due behind the record that was taken last.
+        """Takes the next steps, or ends, that are due after the record that was taken last.
 
         After an outage these are all steps of that time, of all queries: minutes of work, and more
         than would fit memory, if it were done at once.
@@ -255,7 +255,7 @@ class Slot:
         return [report]
 
     def _end_lifetimes(self) -> Reports:
-        """Takes the next ends that are due; steps of the same time come before."""
+        """Takes the next lifetimes that are over; steps of the same time come before."""
         next_ms = self.standing.steps.next_ms
         due = self.lifetimes.take_due(min(self.time_ms, next_ms), STEPS_MAX)
         self.steps_total += len(due)
@@ -272,7 +272,7 @@ class Slot:
         return reports
 
     def _come_to_ends(self) -> Reports:
-        """Says that the next lifetimes are over, behind all else of that time."""
+        """Reports the next lifetimes that are over, after everything else of that time."""
         before_ms = min(self.standing.steps.next_ms, self.lifetimes.next_ms)
         due = self.endings.take_due(min(self.time_ms, before_ms), STEPS_MAX)
         self.steps_total += len(due)
@@ -284,7 +284,7 @@ class Slot:
         return EndReport(self.number, pinned, NO_TIME_MS, self._sent, overs, pinned)
 
     def report(self) -> Report:
-        """A report without objects: how far the slot has come."""
+        """Returns a report without objects: how far the slot has come."""
         report = self._empty_report(self.said_upto)
         report.time_ms = self.told_ms
         return report
@@ -305,7 +305,7 @@ class Slot:
     # --- objects of the past
 
     def next_job(self) -> Callable[[], Job] | None:
-        """Work that makes searches faster, one at a time; `worked` takes what it returns."""
+        """Returns the next job to speed up searches, one at a time; `worked` takes its result."""
         job = None if self._is_working else self.store.next_job(self.shelf.saved_seq)
         if job is None:
             return None
@@ -318,20 +318,20 @@ class Slot:
         return run
 
     def worked(self, job: Job) -> None:
-        """Puts a slice in the place of what it was made of."""
+        """Replaces slices by the one that a job has made of them."""
         self._is_working = False
         self.store.install(job)
 
     def forget(self, retention_ms: int) -> None:
-        """Lets objects leave memory that arrived too long ago."""
+        """Drops objects from memory that arrived too long ago."""
         if self.time_ms != NO_TIME_MS:
             for gone in self.store.forget(self.told_ms - retention_ms):
                 self._left(gone)
 
     def evict(self, bytes_max: int) -> None:
-        """Lets the oldest objects leave memory that take too much of it.
+        """Drops the oldest objects from memory while they take too much.
 
-        What the archive lacks stays, and what steps of standing queries will count.
+        Objects that the archive lacks stay, and those that steps of standing queries will count.
         """
         needed_ms = self.standing.steps.oldest_ms
 
@@ -349,10 +349,10 @@ class Slot:
 
     @property
     def is_archiving(self) -> bool:
-        """Whether a checkpoint is on its way, or something was read that the next one has.
+        """Whether a checkpoint is being written, or records were read that the next one covers.
 
-        A checkpoint behind the last record that was read says nothing new, so there is none: what
-        was sealed since waits until more is read.
+        Without new records there is no new checkpoint: slices sealed since then wait for more
+        records.
         """
         return self.shelf.is_saving or self.offset > self.saved_offset
 
@@ -360,10 +360,10 @@ class Slot:
         self.shelf.left(slice_)
         self._gone = self._gone.and_slice(slice_)
 
-    # --- what is reported
+    # --- reports
 
     def _empty_report(self, end: int) -> Report:
-        # The time is told by the last report of all: what belongs to it comes before.
+        # Only the last report has the time: everything that belongs to it comes before.
         return Report(
             self.number,
             end,
@@ -391,7 +391,7 @@ class Slot:
             parts.append((offset, message, np.flatnonzero(is_fresh)))
 
     def _flush(self, parts: list[Part], end: int) -> Reports:
-        """Matches what was taken so far, before something is said at a place of its own."""
+        """Matches what was taken so far, before a report at a position of its own."""
         if not parts:
             return []
         report = self._match(parts, end)
@@ -448,7 +448,7 @@ class Slot:
         return reports
 
     def _tell_exits(self, left: list[Members], pinned: int) -> Reports:
-        """Of queries that ended, or moved: what is no longer inside them."""
+        """Reports the values that are no longer inside queries that ended, or moved."""
         reports: Reports = []
         for told in map(self.standing.exits, left):
             if told is None:
@@ -498,7 +498,7 @@ class Slot:
         found, revisions = self.standing.names.find(handles)
         is_copied = message.copied_at != NOT_COPIED
         if is_copied:
-            # What stands here already counts with others from now on.
+            # Queries that are here already are shared with other slots from now on.
             self.standing.share(message, found)
             is_new = self._is_new_copy(message, floor, revisions)
             for family, rows in found:
@@ -538,7 +538,7 @@ class Slot:
             if kind == KIND_TRACKED:
                 new_rows = dict(zip(some.tolist(), rows.tolist(), strict=True))
             if is_copied:
-                # What the past holds was told where it lies.
+                # The slot that has the past objects has reported them.
                 self.standing.resume(kind, rows, self.time_ms)
                 continue
             asked = message.past_ms[some] != NO_PAST
@@ -555,7 +555,7 @@ class Slot:
         family: int,
         rows: NDArray[np.int32],
     ) -> NDArray[np.bool_]:
-        """bool[k], whether what queries told holds for the versions that replace them.
+        """Returns bool[k], whether reports of queries stay valid for their new versions.
 
         Args:
             message: the new versions.
@@ -570,7 +570,7 @@ class Slot:
         names = np.array(message.names.subscribers, np.object_)
         before = np.array(table.subscriber_names, np.object_)[table.subscriber_rows(rows)]
         is_same = names[message.names.subscriber_rows[changed]] == before
-        # Lists of terms and ranked ones stand in one family, and lead nowhere from each other.
+        # Terms and ranked queries share a family, but one does not continue the other.
         is_same &= message.kinds[changed] == self.standing.kinds_of(family, rows)
         goes_on: NDArray[np.bool_] = (
             (sinces != NO_REVISION) & (sinces <= table.revisions[rows]) & is_same
@@ -580,8 +580,8 @@ class Slot:
     def _is_new(
         self, message: Installed, floor: int, revisions: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        # Below the floor everything was here before: what comes again is a repeat, and may be of a
-        # query that has been removed since.
+        # Below the floor every change was here before: it is a repeat, perhaps of a query that has
+        # been removed since.
         is_new = (message.revisions >= floor) & (message.revisions > revisions)
         if self.removed:
             handles = message.names.handles.tolist()
@@ -592,9 +592,9 @@ class Slot:
     def _is_new_copy(
         self, message: Installed, floor: int, revisions: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        # Copied are queries that may be older than the floor. What counts is how much of the
-        # registry the sender knew: not a change that this slot was told, or was told before and has
-        # forgotten; then a router that stood still sent it late.
+        # Copied queries may be older than the floor. So the copy is compared by how far the sender
+        # had read the registry. If that is less than this slot was sent, also if it has forgotten
+        # the change since, then a suspended router sent the copy late.
         if message.copied_at < floor:
             return np.zeros(len(revisions), np.bool_)
         is_new = message.revisions > revisions
@@ -622,7 +622,7 @@ class Slot:
         return rows
 
     def follow_lifetimes(self, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]) -> None:
-        """Of queries that follow values it is told when they end."""
+        """Notes when queries with tracked values end."""
         table = self.standing.families[TRACKED].table
         known = zip(
             table.handle_rows(rows).tolist(),
@@ -638,7 +638,7 @@ class Slot:
         asked = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
         start_ms, past_ms = int(message.starts_ms[i]), int(message.past_ms[i])
         if self.hashing.is_keyed and not asked.has_words:
-            # What is stored is found by words alone here, and these are not known.
+            # The store is searched by words alone here, and these are not known.
             condition = compile_condition(without_text(asked), where)
             return Entered(kind, row, condition, start_ms, past_ms, asked)
         condition = compile_condition(with_numbers(asked, self.hashing), where)
@@ -651,7 +651,7 @@ class Slot:
         for family, rows in found:
             table = self.standing.families[family].table
             if message.copied_at != NOT_COPIED:
-                # For a map that another has followed since: sent late by a router that stood still.
+                # The copy was for a later map; a suspended router sent the removal late.
                 is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
             is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
             self.endings.leave(handles[is_due].tolist())
@@ -667,7 +667,7 @@ class Slot:
         partition = message.registry_partition
         handles, revisions = handles[~is_late], revisions[~is_late]
         for handle, revision in zip(handles.tolist(), revisions.tolist(), strict=True):
-            # The greatest counts: an older removal that is repeated must not let older versions in.
+            # The greatest counts: a repeated older removal must not let older versions in.
             _, known = self.removed.get(handle, (partition, revision))
             self.removed[handle] = partition, max(known, revision)
 
@@ -677,7 +677,7 @@ class Slot:
         return members.where(members.numbers != NOT_KNOWN)
 
     def _reclaim(self) -> None:
-        # All that is reclaimed ended at or before the slot's offset: no object can meet it.
+        # All of it ended at or before the slot's offset: no object can meet it.
         self.standing.reclaim(self.time_ms, self.offset)
 
     def add_targets(self) -> None:
@@ -695,7 +695,7 @@ class _Followed:
     Attributes:
         rows: i4[k], theirs.
         changed: i8[k], row of each in the message.
-        goes_on: bool[k], whether the new version goes on from this one, for the same subscriber.
+        goes_on: bool[k], whether the new version continues this one, for the same subscriber.
         members: the values that were inside.
     """
 
@@ -713,13 +713,13 @@ class _Followed:
     def left(
         self, standing: Standing, new_rows: dict[int, int], message: Installed, offset: int
     ) -> list[Members]:
-        """Hands the values over to the new versions; returns those that are no longer inside.
+        """Moves the values to the new versions; returns those that are no longer inside.
 
         Args:
             standing: the queries of the slot, the new versions among them.
-            new_rows: row of the message → that of the query, of those that follow values.
+            new_rows: row of the message → that of the query, of those with tracked values.
             message: the changes.
-            offset: where it stands.
+            offset: of the message.
         """
         if not len(self.members):
             return []
@@ -743,12 +743,12 @@ def _put_hits(report: Report, hits: Hits) -> None:
 
 
 def _spec(message: Installed, row: int) -> str:
-    """The definition of a query; empty of a plain range query."""
+    """Returns the definition of a query; empty for a plain range query."""
     return "" if message.names.specs is None else message.names.specs[row]
 
 
 def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueries:
-    """The names of some of the queries of a message, all of a kind."""
+    """Returns the names of some of the queries of a message, all of a kind."""
     names = message.names
     offsets, places = take_ragged(names.id_offsets, chosen)
     specs = None

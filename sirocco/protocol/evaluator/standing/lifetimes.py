@@ -1,7 +1,7 @@
-"""When lifetimes end in a slot, as far as something is told of it there.
+"""The ends of lifetimes in a slot, for queries that report something at their end.
 
-An end is due when the slot's time is past it, as a step is: what is told of it then stands at the
-place in the slot's log where the time passed it, whoever reads it and however often.
+An end is due when the slot's time is past it, like a step. Its report has the position in the
+slot's log where the time passed it, in every process and on every reading.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sirocco.protocol.contract.messages import NEVER_MS
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lifetime:
-    """One query's: it ends when the time is past `expires_ms`."""
+    """The lifetime of one query: it ends when the time is past `expires_ms`."""
 
     expires_ms: int
     handle: int
@@ -23,17 +23,17 @@ class Lifetime:
 
 @dataclass(slots=True)
 class Lifetimes:
-    """Those of a slot, of the newest version of each query that stands there."""
+    """The lifetimes of a slot, of the newest version of each query there."""
 
     _known: dict[int, Lifetime] = field(default_factory=dict)
-    # The earliest first; some are known no more.
+    # The earliest first; some are obsolete.
     _due: list[Lifetime] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._known)
 
     def put(self, handle: int, revision: int, expires_ms: int) -> None:
-        """A version of a query stands here."""
+        """Notes a version of a query."""
         if expires_ms == NEVER_MS:
             self.drop(handle)
             return
@@ -41,7 +41,7 @@ class Lifetimes:
         heapq.heappush(self._due, self._known[handle])
 
     def drop(self, handle: int) -> None:
-        """It has ended, or another one stands in its place."""
+        """Drops a query that has ended or was replaced."""
         self._known.pop(handle, None)
 
     @property
@@ -52,7 +52,7 @@ class Lifetimes:
         return self._due[0].expires_ms if self._due else NEVER_MS
 
     def take_due(self, time_ms: int, at_most: int) -> list[Lifetime]:
-        """Takes those that ended before a time, in an order that all evaluators find alike."""
+        """Takes those that ended before a time, in the same order in all evaluators."""
         due: list[Lifetime] = []
         while self.next_ms < time_ms and len(due) < at_most:
             over = heapq.heappop(self._due)

@@ -1,8 +1,8 @@
-"""The ends of queries that ask for it, as one slot comes to them.
+"""The ends of queries that ask for it, in one slot.
 
-A lifetime ends where the slot's time passes it, as a step does; every other end is a record of the
-registry's owner (`askers`). Either way the slot says that it has come so far; mergers tell the end
-when all slots have (`query_ends`). A version is known by its place in the registry.
+A lifetime ends where the slot's time passes it, like a step; every other end is a record of the
+registry's owner (`end_requests`). In both cases the slot reports it; mergers report the end when
+all slots have (`merger/query_ends`). A version is identified by its place in the registry.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Over:
-    """A version of a query ends, or has.
+    """The coming or past end of a version of a query.
 
     Attributes:
-        expires_ms: when its lifetime ends; `NEVER_MS` where the registry has said that it is over.
+        expires_ms: when its lifetime ends; `NEVER_MS` where the registry has ended it.
         place: of the version.
-        query, subscriber: its id, and who is told.
-        is_over: the registry says that its lifetime was.
+        query, subscriber: its id, and the receiver of the report.
+        is_over: by the registry its lifetime was over.
     """
 
     expires_ms: int
@@ -53,19 +53,19 @@ class Over:
 
     @property
     def spec(self) -> str:
-        """As mergers are told."""
+        """The spec of the end, as sent to mergers."""
         expires_ms = None if self.expires_ms == NEVER_MS else self.expires_ms
         return over_spec(self.place, expires_ms, is_over=self.is_over)
 
 
 @dataclass(slots=True)
 class EndReport:
-    """Queries that have come to their end in a slot, at one position of its log.
+    """Queries that have ended in a slot, at one position of its log.
 
     Attributes:
         slot, end, time_ms, sent: as in `Report`.
-        overs: in an order that every evaluator finds alike.
-        pinned: where it is said.
+        overs: in an order that is the same in every evaluator.
+        pinned: the position of the report.
     """
 
     slot: int
@@ -78,17 +78,17 @@ class EndReport:
 
 @dataclass(slots=True)
 class Endings:
-    """What one slot knows of the queries whose end is to be told."""
+    """What one slot knows of the queries whose end is to be reported."""
 
-    # Handle → the version that stands here, if it has a lifetime that has not been passed.
+    # Handle → the version here, if it has a lifetime that has not been passed.
     _known: dict[int, Over] = field(default_factory=dict)
-    # (end, registry partition, revision, handle), the earliest first; some are known no more.
+    # (end, registry partition, revision, handle), the earliest first; some are obsolete.
     _due: list[tuple[int, int, int, int]] = field(default_factory=list)
-    # What the registry has said, and by which change, until it does not come again.
+    # Ends from the registry → the change that caused each, as long as it may be repeated.
     _said: dict[Place, int] = field(default_factory=dict)
 
     def enter(self, message: Installed, rows: list[int]) -> None:
-        """New versions of queries stand here."""
+        """Takes new versions of queries."""
         handles = message.names.handles
         for row in rows if self._known else ():
             self._known.pop(int(handles[row]), None)
@@ -106,7 +106,7 @@ class Endings:
         heapq.heappush(self._due, (over.expires_ms, *over.place, handle))
 
     def leave(self, handles: list[int]) -> None:
-        """Queries stand here no longer."""
+        """Drops queries that are no longer here."""
         for handle in handles if self._known else ():
             self._known.pop(handle, None)
 
@@ -129,7 +129,7 @@ class Endings:
         return due
 
     def said(self, message: Installed, floor: int) -> list[Over]:
-        """What the registry says has ended, as far as it has not said so before.
+        """Returns the ends reported by the registry for the first time.
 
         Args:
             message: of the registry's owner.
@@ -150,7 +150,7 @@ class Endings:
         return found
 
     def forget(self, partition: int, floor: int) -> None:
-        """What the registry has said by changes below its floor does not come again."""
+        """Drops ends of changes below the registry's floor: they are not repeated."""
         if self._said:
             self._said = {
                 place: by
@@ -161,7 +161,7 @@ class Endings:
     # --- as a checkpoint
 
     def state(self) -> State:
-        """All of it as columns."""
+        """Returns the state for a checkpoint, as columns."""
         overs = list(self._known.values())
         return {
             "endings.handles": np.array(list(self._known), np.uint64),
@@ -175,7 +175,7 @@ class Endings:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the columns of a checkpoint; one of a version before has none."""
+        """Takes the columns of a checkpoint; one of an older version has none."""
         if "endings.handles" not in state:
             return
         rows = zip(
@@ -244,7 +244,7 @@ def _pieces(overs: list[Over]) -> Iterator[list[Over]]:
 
 
 def _pairs(names: QueryNames) -> list[tuple[str, str]]:
-    """Id and subscriber of each query."""
+    """Returns id and subscriber of each query."""
     ids, bounds = names.ids.tobytes(), names.id_offsets.tolist()
     return [
         (ids[bounds[row] : bounds[row + 1]].decode(), names.subscribers[own])

@@ -17,36 +17,36 @@ FAMILY_BITS = 2
 
 
 class Names(Protocol):
-    """What records ask of queries, by row; one table's rows or those of all of a slot."""
+    """The names that records need of queries, by row: of one table, or of all of a slot."""
 
     @property
     def subscriber_names(self) -> list[str]:
         """Names, in order of first appearance."""
 
     def subscriber_rows(self, rows: Rows) -> NDArray[np.int32]:
-        """i4[k], place in `subscriber_names` of each row's subscriber."""
+        """Returns i4[k], place in `subscriber_names` of each row's subscriber."""
 
     def handle_rows(self, rows: Rows) -> NDArray[np.uint64]:
-        """u8[k], handle of each row."""
+        """Returns u8[k], handle of each row."""
 
     def name_bytes(self, rows: Rows) -> NDArray[np.int64]:
-        """i8[k], bytes of what names each row in a record: id, subscriber, definition."""
+        """Returns i8[k], bytes of each row's names in a record: id, subscriber, definition."""
 
     def distinct(self, rows: Rows) -> tuple[Rows, Rows]:
-        """The distinct rows, and for each row its place among them."""
+        """Returns the distinct rows, and for each row its place among them."""
 
     def names(self, rows: Rows) -> NamedQueries:
-        """Gathers the names of rows."""
+        """Returns the names of rows."""
 
 
 class Index(Protocol):
-    """What all indexes of standing queries have in common; see `RangeIndex`."""
+    """The common interface of all indexes of standing queries; see `RangeIndex`."""
 
     def remove(self, rows: Rows, position: int) -> None:
         """Ends queries: objects at `position` and later do not meet them."""
 
     def reclaim(self, position: int) -> int:
-        """Frees what removed queries took; returns how many rows."""
+        """Frees the memory of removed queries; returns how many rows."""
 
     def expire(self, now_ms: int) -> Rows:
         """Returns rows whose lifetime has ended, each once."""
@@ -60,7 +60,7 @@ class Family:
         self.table = QueryTable(subscribers)
 
     def end(self, rows: Rows, position: int, *, gone: bool) -> None:
-        """Ends queries from a position on; `gone` tells that they have no newer row here."""
+        """Ends queries from a position on; `gone`: they have no newer row here."""
         if len(rows):
             self.index.remove(rows, position)
             self.table.forget(rows, gone=gone)
@@ -75,7 +75,7 @@ class Family:
         return list(zip(handles, revisions.tolist(), strict=True))
 
     def reclaim(self, position: int) -> None:
-        """Frees what nobody can meet any more: all objects below the position are matched."""
+        """Frees what no object can meet any more: all objects below the position are matched."""
         if self.index.reclaim(position) == 0:
             self.table.tidy()
 
@@ -89,12 +89,12 @@ class SlotQueries:
 
     @staticmethod
     def rows_of(family: int, rows: Rows) -> Rows:
-        """The rows of a family as rows of all."""
+        """Returns the rows of a family as rows of all."""
         joined: Rows = np.asarray(rows << FAMILY_BITS | family, np.int32)
         return joined
 
     def find(self, handles: NDArray[np.uint64]) -> tuple[list[tuple[int, Rows]], NDArray[np.int64]]:
-        """Where queries stand.
+        """Finds queries.
 
         Returns:
             For each family that holds any of them its number and i4[q], rows or -1; and i8[q],

@@ -1,4 +1,4 @@
-"""The standing queries of a slot, of all kinds: entered, ended, and met by batches of objects."""
+"""The standing queries of a slot, of all kinds: they enter, end, and match batches of objects."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ Rows = NDArray[np.int32]
 # Numbers of families. Kinds that are evaluated alike share one.
 RANGE, KNN, STEPS, TRACKED = range(4)
 
-# The kind of those families that have one alone.
+# The kind of those families that have only one.
 _KINDS = {RANGE: KIND_RANGE, KNN: KIND_KNN, TRACKED: KIND_TRACKED}
 
 
-# Events of tracked queries as the index numbers them, which are those of `MatchColumns` as well.
+# Events of tracked queries as the index numbers them; `MatchColumns` uses the same numbers.
 _EVENTS = {"enter": ENTERS, "inside": INSIDE, "exit": EXITS}
 
 
 def track_key(member: str) -> int:
-    """What stands for a member by whose values objects are followed."""
+    """Returns a hash of a member by whose values objects are followed."""
     return int.from_bytes(hashlib.blake2b(member.encode(), digest_size=8).digest(), "little") | 1
 
 
 def former_track_key(member: str) -> int:
-    """The same in checkpoints: the hash by which versions before know a member."""
+    """Returns the hash of a member in checkpoints, as older versions compute it."""
     return xxhash.xxh3_64_intdigest(member.encode()) | 1
 
 
 def family_of(kind: int) -> int:
-    """The family of a kind (`index.kinds`)."""
+    """Returns the family of a kind (`index.base.kinds`)."""
     return {KIND_RANGE: RANGE, KIND_KNN: KNN, KIND_TRACKED: TRACKED}.get(kind, STEPS)
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """For which values the copies of a batch are here; v of them, those of one copy together.
+    """The values for which the copies of a batch are here; v of them, those of one copy together.
 
     Attributes:
         rows: i8[v], ascending, of the copies.
@@ -85,7 +85,7 @@ class Values:
     values: NDArray[np.uint64]
 
     def taken(self, rows: NDArray[np.intp], count: int) -> Values:
-        """Those of some of `count` rows, each taken once, by their places among these."""
+        """Returns those of some of `count` rows, each taken once, by their places among these."""
         places = np.full(count, -1, np.int64)
         places[rows] = np.arange(len(rows))
         own = places[self.rows]
@@ -96,18 +96,18 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Objects of a stretch of the log.
+    """Objects of one section of the log.
 
     Attributes:
         objects, events: n rows.
-        terms: n rows, as routers say it: hashes of the wire.
+        terms: n rows, from the routers: hashes of the wire.
         numbered: n rows, as this process numbers terms; None where they are those of the wire.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
         is_copy: bool[n], which are here because of values; None when there are no copies.
         followed: these values; None when there are no copies.
         track_names: of their members, by hash.
-        homes: bool[n], which objects are at home here; None: all that are no copies.
+        homes: bool[n], which objects have their home here; None: all but copies.
         via: bool[t], which of their terms led here; None with `homes`.
     """
 
@@ -135,7 +135,7 @@ class Batch:
         """The terms as the queries of an index number them."""
         if self.numbered is None or not vocabulary.has_wire_terms:
             return self.own_terms
-        # Queries that came without their words are met by the hash of the wire, as ever.
+        # Queries without words are met by the hashes of the wire.
         return both_terms(self.numbered, self.terms)
 
     @property
@@ -162,7 +162,7 @@ class Batch:
         )
 
     def own(self) -> tuple[Batch, NDArray[np.intp]]:
-        """The objects at home here, which are stored, and their rows."""
+        """Returns the objects with their home here, which are stored, and their rows."""
         if self.homes is None:
             return self.present()
         is_own = self.homes
@@ -171,7 +171,7 @@ class Batch:
         return self._where(is_own)
 
     def present(self) -> tuple[Batch, NDArray[np.intp]]:
-        """The objects that are no copies, and their rows."""
+        """Returns the objects that are not copies, and their rows."""
         if self.is_copy is None:
             return self, np.arange(len(self))
         return self._where(~self.is_copy)
@@ -204,14 +204,14 @@ class Hits:
 
 
 class Attributes:
-    """The attributes of a batch, parsed when they are first asked for."""
+    """The attributes of a batch, parsed on first use."""
 
     def __init__(self, objects: ObjectColumns) -> None:
         self._data, self._offsets = objects.attributes, objects.attribute_offsets
         self._parsed: dict[int, dict[str, Any]] = {}
 
     def of(self, row: int) -> dict[str, Any]:
-        """The attributes of an object."""
+        """Returns the attributes of an object."""
         found = self._parsed.get(row)
         if found is None:
             begin, end = self._offsets[row], self._offsets[row + 1]
@@ -229,7 +229,7 @@ class Standing:
     """
 
     def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
-        """Makes an empty one; `hashing` numbers the terms of queries and objects."""
+        """Creates an empty one; `hashing` numbers the terms of queries and objects."""
         subscribers = Subscribers()
         self.hashing = hashing
         self.ranges = RangeIndex(hashing=hashing)
@@ -237,7 +237,7 @@ class Standing:
         self.steps = StepIndex(hashing)
         self.tracked = TrackIndex(hashing=hashing)
         self.locators = LocatorTable()
-        # Of those whose lifetimes begin at a time; steps count by arrivals anyway.
+        # Queries whose lifetimes begin at a given time; steps count by arrivals anyway.
         self.waiting = {
             RANGE: Beginnings(self.ranges),
             KNN: Beginnings(self.knn),
@@ -263,7 +263,7 @@ class Standing:
         return indexes + tables + self.locators.bytes_total
 
     def kinds_of(self, family: int, rows: Rows) -> NDArray[np.uint8]:
-        """The kind of each of some queries of a family."""
+        """Returns the kind of each of some queries of a family."""
         if family == STEPS:
             return np.array([self.steps.kind_of(row) for row in rows.tolist()], np.uint8)
         return np.full(len(rows), _KINDS[family], np.uint8)
@@ -297,7 +297,7 @@ class Standing:
                 message.starts_ms[chosen],
                 message.past_ms[chosen],
                 message.slot_counts[chosen],
-                # The one that speaks for the query stays where it is.
+                # The slot that reports for the query stays the same.
                 message.homes[chosen] & (message.copied_at == NOT_COPIED),
             )
         table = self.families[family].table
@@ -331,39 +331,39 @@ class Standing:
         )
 
     def share(self, message: Installed, found: list[tuple[int, Rows]]) -> None:
-        """Queries of a message that stand here already stand in more slots from now on."""
+        """Marks that queries of a message that are here already are now in more slots."""
         for family, rows in found:
             if family == STEPS:
                 is_shared = (rows >= 0) & (message.slot_counts > 1)
                 self.steps.share(rows[is_shared])
 
     def resume(self, kind: int, rows: Rows, time_ms: int) -> None:
-        """Queries that stood in other slots only go on here at a time."""
+        """Makes queries that were only in other slots continue here at a time."""
         if family_of(kind) == STEPS:
             self.steps.forward(rows, time_ms)
 
     def end(self, family: int, rows: Rows, offset: int) -> list[int]:
-        """Ends queries of a family; returns rows of `names` of which mergers keep something."""
+        """Ends queries of a family; returns rows of `names` of which mergers keep state."""
         if not len(rows):
             return []
         self.families[family].end(rows, offset, gone=True)
         if family in {RANGE, TRACKED}:
             return []
-        # Every slot that holds it says so: which of them is its home may have changed.
+        # Every slot that holds it reports this: its home may have changed.
         ended: list[int] = self.names.rows_of(family, rows).tolist()
         return ended
 
     def expire(self, time_ms: int, offset: int) -> list[tuple[int, int]]:
         """Ends range queries whose lifetime ended before the time; returns (handle, revision).
 
-        Those of which mergers keep something end when the registry says so, at a place of the log.
+        Those of which mergers keep state end when the registry says so, at a position of the log.
         """
-        # Those that follow values end at a place of the log, where it is told.
+        # Those with tracked values end at a position of the log, where it is reported.
         self.tracked.expire(time_ms)
         return self.families[RANGE].expire(time_ms, offset)
 
     def reclaim(self, time_ms: int, offset: int) -> None:
-        """Frees what nobody can meet any more, and lets those be like others that have begun."""
+        """Frees what no object can meet any more, and moves begun queries to the others."""
         for family in self.families:
             family.reclaim(offset)
         for waiting in self.waiting.values():
@@ -373,17 +373,17 @@ class Standing:
     # --- objects
 
     def match(self, batch: Batch, own: Batch, rows: NDArray[np.intp]) -> Hits:
-        """Finds what a batch means to all queries.
+        """Finds the hits of a batch for all queries.
 
         Args:
             batch: all objects.
-            own: those that are at home here.
+            own: those with their home here.
             rows: of these within the batch.
         """
         if not any(self.waiting.values()):
             return self._joined(self._met(batch, own, rows))
-        # Objects for which the same queries have begun are taken together: as many, since of two
-        # objects the later has all that the earlier has.
+        # Objects for which the same queries have begun are taken together. Their number identifies
+        # these: of two objects the later has all that the earlier has.
         arrivals_ms = batch.events.arrivals_ms
         begun = sum(each.begun(arrivals_ms) for each in self.waiting.values())
         cuts = [0, *(np.flatnonzero(np.diff(begun)) + 1).tolist(), len(batch)]
@@ -399,7 +399,7 @@ class Standing:
         return self._joined(parts)
 
     def _met(self, batch: Batch, own: Batch, rows: NDArray[np.intp]) -> list[tuple[int, Hits]]:
-        """The hits of each family."""
+        """Returns the hits of each family."""
         parts: list[tuple[int, Hits]] = []
         present, places = (own, rows) if batch.homes is None else batch.present()
         attributes = Attributes(present.objects)
@@ -417,7 +417,7 @@ class Standing:
         return parts
 
     def knn_point(self, row: int) -> tuple[float, float, int]:
-        """Longitude, latitude and k of a knn query."""
+        """Returns longitude, latitude and k of a knn query."""
         query = knn_of(self.families[KNN].table.specs[row])
         return query.lon, query.lat, query.k
 
@@ -511,7 +511,7 @@ class Standing:
     # --- values that are inside queries
 
     def are_tracked(self, handles: NDArray[np.uint64]) -> bool:
-        """Whether any of some queries is here and follows values."""
+        """Whether any of some queries is here and has tracked values."""
         table = self.families[TRACKED].table
         return bool(len(table)) and bool((table.find(handles) >= 0).any())
 
@@ -522,16 +522,16 @@ class Standing:
         begins_ms: NDArray[np.int64],
         offset: int,
     ) -> Members:
-        """Lets values that were inside queries be inside those that these go on as.
+        """Moves values from inside queries to the queries that continue these.
 
         Args:
             members: taken out of the queries of before.
-            new_rows: i4[m], row of the query that each goes on as; -1 where it ends.
+            new_rows: i4[m], row of the query that continues each; -1 where it ends.
             begins_ms: i8[m], when that begins.
             offset: of the change.
 
         Returns:
-            Those which the new ones do not hold, by where they were last; as far as that is known.
+            Those which are not inside the new ones, by where they were last, as far as known.
         """
         is_known = members.numbers != NOT_KNOWN
         stays = (new_rows >= 0) & ~is_known
@@ -545,23 +545,23 @@ class Standing:
         return members.where(~stays & is_known)
 
     def _accepting(self, found: StoredRows) -> Callable[[int, int], bool]:
-        """What says whether a row of `found` passes the filter of a row of tracked queries."""
+        """Returns a check whether a row of `found` passes the filter of a row of queries."""
         filters, attributes = self.families[TRACKED].table.filters, Attributes(found.objects)
         return lambda one, query: filters[query].matches(attributes.of(one))
 
     def exits(self, left: Members) -> tuple[StoredRows, Hits] | None:
-        """What is told of values that are no longer inside, with the objects that they were last.
+        """Returns the exits of values that are no longer inside, with their last objects.
 
-        None where no query asks for it.
+        None where no query asks for them.
         """
         left = left.where(self.tracked.tells(left.query_rows, EXITS))
         if not len(left):
             return None
         table = self.families[TRACKED].table
-        # Each object stands there once, however many queries it leaves.
+        # Each object is listed once, however many queries it leaves.
         numbers, first, rows = np.unique(left.numbers, return_index=True, return_inverse=True)
         found = self.tracked.objects(numbers)
-        # Whoever takes the slot over has other rows, and numbers objects otherwise.
+        # The order must not depend on rows and object numbers: a successor has others.
         least = left.values[first]
         np.minimum.at(least, rows, left.values)
         order = np.lexsort((found.numbers, found.sessions, least))
@@ -572,7 +572,7 @@ class Standing:
         return found.take(order), hits
 
     def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
-        """Hits of several families as one, ordered by object."""
+        """Joins hits of several families, ordered by object."""
         told = [(family, hits) for family, hits in parts if len(hits.object_rows)]
         if not told:
             none = np.empty(0, np.int32)
@@ -596,7 +596,7 @@ class Standing:
 
 
 def _filled(columns: list[Any], hits: list[Hits], dtype: Any) -> NDArray[Any] | None:
-    """Joins columns, zeros standing for those that are missing; None when all are."""
+    """Joins columns, with zeros for those that are missing; None when all are."""
     if all(column is None for column in columns):
         return None
     return np.concatenate(
@@ -608,7 +608,7 @@ def _filled(columns: list[Any], hits: list[Hits], dtype: Any) -> NDArray[Any] | 
 
 
 def stored_rows(batch: Batch, terms: TermColumns) -> StoredRows:
-    """The objects of a batch as a store has them, with their terms as they are matched."""
+    """Returns the objects of a batch as a store has them, with their terms as they are matched."""
     sessions, numbers, arrivals_ms = batch.columns
     return StoredRows(
         batch.objects,
@@ -626,7 +626,7 @@ def stored_rows(batch: Batch, terms: TermColumns) -> StoredRows:
 def conditions_of(
     queries: QueryRows, filters: list[str] | None, hashing: TermHashing
 ) -> list[Condition]:
-    """What searches ask for queries; their lifetimes are steps, not arrivals."""
+    """Returns the conditions of queries for searches; their lifetimes are steps, not arrivals."""
     queries = with_numbers(queries, hashing)
     lasting = replace(queries, expires_ms=np.full(len(queries), NEVER_MS, np.int64))
     wheres = filters_of(filters, len(queries))
@@ -634,12 +634,12 @@ def conditions_of(
 
 
 def _locators(message: Installed, chosen: NDArray[np.intp]) -> list[bytes] | None:
-    """The locators of some range queries of a message; None when all follow from the queries."""
+    """Returns the locators of range queries of a message; None if all follow from the queries."""
     past_ms = message.past_ms[chosen]
     if message.locators is None and (past_ms == NO_PAST).all():
         return None
     locators = message.locators or (b"",) * len(message.revisions)
-    # What the past holds of a query is found at home: what comes later has to be found there too.
+    # Stored objects of a query are found at their home: later ones must be found there too.
     return [
         locators[row] or (b"" if past == NO_PAST else HOME_LOCATOR)
         for row, past in zip(chosen.tolist(), past_ms.tolist(), strict=True)
@@ -647,32 +647,32 @@ def _locators(message: Installed, chosen: NDArray[np.intp]) -> list[bytes] | Non
 
 
 def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:
-    """The filters of queries, from their JSON."""
+    """Returns the filters of queries, from their JSON."""
     if texts is None:
         return [None] * count
     return [Filter.parse(orjson.loads(text)) if text else None for text in texts]
 
 
 def _told(names: NamedQueries, revisions: NDArray[np.int64]) -> NamedQueries:
-    """The names as mergers are told them, which tell versions apart."""
+    """Returns the names with specs as mergers get them, which distinguish versions."""
     pairs = zip(names.specs or (), revisions.tolist(), strict=True)
     return replace(names, specs=tuple(told_spec(spec, revision) for spec, revision in pairs))
 
 
 def spec_query(spec: str) -> Query:
-    """The query of a spec, as it came or as it is told."""
+    """Returns the query of a spec, as received or as sent to mergers."""
     return query_of(asked_spec(spec))
 
 
 def knn_of(spec: str) -> KnnQuery:
-    """The knn query of a spec."""
+    """Returns the knn query of a spec."""
     query = spec_query(spec)
     assert isinstance(query, KnnQuery)
     return query
 
 
 def step_kind(spec: str) -> StepKind:
-    """The terms or ranked query of a spec."""
+    """Returns the terms or ranked query of a spec."""
     query = spec_query(spec)
     assert isinstance(query, TermsQuery | RankedQuery)
     return query

@@ -1,8 +1,8 @@
-"""Standing terms and ranked queries of a slot: evaluated at steps of the slot's time.
+"""Standing terms and ranked queries of a slot, evaluated at steps of the slot's time.
 
-A step `at` is due when the slot's time is past it: nothing that arrives later belongs to it, so
-what the store answers is the same whenever, and by whomever, it is asked. What the step finds is
-said at the place in the slot's log where the time passed it, however many steps it passed there.
+A step `at` is due when the slot's time is past it. Nothing that arrives later belongs to it, so the
+store gives the same answer at any later time and in any process. The result is reported at the
+position of the slot's log where the time passed the step, however many steps it passed there.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _COLUMNS = ("handles", "starts_ms", "since_ms", "next_ms", "flags")
 
 @dataclass(slots=True)
 class StepQuery:
-    """One query.
+    """One terms or ranked query.
 
     Attributes:
         row: its row.
-        handle: of the query, by which all evaluators put steps of one time in the same order.
-        query: what it asks.
+        handle: of the query, which orders steps of one time equally in all evaluators.
+        query: its definition.
         condition: region, text, filter.
-        ranked: how stores are asked; None for a terms query.
+        ranked: its search of stores; None for a terms query.
         start_ms: begin of its lifetime; steps count from here.
         since_ms: the oldest arrival that counts.
         next_ms: the next step.
-        slot_count: how many slots hold it, as the registration has it; 0 where it was copied.
+        slot_count: how many slots hold it, by the registration; 0 where it was copied.
         is_sole: no other slot holds the query.
-        is_home: this slot speaks for it where nobody has anything to say.
+        is_home: this slot also reports empty steps of the query.
         live: not removed.
         kept: what a terms query keeps from step to step; None where each step is a search.
     """
@@ -70,7 +70,7 @@ class StepQuery:
 
     @property
     def step_ms(self) -> int:
-        """Between two steps."""
+        """The time between two steps."""
         assert self.query.step_ms is not None
         return self.query.step_ms
 
@@ -80,15 +80,15 @@ class StepQuery:
         return NEVER_MS if self.query.ttl_ms is None else self.start_ms + self.query.ttl_ms
 
     def sayers(self, at_ms: int) -> int:
-        """How many slots say a step although they have nothing to say: the first of the past."""
-        # Steps of others begin a step later.
+        """Returns how many slots report a step even if it is empty: the first over the past."""
+        # Steps of other queries begin one step later.
         return self.slot_count if at_ms == self.start_ms else 0
 
     def from_ms(self, at_ms: int) -> int:
-        """The oldest arrival that a step counts.
+        """Returns the oldest arrival that a step counts.
 
-        A ranked step is the search that could be asked at its time, whose window is closed; windows
-        of terms queries are half open, so that those of a step as long share no object.
+        A ranked step is the search that could be made at its time, with a closed window. Windows of
+        terms queries are half open, so that windows of one step's length share no object.
         """
         if self.query.window_ms is None:
             return self.since_ms
@@ -97,14 +97,14 @@ class StepQuery:
 
 
 class StepIndex:
-    """The terms and ranked queries of one slot; rows are given again after `reclaim`."""
+    """The terms and ranked queries of one slot; rows are reused after `reclaim`."""
 
     def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
-        """Makes an empty one, for a store whose terms `hashing` numbers."""
+        """Creates an empty one, for a store whose terms `hashing` numbers."""
         self.queries: dict[int, StepQuery] = {}
         self._hashing = hashing
         self._codes = TermCodes()
-        # (time, handle, row) of terms queries' next steps and of ranked ones', the earliest first.
+        # (time, handle, row) of next steps, the earliest first: of terms, and of ranked queries.
         self._heaps: tuple[list[_Next], list[_Next]] = ([], [])
         self._free: list[int] = []
         self._dead: list[tuple[int, int]] = []
@@ -126,7 +126,7 @@ class StepIndex:
             start_ms, past = int(starts_ms[i]), int(past_ms[i])
             row = self._free.pop() if self._free else self._extend()
             assert query.step_ms is not None
-            # Who asks for the past wants an answer at once, not a step later.
+            # A query that asks for the past gets an answer at once, not a step later.
             next_ms = start_ms + query.step_ms if past == NO_PAST else start_ms
             since_ms = start_ms if past == NO_PAST else max(start_ms - past, NO_TIME_MS)
             self._put(
@@ -159,22 +159,22 @@ class StepIndex:
             heapq.heappush(heap, (entry.next_ms, entry.handle, entry.row))
 
     def kind_of(self, row: int) -> int:
-        """The kind of a query."""
+        """Returns the kind of a query."""
         return kind_number(self.queries[row].query)
 
     def share(self, rows: NDArray[np.int32]) -> None:
-        """Other slots hold these queries, too."""
+        """Marks queries that other slots hold, too."""
         for row in rows.tolist():
             entry = self.queries[row]
             entry.is_sole = False
-            # All terms have to be told from now on.
+            # All terms must be reported from now on.
             _drop_kept(entry)
 
     def forward(self, rows: NDArray[np.int32], time_ms: int) -> None:
-        """Leaves out the steps before a time: no object here counts for them."""
+        """Skips the steps before a time: no object here counts for them."""
         for row in rows.tolist():
             entry = self.queries[row]
-            # What the past holds is said where it lies.
+            # The slots that hold the past objects report them.
             entry.slot_count = 0
             if entry.next_ms < time_ms:
                 entry.next_ms += -((entry.next_ms - time_ms) // entry.step_ms) * entry.step_ms
@@ -199,18 +199,18 @@ class StepIndex:
         return kept + self._codes.bytes_total
 
     def take_due(self, time_ms: int, at_most: int) -> list[tuple[int, StepQuery]]:
-        """The next steps before a time, each once, in an order that all evaluators find alike.
+        """Takes the next steps before a time, each once, in the same order in all evaluators.
 
-        Which candidates a slot names of a ranked step depends on how its objects lie in slices, so
-        who takes the slot over may need more records for them, or fewer. So all terms steps come
-        first: their records stand at the same places whoever makes them.
+        The candidates that a slot names for a ranked step depend on how its objects are divided
+        into slices, so a successor may need more records for them, or fewer. So all terms steps
+        come first: their records then have the same positions in every process.
         """
         due: list[tuple[int, StepQuery]] = []
         for heap in self._heaps:
             while heap and heap[0][0] < time_ms and len(due) < at_most:
                 at_ms, _, row = heapq.heappop(heap)
                 entry = self.queries.get(row)
-                # A row that was given again has another next step, or one behind its last.
+                # A reused row has another next step, or one after its last.
                 if entry is None or not entry.live or not at_ms == entry.next_ms <= entry.last_ms:
                     continue
                 due.append((at_ms, entry))
@@ -219,14 +219,14 @@ class StepIndex:
         return due
 
     def remove(self, rows: NDArray[np.int32], position: int) -> None:
-        """Ends queries: steps from here on are none of theirs."""
+        """Ends queries: they have no steps from here on."""
         for row in rows.tolist():
             self.queries[row].live = False
             _drop_kept(self.queries[row])
             self._dead.append((position, row))
 
     def reclaim(self, position: int) -> int:
-        """Frees ended rows, whose names nobody asks for any more."""
+        """Frees ended rows, whose names no record needs any more."""
         if not self._dead:
             return 0
         kept = [(at, row) for at, row in self._dead if at > position]
@@ -238,7 +238,7 @@ class StepIndex:
         return len(freed)
 
     def expire(self, now_ms: int) -> NDArray[np.int32]:
-        """Rows whose last step is over."""
+        """Returns rows whose last step is over."""
         ended = [
             row
             for row, entry in self.queries.items()
@@ -247,7 +247,7 @@ class StepIndex:
         return np.array(ended, np.int32)
 
     def state(self, rows: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
-        """What a checkpoint keeps of live rows beside their names, in the given order."""
+        """Returns what a checkpoint keeps of live rows besides names, in the given order."""
         entries = [self.queries[row] for row in rows.tolist()]
         return {
             "starts_ms": np.array([e.start_ms for e in entries], np.int64),
@@ -263,10 +263,10 @@ class StepIndex:
         conditions: list[Condition],
         state: dict[str, NDArray[Any]],
     ) -> NDArray[np.int32]:
-        """Takes the queries of a checkpoint, with their handles; for an empty index."""
+        """Takes the queries of a checkpoint, with their handles; the index must be empty."""
         columns = zip(
             *(state[name].tolist() for name in _COLUMNS),
-            # Of a former version there are none.
+            # An older version has none.
             state.get("slot_counts", np.zeros(len(queries), np.int64)).tolist(),
             strict=True,
         )
@@ -301,7 +301,7 @@ def _drop_kept(entry: StepQuery) -> None:
 
 
 def kept_of(query: Query, condition: Condition, codes: TermCodes) -> KeptTerms | None:
-    """What a query keeps from step to step; None where that is of no use."""
+    """Returns what a query keeps from step to step; None where that is of no use."""
     if not isinstance(query, TermsQuery) or query.k > K_MAX:
         return None
     if condition.conjunctions or condition.where is not None:
@@ -312,10 +312,10 @@ def kept_of(query: Query, condition: Condition, codes: TermCodes) -> KeptTerms |
 
 
 def ranked_of(query: Query, hashing: TermHashing = WIRE_TERMS) -> RankedSearch | None:
-    """How stores whose terms `hashing` numbers are asked a ranked query; None for another kind."""
+    """Returns the search of a ranked query by `hashing`'s terms; None for another kind."""
     if not isinstance(query, RankedQuery):
         return None
-    # Of all that kernels take to compile a fourth is for this kind alone, which many never ask.
+    # A quarter of all kernel compilation is for this kind alone, which many clusters never use.
     from sirocco.index.store.ranked_search import RankedSearch  # noqa: PLC0415
 
     return RankedSearch(query, hashing)
