@@ -1,1 +1,1 @@
-"""What the services say to each other, and the effects that they ask their shell for."""
+"""The messages between the services, and the effects that they ask their shell for."""

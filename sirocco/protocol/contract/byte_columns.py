@@ -13,13 +13,13 @@ from sirocco.protocol.contract.effects import State
 
 
 def packed(name: str, texts: Sequence[bytes]) -> dict[str, NDArray[Any]]:
-    """Returns u1[b], one behind the other, and i8[n + 1], where each begins."""
+    """Returns u1[b], the strings one after another, and i8[n + 1], where each begins."""
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=offsets[1:])
     return {name: np.frombuffer(b"".join(texts), np.uint8), f"{name}_offsets": offsets}
 
 
 def unpacked(name: str, state: State) -> list[bytes]:
-    """Returns what `packed` made columns of."""
+    """Returns the strings from the columns of `packed`."""
     data = state[name].tobytes()
     return [data[begin:end] for begin, end in pairwise(state[f"{name}_offsets"].tolist())]

@@ -1,6 +1,6 @@
-"""Columns that several messages have in common: events, queries, matches, steps, lists.
+"""Columns that several messages share: events, queries, matches, steps, lists.
 
-As in `columns.proto`. Each row is one thing; what belongs together has one number of rows.
+As in `columns.proto`. Each row is one thing; columns of one class have the same number of rows.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# What an object does to a query.
+# The effect of an object on a query.
 MATCHES = 0
 ENTERS = 1
 STAYS = 2
 LEAVES = 3
 
-# By what a query has ended.
+# The cause of a query's end.
 NOT_ENDED = 0
 BY_TTL = 1
 BY_REMOVAL = 2
 
-# The row of an object that is not beside.
+# The row of an object that is not in the message.
 NO_ROW = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """By what objects are recognised, wherever they went.
+    """The event keys of objects, which identify them in all services.
 
     Attributes:
         sessions: u8[n], publishing session.
@@ -54,7 +54,7 @@ class EventColumns:
 
     @classmethod
     def concat(cls, parts: list[EventColumns]) -> EventColumns:
-        """Joins columns, one part behind the other."""
+        """Joins columns, one part after the other."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -66,7 +66,7 @@ class EventColumns:
 
 @dataclass(frozen=True, slots=True)
 class QueryNames:
-    """Which queries a record speaks of; q rows.
+    """The queries that a record refers to; q rows.
 
     Attributes:
         handles: u8[q], xxh3-64 of the query id.
@@ -74,8 +74,8 @@ class QueryNames:
         id_offsets: i8[q + 1]
         subscriber_rows: u4[q], row of `subscribers`.
         subscribers: names.
-        specs: for each query that is no plain range query its canonical JSON, empty for those;
-            None when all are plain.
+        specs: the canonical JSON of each query, empty for plain range queries; None when all are
+            plain.
     """
 
     handles: NDArray[np.uint64]
@@ -94,8 +94,8 @@ class MatchColumns:
     """Which query matched which object; m rows.
 
     Attributes:
-        objects: u4[m], row of the object columns beside.
-        queries: u4[m], row of the query columns beside.
+        objects: u4[m], row of the object columns of the message.
+        queries: u4[m], row of the query columns of the message.
         changes: u1[m], `MATCHES`, `ENTERS`, `STAYS` or `LEAVES`; None when all are `MATCHES`.
         distances_m: f8[m], from the query's point; None when no query has one.
     """
@@ -120,15 +120,15 @@ class MatchColumns:
 
 @dataclass(frozen=True, slots=True)
 class StepColumns:
-    """What slots have to say of steps of terms and ranked queries; s steps.
+    """Reports of slots on steps of terms and ranked queries; s steps.
 
-    A step that is too large for a record comes in parts, which are added up.
+    A step that is too large for a record is sent in parts, which are added up.
 
     Attributes:
-        queries: u4[s], row of the query columns beside.
+        queries: u4[s], row of the query columns of the message.
         at_ms: i8[s], epoch ms.
         positions: i8[s], in the slot.
-        interval_rows: u4[s], row of the intervals beside.
+        interval_rows: u4[s], row of the intervals of the message.
         entry_offsets: i8[s + 1], of terms queries: the entries of each step; e in all.
         terms: u1[b], UTF-8.
         term_offsets: i8[e + 1]
@@ -138,12 +138,12 @@ class StepColumns:
         holder_offsets: i8[s + 1], h in all.
         holders: u8[h], how many of those objects hold each keyword, in the query's order.
         candidate_offsets: i8[s + 1], c in all.
-        candidates: u4[c], row of the object columns beside.
+        candidates: u4[c], row of the object columns of the message.
         token_counts: u4[c], length of each.
         distances_m: f8[c], from the query's point.
         frequencies: u2[f], how often each candidate holds each keyword, candidate by candidate.
-        slot_counts: u4[s], of the first step of a query that asks for the past: how many slots say
-            it, each once it has the query; 0 of others. None: 0 of all.
+        slot_counts: u4[s], of the first step of a query that asks for the past: how many slots
+            report it, each once it has the query; 0 of others. None: 0 of all.
     """
 
     queries: NDArray[np.uint32]
@@ -173,7 +173,7 @@ class ListColumns:
     """Answers that are lists; l of them with e entries.
 
     Attributes:
-        queries: u4[l], row of the query columns beside.
+        queries: u4[l], row of the query columns of the message.
         at_ms: i8[l], the step, epoch ms; `NO_TIME_MS` for a knn query, which has none.
         entry_offsets: i8[l + 1]
         values: f8[e], metres, score or count.
@@ -181,15 +181,15 @@ class ListColumns:
         name_offsets: i8[e + 1]
         ids: u8[e], of objects; 0 for terms.
         sessions, numbers: u8[e], event keys of objects; 0 for terms.
-        objects: u4[e], row of the object columns beside for what is new in the list, `NO_ROW` for
-            the rest.
-        removed_offsets: i8[l + 1], what has left a knn list; r in all.
+        objects: u4[e], row of the object columns of the message for new entries of the list,
+            `NO_ROW` for the rest.
+        removed_offsets: i8[l + 1], objects that have left a knn list; r in all.
         removed_ids: u8[r]
         removed_names: u1[b], UTF-8
         removed_name_offsets: i8[r + 1]
         partial: bool[l], whether slots are missing in a step; None where none are.
-        ended: u1[l], `NOT_ENDED`, or by what the query has ended and the list is none; None where
-            none has.
+        ended: u1[l], `NOT_ENDED`, or the cause of the query's end in place of a list; None where
+            none has ended.
     """
 
     queries: NDArray[np.uint32]
@@ -221,7 +221,7 @@ NO_MATCHES = MatchColumns(np.empty(0, np.uint32), np.empty(0, np.uint32))
 
 
 def event_keys(events: EventColumns) -> NDArray[np.uint64]:
-    """One u64 an object that stands for its event key where ties are broken."""
+    """Returns a u64 for each object, computed from its event key, to break ties."""
     return (events.sessions * np.uint64(0x9E3779B97F4A7C15)) ^ (
         events.numbers * np.uint64(0xC2B2AE3D27D4EB4F)
     )

@@ -1,4 +1,4 @@
-"""What the topic `control` says, as frozen values: who owns what, by which map, what is safe."""
+"""The records of the topic `control`, as frozen values: ownership, maps, checkpoints."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class LeaderElected:
 class Granted:
     """`control`: a Kafka partition of a topic has an owner from here on.
 
-    The record's offset is the epoch of the ownership; `term` that of the leader who says it.
-    `has_ended`: the owner before is not alive any more, and may have ended by what it took.
+    The record's offset is the epoch of the ownership; `term` that of the leader that appends it.
+    `has_ended`: the former owner is not alive any more, and may have ended by a record that it
+    took.
     """
 
     term: int
@@ -29,7 +30,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class MapActivated:
-    """`control`: the partition map from here on."""
+    """`control`: the partition map in force from here on."""
 
     term: int
     version: int
@@ -40,7 +41,7 @@ class MapActivated:
 class MapPrepared:
     """`control`: the map that is to follow the one in force.
 
-    Without bytes it says that there is none of a version whose number is as even or odd.
+    Without bytes: there is no map with a version number of this parity.
     """
 
     term: int
@@ -50,7 +51,7 @@ class MapPrepared:
 
 @dataclass(frozen=True, slots=True)
 class MapCopied:
-    """`control`: all live queries of a registry partition stand where a map wants them."""
+    """`control`: all live queries of a registry partition are placed as a map wants them."""
 
     partition: int
     version: int
@@ -69,7 +70,7 @@ class MapSwitched:
 class CheckpointTaken:
     """`control`: the state of an owned Kafka partition at `offset` is safe in the archive.
 
-    `map_version`: the map that holds at that place of `intake` or `registry`; 0 elsewhere.
+    `map_version`: the map in force at that offset of `intake` or `registry`; 0 elsewhere.
     """
 
     topic: str
@@ -84,7 +85,7 @@ class CheckpointTaken:
 class Attempted:
     """`control`: the owner of a Kafka partition is about to take the records [begin, end).
 
-    It has taken all before them. Said where owners before it have ended; see `protocol.poison`.
+    It has taken all before them. Declared where former owners have ended; see `poison_trials`.
     """
 
     topic: str
@@ -96,7 +97,7 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """`control`: nobody takes the record at `offset`, since owners in a row ended amid it."""
+    """`control`: nobody takes the record at `offset`: owners in a row ended during it."""
 
     topic: str
     partition: int
@@ -117,7 +118,7 @@ Declaration = (
 
 
 def subject_of(declaration: Declaration) -> str:
-    """What a declaration is about; `control` keeps the newest of each subject."""
+    """Returns the subject of a declaration; `control` keeps the newest of each subject."""
     match declaration:
         case LeaderElected():
             subject = "leader"

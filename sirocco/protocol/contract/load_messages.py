@@ -1,4 +1,4 @@
-"""What services report of load: arrivals, loads and samples of leaves."""
+"""Reports of load by services: arrivals, loads and samples of leaves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sirocco.schemes.workload.sample import Sample
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToldLoads:
-    """What one evaluator tells at the end of a round.
+    """The report of one evaluator at the end of a round.
 
     Attributes:
-        version: of the map whose leaves are meant.
+        version: of the map of the leaves.
         slots: owned and up to date.
         leaves: i4[l], ids of the leaves in those slots.
         loads: of these leaves.
@@ -30,14 +30,14 @@ class ToldLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToldSample:
-    """Some objects and queries, and of how many they were drawn.
+    """Some objects and queries, and from how many they were drawn.
 
     Attributes:
         draws: u8[q], ascending, of the queries, see `TermHashing.draws`: all up to the last one, or
-            all that there are. One that stands in several slots is told by each evaluator that has
-            one of these; as two, where evaluators have two keys or are of two versions.
-        objects: of how many the objects were drawn.
-        queries: likewise; those are estimated where some slots do not look at all of theirs.
+            all that there are. A query in several slots is reported by each evaluator that has one
+            of these; it counts twice if evaluators have two keys or are of two versions.
+        objects: from how many the objects were drawn.
+        queries: likewise; an estimate where some slots do not sample all of theirs.
     """
 
     sample: Sample
@@ -48,7 +48,7 @@ class ToldSample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToldArrivals:
-    """What one router has sent.
+    """The objects that one router has sent.
 
     Attributes:
         version: of the map in force there.

@@ -1,11 +1,11 @@
-"""The change of the map v → v + 1 without a pause (docs/adr/0014): who does what, and when.
+"""The change of the map v → v + 1 without a pause (docs/adr/0014): the steps and their order.
 
     MapPrepared ─▶ prepare in each registry partition ─▶ copies ─▶ MapCopied of each
-    ─▶ MapSwitched ─▶ switch in each intake partition ─▶ checkpoints behind it
-    ─▶ retire in each registry partition ─▶ checkpoints behind it ─▶ the next change may begin
+    ─▶ MapSwitched ─▶ switch in each intake partition ─▶ checkpoints after it
+    ─▶ retire in each registry partition ─▶ checkpoints after it ─▶ the next change may begin
 
-Each step follows from what stands in `control` and in the partition concerned, so whoever owns a
-partition, or leads, goes on wherever its predecessor stopped. A step said twice is one step.
+Each step follows from the records in `control` and in the partition concerned, so a new owner of a
+partition, or a new leader, continues where its predecessor stopped. A step may be repeated.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map import COMPILED_BYTES_MAX, PartitionMap
 from sirocco.schemes.map.map_bytes import from_bytes
 
-# A map travels as one record of `control`, and a record of the log holds 4 MiB at most. The qt-tree
-# of a million leaves would not fit; of ten thousand it is below 1 MB.
+# A map is one record of `control`, and a record of the log holds 4 MiB at most. The qt-tree of a
+# million leaves would not fit; of ten thousand it is below 1 MB.
 MAP_BYTES_MAX = 3 << 20
 
 # Routers count objects by the number of their leaf, and add to all counters at each flush: 8 MiB of
-# them with this one. Maps of ours number their leaves from 0, and take the least that is free.
+# them with this bound. Our maps number their leaves from 0, and take the least free number.
 LEAF_ID_MAX = (1 << 20) - 1
 
-# After a change queries that ask for arrivals before it stand in every slot, since such objects lie
-# where the former map put them; so do those that began within this time behind it: longer than the
+# After a change, queries that ask for arrivals before it are in every slot, since the former map
+# placed such objects. So are those that began within this time after it: it is longer than the
 # clocks of routers differ.
 CLOCKS_DIFFER_MS = 60_000
 
 
 class Phase(Enum):
-    """Where a change of the map stands."""
+    """The phase of a change of the map."""
 
     NONE = "none"
     COPYING = "copying"
@@ -48,9 +48,9 @@ class Progress:
     """How far a change has come.
 
     Attributes:
-        phase: what is being waited for.
+        phase: the present wait.
         version: of the map that follows; of the one in force when there is no change.
-        waiting: Kafka partitions of `registry`, while switching of `intake`, not there yet.
+        waiting: Kafka partitions of `registry`, or of `intake` while switching, not there yet.
         partitions: how many of them there are.
     """
 
@@ -61,12 +61,12 @@ class Progress:
 
 
 def progress(view: ControlView, intake_partitions: int, registry_partitions: int) -> Progress:
-    """How far the change of the map has come, by what stands in `control`."""
+    """Returns how far the change of the map has come, by the records in `control`."""
     if version := view.prepared:
         waiting = uncopied(view, version, registry_partitions)
         return Progress(Phase.COPYING, version, waiting, registry_partitions)
     version = view.map_version
-    # The first map was never changed to.
+    # The first map is in force without a change.
     if view.has_changed:
         if waiting := tuple(view.behind(INTAKE, intake_partitions, version)):
             return Progress(Phase.SWITCHING, version, waiting, intake_partitions)
@@ -76,7 +76,7 @@ def progress(view: ControlView, intake_partitions: int, registry_partitions: int
 
 
 def uncopied(view: ControlView, version: int, partitions: int) -> tuple[int, ...]:
-    """Registry partitions whose live queries do not all stand where a map wants them."""
+    """Returns the registry partitions whose live queries are not all placed by a map."""
     return tuple(p for p in range(partitions) if view.copied.get(p, 0) < version)
 
 
@@ -115,7 +115,7 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
             "propose again when it has ended"
         )
     if not view.map_version:
-        # A change begins where queries stand by a map: the first one is none to change from.
+        # A change starts from a map by which queries are placed; there is none yet.
         raise FailedPrecondition("the first map is not in force yet; propose again when it is")
     if found.version != view.map_version + 1:
         raise FailedPrecondition(
@@ -127,7 +127,7 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
 
 
 def check_compiled(data: bytes) -> None:
-    """Compiles a map that is proposed, as every process will once it is declared.
+    """Compiles a proposed map, as every process will once it is declared.
 
     Raises:
         InvalidArgument: It is damaged or too large, or does not compile.

@@ -1,4 +1,4 @@
-"""What travels between the services, as frozen values; `codec` turns them into records.
+"""The messages between the services, as frozen values; `codec` turns them into records.
 
 One class for each one-way call of `proto/sirocco/v1` that travels over a topic.
 """
@@ -40,14 +40,14 @@ DEAD_LETTERS = "dead-letters"
 NO_REVISION = -1
 # The handle of probes, see `Change.is_probe`; a query may have it as well.
 PROBE_HANDLE = 0
-# Of a query that asks nothing of the past.
+# `past_ms` of a query that does not ask for earlier objects.
 NO_PAST = -1
-# Of what is told of a query because it changed, not because the map does.
+# `copied_at` of changes sent because the query changed, not because the map does.
 NOT_COPIED = -1
 # The end of a lifetime without end, epoch ms.
 NEVER_MS = (1 << 63) - 1
 
-# From when on objects count for a query whose place in the log alone decides.
+# Begin of a query for which the order of the log alone decides which objects count.
 AT_ONCE_MS = -(1 << 63)
 
 
@@ -60,8 +60,8 @@ class Taken:
         first_number: number of the first object that the record covers.
         span: how many numbers it covers, refused objects included.
         acknowledged_to: every number up to this one was acknowledged before.
-        received_ms: time at the front, epoch ms; in a record that covers no numbers it says that
-            time has come so far.
+        received_ms: time at the front, epoch ms; a record that covers no numbers only reports
+            that time has advanced to here.
         objects: n rows, n ≤ span.
         number_deltas: u4[n], number of each row less `first_number`; None when n = span.
     """
@@ -81,8 +81,8 @@ class Tracked:
 
     Attributes:
         key: the member.
-        partition: of the registry, whose queries track it; None where that was not said.
-        epoch: of the ownership that says so.
+        partition: of the registry, whose queries track it; None in records of older versions.
+        epoch: of the owner that appended it.
     """
 
     key: str
@@ -96,7 +96,7 @@ class TrackedOnly:
 
     Attributes:
         partition: of the registry.
-        epoch: of the ownership that says so.
+        epoch: of the owner that appended it.
         keys: the members.
     """
 
@@ -107,15 +107,15 @@ class TrackedOnly:
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """`intake`: what the queries of one registry partition need, see `protocol.summaries`.
+    """`intake`: what the queries of one registry partition need, see `keyword_filter`.
 
     Attributes:
         partition: of the registry.
-        epoch: of the ownership that says so.
-        terms: u8[k], keywords; 0 stands for every object.
+        epoch: of the owner that appended it.
+        terms: u8[k], keywords; 0 means every object.
         slots: u8[k, w], the slots that need objects with each: bit s % 64 of word s // 64.
-        begins, ends: the first and the last record of those that say all that is live.
-        is_withdrawn: it is not said any more: every object is needed.
+        begins, ends: the first and the last record of a whole summary of what is live.
+        is_withdrawn: the owner publishes no summary any more: every object is needed.
     """
 
     partition: int
@@ -129,25 +129,25 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """`intake`: objects behind this record follow the map of a version."""
+    """`intake`: objects after this record follow the map of a version."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """`registry`: queries behind this record stand where the next map wants them, too."""
+    """`registry`: queries after this record are also placed where the next map wants them."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """`registry`: queries behind this record follow the map of a version alone.
+    """`registry`: queries after this record follow the map of a version alone.
 
     Attributes:
         version: of the map.
-        at_ms: when it was said, epoch ms: no object that arrived later was routed by an earlier
+        at_ms: when it was appended, epoch ms: no object that arrived later was routed by an earlier
             map.
     """
 
@@ -159,26 +159,26 @@ class Retire:
 class Change:
     """`registry`: one change to one query.
 
-    It is void unless the query's revision is `expected_revision`, and behind any record of a
-    greater epoch. One that is `restated` changes nothing: it says again what is in force under
-    `expected_revision`, since the newest record of the query was void.
+    It is void unless the query's revision is `expected_revision`, and after any record of a greater
+    epoch. A change with `is_restated` changes nothing: it republishes the version in force under
+    `expected_revision`, because the newest record of the query was void.
 
     Attributes:
         handle: of the query.
         query: the query from now on; None when it is removed.
-        subscriber: who is told.
+        subscriber: receives the notifications.
         start_ms: begin of the lifetime, epoch ms.
         expected_revision: `NO_REVISION` when there was no such query.
-        digest: 64 bits over query and subscriber, by which equal ones are known; 0 for a removal.
-        epoch: of the ownership under which it was appended.
+        digest: 64 bits over query and subscriber, which identify equal ones; 0 for a removal.
+        epoch: of the owner that appended it.
         past_ms: also answer from the objects of so long before; `NO_PAST` for none.
         is_restated: see above.
-        locator: where objects that stand in several slots are reported, see `index.locators`;
-            empty where that follows from the query.
-        is_start_given: the client said when the lifetime begins; else `start_ms` is when a router
-            had the wish, by its own clock, and says nothing about objects.
-        since: the revision with which the query began that goes on with this change; `NO_REVISION`
-            where it begins with it.
+        locator: where objects that are in several slots are reported, see
+            `index.standing.locators`; empty where that follows from the query.
+        is_start_given: the client gave the begin of the lifetime; else `start_ms` is when a router
+            got the change request, by its own clock, and says nothing about objects.
+        since: the revision at which the query that this change continues began; `NO_REVISION`
+            where it begins with this change.
     """
 
     handle: int
@@ -196,7 +196,7 @@ class Change:
 
     @property
     def is_probe(self) -> bool:
-        """Whether it changes nothing whatever is in force: it only shows an ownership.
+        """Whether it is a probe, which changes nothing in any case: it only shows an ownership.
 
         Its digest is its number, which is never 0; that of a removal always is.
         """
@@ -204,7 +204,7 @@ class Change:
 
     @property
     def begins_ms(self) -> int:
-        """Objects that arrive before do not count; `AT_ONCE_MS` where the log's order decides."""
+        """Objects that arrived before do not count; `AT_ONCE_MS` where the log's order decides."""
         if not self.is_start_given:
             return AT_ONCE_MS
         return max(self.start_ms - max(self.past_ms, 0), AT_ONCE_MS)
@@ -212,7 +212,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Further:
-    """For which values more than one copies of objects are here; m of them.
+    """Values of copies beyond the first; m of them.
 
     Attributes:
         rows: i8[m], ascending, of the copies.
@@ -225,7 +225,7 @@ class Further:
     values: NDArray[np.uint64]
 
     def of(self, begin: int, end: int) -> Further | None:
-        """Those of the rows [begin, end), counted from there; None when there are none."""
+        """Returns those of rows [begin, end), counted from `begin`; None when there are none."""
         first, last = np.searchsorted(self.rows, [begin, end]).tolist()
         if first == last:
             return None
@@ -233,7 +233,7 @@ class Further:
         return Further(self.rows[own] - begin, self.tracks[own], self.values[own])
 
     def taken(self, rows: NDArray[np.intp], count: int) -> Further:
-        """Those of some of `count` rows, each taken once, by their places among these."""
+        """Returns those of some of `count` rows, each taken once, by their places among these."""
         places = np.full(count, -1, np.int64)
         places[rows] = np.arange(len(rows))
         own = places[self.rows]
@@ -258,10 +258,10 @@ class Routed:
         tracks: u4[n], 0 for an object of the slot itself, else 1 + row of `track_keys` for a copy
             that is here because of its value; None when there are no copies.
         track_values: u8[n], hash of that value; None when there are no copies.
-        further: for which values more copies are here: an object has one copy in a slot, however
-            many of its values lead there. None when there are none.
-        homes: bool[n], whether this slot is the object's home, which stores it and answers what no
-            keyword leads to; of copies it says nothing. None: it is that of all.
+        further: further values of copies: an object has one copy in a slot, however many of its
+            values lead there. None when there are none.
+        homes: bool[n], whether this slot is the object's home, which stores it and answers queries
+            that no keyword leads to; undefined for copies. None: all are at home here.
         via: bool[t], whether each term of `terms` leads here; None with `homes`.
     """
 
@@ -282,7 +282,7 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class EndedColumns:
-    """Versions of queries that have ended, of which that is to be told; e rows.
+    """Ended versions of queries whose end is to be reported; e rows.
 
     Attributes:
         names: e rows.
@@ -301,30 +301,30 @@ class EndedColumns:
 class Installed:
     """`slots`: query changes of one slot, all of one registry partition.
 
-    Of a plain range query that asks nothing of the past its rows say all; the columns from `kinds`
-    on hold zero for it, and `NO_PAST`.
+    The rows fully describe a plain range query that asks nothing of the past; the columns from
+    `kinds` on hold zero for it, and `NO_PAST`.
 
     Attributes:
         registry_partition: where the changes come from.
-        floor: every change of that partition below this offset has been in this slot before.
+        floor: every change of that partition below this offset has been sent to this slot before.
         names: q rows, queries that are new or have a new version.
         revisions: i8[q], offset in the registry partition.
         rows: q rows of compiled conditions: which objects count.
         filters: for each row the JSON of its `where`, empty without; None when no row has one.
         removed: u8[r], handles of queries that are no longer here.
         removed_revisions: i8[r]
-        kinds: u1[q], see `index.kinds`.
+        kinds: u1[q], see `index.base.kinds`.
         starts_ms: i8[q], begin of the lifetime, epoch ms.
         past_ms: i8[q], also answer from the objects of so long before; `NO_PAST` for none.
-        slot_counts: u4[q], in how many slots the query stands.
-        homes: bool[q], whether this is the least of them, which reports even what is empty.
+        slot_counts: u4[q], number of slots that hold the query.
+        homes: bool[q], whether this is the least of them, which also reports empty results.
         locators: of each query as in `Change`; None when all are empty.
         copied_at: the queries are not new, but copied for a change of the map: up to this offset
             of the registry partition they are known to be in force.
-        begins_ms: i8[q], as of `Change`; None when it is `AT_ONCE_MS` of all.
-        sinces: i8[q], as of `Change`; None when it is `NO_REVISION` of all.
-        asks_end: bool[q], whether the end of each is to be told; None when it is of none.
-        ended: those that have ended; every slot says when it has come so far. None: none has.
+        begins_ms: i8[q], as in `Change`; None when all are `AT_ONCE_MS`.
+        sinces: i8[q], as in `Change`; None when all are `NO_REVISION`.
+        asks_end: bool[q], whether the end of each is to be reported; None when no end is.
+        ended: the ended versions; every slot reports when it has come so far. None: none has ended.
     """
 
     registry_partition: int
@@ -349,7 +349,7 @@ class Installed:
 
     @property
     def specs(self) -> tuple[str, ...] | None:
-        """The canonical JSON of each query that is no plain range query; see `QueryNames`."""
+        """Returns the canonical JSON of all but plain range queries; see `QueryNames`."""
         return self.names.specs
 
     @classmethod
@@ -364,7 +364,7 @@ class Installed:
         removed: NDArray[np.uint64],
         removed_revisions: NDArray[np.int64],
     ) -> Installed:
-        """Changes of plain range queries alone, none of which asks for the past."""
+        """Returns changes of plain range queries alone, none of which asks for the past."""
         count = len(revisions)
         return cls(
             registry_partition,
@@ -433,14 +433,14 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`deliveries`: closes a transaction with the state that a successor goes on from.
+    """`deliveries`: closes a transaction with the state from which a successor continues.
 
     Attributes:
         input_offset: next offset in the twin partition of `partials`.
-        slots: u4[k], which slots have been heard of.
+        slots: u4[k], the slots that have reported.
         positions: i8[k], the position up to which each was taken.
         times_ms: i8[k], each slot's time.
-        has_lists: lists are known of, and stand in a checkpoint that `control` had told of before.
+        has_lists: there are lists, stored in a checkpoint that was declared in `control` before.
     """
 
     input_offset: int
@@ -459,10 +459,10 @@ NO_ROWS = np.empty(0, np.uint32)
 
 
 def without_content(message: Message) -> Message | None:
-    """Returns what has to be said of a message that no record can hold; None: nothing.
+    """Returns what must still be sent of a message that no record can hold; None: nothing.
 
-    The positions that it covers are covered, so that what follows it is taken, and queries that
-    have left a slot leave it.
+    The result covers the same positions, so that records after it are accepted, and removes the
+    same queries from a slot.
     """
     match message:
         case Routed():

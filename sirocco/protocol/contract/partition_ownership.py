@@ -3,8 +3,8 @@
     granted ──Load──▶ loading ──Loaded──▶ owned ──another's grant──▶ gone
                          └────────another's grant────────▶ gone
 
-A machine asks `Holdings.control` what a record of `control` means for it and answers with its own
-state: what to load, what to let go.
+A machine asks `Holdings.control` what a record of `control` means for it, and then changes its own
+state: it loads what it gained and drops what it lost.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from sirocco.protocol.contract.messages import CONTROL
 
 
 def checkpoint_prefix(topic: str, partition: int) -> str:
-    """What the names of all checkpoints of a Kafka partition begin with."""
+    """Returns the common prefix of the names of all checkpoints of a Kafka partition."""
     return f"checkpoints/{topic}/{partition:05}/"
 
 
 def checkpoint_name(topic: str, partition: int, offset: int, epoch: int) -> str:
-    """The name of a checkpoint in the archive; names sort as offsets do."""
+    """Returns the name of a checkpoint in the archive; names sort as offsets do."""
     return f"{checkpoint_prefix(topic, partition)}{offset:016}-{epoch:012}"
 
 
 class Phase(Enum):
-    """Where an ownership stands."""
+    """The phase of an ownership."""
 
     LOADING = "loading"
     OWNED = "owned"
@@ -47,7 +47,7 @@ class Holding:
     """One Kafka partition that was granted to this process.
 
     Attributes:
-        load_epoch: of the `Load` that is or was asked for; what an earlier one brings is stale.
+        load_epoch: epoch of the last `Load` requested; the result of an earlier one is stale.
     """
 
     epoch: int
@@ -57,11 +57,11 @@ class Holding:
 
 @dataclass(slots=True)
 class Holdings:
-    """What this process owns of certain topics.
+    """The Kafka partitions of certain topics that this process owns.
 
     Attributes:
         member: this process.
-        topics: which topics' grants concern it.
+        topics: the topics whose grants concern it.
         view: what is in force.
         held: (topic, Kafka partition) → holding.
     """
@@ -96,16 +96,17 @@ class Holdings:
         if before is None or key not in self.held:
             return []
         if not applied:
-            # A lesser one, of a former owner, is now the newest of its subject, and compaction
-            # would keep it instead of the one that counts: say that one again.
+            # An older checkpoint of a former owner is now the newest record of its subject, and
+            # compaction would keep it instead of the one that counts: republish that one.
             is_lesser = declaration.offset < before.offset
             return [Append(CONTROL, 0, before)] if is_lesser else []
-        # The newest one but one is kept: somebody who has not read this record may be loading it.
+        # The previous checkpoint is kept: a process that has not read this record may be loading
+        # it.
         former = self._former.get(key)
         self._former[key] = before.name
         if former is None:
-            # The first of this ownership: what owners before have left, and those that died before
-            # they could declare what they had written, nobody else would ever remove.
+            # The first checkpoint of this ownership removes those that former owners left or wrote
+            # without declaring before they died; nothing else would remove them.
             return [Sweep(checkpoint_prefix(*key), before.name)]
         return [Discard(former)]
 
@@ -121,7 +122,7 @@ class Holdings:
             holding = self.held.get(key)
             if ownership.member == self.member:
                 if holding is not None:
-                    # Granted anew while it was never taken away: nothing to repeat.
+                    # Granted again without a loss in between: nothing to repeat.
                     holding.epoch = ownership.epoch
                     continue
                 self.held[key] = Holding(ownership.epoch, Phase.LOADING, ownership.epoch)
@@ -134,7 +135,7 @@ class Holdings:
         return effects, lost
 
     def reload(self, topic: str, partition: int) -> list[Effect]:
-        """Begins an owned Kafka partition anew, from what is safe."""
+        """Restarts an owned Kafka partition from its newest checkpoint."""
         holding = self.held[topic, partition]
         holding.phase = Phase.LOADING
         return [Unfollow(topic, partition), self._load((topic, partition), holding.load_epoch)]
@@ -145,18 +146,19 @@ class Holdings:
         return Load(*key, epoch, name, reached)
 
     def loaded(self, event: Loaded) -> bool:
-        """Whether a load is still wanted; if so the Kafka partition is owned from here on."""
+        """Takes a load if it is still wanted; from then on the Kafka partition is owned."""
         if not self.is_wanted(event):
             return False
         self.held[event.topic, event.partition].phase = Phase.OWNED
         return True
 
     def is_wanted(self, event: Loaded) -> bool:
-        """Whether a load is still waited for."""
+        """Whether a load is still awaited."""
         holding = self.held.get((event.topic, event.partition))
         if holding is None or holding.phase is not Phase.LOADING:
             return False
-        # Lost and granted again meanwhile: others may have gone on from what this one read.
+        # Lost and granted again meanwhile: other owners may have continued from what this load
+        # read.
         return event.epoch == holding.load_epoch
 
     def owns(self, topic: str, partition: int) -> bool:
@@ -165,7 +167,7 @@ class Holdings:
         return holding is not None and holding.phase is Phase.OWNED
 
     def owned(self, topic: str) -> list[int]:
-        """The owned and loaded Kafka partitions of a topic, ascending."""
+        """Returns the owned and loaded Kafka partitions of a topic, ascending."""
         return sorted(
             partition
             for (name, partition), holding in self.held.items()

@@ -138,8 +138,8 @@ def place_of(pinned: int, sent: int) -> int:
     """Returns the position of the next record for a target, within the record of `pinned`.
 
     Raises:
-        OverflowError: that record of the slot's log has no positions left; a further record would get
-            those of the next one's objects, and be lost as a repeat.
+        OverflowError: that record of the slot's log has no positions left; a further one would get
+            those of the next record's objects, and be lost as a repeat.
     """
     place = max(pinned, sent)
     if offset_of(place) != offset_of(pinned):

@@ -9,9 +9,9 @@ import orjson
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, canonical, parse_query
 
-# Definitions that stay parsed: what one record of a slot brings is read by several that follow each
-# other (the check of the record, its slot, the other slots of the process). About 1 kB each; a
-# `where` of 256 KiB takes 5 MB, so that of long ones only a few stay.
+# Definitions that stay parsed: several readers in turn parse those of one record of a slot (the
+# check of the record, its slot, the other slots of the process). About 1 kB each; a `where` of 256
+# KiB takes 5 MB, so only a few long ones stay.
 PARSED_MAX = 4_096
 
 
@@ -22,12 +22,12 @@ PARSED_LONG_MAX = 16
 
 
 def spec_of(query: Query) -> str:
-    """The definition of a query as slots and mergers are told it: its canonical JSON."""
+    """Returns the definition of a query for slots and mergers: its canonical JSON."""
     return orjson.dumps(canonical(query)).decode()
 
 
 def query_of(spec: str) -> Query:
-    """The query of a definition.
+    """Returns the query of a definition.
 
     Raises:
         InvalidArgument: As `parse_query`.

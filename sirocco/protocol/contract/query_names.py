@@ -12,7 +12,7 @@ from sirocco.protocol.contract.columns import QueryNames
 def names_of_pairs(
     pairs: list[tuple[str, str]], handles: NDArray[np.uint64] | None = None
 ) -> QueryNames:
-    """The same of queries of which id and subscriber are known; `handles` u8[n] where they are."""
+    """Returns the names of queries from id and subscriber; `handles` u8[n] if they are known."""
     if handles is None:
         handles = np.array([query_handle(query) for query, _ in pairs], np.uint64)
     ids = [query.encode() for query, _ in pairs]

@@ -14,9 +14,9 @@ DRAW_MAX = (1 << 64) - 1
 
 
 def least_distinct(draws: NDArray[np.uint64], greatest: int) -> NDArray[np.int64]:
-    """Returns a row of each number up to the greatest, in their order.
+    """Returns one row of each distinct number up to the greatest, in their order.
 
-    Numbers are drawn: up to one of them, everybody has the same share of their queries.
+    The numbers are drawn: below any bound, each evaluator has the same share of its queries.
     """
     distinct, first = np.unique(draws, return_index=True)
     return first[distinct <= np.uint64(greatest)].astype(np.int64)
@@ -39,6 +39,6 @@ def joined_queries(parts: list[QuerySample]) -> QuerySample:
 def range_queries(
     boxes: NDArray[np.float64], offsets: NDArray[np.int64], terms: NDArray[np.uint64]
 ) -> SampleQueries:
-    """Makes range queries of boxes f8[q, 4] and the keywords of each."""
+    """Returns range queries of boxes f8[q, 4] and the keywords of each."""
     kinds = np.full(len(boxes), QueryKind.RANGE_CONTINUOUS, np.uint8)
     return SampleQueries(kinds, boxes, offsets, terms, np.ones(len(boxes)))

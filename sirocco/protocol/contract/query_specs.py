@@ -1,9 +1,9 @@
-"""What a merger reads out of the JSON form of a query that stands beside its rows.
+"""What a merger reads from the JSON form of a query (its spec), which accompanies its rows.
 
-A record says of each query that is no plain range query what it is (`QueryNames.specs`). A version
-of a query is known by that text: it holds the id and the revision, so that a later version which
-asks the very same is another. What is kept of it is found by 64 bits of a cryptographic hash of the
-text: nobody can write a query whose lists are taken for another's (docs/adr/0029).
+A record describes each query other than plain range queries by its spec (`QueryNames.specs`). The
+spec identifies a version of a query: it holds the id and the revision, so a later version with the
+same question is another. State kept for it is found by 64 bits of a cryptographic hash of the spec:
+nobody can write a query whose lists are confused with those of another (docs/adr/0029).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from sirocco.model.limits import DEFAULT_LIMITS, STORED_LIMITS
 from sirocco.model.query import RankedQuery, parse_query
 from sirocco.protocol.contract.messages import NO_REVISION
 
-# Says of a version of a query that it has ended; see `gone_spec`.
+# A version of a query has ended; see `gone_spec`.
 KIND_GONE = 254
-# Says that its end is to be told; see `over_spec`.
+# An end is to be reported; see `over_spec`.
 KIND_OVER = 253
-# Of a later version of the system, or damaged: nothing can be made of it.
+# Of a later version of the system, or damaged: unusable.
 KIND_UNKNOWN = 255
 
-# Of what a former version of the system says: below every checkpoint of the registry.
+# `ended_by` in records of older versions: below every checkpoint of the registry.
 ENDED_SOMEWHERE = (0, -1)
 
-# Texts that are kept with what was read out of them, and how long one may be: at most 64 MB. Others
-# are read anew each time, in some µs.
+# Specs that stay parsed, and how long one may be: at most 64 MB. Others are parsed each time, in
+# some µs.
 SPECS_MAX = 1 << 15
 SPEC_LENGTH_MAX = 2_048
 
@@ -45,24 +45,24 @@ _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a query asks, as far as it concerns a merger.
+    """A query's spec, as far as a merger needs it.
 
     Attributes:
-        kind: see `index.kinds`; `KIND_GONE` and `KIND_UNKNOWN` besides.
-        key: 64 bits by which this version of the query is known.
-        former_key: by which mergers before knew it: what their checkpoints hold is found by it.
+        kind: see `index.base.kinds`; also `KIND_GONE`, `KIND_OVER` and `KIND_UNKNOWN`.
+        key: 64 bits that identify this version of the query.
+        former_key: the key in older versions, by which the contents of their checkpoints are found.
         k: length of its lists, 0 if it has none.
         ranked: the query, if it is a ranked one.
         ended: of `KIND_GONE`, what has ended.
-        ended_ms: of `KIND_GONE`, the slot's time at which it has.
+        ended_ms: of `KIND_GONE`, the slot's time at its end.
         ended_by: of `KIND_GONE`, registry partition and offset of the change that ended it.
-        goes_on: of `KIND_GONE`, whether that change is a version which goes on from it, for the
-            same subscriber.
-        query: 64 bits by which the query is known, whatever its version; 0 where that is not told.
+        goes_on: of `KIND_GONE`, whether that change is a version that continues it, for the same
+            subscriber.
+        query: 64 bits that identify the query, whatever its version; 0 if unknown.
         revision: of the version.
         place: of `KIND_OVER`, registry partition and revision of the version.
-        expires_ms: of `KIND_OVER`, when its lifetime ended; None: the registry has said so.
-        is_over: of `KIND_OVER`, and that its lifetime was over by then.
+        expires_ms: of `KIND_OVER`, when its lifetime ended; None: the registry has ended it.
+        is_over: of `KIND_OVER`, whether its lifetime was over by then.
     """
 
     kind: int
@@ -82,13 +82,13 @@ class Spec:
 
 
 def query_number(query_id: str) -> int:
-    """64 bits by which a query is known whatever its version."""
+    """Returns 64 bits that identify a query whatever its version."""
     return int.from_bytes(hashlib.blake2b(query_id.encode(), digest_size=8).digest(), "little")
 
 
 @lru_cache(maxsize=SPECS_MAX)
 def told_to(query: int, subscriber: str) -> int:
-    """64 bits by which a query is known as long as one subscriber has it; 0 where it is unknown."""
+    """Returns 64 bits that identify a query and its subscriber; 0 where the query is unknown."""
     if not query:
         return 0
     data = query.to_bytes(8, "little") + subscriber.encode()
@@ -96,40 +96,40 @@ def told_to(query: int, subscriber: str) -> int:
 
 
 def told_spec(text: str, revision: int) -> str:
-    """How slots tell the JSON form of a query of which mergers keep something."""
+    """Returns the spec that slots send of a query of which mergers keep state."""
     return f"{text[:-1]}{_REVISION}{revision}}}"
 
 
 def asked_spec(text: str) -> str:
-    """The JSON form of a query, out of what `told_spec` made of it."""
-    # Quotes within texts are escaped: only the last member can be mistaken for a revision.
+    """Returns the JSON form of a query, from the result of `told_spec`."""
+    # Quotes within texts are escaped: only the last member can look like a revision.
     asked, _, revision = text.rpartition(_REVISION)
     return asked + "}" if asked and revision[:-1].isdigit() else text
 
 
 def gone_spec(text: str, time_ms: int, by: tuple[int, int], *, goes_on: bool = False) -> str:
-    """What stands in the place of a version's text when a slot says that it has ended there.
+    """Returns the spec that replaces a version's when a slot reports its end there.
 
     Nothing refers to such a query, and the record that holds it covers one slot alone.
 
     Args:
         text: of the version.
-        time_ms: the slot's time; of steps from there on the slot says nothing.
+        time_ms: the slot's time; from there on the slot reports no steps.
         by: registry partition and offset of the change that ended it.
-        goes_on: that is a version which goes on from it.
+        goes_on: that change is a version that continues it.
     """
     more = _GOES_ON if goes_on else ""
     return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]{more}}}"
 
 
 def over_spec(place: tuple[int, int], expires_ms: int | None, *, is_over: bool) -> str:
-    """What stands in the place of a query's text when a slot has come to its end.
+    """Returns the spec that replaces a query's when its end is reported by a slot.
 
     Args:
         place: registry partition and revision of the version.
-        expires_ms: when its lifetime ended, which the slot's time has passed; None: it has passed
-            what the registry says.
-        is_over: the registry says that its lifetime was over.
+        expires_ms: when its lifetime ended, which the slot's time has passed; None: the registry
+            has ended it.
+        is_over: by the registry its lifetime was over.
     """
     return orjson.dumps({"over": place, "ttl": expires_ms, "is_over": is_over}).decode()
 
@@ -144,9 +144,9 @@ def _read_over(text: str) -> Spec:
 
 
 def read_spec(text: str) -> Spec:
-    """Reads the JSON form of a query, or what `gone_spec` or `over_spec` makes of it."""
+    """Reads the JSON form of a query, or the result of `gone_spec` or `over_spec`."""
     if text.startswith(_OVER):
-        # Each comes once.
+        # Each is read only once.
         return _read_over(text)
     return _kept(text) if len(text) <= SPEC_LENGTH_MAX else _read(text)
 

@@ -18,7 +18,7 @@ from sirocco.protocol.contract.query_definitions import (
 
 
 def with_words(rows: QueryRows, specs: list[str]) -> QueryRows:
-    """Adds the words of terms where a router of an earlier version has left them out.
+    """Adds the words of terms where a router of an older version has left them out.
 
     Args:
         rows: compiled queries.
@@ -38,8 +38,8 @@ def words_of(queries: list[Query], columns: Mapping[str, NDArray[Any]]) -> dict[
         columns: the same queries, as `QueryRows` names the columns of their text.
 
     Returns:
-        The columns of `QueryRows` that say which words the terms are. Where a query has two words
-        of one hash it is not known which of them a term is.
+        The columns of `QueryRows` with the words of terms. If a query has two words of one hash,
+        it is unknown which of them a term is.
     """
     said = compile_queries(queries, [0] * len(queries))
     known: dict[tuple[int, int], int] = {}
@@ -59,7 +59,7 @@ def words_of(queries: list[Query], columns: Mapping[str, NDArray[Any]]) -> dict[
 
 
 def _owners(conj_offsets: NDArray[np.int64], term_offsets: NDArray[np.int64]) -> list[int]:
-    """Whose each term is."""
+    """Returns the query of each term."""
     counts = np.diff(term_offsets[conj_offsets])
     owners: list[int] = np.repeat(np.arange(len(counts)), counts).tolist()
     return owners

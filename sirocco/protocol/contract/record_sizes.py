@@ -1,10 +1,10 @@
-"""How large what follows from a query is in records, so that it is known before it is accepted.
+"""The sizes of the records that follow from a query, checked before it is accepted.
 
-A registered query is repeated in records that its client never sees: what slots are told holds the
-compiled conditions, the filter and, of all but plain range queries, the definition with the filter
-once more. A record that the log refuses would end the process that appends it, again after each
-restart. So a change whose records would not fit is refused where it is asked for, and set aside
-where an old log holds it.
+A registered query is repeated in records that its client never sees. Records for slots hold the
+compiled conditions, the filter and, except for plain range queries, the definition, with the filter
+again. A record that the log refuses would end the process that appends it, again after each
+restart. So a change whose records would not fit is refused when requested, and set aside if an old
+log holds it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQ
 # Matches of one record: a merger's window is written at about as many.
 MATCHES_MAX = 32_768
 
-# Bytes of one record, unless a single object is longer: half of what the log takes. Ids of queries
-# may be long, so matches alone are no measure.
+# Bytes of one record, unless a single object is longer: half of what the log accepts. Ids of
+# queries may be long, so the number of matches alone is no limit.
 PIECE_BYTES_MAX = 2 << 20
 
 # The fixed columns of one match with its query (handle, offset, subscriber, two rows), and of one
@@ -31,14 +31,14 @@ MATCH_BYTES = 24
 OBJECT_BYTES = 84
 
 
-# What a record may take: a log takes 4 MiB with headers and frame.
+# Bytes of a record: a log accepts 4 MiB with headers and framing.
 APPENDED_BYTES_MAX = 15 << 18
 
-# What a query takes in a record beside the parts below: its columns, boxes of a circle, and once
-# more its id and `track` in the definition.
+# Bytes of a query in a record besides the parts below: its columns, boxes of a circle, and again
+# its id and `track` in the definition.
 FIXED_BYTES = 2_048
 
-# A term's hash, and which word it is; a word beside its bytes.
+# A term's hash with its word's number; the length of a word besides its bytes.
 _TERM_BYTES = 12
 _WORD_BYTES = 4
 _CONJUNCTION_BYTES = 24
@@ -68,7 +68,7 @@ def check_change(query: Query, subscriber: str, locator: bytes = b"") -> None:
 
 
 def _is_small(query: Query) -> bool:
-    """Whether it is seen without counting that a query fits, as of nearly all."""
+    """Whether a query obviously fits, without counting; nearly all do."""
     if query.where is not None or isinstance(query, RankedQuery):
         return False
     if not isinstance(query, KnnQuery) and isinstance(query.region, Polygon):
@@ -77,7 +77,7 @@ def _is_small(query: Query) -> bool:
 
 
 def _parts(query: Query, locator: bytes) -> dict[str, int]:
-    """Upper bounds of what the parts of a query take in what a slot is told, bytes."""
+    """Returns upper bounds of the bytes of a query's parts in records for slots."""
     parts = {"where": 0, "text": len(locator), "region": 0}
     is_plain = kind_number(query) == KIND_RANGE
     if query.where is not None:
@@ -105,5 +105,5 @@ def _parts(query: Query, locator: bytes) -> dict[str, int]:
 
 
 def partition_of(subscriber: str, partials_partitions: int) -> int:
-    """The Kafka partition of `partials` and `deliveries` that a subscriber belongs to."""
+    """Returns the Kafka partition of `partials` and `deliveries` that a subscriber belongs to."""
     return xxhash.xxh3_64_intdigest(subscriber.encode()) % partials_partitions

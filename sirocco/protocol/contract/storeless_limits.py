@@ -1,7 +1,7 @@
-"""What a cluster that stores no objects refuses: whatever would count those of before.
+"""Refuses queries that need stored objects, in a cluster that stores none.
 
-Its routers hold back objects that no standing query needs (`summaries`), so nobody could tell what
-has been missed.
+Its routers hold back objects that no standing query needs (`keyword_filter`), so missed objects
+could not even be noticed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WHY = "this cluster stores no objects (SIROCCO_STORE=off): it takes standing ran
 
 
 def check_standing(query: Query, past_ms: int) -> None:
-    """Looks whether a standing query needs nothing but the objects to come.
+    """Checks that a standing query needs only objects to come.
 
     Args:
         query: to be registered.

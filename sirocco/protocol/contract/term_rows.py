@@ -1,4 +1,4 @@
-"""Rows of term columns: those of some objects, or of a stretch of them."""
+"""Rows of term columns: those of some objects, or of a range of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sirocco.model.text import TermColumns
 
 
 def take_terms(terms: TermColumns, rows: NDArray[np.integer]) -> TermColumns:
-    """The terms of some objects, in the given order."""
+    """Returns the terms of some objects, in the given order."""
     offsets, places = take_ragged(terms.offsets, rows)
     return TermColumns(terms.terms[places], offsets, terms.lengths[rows], terms.counts[places])
 
 
 def slice_terms(terms: TermColumns, begin: int, end: int) -> TermColumns:
-    """The terms of objects [begin, end)."""
+    """Returns the terms of objects [begin, end)."""
     first, last = terms.offsets[begin], terms.offsets[end]
     return TermColumns(
         terms.terms[first:last],
@@ -27,7 +27,7 @@ def slice_terms(terms: TermColumns, begin: int, end: int) -> TermColumns:
 
 
 def concat_terms(parts: list[TermColumns]) -> TermColumns:
-    """Joins the terms of objects, one part behind the other."""
+    """Joins the terms of objects, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     shifts = np.cumsum([0, *(part.offsets[-1] for part in parts[:-1])])
@@ -41,7 +41,7 @@ def concat_terms(parts: list[TermColumns]) -> TermColumns:
 
 
 def both_terms(first: TermColumns, second: TermColumns) -> TermColumns:
-    """The terms of objects as two columns number them; those of an object are not in order."""
+    """Returns the terms of objects under two numberings; those of an object are not in order."""
     lengths = np.diff(first.offsets), np.diff(second.offsets)
     offsets = first.offsets + second.offsets
     terms = np.empty(int(offsets[-1]), np.uint64)

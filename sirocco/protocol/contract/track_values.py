@@ -1,4 +1,4 @@
-"""Values by which tracked objects are followed, and what they are known by."""
+"""Values by which tracked objects are followed, and their hashes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Attributes(Protocol):
     """The attributes of objects."""
 
     def of(self, row: int) -> dict[str, Any]:
-        """Those of one of them."""
+        """Returns the attributes of one object."""
 
 
 def track_value(value: Any) -> str | int | float | bool | None:
-    """The value by which an object is followed; None for what is no value."""
+    """Returns the value by which an object is followed; None if it cannot be one."""
     if isinstance(value, float) and value.is_integer() and -(2**63) <= value < 2**64:
-        # Numbers compare by value. Whole numbers beyond 64 bits are read as floats, all of them.
+        # Numbers compare by value. Whole numbers beyond 64 bits are all read as floats.
         return int(value)
     return value if isinstance(value, str | int | float) else None
 
 
 def hash_of(key: str, value: str | int | float | bool) -> int:
-    """64 bits of member and value, by which the slot of their objects is chosen."""
+    """Returns 64 bits of member and value, which choose the slot of their objects."""
     return xxhash.xxh3_64_intdigest(orjson.dumps([key, value]))
 
 
 def identity_of(key: str, value: str | int | float | bool) -> int:
-    """64 bits that stand for member and value: of a cryptographic hash (docs/adr/0029)."""
+    """Returns 64 bits that identify member and value, of a cryptographic hash (docs/adr/0029)."""
     digest = hashlib.blake2b(orjson.dumps([key, value]), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -45,14 +45,14 @@ def identities_of(
     names: Mapping[int, str],
     hashes: NDArray[np.uint64],
 ) -> NDArray[np.uint64]:
-    """What stands for the values for which copies are here.
+    """Returns the identities of the values for which copies are here.
 
     Args:
         objects: attributes of the copies.
-        rows: i8[n], which of them came for each value.
+        rows: i8[n], the copy for each value.
         keys: u8[n], hash of the member of each.
         names: of these members.
-        hashes: u8[n], `hash_of` the value: what stands for one that is not there.
+        hashes: u8[n], `hash_of` the value: used where the value is not among the attributes.
     """
     found = hashes.copy()
     for i, (row, key) in enumerate(zip(rows.tolist(), keys.tolist(), strict=True)):
