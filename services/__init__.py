@@ -1,1 +1,1 @@
-"""The four services, thin: settings, servicers, and how they are put together."""
+"""The four services, thin: settings, servicers and assembly."""

@@ -1,4 +1,4 @@
-"""A whole cluster in this process: the same services on the memory log, no server needed.
+"""A whole cluster in this process: the same services on the memory log, without servers.
 
 For the quickstart, for replays of files, and for users' own tests.
 """
@@ -26,7 +26,7 @@ from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore
 
-# Grants follow the settling of members; loading kernels from the cache takes a second or two.
+# Grants wait until the members are stable; loading kernels from the cache takes a second or two.
 READY_S = 60.0
 
 WATCH_S = 0.05
@@ -36,10 +36,10 @@ class EmbeddedCluster:
     """All services as threads of this process.
 
     Args:
-        settings: of the cluster.
+        settings: settings of the cluster.
         routers, evaluators, mergers: how many of each.
         sample: path of objects from which the map is built; empty for an even map.
-        security: TLS and tokens; anybody may do anything without.
+        security: TLS and tokens; without them any caller may do anything.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class EmbeddedCluster:
         makers = {"router": RouterService, "evaluator": EvaluatorService, "merger": MergerService}
         for name, count in self._counts.items():
             self.services += [makers[name](self._named(f"{name}-{n}")) for n in range(count)]
-        # All members start before it and none can die alone: there is nothing to wait for.
+        # All members start before it, and none can die alone: no waiting is needed.
         self.services.append(
             CoordinatorService(
                 self._named("coordinator-0"), self._map, 1, watch_s=WATCH_S, settling_ms=0
@@ -90,7 +90,7 @@ class EmbeddedCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stops all services, the coordinator first: nothing is to be granted anew."""
+        """Stops all services. The coordinator stops first, so that it grants nothing more."""
         for service in reversed(self.services):
             service.stop()
         self._loop.stop()

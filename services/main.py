@@ -1,4 +1,4 @@
-"""How a service becomes a process: settings, adapters, start, SIGTERM, exit."""
+"""Runs a service as a process: settings, adapters, start, SIGTERM, exit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 EXIT_FAILURE = 1
 EXIT_SETTINGS = 2
 
-# How often the main thread looks whether the service has ended by itself.
+# How often the main thread checks whether the service has ended by itself.
 LOOK_S = 0.5
 
 
@@ -68,8 +68,8 @@ def _serve(
     log = KafkaLog(settings.kafka)
     store = RedisMapStore(settings.redis, prefix=cluster.cluster, tls_ca=settings.redis_ca)
     archive = _archive(settings)
-    # All services of a cluster start at once, and so may the brokers: a topic that was made just
-    # now has no leader for a moment.
+    # All services of a cluster start at once, and so may the brokers: a topic that was just created
+    # has no leader for a moment.
     retried(partial(log.create_topics, cluster.topics()), stopping)
     parts = Parts(
         cluster,
@@ -84,7 +84,7 @@ def _serve(
     )
     service = make(parts, settings)
     service.start()
-    # What was imported and compiled lives as long as the process: the collector need not look.
+    # Imported modules and compiled kernels live as long as the process: the collector skips them.
     gc.collect()
     gc.freeze()
     while not stopping.wait(LOOK_S) and service.failure is None:

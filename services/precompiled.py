@@ -1,17 +1,15 @@
-"""How a process in an image finds the kernels that were compiled into it.
+"""Lets a process in an image find the kernels that were compiled into it.
 
-An image may not compile at its start, its root is read-only, and it runs on other CPUs than the
-one it was built on. So the image holds kernels for a named level of CPU (`x86-64-v3` is what every
-server of the last ten years can run) below `/opt/sirocco/kernels`. Before anything else is
-imported, `use` tells Numba to look for that level, and fills the writable directory that the kernel
-cache needs with links to the image's files: nothing is copied, and all pods of a node read the same
-pages.
+An image should not compile at its start, its root is read-only, and it runs on other CPUs than its
+build machine. So the image holds kernels for a named CPU level (`x86-64-v3` runs on every server of
+the last ten years) below `/opt/sirocco/kernels`. Before anything else is imported, `use` tells
+Numba to look for that level, and fills the writable directory that the kernel cache needs with
+links to the image's files: nothing is copied, and all pods of a node read the same pages.
 
-On a CPU that none of the levels fits, Numba is left alone: it compiles for the CPU that it finds,
-into the writable directory.
+On a CPU that supports none of the levels, Numba compiles for that CPU, into the writable directory.
 
-The image calls this at every start of Python, by a `.pth` file beside the packages; whoever sets
-`NUMBA_CPU_NAME` decides alone. Nothing heavy may be imported here.
+The image calls this at every start of Python, from a `.pth` file beside the packages. If
+`NUMBA_CPU_NAME` is set, it applies unchanged. Nothing heavy may be imported here.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ __all__ = ["LEVELS", "supported", "use"]
 
 IMAGE_KERNELS = Path("/opt/sirocco/kernels")
 
-# Named as LLVM does, best first. What /proc/cpuinfo calls the instructions that a level adds to
-# what the levels below have (x86-64 psABI, "Micro-architecture levels").
+# LLVM's names of levels, best first, with the instructions in /proc/cpuinfo's names that each level
+# adds to those below (x86-64 psABI, "Micro-architecture levels").
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
 _V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 LEVELS: dict[str, frozenset[str]] = {
@@ -44,7 +42,7 @@ GENERIC = "generic"
 
 
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """Returns what the CPU says that it can do; nothing where it does not say."""
+    """Returns the CPU's features; empty if the system does not list them."""
     with contextlib.suppress(OSError):
         for line in cpuinfo.read_text().splitlines():
             name, _, value = line.partition(":")
@@ -73,21 +71,21 @@ def use(image: Path = IMAGE_KERNELS, environment: MutableMapping[str, str] = os.
     if level is None:
         return
     environment["NUMBA_CPU_NAME"] = level
-    # Otherwise Numba adds the features of the CPU that it finds, and looks for kernels for those.
+    # Otherwise Numba adds the features of the present CPU, and looks for kernels for those.
     environment["NUMBA_CPU_FEATURES"] = ""
     if "SIROCCO_KERNEL_CACHE" in environment:
-        # Where that is not possible, the cache itself says so in words of its own.
+        # If this fails, the cache itself reports it.
         with contextlib.suppress(OSError):
             _link(image, Path(environment["SIROCCO_KERNEL_CACHE"]))
 
 
 def _link(image: Path, root: Path) -> None:
-    """Fills the directories of the cache that are not there yet with links."""
+    """Fills the cache's missing directories with links."""
     for source in image.iterdir():
         target = root / source.name
         if not source.is_dir() or target.exists():
             continue
-        # Made aside and renamed: another process may start in the same directory.
+        # Written under another name and renamed: another process may start in the same directory.
         aside = root / f".{source.name}-{os.getpid()}"
         for file in source.rglob("*"):
             if file.is_file():

@@ -10,7 +10,7 @@ from sirocco.runtime.settings import ProcessSettings
 
 
 def coordinator(parts: Parts, settings: ProcessSettings) -> CoordinatorService:
-    """Makes the coordinator with the map that a new cluster begins with."""
+    """Creates the coordinator with the initial map of a new cluster."""
     return CoordinatorService(parts, first_map(parts.settings, settings.sample), 1)
 
 

@@ -1,4 +1,4 @@
-"""A round of balancing as anybody may read it."""
+"""A balancing round as a public report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sirocco.protocol.coordinator.balance_rounds import Decision, Rounds
 from sirocco.protocol.coordinator.balance_turns import Measured
 from sirocco.schemes.balance.base.placement import added
 
-# The heaviest leaves that are told of: 4 kB.
+# The heaviest leaves in a report: 4 kB.
 LEAVES_MAX = 64
 
 

@@ -1,9 +1,9 @@
-"""Balancing at the coordinator: rounds in a thread of its own, beside the watch over leases.
+"""Balancing at the coordinator: rounds in a separate thread, beside the watch over leases.
 
-A round asks the evaluators, has the scheme's balancer say what it would change, and hands what is
-due to the machine, which checks it as it checks what people propose. What is asked for is decided
-in `sirocco/protocol/coordinator/balance_turns.py`. A round that is slow or fails costs that round
-alone: another thread renews the lease, and the machine runs in a third.
+A round asks the evaluators, lets the scheme's balancer propose a change, and hands a due change to
+the machine, which checks it like an operator's proposal.
+`sirocco/protocol/coordinator/balance_turns.py` decides what is asked. A round that is slow or fails
+affects only that round: another thread renews the lease, and the machine runs in a third.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Between turns: looks at what comes, and at a change that is under way.
+# Between turns: checks for new events, and for a change in progress.
 LOOK_S = 0.05
 
-# Behind a turn that was lost.
+# Pause after a lost turn.
 LOST_S = 1.0
 
-# Leaves that metrics name.
+# Leaves named in metrics.
 LEAVES_TOLD = 20
 
-# How long the machine is waited for; it answers between two steps.
+# How long to wait for the machine; it answers between two steps.
 MACHINE_S = 20.0
 
-# What the balancer remembers, for the next leader: some hundred bytes.
+# The balancer's memory for the next leader: some hundred bytes.
 MEMORY_KEY = "balance/memory"
 
 
@@ -115,15 +115,15 @@ class Balancing:
 
     @property
     def rounds(self) -> Rounds:
-        """What was decided."""
+        """The decisions so far."""
         return self._turns.rounds
 
     def start(self) -> None:
-        """Begins with the rounds."""
+        """Starts the rounds."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends them; what is under way goes on by itself."""
+        """Ends the rounds; a change in progress continues by itself."""
         self._stopping.set()
         self._thread.join(5)
         self._evaluators.close()
@@ -141,7 +141,7 @@ class Balancing:
                 logger.info("", extra=extra)
                 self._metrics.rounds.labels(outcome="lost").inc()
             except Exception:
-                # A balancer that fails must not take the coordinator with it.
+                # A failing balancer must not end the coordinator.
                 extra = event("balance_failed", member=self._member)
                 logger.exception("balancing failed", extra=extra)
                 self._metrics.rounds.labels(outcome="failed").inc()
@@ -157,7 +157,7 @@ class Balancing:
                 try:
                     answer = self._answer(ask)
                 except Exception as error:
-                    # Whoever asked may know what to do; otherwise it comes out here again.
+                    # The turn may handle the error; otherwise it is raised here again.
                     ask = turn.throw(error)
                 else:
                     ask = turn.send(answer)
@@ -165,7 +165,7 @@ class Balancing:
             pass
 
     def _answer(self, ask: Ask) -> object:
-        """Does what a turn asks for, and waits for it."""
+        """Does what a turn asks for, and waits for the result."""
         match ask:
             case AskArrivals(routers):
                 return self._routers.arrivals(routers)
@@ -231,7 +231,8 @@ class Balancing:
 
     def _tell_round(self, judged: Judged) -> None:
         measured = judged.measured
-        # Of few objects it is chance, nothing is done about it, and nobody suffers: no alarm.
+        # With few objects imbalance is chance, nothing is done about it, and it harms nobody: no
+        # alarm.
         is_chance = float(measured.loads.objects.sum()) < self._settings.objects_min
         self._metrics.imbalance.set(0.0 if is_chance else measured.imbalance)
         self._tell_leaves(measured.map, measured.cost)
@@ -241,7 +242,7 @@ class Balancing:
         self._store.put(BALANCE_REPORT, form.SerializeToString())
 
     def _tell_leaves(self, partition_map: PartitionMap, cost: NDArray[np.float64]) -> None:
-        # The most loaded alone: a map has thousands.
+        # Only the most loaded: a map has thousands.
         whole = float(cost.sum())
         greatest = np.argsort(-cost, kind="stable")[:LEAVES_TOLD]
         self._metrics.leaf_load.clear()

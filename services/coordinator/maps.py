@@ -1,4 +1,4 @@
-"""MapService at a coordinator: the leader takes proposals; routers say how far a change is."""
+"""MapService at a coordinator: the leader accepts proposals; routers report the progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MapBack(MapServiceServicer):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        # One at a time: what one compiles to is bounded, what several do would not be.
+        # One at a time: the memory of one compilation is bounded, that of several is not.
         self._compiling = asyncio.Lock()
 
     @unary
@@ -26,7 +26,8 @@ class MapBack(MapServiceServicer):
         self, request: pb.ProposeMapRequest, context: grpc.aio.ServicerContext
     ) -> pb.ProposeMapResponse:
         """See `map_service.proto`."""
-        # Before it is declared: what is in the log every process compiles, after a restart too.
+        # Before it is written to the log: every process compiles the maps in the log, also after a
+        # restart.
         async with self._compiling:
             await asyncio.to_thread(check_compiled, request.partition_map)
         (outcome,) = await asyncio.wrap_future(self._worker.propose(request.partition_map))

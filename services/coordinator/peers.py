@@ -1,4 +1,4 @@
-"""What the coordinator asks evaluators and routers, all at once, with an end to its patience."""
+"""The coordinator's calls to evaluators and routers: in parallel, with time limits."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Addresses are looked up again after so long: processes come and go.
+# Addresses are looked up again after this time: processes start and end.
 KNOWN_S = 1.0
 
-# A member that is silent for so long costs this round.
+# A member that does not answer within this time is left out of the round.
 ANSWER_S = 5.0
 
-# A router that is silent for so long costs a look.
+# A router that does not answer within this time is left out of the look.
 ARRIVALS_S = 1.0
 
-# Checkpoints of slots that are to move: at a million queries some seconds.
+# For checkpoints of slots that are to move: some seconds at a million queries.
 SAVE_S = 15.0
 
 
@@ -41,8 +41,8 @@ class Peers:
     """Members of one service.
 
     Args:
-        addresses: of the members, by id.
-        stub: what they are called by.
+        addresses: addresses of the members, by id.
+        stub: gRPC stub of their service.
         dialer: opens channels.
     """
 
@@ -59,7 +59,7 @@ class Peers:
         self._known_s = -KNOWN_S
 
     def ask(self, method: str, requests: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Asks members at once; the silent ones are left out."""
+        """Asks members in parallel; those that do not answer are left out."""
         self._find(requests)
         calls = {}
         for member, request in requests.items():
@@ -81,7 +81,7 @@ class Peers:
         self._channels.close()
 
     def _find(self, members: Iterable[str]) -> None:
-        """Looks addresses up again where somebody is not known, and now and then."""
+        """Looks addresses up again if a member is unknown, and at intervals."""
         now_s = time.monotonic()
         is_recent = now_s - self._known_s < KNOWN_S
         if is_recent and all(member in self._known for member in members):
@@ -97,7 +97,7 @@ class Routers:
         self._peers = Peers(addresses, ArrivalServiceStub, dialer)
 
     def arrivals(self, members: Iterable[str]) -> dict[str, ToldArrivals]:
-        """What routers have sent to leaves; the silent ones are left out."""
+        """Counts of what routers have sent to leaves; those that do not answer are left out."""
         requests = dict.fromkeys(members, arrival_pb.TellArrivalsRequest())
         return _read(self._peers.ask("TellArrivals", requests, ARRIVALS_S), read_arrivals)
 
@@ -113,16 +113,16 @@ class Evaluators:
         self._peers = Peers(addresses, LoadServiceStub, dialer)
 
     def slots(self, members: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Which slots evaluators own and are up to date with."""
+        """Slots that evaluators own and are up to date with."""
         request = pb.TellLoadsRequest(slots_only=True)
         answers = self._peers.ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
         return {member: tuple(answer.slots) for member, answer in answers.items()}
 
     def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, ToldLoads]:
-        """What evaluators counted in the round; the silent ones are left out.
+        """Counts of evaluators in the round; those that do not answer are left out.
 
         Args:
-            members: those that are asked.
+            members: the members to ask.
             ends_round: see `AskLoads`.
         """
         request = pb.TellLoadsRequest(ends_round=ends_round)
@@ -134,7 +134,7 @@ class Evaluators:
 
         Args:
             wanted: evaluator → ids of leaves in its slots.
-            version: of their map.
+            version: version of their map.
         """
         requests = {
             member: pb.TellDetailsRequest(map_version=version, leaves=leaves)
@@ -147,7 +147,7 @@ class Evaluators:
         """Some objects and queries of evaluators.
 
         Args:
-            sizes: evaluator → how many objects and queries at most.
+            sizes: evaluator → maximum numbers of objects and queries.
         """
         requests = {
             member: pb.TellSampleRequest(objects_max=objects, queries_max=queries)
@@ -157,7 +157,7 @@ class Evaluators:
         return list(_read(answers, read_sample).values())
 
     def save(self, slots: Mapping[str, list[int]]) -> None:
-        """Has evaluators write checkpoints of slots; without them a move only takes longer."""
+        """Lets evaluators write checkpoints of slots; without them a move only takes longer."""
         requests = {member: pb.SaveSlotsRequest(slots=own) for member, own in slots.items()}
         self._peers.ask("SaveSlots", requests, SAVE_S)
 

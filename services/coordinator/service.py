@@ -1,4 +1,4 @@
-"""The coordinator: watches who is alive and says who owns what; one leads, others stand by."""
+"""The coordinator: watches leases and assigns ownership; one leads, the others are standbys."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ logger = logging.getLogger(__name__)
 
 LEADER_LEASE = membership.LEADER_LEASE
 
-# Between looks at the leases; a dead member is missed after its lease and one look.
+# Between looks at the leases; a dead member is detected after its lease and one look.
 WATCH_S = 0.5
 
-# How long the store keeps what a look leaves there.
+# How long the store keeps the trace of a look.
 SEEN_MS = 60_000
 
-# Without one of these the way of the data is cut. They are counted from the start on: who alerts on
-# a count of zero would not hear of a service that this coordinator has never met.
+# Without one of these services no data flows. They are counted from the start: an alert on a count
+# of zero would miss a service that this coordinator has never seen.
 NEEDED = ("router", "evaluator", "merger")
 
 
@@ -80,23 +80,23 @@ class CoordinatorService(Service):
         self._lost_store_ms: int | None = None
         self._has_looked = False
         self._members_alive = dict.fromkeys(NEEDED, 0)
-        # Of the map whose leaves were counted last.
+        # Version of the map whose leaves were counted last.
         self._counted_version = 0
         self._watch = threading.Thread(target=self._run, name=f"{member}-watch", daemon=True)
 
     def start(self) -> None:
-        """Begins to watch, too."""
+        """Also starts the watch."""
         super().start()
         self._watch.start()
         if self.balancing is not None:
             self.balancing.start()
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What routers call."""
+        """Servicers for routers."""
         return (partial(add_MapServiceServicer_to_server, self._maps),)
 
     def stop(self) -> bool:
-        """Gives the lead back before it ends."""
+        """Gives up the lead, then ends."""
         self._stopping.set()
         if self.balancing is not None:
             self.balancing.stop()
@@ -108,10 +108,10 @@ class CoordinatorService(Service):
         return super().stop()
 
     def refresh(self) -> None:
-        """Brings gauges up to date."""
+        """Updates gauges."""
         self._metrics.leading.set(self.machine.leading)
         if not self.machine.leading:
-            # Of rounds before the lead was lost: they would stand there as long as the process.
+            # Of rounds before the lead was lost: otherwise they would stay as long as the process.
             self._metrics.imbalance.set(0.0)
             self._metrics.leaf_load.clear()
         view = self.machine.view
@@ -123,12 +123,12 @@ class CoordinatorService(Service):
             self._metrics.members.labels(service=service).set(count)
 
     def publish(self, view: Publish) -> None:
-        """Writes who owns what where everybody can read it."""
+        """Writes the owners to the map store, where every process can read them."""
         form = orjson.dumps({"owners": view.owners, "map_version": view.map_version})
         try:
             self.parts.store.put("view", form)
         except TransportUnavailable as error:
-            # A view only: the next change writes it anew.
+            # It is only a view: the next change writes it again.
             extra = event("view_not_written", member=self.member, reason=str(error))
             logger.warning("", extra=extra)
 
@@ -172,8 +172,8 @@ class CoordinatorService(Service):
         if self._is_emptied():
             self._lost_store_ms = monotonic_ms()
         if self._lost_store_ms is not None:
-            # It came back, or may have come back, empty: for one full lease nobody counts as dead
-            # (rule R4).
+            # The store is back, possibly empty: for one full lease no member counts as dead (rule
+            # R4).
             if monotonic_ms() - self._lost_store_ms < LEASE_MS:
                 return
             self._lost_store_ms = None
@@ -184,9 +184,9 @@ class CoordinatorService(Service):
         self.worker.tell(MembersSeen(members, leading, parted))
 
     def _is_emptied(self) -> bool:
-        """Whether the store has forgotten the last look: then it has forgotten leases, too.
+        """Whether the store has lost the trace of the last look, and therefore the leases too.
 
-        It may be back, empty, before anybody saw it away.
+        A store may return empty before its absence is noticed.
         """
         key = f"seen/{self.member}"
         is_forgotten = self._has_looked and self.parts.store.get(key) is None

@@ -1,4 +1,4 @@
-"""Slices that have left memory, read from the archive for searches, the last ones kept."""
+"""Reads slices outside memory from the archive for searches, and caches the last ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sirocco.index.store.slices import SealedSlice
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.transport.archive import Archive
 
-# Searches of one user stay in one stretch of the past for a while; more would take memory that the
-# newest objects need.
+# Searches of one user stay in the same period for a while; a larger cache would take memory that
+# the newest objects need.
 KEPT_BYTES_MAX = 512 << 20
 
 
@@ -24,7 +24,7 @@ class ArchivedSlices:
         kept_bytes_max: int = KEPT_BYTES_MAX,
         hashing: TermHashing = WIRE_TERMS,
     ) -> None:
-        """Reads `archive`; `hashing` numbers the terms of what is read."""
+        """Reads `archive`; `hashing` numbers the terms of the slices."""
         self._archive = archive
         self._hashing = hashing
         self._kept_bytes_max = kept_bytes_max
@@ -44,7 +44,7 @@ class ArchivedSlices:
             if name in self._kept:
                 self._kept.move_to_end(name)
                 return self._kept[name]
-        # Two searches may read the same: better than one waiting for the other's disk.
+        # Two searches may read the same slice: better than one waiting for the other's disk.
         slice_ = read_slice(self._archive.read(name), self._hashing)
         with self._lock:
             if name not in self._kept:

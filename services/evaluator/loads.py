@@ -1,4 +1,4 @@
-"""LoadService at an evaluator: what it counted of its leaves, when the coordinator asks."""
+"""LoadService at an evaluator: its counts of leaves, requested by the coordinator."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from sirocco.protocol.evaluator.machine import EvaluatorMachine
 from sirocco.runtime.grpc.grpc_errors import unary
 from sirocco.runtime.loop.worker import Worker
 
-# Leaves whose detail is told at once: each has 128 columns and rows at most, so 1 MB.
+# Leaves with details in one answer: each has 128 columns and rows at most, so 1 MB.
 DETAILS_MAX = 256
 
 # Rows of a sample: with ten terms each some 2 MB.
 SAMPLE_MAX = 16_384
 
-# Between looks at checkpoints that are being written.
+# Between checks of checkpoints being written.
 LOOK_S = 0.02
 
 
 class LoadBack(LoadServiceServicer):
-    """Takes what is counted out of the loop, and works on it beside it."""
+    """Takes the counts from the loop, and processes them outside it."""
 
     def __init__(self, worker: Worker, machine: EvaluatorMachine) -> None:
         self._worker = worker
@@ -84,9 +84,9 @@ class LoadBack(LoadServiceServicer):
         return pb.SaveSlotsResponse()
 
     async def _save(self, slots: tuple[int, ...]) -> None:
-        """Writes checkpoints of slots as far as they have come; returns when they are declared.
+        """Writes checkpoints of slots at their present positions; returns when they are declared.
 
-        A slot that is lost meanwhile is not waited for.
+        Slots lost meanwhile are not waited for.
         """
         begun = partial(offsets, self._machine, slots)
         wanted = await asyncio.wrap_future(self._worker.look(begun))

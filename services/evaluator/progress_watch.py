@@ -1,4 +1,4 @@
-"""How far the slots have come, asked from outside the loop that moves them on."""
+"""Progress of the slots, asked from outside the loop that processes them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Condition: TypeAlias = "Callable[[], bool]"
 
 
 class StepWatch:
-    """A machine that tells when a condition on its state holds.
+    """A machine that reports when a condition on its state holds.
 
-    In the middle of a step a slot's position may be ahead of what is stored of it, so conditions
-    are looked at between steps alone: at once when no step is under way, else behind it, in the
-    loop's own thread. Without anybody waiting a step costs two additions more.
+    During a step a slot's position may be ahead of its store, so conditions are checked only
+    between steps: at once if no step is running, otherwise after it, in the loop's thread. Without
+    waiters a step costs two additions more.
     """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        # Odd while a step is under way.
+        # Odd while a step is running.
         self._turn = 0
         self._waiting: dict[asyncio.Future[None], Condition] = {}
 
@@ -37,11 +37,11 @@ class StepWatch:
                 self._tell()
 
     def deadline_ms(self) -> int | None:
-        """When the machine wants to be stepped at the latest."""
+        """Returns when the machine needs its next step at the latest."""
         return self._machine.deadline_ms()
 
     def holds(self, condition: Condition) -> bool:
-        """Whether a condition is known to hold now; False also when it cannot be told."""
+        """Whether a condition certainly holds now; False also if that is unknown."""
         turn = self._turn
         return turn % 2 == 0 and condition() and self._turn == turn
 
@@ -49,13 +49,13 @@ class StepWatch:
         """Waits until a condition holds; returns whether it does, to the gRPC loop.
 
         Args:
-            condition: quick, and safe to ask in the machine's loop.
-            timeout_s: how long to wait.
+            condition: quick, and safe to evaluate in the machine's loop.
+            timeout_s: how long to wait, seconds.
         """
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[told] = condition
         try:
-            # It may have come to hold before it was waited for, and no step may follow.
+            # It may have become true before the wait was registered, and no step may follow.
             if self.holds(condition):
                 return True
             await asyncio.wait_for(told, timeout_s)

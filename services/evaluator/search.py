@@ -1,8 +1,8 @@
-"""SlotSearchService: answers what mergers ask about the slots that are owned here.
+"""SlotSearchService: answers mergers' questions about the owned slots.
 
-Each question is a task of the gRPC loop that has its parts made, one at a time, in a pool of its
-own: never in the worker's loop, and not in the gRPC loop, which has to hear of cancellations
-meanwhile. Between two parts, and between two slots, a question looks whether anybody still waits.
+Each question is a task of the gRPC loop whose parts are made, one at a time, in a separate pool:
+never in the worker's loop, and not in the gRPC loop, which must receive cancellations meanwhile.
+Between two parts, and between two slots, a question checks whether its caller still waits.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ from sirocco.telemetry.metrics import EvaluatorMetrics
 
 logger = logging.getLogger(__name__)
 
-# Kernels let the interpreter go, so that threads beyond the cores would only wait in turns. The
-# second keeps a long search from holding up all others.
+# Kernels release the interpreter lock, so that threads beyond the cores would only wait in turns.
+# The second thread keeps a long search from blocking all others.
 THREADS = max(2, min(8, os.cpu_count() or 1))
 
-# Questions of all mergers together that may be under way. Each holds the rows it found and a part
-# or two; what is more waits at the mergers, which know how long somebody waits for it.
+# Questions of all mergers in progress. Each holds its rows and a part or two; further ones wait at
+# the mergers, which know their callers' time limits.
 QUESTIONS_MAX = 512
 
-# What a merger is told to wait then: some dozens of searches have ended by that time.
+# Pause for a refused merger: some dozens of searches have ended by that time.
 RETRY_AFTER_MS = 50
 
 
 class SearchedSlot(Protocol):
-    """What is searched of an owned slot."""
+    """The searchable side of an owned slot."""
 
     @property
     def reached(self) -> Reached:
-        """How far each intake partition has been taken."""
+        """Positions that the slot has reached in each intake partition."""
 
     def search(self) -> SlotSearch:
-        """What is stored now."""
+        """Returns a search of what is stored now."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A question under way.
+    """A question in progress.
 
     Attributes:
-        number: of the question on its stream.
-        end_s: monotonic time at which nobody waits any more.
+        number: number of the question on its stream.
+        end_s: monotonic time at which the caller stops waiting.
         credit: parts that may be sent.
         more: set when there is credit.
-        is_stopped: nobody waits any more.
-        has_moved: a slot is not here any more, or not yet.
+        is_stopped: the caller does not wait any more.
+        has_moved: a slot is no longer here, or not yet.
     """
 
     number: int
@@ -79,7 +79,7 @@ class _Asked:
     has_moved: bool = False
 
     def is_over(self) -> bool:
-        """Whether nobody waits for the answer; asked by any thread."""
+        """Whether the caller has stopped waiting; may be called by any thread."""
         return self.is_stopped or time.monotonic() > self.end_s
 
 
@@ -88,9 +88,9 @@ class SlotSearchFront(SlotSearchServiceServicer):
 
     Args:
         watch: runs the machine whose slots are searched.
-        slots: number → slot, None where it is not owned (yet, or any more).
-        intake_partitions: of the cluster.
-        metrics: counted into.
+        slots: number → slot, None if it is not owned (yet, or any more).
+        intake_partitions: number in the cluster.
+        metrics: receives the counts.
         hashing: numbers the terms of what is searched.
     """
 
@@ -122,7 +122,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
         try:
             await reading
         except asyncio.CancelledError:
-            # Hung up on: the stream ends well. Otherwise the merger is gone.
+            # If this process hung up, the stream ends normally. Otherwise the merger is gone.
             if not self._is_ending:
                 raise
         finally:
@@ -131,7 +131,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
             stream.close()
 
     async def hang_up(self) -> None:
-        """Ends all streams; whoever waits for an answer asks elsewhere."""
+        """Ends all streams; waiting mergers ask elsewhere."""
         self._is_ending = True
         for reading in self._readings:
             reading.cancel()
@@ -143,7 +143,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
     async def answered(
         self, asked: _Asked, message: pb.SlotQuestion
     ) -> AsyncIterator[pb.SearchSlotsResponse]:
-        """Yields the messages of an answer; raises why there is none."""
+        """Yields the messages of an answer; raises the error if there is none."""
         if self._under_way >= QUESTIONS_MAX:
             raise ResourceExhausted(
                 f"{QUESTIONS_MAX} questions are under way", retry_after_ms=RETRY_AFTER_MS
@@ -191,7 +191,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
 
 
 class _Parts:
-    """Makes the messages of one answer, in whichever thread asks for the next."""
+    """Makes the messages of one answer, in whichever pool thread runs it."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class _Parts:
         self._parts: Iterator[Part | None] | None = None
 
     def next(self) -> pb.SearchSlotsResponse | None:
-        """The next message; None where others are to have the thread first."""
+        """Returns the next message; None to let other questions use the thread."""
         if self._parts is None:
             question = read_question(self._message)
             self._parts = answer(question, self._search, self._asked.is_over, self._hashing)
@@ -228,7 +228,7 @@ class _Stream:
         self.reading: asyncio.Task[None] | None = None
         self._front = front
         self._context = context
-        # A call takes one message at a time.
+        # A call accepts one message at a time.
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
         self._asked: dict[int, tuple[_Asked, asyncio.Task[None]]] = {}
@@ -239,7 +239,7 @@ class _Stream:
             self._take(request)
 
     def _take(self, request: pb.SearchSlotsRequest) -> None:
-        """Takes a request; what belongs to no question under way is late, and passed over."""
+        """Processes a request; one for a question that has ended is late, and ignored."""
         step = request.WhichOneof("step")
         if step == "ask" and request.question not in self._asked:
             end_s = time.monotonic() + request.ask.timeout_ms / 1_000
@@ -259,7 +259,7 @@ class _Stream:
             task.cancel()
 
     def close(self) -> None:
-        """The merger is gone."""
+        """Ends the questions: the merger is gone."""
         for asked, task in self._asked.values():
             asked.is_stopped = True
             task.cancel()
@@ -284,7 +284,7 @@ class _Stream:
                 failure = Internal("unexpected error; see the evaluator's log")
                 await self._send(write_failure(asked.number, failure))
         except (asyncio.CancelledError, grpc.aio.BaseError):
-            # Stopped, or the merger went while it was written to.
+            # Stopped, or the merger disconnected during the write.
             outcome = "stopped"
             asked.is_stopped = True
         finally:
@@ -293,8 +293,8 @@ class _Stream:
             self._front.metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
 
     async def _send(self, response: pb.SearchSlotsResponse) -> None:
-        # A message that is under way cannot be taken back: a call that is cancelled while it writes
-        # would be broken for all other questions. So only the waiting is cancelled.
+        # A message being written cannot be withdrawn: cancelling a call during a write would break
+        # it for all other questions. So only the waiting is cancelled.
         write = asyncio.create_task(self._write(response))
         self._writes.add(write)
         write.add_done_callback(self._writes.discard)
@@ -309,13 +309,13 @@ class _Stream:
             try:
                 await self._context.write(response)
             except grpc.aio.BaseError:
-                # What was lost can be made good by nobody but the merger, which hears of an end.
+                # Only the merger can repair the loss; it sees the end of the stream.
                 if self.reading is not None:
                     self.reading.cancel()
                 raise
 
 
 def _unheard(one: asyncio.Future[Any]) -> None:
-    """Takes the error of what nobody waits for any more."""
+    """Retrieves the error of an abandoned future, so that it is not logged."""
     if not one.cancelled():
         one.exception()

@@ -1,4 +1,4 @@
-"""The evaluator: owns slots, matches their objects, and answers what mergers ask about them."""
+"""The evaluator: owns slots, matches their objects, and answers mergers' questions about them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from sirocco.telemetry.metrics import EvaluatorMetrics
 
 logger = logging.getLogger(__name__)
 
-# How long the slots of a process that ends are waited for to be taken over, checkpoints included.
-# With the drain behind it (some seconds, nothing is left to save) within the 30 s that
-# `sirocco local` waits; the chart's 60 s have room for a drain of 20 s. It takes two or three.
+# How long an ending process waits until others have taken over its slots, checkpoints included. The
+# drain takes some seconds more (nothing is left to save), within the 30 s that `sirocco local`
+# waits; the chart's 60 s have room for a drain of 20 s. A hand-over takes two or three.
 HAND_OVER_S = 12.0
 
-# Between looks at what is still owned.
+# Between checks for slots that are still owned.
 LOOK_S = 0.05
 
 
@@ -71,20 +71,20 @@ class EvaluatorService(Service):
         self._loads = LoadBack(self.worker, self.machine)
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What mergers and the coordinator call."""
+        """Servicers for mergers and the coordinator."""
         return (
             partial(add_SlotSearchServiceServicer_to_server, self._searches),
             partial(add_LoadServiceServicer_to_server, self._loads),
         )
 
     def stop(self) -> bool:
-        """Hands the slots over, if somebody can take them, and ends."""
+        """Hands the slots over, if another process can take them, and ends."""
         if self.worker.is_alive:
             self._hand_over(time.monotonic() + HAND_OVER_S)
         return super().stop()
 
     def _hand_over(self, deadline_s: float) -> None:
-        """Goes on with all slots until others have them, from checkpoints that are new."""
+        """Continues with all slots until others have taken over from new checkpoints."""
         store, held = self.parts.store, self.machine.holdings.held
         lease = self._lease
         looks = handing_over(
@@ -100,12 +100,12 @@ class EvaluatorService(Service):
                     break
                 time.sleep(LOOK_S)
         except (Unavailable, TimeoutError) as error:
-            # What others will repeat instead is trimmed.
+            # Fewer records are left for others to repeat.
             logger.warning("", extra=event("not_handed_over", reason=str(error)))
         logger.info("", extra=event("handed_over", member=self.member, left=len(held)))
 
     def refresh(self) -> None:
-        """Brings gauges up to date."""
+        """Updates gauges."""
         slots = list(self.machine.slots.values())
         self._metrics.slots.set(len(slots))
         self._metrics.live_queries.set(sum(len(slot.standing) for slot in slots))
@@ -115,7 +115,7 @@ class EvaluatorService(Service):
         self._metrics.paused.set(self.machine.is_paused)
         self._metrics.stepping_slots.set(len(self.machine.stepping))
         self._metrics.careful_slots.set(len(self.machine.careful))
-        # A slot that left must not stand there for ever.
+        # A slot that left must not be shown for ever.
         self._metrics.slot_queries.clear()
         self._metrics.slot_objects.clear()
         for number, slot in list(self.machine.slots.items()):
@@ -136,7 +136,7 @@ class EvaluatorService(Service):
         }
 
     def keep(self) -> None:
-        """Keeps the secret of the numbers of terms in the map store."""
+        """Stores the secret of the term numbers in the map store."""
         self._terms.keep()
 
     def taken(self) -> dict[str, int]:
@@ -149,11 +149,11 @@ class EvaluatorService(Service):
         }
 
     def is_ready(self) -> bool:
-        """Ready when what was granted is loaded."""
+        """Ready when all granted slots are loaded."""
         return super().is_ready() and self.machine.holdings.ready
 
     def hang_up(self) -> None:
-        """Ends the mergers' streams: the slots are with others by now, or soon."""
+        """Ends the mergers' streams: others have the slots by now, or soon."""
         self.server.call(self._searches.hang_up())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The answer to one question, part by part; made in a thread of the searches' pool."""
+"""The answer to one question, part by part; made in a thread of the search pool."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from sirocco.protocol.search.messages import (
 if TYPE_CHECKING:
     from sirocco.index.store.ranked_search import RankedSearch
 
-# After so long another question gets the thread for a while. Most are answered within it.
+# After this time another question gets the thread for a while. Most are answered within it.
 SLICE_S = 0.005
 
-# The first part of a range answer is sent when it has come to this size, so that the client has the
-# first objects early. Each following one is larger by as much, since each costs three processes
-# some 100 us whatever it holds; but all go on to the client as one message each.
+# The first part of a range answer is sent at this size, so that the client has the first objects
+# early. Each following part is larger by as much, since each costs three processes some 100 us
+# whatever it holds; but every part is sent to the client as one message.
 PART_BYTES = 256 << 10
 PART_BYTES_MAX = 3 * PART_BYTES
 
-# Of several slots, that are searched for the nearest in one go. Each call costs some 100 us beside
-# the search; for two common words that are hardly ever together all rows are looked at, which takes
-# a thread some 100 ms.
+# Rows of several slots searched for the nearest in one call. Each call costs some 100 us beside the
+# search; for two common words that rarely occur together all rows are read, which takes a thread
+# some 100 ms.
 NEAREST_ROWS = 8 << 20
 
 
@@ -74,7 +74,7 @@ class FoundRows:
         return len(self.events)
 
     def cut(self, bytes_max: int) -> Iterator[FoundRows]:
-        """Objects of a range query, in runs of at most about so many bytes."""
+        """Splits the objects of a range query into runs of at most about this many bytes."""
         for begin, end in row_chunks(self.objects, bytes_max):
             is_all = end - begin == len(self)
             yield (
@@ -86,15 +86,15 @@ class FoundRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """What is searched for, ready for the slots.
+    """A query prepared for the slots.
 
     Attributes:
-        query: as asked.
+        query: the query as received.
         condition: its region, text and filter.
-        bounds: the arrivals that count.
-        ranking: a ranked query, ready to be asked.
-        now_ms: the moment that is asked about.
-        is_over: whether nobody waits any more; to be asked now and then in a long search.
+        bounds: the range of arrival times.
+        ranking: a prepared ranked query.
+        now_ms: the moment that the answer describes.
+        is_over: whether the caller has stopped waiting; long searches check it at intervals.
     """
 
     query: Query
@@ -106,7 +106,7 @@ class Wanted:
 
 
 class Counted(Protocol):
-    """Terms that were counted in a slot."""
+    """Counted terms of a slot."""
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
@@ -117,42 +117,46 @@ class Counted(Protocol):
         """i8[t]"""
 
     def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
-        """The texts of some of the terms, in their order."""
+        """Returns the texts of some of the terms, in their order."""
 
 
 class SlotSearch(Protocol):
-    """What can be asked of the objects of one slot, as they were when it was made."""
+    """Search functions over one slot's objects, as they were at its creation."""
 
     @property
     def map_version(self) -> int:
-        """The newest by which anything was routed that the slot has taken."""
+        """The newest map version by which any record that the slot has processed was routed."""
 
     @property
     def earliest_ms(self) -> int | None:
-        """From when on arrivals are kept, epoch ms; None while nothing was dropped."""
+        """Earliest arrival still stored, epoch ms; None while nothing was dropped."""
 
     def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
-        """Objects of a range query, in runs of about as many bytes as are wanted.
+        """Yields the objects of a range query, in runs of about the wanted bytes.
 
-        How many that are is asked before each run. Where there are few, they come as one run
-        whatever their size; the last is of less.
+        `bytes_wanted` is called before each run. Few objects are one run, whatever their size; the
+        last run is smaller.
         """
 
     @property
     def view(self) -> StoreView:
-        """What is in memory."""
+        """Returns the view of the slices in memory."""
 
     def is_in_memory(self, bounds: Bounds) -> bool:
         """Whether bounds reach no slice outside memory."""
 
     def outside(self, bounds: Bounds) -> StoreView | None:
-        """The slices outside memory that bounds reach, loaded; None if there are none."""
+        """Returns the loaded slices outside memory that the bounds reach; None if there are
+        none.
+        """
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
-        """How many objects hold each term; only the k most frequent and their ties, if given."""
+        """Counts the objects of each term; only the k most frequent and their ties, if given."""
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
-        """Objects that may be among the k best, and what ranking needs of the others."""
+        """Returns objects that may be among the k best, and the statistics that ranking needs of
+        the others.
+        """
 
 
 def answer(
@@ -161,17 +165,17 @@ def answer(
     is_over: Callable[[], bool],
     hashing: TermHashing = WIRE_TERMS,
 ) -> Iterator[Part | None]:
-    """Yields the parts of an answer; None where others should get the thread first.
+    """Yields the parts of an answer; None to let other questions use the thread.
 
     Args:
-        question: what is asked.
-        here: slot → what can be searched of it now, None where it is not here.
-        is_over: whether nobody waits any more.
-        hashing: numbers the terms of what can be searched.
+        question: the question.
+        here: slot → its search now, None if it is not here.
+        is_over: whether the caller has stopped waiting.
+        hashing: numbers the terms of the slots.
 
     Raises:
-        OutOfRange: the window reaches behind what is kept.
-        DeadlineExceeded: nobody waits any more.
+        OutOfRange: the window begins before the oldest stored object.
+        DeadlineExceeded: the caller does not wait any more.
     """
     rows = with_numbers(compile_queries([question.query], [0]), hashing)
     wanted = Wanted(
@@ -195,8 +199,8 @@ def answer(
         case KnnQuery():
             parts = _nearest(wanted, slots, nearby, moved, turns, question.radius_m)
         case TermsQuery():
-            # What has moved is answered by others.
-            # Who cannot add up our numbers is told the hashes of the wire.
+            # Other evaluators answer for slots that have moved. A merger that cannot add up our
+            # numbers gets the wire's hashes.
             told = hashing if question.takes_numbers or not hashing.is_keyed else None
             parts = _terms(wanted, slots, moved, turns, question.answers + len(moved), told)
         case RankedQuery():
@@ -206,17 +210,17 @@ def answer(
 
 
 class _Turns:
-    """Gives the thread to others now and then, and ends what nobody waits for."""
+    """Yields the thread to others at intervals, and ends questions whose caller has gone."""
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
         self._is_over = is_over
         self._begin_s = time.monotonic()
 
     def pause(self) -> Iterator[None]:
-        """Yields None if it is time to.
+        """Yields None if it is time to give the thread away.
 
         Raises:
-            DeadlineExceeded: nobody waits any more.
+            DeadlineExceeded: the caller does not wait any more.
         """
         if self._is_over():
             raise DeadlineExceeded("nobody waits for the answer any more")
@@ -225,12 +229,12 @@ class _Turns:
             self._begin_s = time.monotonic()
 
     def went(self) -> None:
-        """The thread was given away by a part."""
+        """Records that a part gave the thread away."""
         self._begin_s = time.monotonic()
 
 
 def _check_kept(wanted: Wanted, slots: Sequence[SlotSearch]) -> None:
-    # Without a window the question is about all that is kept.
+    # Without a window the question covers everything stored.
     from_ms = wanted.bounds.arrival_from_ms
     if from_ms == EVER_MS:
         return
@@ -246,7 +250,7 @@ def _check_kept(wanted: Wanted, slots: Sequence[SlotSearch]) -> None:
 def _cheap(
     wanted: Wanted, numbers: Sequence[int], here: Callable[[int], SlotSearch | None]
 ) -> list[tuple[int, SlotSearch]]:
-    """Those slots that can be searched for the whole window, and without the archive."""
+    """Returns the slots that can be searched for the whole window without the archive."""
     found = [(number, here(number)) for number in numbers]
     return [
         (number, search)
@@ -285,7 +289,7 @@ class _Filling:
         return self._bytes_total >= self._wanted_bytes
 
     def left_bytes(self) -> int:
-        """How much is still to come into it."""
+        """Bytes that still fit into it."""
         return max(1, self._wanted_bytes - self._bytes_total)
 
     def add(self, slot: int, found: FoundRows) -> None:
@@ -356,7 +360,7 @@ def _nearest(
     nearest = NearestCollector(wanted.query.k)
     asked, others = ([search for _, search in some] for some in (slots, nearby))
     for views in chain(_in_memory(wanted, [*asked, *others]), _outside_memory(wanted, asked)):
-        # What those before have shown to be near enough is not exceeded by the others.
+        # The radius found so far limits the other searches.
         found = _nearest_of(wanted, views, _lesser(radius_m, nearest.bound_m()))
         if found is not None:
             nearest.add([found])
@@ -377,10 +381,10 @@ def _nearest(
 
 
 def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
-    """Yields what the nearest are looked for in, in turns."""
+    """Yields the views to search for the nearest, one group at a time."""
     views: list[StoreView] = []
     rows = 0
-    # A filter on attributes may have all rows read, one by one.
+    # A filter on attributes may require reading all rows, one by one.
     rows_max = NEAREST_ROWS if wanted.condition.where is None else 0
     for search in searches:
         view = search.view
@@ -396,7 +400,7 @@ def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[Stor
 
 def _outside_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
     for search in searches:
-        # One slot's at a time: they are loaded for this alone.
+        # One slot at a time: the slices are loaded only for this.
         if (view_outside := search.outside(wanted.bounds)) is not None:
             yield [view_outside]
 
@@ -433,7 +437,7 @@ def _terms(
     told: TermHashing | None,
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, TermsQuery)
-    # What is added up elsewhere may be frequent there.
+    # A term added up elsewhere may be frequent there.
     k = wanted.query.k if answers == 1 and len(slots) == 1 else None
     counted = []
     for _, search in slots:
@@ -447,7 +451,7 @@ def _terms(
         return
     first = at_least_kth(counts, wanted.query.k, answers)
     texts, offsets = pack_bytes([text.encode() for text in _texts(hashes[first], counted)])
-    # Alone, only the first count; else all may, and the first are those that are named.
+    # Alone, only the first terms count; otherwise all may, and only the first are named.
     rows = first if answers == 1 else np.concatenate([first, _others(first, len(hashes))])
     sums = TermSums(hashes[rows], counts[rows], texts, offsets, told.id)
     parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
@@ -461,7 +465,7 @@ def _spelled(
     counts: NDArray[np.uint64],
     counted: list[Counted],
 ) -> Iterator[Part | None]:
-    """All terms by their hashes of the wire, with their texts: slow, while versions or keys mix."""
+    """Yields all terms by their wire hashes, with texts: slow, only while versions or keys mix."""
     words = _texts(hashes, counted)
     texts, offsets = pack_bytes([word.encode() for word in words])
     sums = TermSums(WIRE_TERMS.numbers(words), counts, texts, offsets)
@@ -470,7 +474,7 @@ def _spelled(
 
 
 def _texts(hashes: NDArray[np.uint64], counted: list[Counted]) -> list[str]:
-    """The texts of terms, each from the first slot that holds it."""
+    """Returns the texts of terms, each from the first slot that holds it."""
     found: dict[int, str] = {}
     for one in counted:
         missing = np.array([term for term in hashes.tolist() if term not in found], np.uint64)
@@ -498,7 +502,7 @@ def _ranked(
     for _, search in slots:
         found, ranking = search.ranked(wanted)
         assert found.distances_m is not None
-        # Totals are added up: they stand in the first part of a slot, zeros in the others.
+        # Totals are added up: they are in the first part of a slot, zeros in the others.
         for begin, end in row_chunks(found.objects) if len(found) else [(0, 0)]:
             parts.append(
                 Part(
@@ -513,7 +517,7 @@ def _ranked(
 
 
 def _closed(done: list[int], moved: list[int], parts: list[Part]) -> Iterator[Part]:
-    """Yields the parts; the last one says what they speak of."""
+    """Yields the parts; the last one lists the slots that they cover."""
     states = sorted([*((number, DONE) for number in done), *((number, MOVED) for number in moved)])
     yield from parts[:-1]
     yield replace(

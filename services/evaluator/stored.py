@@ -1,4 +1,4 @@
-"""What searches find in the store of a slot: how questions meet the functions of the index."""
+"""Searches in the store of a slot: from questions to functions of the index."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from sirocco.protocol.evaluator.reports.history_answers import events_of
 from sirocco.protocol.evaluator.slot.archived_slices import Shelf
 from sirocco.protocol.search.messages import Ranking
 
-# Objects that are put together without a look at their sizes.
+# Objects that are assembled without checking their sizes.
 ROWS_FEW = 256
 
 _NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
 
 
 class HoldsStore(Protocol):
-    """What is needed of an owned slot."""
+    """The required side of an owned slot."""
 
     reached: Reached
     map_version: int
@@ -53,11 +53,11 @@ class StoredSlot:
 
     @property
     def reached(self) -> Reached:
-        """How far each intake partition has been taken."""
+        """Positions that the slot has reached in each intake partition."""
         return self.slot.reached
 
     def search(self) -> StoredSearch:
-        """What is stored now."""
+        """Returns a search of what is stored now."""
         view, shelf = self.slot.store.view(), self.slot.shelf
         return StoredSearch(
             view,
@@ -75,11 +75,12 @@ class StoredSearch:
     """Answers from a view of a store, and from slices that have left memory.
 
     Args:
-        view: what is in memory.
-        earliest_ms: from when on arrivals are kept; None while nothing was dropped for good.
-        archived: bounds → names of the slices outside memory that may hold such arrivals.
+        view: the slices in memory.
+        earliest_ms: earliest arrival still stored; None while nothing was dropped for good.
+        archived: bounds → names of the slices outside memory that may have arrivals within them.
         load: name → slice.
-        map_version: the newest by which anything was routed that the slot has taken.
+        map_version: the newest map version by which any record that the slot has processed was
+            routed.
         hashing: numbers the terms of the store.
     """
 
@@ -114,7 +115,7 @@ class StoredSearch:
             ends, begin = np.cumsum(_row_bytes(hits)), 0
             while begin < len(hits):
                 before = int(ends[begin - 1]) if begin else 0
-                # Up to the row that fills it, that one included.
+                # Up to and including the row that fills it.
                 end = min(len(hits), int(np.searchsorted(ends, before + room)) + 1)
                 held.append(Hits(hits.source, hits.rows[begin:end]))
                 room -= int(ends[end - 1]) - before
@@ -166,7 +167,7 @@ class StoredSearch:
         )
 
     def _reaching(self, bounds: Bounds) -> StoreView:
-        """The view, with the slices outside memory that the bounds reach."""
+        """Returns the view, with the slices outside memory that the bounds reach."""
         older = self._outside(bounds)
         return self._view.behind(older) if older else self._view
 
@@ -177,13 +178,13 @@ class StoredSearch:
 
 
 class _Names(threading.local):
-    """What each thread of the pool keeps of the texts that it found."""
+    """Cache of term texts, one per thread of the pool."""
 
     def __init__(self) -> None:
         self._names = TermNames()
 
     def of(self, hashing: TermHashing) -> TermNames:
-        """Those of terms that `hashing` numbers; a process has one."""
+        """Returns the names of terms that `hashing` numbers; a process has one."""
         if self._names.hashing is not hashing:
             self._names = TermNames(hashing)
         return self._names
@@ -193,7 +194,7 @@ _names = _Names()
 
 
 class _Counted:
-    """Terms that were counted in a store."""
+    """Counted terms of a store."""
 
     def __init__(self, found: terms_search.TermCounts, hashing: TermHashing) -> None:
         self._found = found

@@ -1,4 +1,4 @@
-"""The open streams to evaluators, one each, which all searches of this merger share."""
+"""The open streams to evaluators, one each, shared by all searches of this merger."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
-# Of HTTP/2, where gRPC's own is 16 KB: each frame of a large answer costs both ends a few
-# microseconds. No longer than the longest part, so that a stream waits for a part at most.
+# HTTP/2 frame size; gRPC's default is 16 KB. Each frame of a large answer costs both ends a few
+# microseconds. No longer than the longest part, so that a stream waits for one part at most.
 FRAME_BYTES = 1 << 20
 
-# gRPC itself would wait up to two minutes before it connects again.
+# gRPC itself would wait up to two minutes before it reconnects.
 _OPTIONS = (
     *OPTIONS,
     ("grpc.http2.max_frame_size", FRAME_BYTES),
@@ -39,7 +39,7 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
-# A stream that held for so long was sound: the next failure is not one of a row.
+# A stream that lasted this long was sound: the next failure starts a new count.
 SOUND_S = 5.0
 
 Sink = Callable[[Part | SiroccoError], None]
@@ -47,14 +47,14 @@ Sink = Callable[[Part | SiroccoError], None]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question under way."""
+    """One question in progress."""
 
     member: str
     number: int
 
 
 class Evaluators:
-    """Asks evaluators; all of it belongs to the gRPC loop."""
+    """Asks evaluators; all methods belong to the gRPC loop."""
 
     def __init__(self, members: Members, dialer: Dialer = PLAIN) -> None:
         self._members = members
@@ -67,9 +67,9 @@ class Evaluators:
 
         Args:
             member: its id.
-            question: what is asked.
-            sink: gets the parts of the answer until one is the last, or the error that ended it;
-                never called before this returned.
+            question: the question.
+            sink: receives the parts of the answer until the last one, or the error that ended it;
+                never called before this returns.
         """
         asked = Asked(member, next(self._numbers))
         link = self._links.get(member) or self._open(member)
@@ -81,12 +81,12 @@ class Evaluators:
         return asked
 
     def take_more(self, asked: Asked) -> None:
-        """One more part may be sent."""
+        """Allows one more part to be sent."""
         if (link := self._links.get(asked.member)) is not None:
             link.take_more(asked.number)
 
     def stop(self, asked: Asked) -> None:
-        """Nobody waits for the answer any more; its sink is not called again."""
+        """Stops a question whose caller has gone; its sink is not called again."""
         if (link := self._links.get(asked.member)) is not None:
             link.stop(asked.number)
 
@@ -99,7 +99,7 @@ class Evaluators:
         info = self._members.get(member)
         if info is None:
             return None
-        # One comes, so another may have gone.
+        # A new evaluator often replaces another one.
         for former in [m for m, link in self._links.items() if link.is_broken]:
             if self._members.get(former) is None:
                 asyncio.get_running_loop().create_task(self._links.pop(former).close())
@@ -128,12 +128,12 @@ class _Link:
 
     @property
     def is_broken(self) -> bool:
-        """Whether there is no stream, and therefore nobody who waits for an answer."""
+        """Whether there is no stream, and therefore no waiting question."""
         return self._call is None
 
     def ask(self, number: int, question: pb.SlotQuestion, sink: Sink) -> None:
         if time.monotonic() < self._rests_until_s:
-            # It was just found to be broken; whoever asks comes again after a pause.
+            # It was just found broken; the caller retries after a pause.
             asyncio.get_running_loop().call_soon(sink, self._unreachable("rests"))
             return
         self._sinks[number] = sink
@@ -162,7 +162,7 @@ class _Link:
         self._start(self._read(self._call))
 
     def _renew(self) -> None:
-        """Has the next connection made with the certificate that is there by now."""
+        """Makes the next connection use the present certificate."""
         if self._generation == self._dialer.generation:
             return
         self._generation = self._dialer.generation
@@ -187,17 +187,17 @@ class _Link:
         self._start(self._write(self._call))
 
     async def _write(self, call: Any) -> None:
-        """Writes what is outgoing; one message at a time, as a call takes them."""
+        """Writes outgoing messages one at a time, as a call requires."""
         try:
             while call is self._call and self._outgoing:
                 await call.write(self._outgoing.popleft())
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
-            # The reader hears why.
+            # The reader receives the error.
             pass
         finally:
             self._is_writing = False
             if self._outgoing and self._call is not None:
-                # The stream broke under this writer and was opened anew meanwhile.
+                # The stream broke during this write and was reopened meanwhile.
                 self._begin_writing()
 
     async def _read(self, call: Any) -> None:
@@ -215,7 +215,7 @@ class _Link:
     def _took(self, response: pb.SearchSlotsResponse) -> None:
         sink = self._sinks.get(response.question)
         if sink is None:
-            # Of a question that was stopped meanwhile.
+            # Belongs to a question that was stopped meanwhile.
             return
         part: Part | SiroccoError
         try:

@@ -1,4 +1,4 @@
-"""Has routers tell the slots at once how far the intake has come, while a search waits for it."""
+"""Asks routers to send marks of the intake to the slots at once, while a search waits for them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.messages import INTAKE
 from sirocco.runtime.grpc.peer_channels import PLAIN, AioChannels, Dialer
 
-# How long an owner is asked before it is looked who owns the intake now: longer than routing takes
-# where nothing is wrong. Marks, which tell as much, come once a second.
+# Time limit of one call before the owner is looked up again: longer than routing normally takes.
+# Marks, which have the same effect, are sent once a second.
 ASKED_S = 1.0
 
-# Between looks for an owner where there is none.
+# Between looks for an owner if there is none.
 AGAIN_S = 0.1
 
 
 class Hurrying:
-    """Asks the owners of intake partitions; belongs to the gRPC loop."""
+    """Sends flush requests to the owners of intake partitions; belongs to the gRPC loop."""
 
     def __init__(self, view: ControlView, members: Members, dialer: Dialer = PLAIN) -> None:
         self._view = view
@@ -30,7 +30,7 @@ class Hurrying:
         self._channels = AioChannels(dialer)
 
     async def hurry(self, token: str) -> None:
-        """Asks again and again, until cancelled or all have said that they are there."""
+        """Repeats the request until cancelled, or until all owners have confirmed the position."""
         await asyncio.gather(*(self._hurry(part) for part in token.split(",")))
 
     async def close(self) -> None:
@@ -52,5 +52,5 @@ class Hurrying:
                 except grpc.aio.AioRpcError as error:
                     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                         continue
-            # Nobody to ask at the moment; marks come without being asked for, too.
+            # No owner at the moment; marks are also sent without a request.
             await asyncio.sleep(AGAIN_S)

@@ -1,4 +1,4 @@
-"""Where the other processes listen, as far as is known without asking each time."""
+"""Addresses of the other processes, cached."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sirocco.runtime.process.membership import MemberInfo, directory
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.map_store import MapStore
 
-# A process keeps its address for life, so that only new ones have to be asked for. When one is
+# A process keeps its address for life, so that only new ones have to be looked up. When one is
 # unknown, all searches that need it would ask at once.
 REFRESH_S = 0.2
 
 
 class Members:
-    """The directory of members, kept here; belongs to the gRPC loop."""
+    """The cached directory of members; belongs to the gRPC loop."""
 
     def __init__(self, store: MapStore) -> None:
         self._store = store
@@ -25,11 +25,11 @@ class Members:
 
     @property
     def addresses(self) -> list[str]:
-        """Where those that are known listen for other services."""
+        """Addresses of the known members for other services."""
         return [info.for_peers for info in self._known.values()]
 
     def get(self, member: str) -> MemberInfo | None:
-        """What is known of a member; an unknown one will soon be looked for."""
+        """Returns a member's entry; an unknown member will soon be looked up."""
         info = self._known.get(member)
         if info is None:
             self._look()
@@ -51,7 +51,7 @@ class Members:
         try:
             self._known = await asyncio.to_thread(directory, self._store)
         except TransportUnavailable:
-            # What was known stands; whoever needs more asks again.
+            # The cache stays as it is; a caller that needs more asks again.
             pass
         finally:
             self._read_s = time.monotonic()

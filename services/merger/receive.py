@@ -1,7 +1,7 @@
-"""ReceiveService: hands notifications to subscribers, as far as their credit goes.
+"""ReceiveService: sends notifications to subscribers within their credit.
 
 A stream holds a cursor into `deliveries` and little else: a slow subscriber costs the memory of a
-few records, and is told so when what it has not read yet is no longer kept.
+few records. It gets an error when its unread notifications are no longer stored.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log
 
-# Without notifications the cursor is sent on at this interval, so that the cursor of a quiet
-# subscriber does not fall out of what is kept. Each window moves it, up to 33 times a second, and
-# would cost a message for everybody who is told nothing.
+# Interval at which the cursor is sent if there are no notifications, so that the cursor of a quiet
+# subscriber does not expire. Each window moves it, up to 33 times a second, which would cost a
+# message for every subscriber without notifications.
 CURSOR_INTERVAL_S = 1.0
 
-# Where no more windows come it is sent on after this time: somebody may wait until all is told.
+# After the last window, the cursor is sent after this time: a caller may wait for completeness.
 SETTLED_S = 0.1
 
 CREDIT_MAX = 1 << 40
 
-# Partition and offset, as `cursor_of` writes them: `int` reads more than that.
+# Partition and offset, as `cursor_of` writes them: `int` would accept more forms.
 _CURSOR = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
 
-# What a client without a place is told to wait: streams last, so that few end meanwhile.
+# Pause for a client without a place: streams are long, so that few end meanwhile.
 STREAM_RETRY_MS = 2_000
 
 
 @dataclass(slots=True)
 class Credit:
-    """How many matches and lists may be sent; raised by the reader of the stream's requests.
+    """Number of matches and lists that may be sent; the reader of the stream's requests raises it.
 
     Attributes:
-        refused: why a later request was not taken; ends the stream.
+        refused: error of a later request; ends the stream.
     """
 
     matches: int
@@ -69,14 +69,14 @@ class Credit:
     refused: SiroccoError | None = None
 
     def add(self, matches: int) -> None:
-        """Takes more credit."""
+        """Adds credit."""
         if matches < 1:
             raise InvalidArgument("must be positive", field="credit.matches")
         self.matches = min(self.matches + matches, CREDIT_MAX)
         self.changed.set()
 
     def refuse(self, error: SiroccoError) -> None:
-        """Takes no more: whoever waits for credit gets the error."""
+        """Refuses further credit: a waiting sender gets the error."""
         self.refused = error
         self.changed.set()
 
@@ -84,7 +84,7 @@ class Credit:
         """Returns when there is credit.
 
         Raises:
-            SiroccoError: a later request made no sense, or could not be taken.
+            SiroccoError: a later request was invalid, or could not be accepted.
         """
         while self.matches <= 0:
             if self.refused is not None:
@@ -95,11 +95,11 @@ class Credit:
 
 @dataclass(eq=False, slots=True)
 class _Stream:
-    """What metrics know of an open subscription.
+    """An open subscription, for metrics.
 
     Attributes:
-        tail: of its Kafka partition, once that is found.
-        offset: everything before it was sent, or is none of it.
+        tail: the tail of its Kafka partition, once known.
+        offset: everything before it was sent, or belongs to others.
     """
 
     credit: Credit
@@ -108,12 +108,14 @@ class _Stream:
 
     @property
     def behind(self) -> int:
-        """Records between the stream and the end of its deliveries."""
+        """Number of records between the stream and the end of its deliveries."""
         return 0 if self.tail is None else max(0, self.tail.end - self.offset)
 
 
 class ReceiveFront(ReceiveServiceServicer):
-    """Any merger serves any subscriber: all `deliveries` partitions can be read here."""
+    """Serves subscriptions. Any merger serves any subscriber: all `deliveries` partitions can be
+    read here.
+    """
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class ReceiveFront(ReceiveServiceServicer):
             raise InvalidArgument("the first request has to open the stream", field="open")
         who = caller()
         opened = _opened(first.open, who.grant)
-        # It may hold megabytes that nobody asked for, and the stream may last for days.
+        # It may hold megabytes that are not needed, and the stream may last for days.
         del first
         with self._places.one(who.grant.tenant, who.limits.streams, context.peer()):
             responses = self._responses(opened, requests)
@@ -152,7 +154,7 @@ class ReceiveFront(ReceiveServiceServicer):
                 yield response
 
     def refresh(self) -> None:
-        """Brings gauges up to date; called from another thread."""
+        """Updates gauges; called from another thread."""
         streams = list(self._streams)
         credits = [max(0, stream.credit.matches) for stream in streams]
         self._metrics.streams.set(len(streams))
@@ -171,7 +173,7 @@ class ReceiveFront(ReceiveServiceServicer):
     async def _responses(
         self, opened: Open, requests: AsyncIterator[ReceiveRequest]
     ) -> AsyncIterator[ReceiveResponse]:
-        """The answers to one stream, and the reading of its credit beside them."""
+        """Yields the responses of one stream, while reading its credit."""
         credit = Credit(min(opened.matches, CREDIT_MAX))
         reading = asyncio.create_task(_read_credit(requests, credit))
         stream = _Stream(credit)
@@ -188,9 +190,9 @@ class ReceiveFront(ReceiveServiceServicer):
         partition = partition_of(opened.subscriber, self._partitions)
         tail = stream.tail = await self._tail(partition)
         offset = stream.offset = await asyncio.to_thread(self._begin, opened, partition)
-        # At once, so that a client that breaks off before its first match can resume.
+        # At once, so that a client that disconnects before its first match can resume.
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
-        # The cursor that the client has, and when it may be sent another one by itself.
+        # The cursor that the client has, and when the next cursor alone may be sent.
         told, due_s, is_settled = offset, 0.0, False
         while credit.refused is None:
             pieces, upto, is_tail = await self._after(tail, offset, credit)
@@ -202,14 +204,14 @@ class ReceiveFront(ReceiveServiceServicer):
                 if mine is None:
                     continue
                 if is_starved := credit.matches <= 0:
-                    # Nothing is held for a client without credit: it is read again.
+                    # Nothing is held for a client without credit: the record is read again.
                     upto = piece.offset
                     break
                 credit.matches -= len(mine.matches) + len(mine.lists or ())
                 yield self._response(mine, partition, piece)
                 told, due_s = piece.next_offset, 0.0
             is_quiet = is_tail and not pieces and upto == offset
-            # While it waits it holds no records.
+            # A waiting stream holds no records.
             pieces, piece, mine = [], None, None
             offset = stream.offset = max(offset, upto)
             now_s = time.monotonic()
@@ -228,9 +230,9 @@ class ReceiveFront(ReceiveServiceServicer):
     async def _after(
         self, tail: Tail, offset: int, credit: Credit
     ) -> tuple[list[Piece], int, bool]:
-        """What follows an offset: pieces, up to where, and whether the shared tail has it.
+        """Returns the pieces after an offset, their end, and whether the shared tail has them.
 
-        Where it does not, the log is read for this stream alone: only when it has credit.
+        If not, the log is read for this stream alone, and only when it has credit.
         """
         if (kept := tail.after(offset)) is not None:
             pieces, end = kept
@@ -245,7 +247,7 @@ class ReceiveFront(ReceiveServiceServicer):
     def _response(self, mine: Delivered, partition: int, piece: Piece) -> ReceiveResponse:
         self._metrics.delivered_matches.inc(len(mine.matches))
         if len(mine.matches):
-            # Lists also tell of objects that arrived long ago.
+            # Lists also contain objects that arrived long ago.
             oldest_ms = int(mine.events.arrivals_ms.min())
             self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
         response = ReceiveResponse(cursor=cursor_of(partition, piece.next_offset))
@@ -277,7 +279,7 @@ class ReceiveFront(ReceiveServiceServicer):
 
 
 def _opened(message: Open, grant: Grant) -> Open:
-    """What a request opens, checked; the subscriber is named as in the cluster."""
+    """Returns the checked request that opens a stream, with the subscriber's internal name."""
     if not message.subscriber:
         raise InvalidArgument("is missing", field="open.subscriber")
     if message.matches < 0:
@@ -302,20 +304,21 @@ async def _read_credit(requests: AsyncIterator[ReceiveRequest], credit: Credit) 
                 raise InvalidArgument("a stream is opened once", field="open")
             credit.add(request.credit.matches)
     except SiroccoError as error:
-        # Also of the edge, which may have no room: a stream that reads no more gets no credit.
+        # Also errors of the edge, which may have no room: a stream that stops reading gets no
+        # credit.
         credit.refuse(error)
 
 
 def cursor_of(partition: int, offset: int) -> str:
-    """The text that a client keeps to resume."""
+    """Returns the cursor from which a client resumes, as text."""
     return f"{partition}.{offset}"
 
 
 def offset_of_cursor(cursor: str, partition: int) -> int:
-    """The offset that a cursor names.
+    """Returns the offset of a cursor.
 
     Raises:
-        InvalidArgument: it is no cursor of this subscriber.
+        InvalidArgument: it is not a cursor of this subscriber.
     """
     found = _CURSOR.fullmatch(cursor)
     if found is None:

@@ -1,4 +1,4 @@
-"""SearchService: plans searches, asks evaluators, and gathers what they say."""
+"""SearchService: plans searches, asks evaluators, and gathers the parts of the answers."""
 
 from __future__ import annotations
 
@@ -65,42 +65,42 @@ from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.schemes.map.routing import RoutingArrays
 from sirocco.telemetry.metrics import MergerMetrics
 
-# What a client is told to wait then: some dozens of searches have ended by that time.
+# Pause for a refused client: some dozens of searches have ended by that time.
 RETRY_AFTER_MS = 50
 
-# How long a search may take that says nothing of it.
+# Time limit of a search that names none.
 TIMEOUT_MS = 30_000
 
-# From the end of a search's time on so long a client may take to read the last of its answer.
+# After a search's time limit, a client has this long to read the rest of its answer.
 UNREAD_END_S = 5.0
 
-# Of a call's own deadline so much is left for the way back: else a client would hear that time is
-# up, and not what was found and what is missing.
+# This share of a call's deadline is reserved for the way back: otherwise a client would only get a
+# time-out, without the objects found and the missing slots.
 WAY_BACK_SHARE = 0.1
 WAY_BACK_MS_MAX = 100
 
-# Rows of answers that are put in order in the loop, some 100 us; streams of subscribers and other
-# searches would wait for more.
+# Rows of answers that are sorted in the loop, some 100 us; subscribers' streams and other searches
+# would wait for more.
 ROWS_BESIDE = 2_000
 
-# Between looks whether the last searches have ended.
+# Between checks whether the last searches have ended.
 DRAIN_LOOK_S = 0.01
 
-# Parts of one question that are under way: one at the evaluator, one in the stream, two here.
+# Parts of one question in flight: one at the evaluator, one in the stream, two here.
 PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One search as asked.
+    """One search request.
 
     Attributes:
-        message: the query as it came.
+        message: the query as received.
         query: the same as a value.
-        now_ms: the moment that is asked about.
+        now_ms: the moment that the answer describes.
         from_ms, upto_ms: arrivals that count.
         position_token: empty for none.
-        begin_ms, end_ms: by the monotonic clock.
+        begin_ms, end_ms: on the monotonic clock.
     """
 
     message: pb.SearchRequest
@@ -112,7 +112,7 @@ class _Search:
     end_ms: int
 
     def question(self, ask: Ask) -> Question:
-        """What one evaluator is asked."""
+        """Returns the question for one evaluator."""
         return Question(
             self.query,
             ask.slots,
@@ -130,13 +130,13 @@ class _Search:
 
 
 class SearchFront(SearchServiceServicer):
-    """Answers searches; any merger answers any.
+    """Answers searches; any merger can answer any search.
 
     Args:
-        settings: of the cluster.
-        view: what is in force.
-        members: where evaluators and routers listen.
-        metrics: counted into.
+        settings: settings of the cluster.
+        view: what is in force according to `control`.
+        members: addresses of evaluators and routers.
+        metrics: receives the counts.
         dialer: opens channels to evaluators and routers.
     """
 
@@ -194,7 +194,7 @@ class SearchFront(SearchServiceServicer):
                 run.close()
 
     async def drain(self) -> None:
-        """Takes no more searches, waits a while for those under way, then ends all streams."""
+        """Accepts no more searches, waits a while for running ones, then ends all streams."""
         self._is_ending = True
         end_s = time.monotonic() + GRACE_S
         while self._under_way and time.monotonic() < end_s:
@@ -222,14 +222,14 @@ class SearchFront(SearchServiceServicer):
         query, _ = read_query(request.query)
         if not self._settings.store:
             raise FailedPrecondition(f"{WHY}, no searches")
-        # Whoever waits for a position is told early that there is none like it. Each part of a
-        # token is work, here and for every slot, so that none is passed on twice.
+        # A position that cannot exist is refused early. Each part of a token is work, here and for
+        # every slot, so that none is passed on twice.
         positions = read_position_token(request.position_token, self._settings.intake_partitions)
         request.position_token = write_position_token(positions)
         allowed_ms = _allowed_ms(request.timeout_ms, left_s)
         end_ms = begin_ms + min(allowed_ms, self._limits.search_timeout_max_ms)
-        # Without a moment that the client names, all that has arrived counts: clocks differ, and
-        # what was acknowledged a moment ago may bear a time that is still to come here.
+        # Unless the client names a moment, everything that has arrived counts: clocks differ, and
+        # an object acknowledged a moment ago may have a time that is in the future here.
         asked_ms, upto_ms = now_ms(), NEVER_MS
         if request.HasField("now_ms"):
             check_time(request.now_ms, "now_ms")
@@ -242,7 +242,7 @@ class SearchFront(SearchServiceServicer):
         return _Search(request, query, asked_ms, from_ms, upto_ms, begin_ms, end_ms)
 
     async def _compiled(self) -> RoutingArrays:
-        """The routing arrays of the map in force."""
+        """Returns the routing arrays of the map in force."""
         version = self._view.map_version
         if self._routing is not None and self._routing.version >= version:
             return self._routing
@@ -275,17 +275,17 @@ class SearchFront(SearchServiceServicer):
 
 @dataclass(slots=True)
 class _Counted:
-    """What is counted of a search beside its time.
+    """Counts of a search beside its duration.
 
     Attributes:
-        is_partial: slots are missing in the answer, whether its client allows that or not.
+        is_partial: slots are missing from the answer, whether or not its client allows that.
     """
 
     is_partial: bool = False
 
 
 class _Run:
-    """Carries out what the gathering of one search decides."""
+    """Carries out the decisions of one search's gathering."""
 
     def __init__(
         self,
@@ -313,9 +313,10 @@ class _Run:
         self._rows = 0
 
     async def responses(self) -> AsyncIterator[pb.SearchResponse]:
-        """Yields the answer; raises why it is not whole."""
+        """Yields the answer; raises the error that makes it incomplete."""
         event: Begin | Came | Tick = Begin()
-        # The last response of a step waits for what follows it at once: the end can go with it.
+        # The last response of a step waits for its immediate successor: the end can be sent with
+        # it.
         held: pb.SearchResponse | None = None
         while True:
             for effect in await self._stepped(event):
@@ -334,14 +335,14 @@ class _Run:
             event = await self._next()
 
     def close(self) -> None:
-        """Stops whatever is still under way: the client may have gone."""
+        """Stops everything in progress: the client may have gone."""
         for asked in self._asked.values():
             self._evaluators.stop(asked)
         if self._hurry is not None:
             self._hurry.cancel()
 
     async def _stepped(self, event: Begin | Came | Tick) -> list[GatherEffect]:
-        """Steps the gathering; where much is to be added up, beside the loop."""
+        """Steps the gathering; large sums are computed outside the loop."""
         step = partial(self._gather.step, event, self._owner, monotonic_ms())
         if isinstance(event, Came) and isinstance(event.part, Part):
             self._rows += len(event.part.objects) + len(event.part.terms)
@@ -406,7 +407,7 @@ def _is_partial(error: SiroccoError) -> bool:
 
 
 def _allowed_ms(timeout_ms: int, left_s: float | None) -> int:
-    """How long a search may take."""
+    """Returns the time limit of a search."""
     if timeout_ms < 0:
         raise InvalidArgument("is negative", field="timeout_ms")
     allowed_ms = float(timeout_ms or TIMEOUT_MS)

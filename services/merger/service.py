@@ -1,4 +1,4 @@
-"""The merger: writes deliveries, hands them to subscribers, and gathers searches."""
+"""The merger: writes deliveries, serves subscribers, and gathers searches."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class MergerService(Service):
         )
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What clients call."""
+        """Servicers for clients."""
         return (
             partial(add_ReceiveServiceServicer_to_server, self._front),
             partial(add_SearchServiceServicer_to_server, self._searches),
         )
 
     def refresh(self) -> None:
-        """Brings gauges up to date."""
+        """Updates gauges."""
         self._front.refresh()
         self._metrics.partitions.set(len(self.machine.windows))
         self._metrics.merged_matches.set(self.machine.matches_total)
@@ -76,11 +76,11 @@ class MergerService(Service):
         }
 
     def is_ready(self) -> bool:
-        """Ready when what was granted is loaded."""
+        """Ready when all granted partitions are loaded."""
         return super().is_ready() and self.machine.holdings.ready
 
     def hang_up(self) -> None:
-        """Lets searches end that are under way, then ends the streams to evaluators."""
+        """Lets running searches finish, then ends the streams to evaluators."""
         self.server.call(self._searches.drain())
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class MergerService(Service):
 
 
 def _step_lag_s(window: Window) -> float:
-    """By how much the slots have passed the earliest step that waits, by the time in the log."""
+    """By how much the slots have passed the earliest waiting step, in the log's time."""
     earliest_ms = window.lists.steps.earliest_ms
     newest_ms = max(list(window.reached.times_ms.values()), default=NO_TIME_MS)
     if earliest_ms is None or newest_ms == NO_TIME_MS:

@@ -1,9 +1,9 @@
-"""Places for streams and searches: a bounded number, of which no caller gets all.
+"""Places for streams and searches: a bounded number, and no caller gets all of them.
 
-A caller may hold as many places as are free (a tenant, or one connection where there are no
-tokens): alone it gets half of them, two of them a third each, and a newcomer always finds some.
-All connections of one host together may hold three times what is free, and each that has nothing
-one more, until an eighth of all is left for other hosts.
+A caller (a tenant, or one connection if there are no tokens) may hold as many places as are free:
+alone it gets half of them, two callers a third each, and a newcomer always finds some. All
+connections of one host together may hold three times the free places, and each connection without a
+place one more, until an eighth of all is left for other hosts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Places:
     """The places of one kind in a process; belongs to the gRPC loop.
 
     Args:
-        noun: what takes a place, for messages.
-        places: how many there are.
-        retry_after_ms: what a caller that is refused is told to wait.
-        refused: is told by which limit a caller was refused: `process`, `share` or `tenant`.
+        noun: name of what takes a place, for messages.
+        places: their number.
+        retry_after_ms: pause for a refused caller.
+        refused: called with the limit that refused a caller: `process`, `share` or `tenant`.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Places:
         """Holds a place for a caller.
 
         Args:
-            tenant: whose token it is; empty for the operator's, or where there are none.
-            tenants_most: places that the tenant may hold; None: no limit of its own.
+            tenant: tenant of the token; empty for the operator's, or without tokens.
+            tenants_most: places that the tenant may hold; None: no limit.
             peer: the connection, as gRPC names it.
 
         Raises:
-            ResourceExhausted: there is none for this caller now.
+            ResourceExhausted: no place is free for this caller now.
         """
         shares = {f"tenant {tenant}": 1} if tenant else {peer: 1, host_of(peer): HOST_SHARE}
         free = self._places - self.taken

@@ -1,4 +1,4 @@
-"""What a tenant is told of its queries: by the names that it gave them."""
+"""Query names as their tenant gave them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sirocco.protocol.contract.columns import QueryNames
 
 
 def without_prefix(names: QueryNames, prefix: str) -> QueryNames:
-    """Takes the tenant's prefix off all names.
+    """Removes the tenant's prefix from all names.
 
     Args:
-        names: of one subscriber, and therefore of one tenant: all begin with the prefix.
-        prefix: empty leaves everything as it is.
+        names: names of one subscriber, and therefore of one tenant: all begin with the prefix.
+        prefix: empty: nothing changes.
     """
     if not prefix or not len(names):
         return names
@@ -24,7 +24,7 @@ def without_prefix(names: QueryNames, prefix: str) -> QueryNames:
     is_kept[(begins[:, None] + np.arange(width)).ravel()] = False
     specs = names.specs
     if specs is not None:
-        # The id stands first in the canonical form (`model.query.canonical`).
+        # The id is first in the canonical form (`model.query.canonical`).
         specs = tuple(text.replace(f'{{"id":"{prefix}', '{"id":"', 1) for text in specs)
     return replace(
         names,

@@ -1,4 +1,4 @@
-"""Admission: how much may be on its way between the front and the evaluators.
+"""Admission: limits the data in flight between the front and the evaluators.
 
 The only place where the stream is held up (docs/explanation/guarantees.md, Bounds). A front knows
 the bytes that it took and, from the evaluators' descriptions, how far each intake partition has
@@ -20,57 +20,57 @@ from sirocco.runtime.process.membership import MemberInfo
 from sirocco.transport.errors import TransportUnavailable
 
 # A second and a half at 300 k objects of 300 bytes a second: evaluators describe themselves once a
-# second. It bounds what the memory log holds, and how long a backlog takes to work off.
+# second. It bounds the size of the memory log, and the time to process a backlog.
 UNDER_WAY_BYTES_MAX = 160 << 20
 
-# From here on it is looked how far the evaluators are: well before anybody has to wait for that.
+# From here on the evaluators' progress is checked: well before any request has to wait for it.
 WATCHED_BYTES_MIN = UNDER_WAY_BYTES_MAX // 4
 
-# Requests that wait here are in memory, one of each stream, up to 8 MiB each: beyond this, who
-# comes is refused at once.
+# Waiting requests are in memory, one per stream, up to 8 MiB each: beyond this, new ones are
+# refused at once.
 WAITING_BYTES_MAX = 64 << 20
 
-# How long a request waits before its stream is ended: longer than a take-over, during which
-# publishers need not be told, shorter than the deadlines that callers set.
+# How long a request waits before its stream is ended: longer than a take-over, of which publishers
+# need not know, shorter than callers' deadlines.
 SHED_AFTER_S = 10.0
 
-# What who was refused is told to wait: evaluators describe themselves once a second.
+# Pause for refused publishers: evaluators describe themselves once a second.
 RETRY_AFTER_MS = 1_000
 
 LOOK_S = 0.25
 
 
 class Admission:
-    """The bytes of one front that are under way."""
+    """The bytes of one front that are in flight."""
 
     def __init__(self, members: Callable[[], dict[str, MemberInfo]]) -> None:
         self._members = members
-        # Intake partition → (offset, bytes) of each record under way, oldest first.
+        # Intake partition → (offset, bytes) of each record in flight, oldest first.
         self._under_way: dict[int, deque[tuple[int, int]]] = {}
-        # Of these and of what was let in and is not yet in the log.
+        # Bytes of these, and of admitted requests that are not yet in the log.
         self._bytes = 0
-        # In the order in which they came: who waits longest goes first.
+        # In order of arrival: the longest wait is served first.
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         self._waiting_bytes = 0
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def bytes_under_way(self) -> int:
-        """Taken here and not yet by all slots."""
+        """Bytes accepted here that not all slots have processed."""
         return self._bytes
 
     async def room(self, size: int) -> None:
-        """Returns when so many bytes may be taken, and counts them.
+        """Returns when this many bytes may be accepted, and counts them.
 
-        What was counted is told of later: `appended`, or `failed`.
+        The caller later calls `appended` or `failed` for them.
 
         Raises:
-            ResourceExhausted: There was no room for long, or too many wait for it.
+            ResourceExhausted: There was no room for too long, or too many requests wait.
         """
         if self._bytes < UNDER_WAY_BYTES_MAX and not self._waiting:
             self._count(size)
             return
-        # One always may wait, however large.
+        # One request may always wait, however large.
         if self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX:
             raise _exhausted()
         self._look_on()
@@ -81,7 +81,7 @@ class Admission:
         try:
             await asyncio.wait([let_in], timeout=SHED_AFTER_S)
         except asyncio.CancelledError:
-            # The client hung up, perhaps at the very moment.
+            # The client disconnected, perhaps at this very moment.
             if let_in.done():
                 self.failed(size)
             raise
@@ -93,11 +93,11 @@ class Admission:
             raise _exhausted()
 
     def appended(self, partition: int, offset: int, size: int) -> None:
-        """The log has a record that was let in."""
+        """Records that an admitted request is in the log."""
         self._under_way.setdefault(partition, deque()).append((offset, size))
 
     def failed(self, size: int) -> None:
-        """What was let in will not be in the log."""
+        """Records that an admitted request will not be in the log."""
         self._bytes -= size
 
     def _count(self, size: int) -> None:
@@ -111,7 +111,7 @@ class Admission:
 
     async def _watch(self) -> None:
         while self._bytes >= WATCHED_BYTES_MIN or self._waiting:
-            # Without the map store nobody can tell; it is asked again.
+            # Without the map store the progress is unknown; it is asked again.
             with suppress(TransportUnavailable):
                 self._release(taken(await asyncio.to_thread(self._members)))
             self._let_in()
@@ -138,7 +138,7 @@ def _exhausted() -> ResourceExhausted:
 
 
 def taken(members: dict[str, MemberInfo]) -> dict[int, int]:
-    """The position of each intake partition that all evaluators have taken."""
+    """Returns the position of each intake partition that all evaluators have processed."""
     positions: dict[int, int] = {}
     for member in members.values():
         for partition, position in member.taken.items():

@@ -1,4 +1,4 @@
-"""ArrivalService at a router: what it has sent to leaves, when the coordinator asks."""
+"""ArrivalService at a router: reports what it has sent to leaves, when the coordinator asks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from sirocco.runtime.grpc.grpc_errors import unary
 
 
 class ArrivalBack(ArrivalServiceServicer):
-    """Reads what the loop counts, beside it: whoever asks often is not to wait for its turns."""
+    """Reads the loop's counters from outside the loop: frequent callers must not wait for its
+    turns.
+    """
 
     def __init__(self, intake: IntakeRouter) -> None:
         self._intake = intake

@@ -1,4 +1,4 @@
-"""BalanceService at a router: what the coordinator wrote down of its last round."""
+"""BalanceService at a router: the coordinator's report of its last round."""
 
 from __future__ import annotations
 

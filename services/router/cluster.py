@@ -1,4 +1,4 @@
-"""ClusterService: what the cluster looks like, and how far it has come."""
+"""ClusterService: the state of the cluster, and its progress."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.transport.log import Log
 
-# Between looks at the log while somebody waits; marks pass the whole way in half a second.
+# Between looks at the log while a call waits; marks pass the whole way in half a second.
 LOOK_S = 0.05
 
-# Calls that wait for a position, of this router and of one tenant (of one connection, where there
-# are none). Each has the log looked at 20 times a second.
+# Calls that wait for a position, in this router and for one tenant (for one connection, without
+# tenants). Each causes 20 looks at the log a second.
 WAITING_MAX = 256
 WAITING_EACH_MAX = 64
 WAITING_RETRY_MS = 500
 
-# How long what another router has appended may take to be seen here.
+# How long a record of another router may take to become visible here.
 SEEN_S = 2.0
 
-# How long a call waits that says nothing of it: longer than any backlog that retention allows.
+# Time limit of a call that names none: longer than any backlog that retention allows.
 WAIT_S_MAX = 3_600.0
 
-# How long another router is asked before the client is told to try again.
+# How long another router may take before the client is asked to try again.
 PEER_S = 20.0
 
 
@@ -99,13 +99,13 @@ class ClusterFront(ClusterServiceServicer):
     async def _processed(
         self, request: pb.AwaitProcessedRequest, wanted: Mapping[int, int]
     ) -> pb.AwaitProcessedResponse:
-        """Returns once what stands before some positions of the intake is processed."""
+        """Returns once everything before some intake positions is processed."""
         await self._exist(wanted)
         for partition, offset in wanted.items():
             await self._routed(partition, offset)
         if request.routed:
             return pb.AwaitProcessedResponse()
-        # What is in the slots' logs by now includes all that was routed.
+        # By now the slots' logs include everything that was routed.
         slots = await asyncio.to_thread(self._ends, SLOTS, self._settings.slots)
         await self._until(lambda: self._is_delivered(slots))
         partitions = self._settings.partials_partitions
@@ -114,15 +114,15 @@ class ClusterFront(ClusterServiceServicer):
         return pb.AwaitProcessedResponse(cursors=cursors)
 
     def _ends(self, topic: str, partitions: int) -> list[int]:
-        """Where each partition of a topic ends; asks the log."""
+        """Returns where each partition of a topic ends; reads the log."""
         return [self._log.bounds(topic, partition)[1] for partition in range(partitions)]
 
     async def _exist(self, wanted: Mapping[int, int]) -> None:
-        """Returns when the log has some positions, as far as it can be seen from here.
+        """Returns when some positions are visible in the log.
 
         Raises:
-            InvalidArgument: It has not. A publish names only what the log has; nobody could say
-                when something else comes.
+            InvalidArgument: They do not exist. A publish returns only existing positions; nothing
+                says when others will exist.
         """
         end_s = time.monotonic() + SEEN_S
         while True:
@@ -134,13 +134,13 @@ class ClusterFront(ClusterServiceServicer):
             await asyncio.sleep(LOOK_S)
 
     def _ends_of(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Where some partitions of the intake end; asks the log."""
+        """Returns where some intake partitions end; reads the log."""
         return {partition: self._log.bounds(INTAKE, partition)[1] for partition in partitions}
 
     async def _routed(self, partition: int, offset: int) -> None:
-        """Returns when every slot has been told a position of the intake."""
+        """Returns when every slot has received a mark for an intake position."""
         wanted = position_of(offset + 1)
-        # Owners change while somebody waits: who is asked is looked at anew each time.
+        # Owners may change meanwhile: the owner is looked up again each time.
         while True:
             owner = self._machine.holdings.view.owners.get((INTAKE, partition))
             if owner is None:
@@ -150,21 +150,21 @@ class ClusterFront(ClusterServiceServicer):
             source = self._machine.intake.sources.get(partition)
             if source is not None and int(source.sent.min()) >= wanted:
                 return await asyncio.wrap_future(self._worker.settled())
-            # Before it has come so far it would tell them too little.
+            # Before it has reached the position, its marks would report too little.
             if source is not None and source.position >= wanted:
                 self._worker.tell(Hurry())
             await asyncio.sleep(LOOK_S)
 
     async def _routed_there(self, member: str, partition: int, offset: int) -> None:
         """Asks the owner."""
-        # In a thread: the map store is asked.
+        # In a thread, because it reads the map store.
         info = (await asyncio.to_thread(self._members)).get(member)
         if info is None:
             raise Unavailable("the owner of this part of the intake is gone; try again")
         request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}", routed=True)
         async with self._dialer.open_aio(info.for_peers) as channel:
             try:
-                # Bounded, so that an owner that stands still is found to be none.
+                # Bounded, so that an owner that hangs is detected.
                 await ClusterServiceStub(channel).AwaitProcessed(request, timeout=PEER_S)
             except grpc.aio.AioRpcError as error:
                 raise Unavailable(
@@ -191,7 +191,7 @@ class ClusterFront(ClusterServiceServicer):
             slot_count=self._settings.slots,
             leader=view.leader,
         )
-        # Tenants need to know where mergers are; how much others do is not for them.
+        # Tenants need the addresses of mergers, but not the loads of others.
         is_whole = not caller().grant.tenant
         if request.leaves and not is_whole:
             raise PermissionDenied("leaves are told to tokens of no tenant", field="leaves")

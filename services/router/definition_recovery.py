@@ -1,4 +1,4 @@
-"""Reads definitions back that the registry has to say again (docs/adr/0005)."""
+"""Reads definitions back that the registry has to republish (docs/adr/0005)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
-# Compaction takes nothing that is younger than an hour: there is time.
+# Compaction removes nothing younger than an hour: there is time.
 RECALL_S = 5.0
 
-# Definitions read in one go; each is a read of the log of its own.
+# Definitions read in one go; each is a separate read of the log.
 RECALLS_MAX = 100
 
 
 class Recalling:
-    """A thread that looks for what is to be said again, reads it, and hands it to the machine."""
+    """A thread that finds definitions to republish, reads them, and hands them to the machine."""
 
     def __init__(
         self, member: str, machine: RouterMachine, stored: StoredQueries, worker: Worker
@@ -36,11 +36,11 @@ class Recalling:
         self._thread = threading.Thread(target=self._run, name=f"{member}-recalling", daemon=True)
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts looking."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends; what is not yet said again its successor says."""
+        """Ends; the next owner republishes the rest."""
         self._stopping.set()
         self._thread.join(5)
 
@@ -52,12 +52,12 @@ class Recalling:
                 extra = event("not_recalled", member=self._member, reason=str(error))
                 logger.warning("definitions not read back", extra=extra)
             except Exception:
-                # A thread that ended would leave definitions to compaction, unnoticed.
+                # If the thread ended, compaction would remove definitions unnoticed.
                 extra = event("recalling_failed", member=self._member)
                 logger.exception("reading definitions back failed", extra=extra)
 
     def look(self) -> None:
-        """Reads what is to be said again now; nothing at nearly all times."""
+        """Reads the definitions to republish now; nearly always there are none."""
         for partition, registry in list(self._machine.registries.items()):
             for handle in list(registry.unsaid)[:RECALLS_MAX]:
                 place = registry.place(handle)

@@ -1,4 +1,4 @@
-"""Reads definitions again that a change of the map wants copied to other slots (docs/adr/0014)."""
+"""Reads definitions again that a map change copies to other slots (docs/adr/0014)."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
-# Between looks whether anything is to be copied: a hot spot waits for it.
+# Between checks whether anything has to be copied: a hot spot waits for it.
 LOOK_S = 0.02
 
-# Behind a pass that failed, or left something.
+# Pause after a pass that failed or is incomplete.
 AGAIN_S = 0.2
 
-# Definitions that are read and handed to the loop at a time.
+# Definitions read and handed to the loop at a time.
 PIECE = 500
 
-# Definitions on their way to slots: while these are copied the next are read. Some ten milliseconds
-# of the loop's time, in which nothing is routed; parts of the registry with few share them.
+# Definitions on their way to slots: while these are copied the next are read. They take some ten
+# milliseconds of the loop's time, in which nothing is routed; registry partitions with few
+# definitions share them.
 UNDER_WAY_MAX = 1_000
 
-# How long the slots may take; then the whole is looked at anew.
+# Time limit of the slots; afterwards everything is checked again.
 SETTLE_S = 60.0
 
 
 class Rereading:
     """A thread that reads registry partitions from their beginning while queries are to be copied.
 
-    One pass is nearly always enough: what changes meanwhile is placed when the change is read.
+    One pass is nearly always enough: a query that changes meanwhile is placed when its change is
+    read.
     """
 
     def __init__(
@@ -56,11 +58,11 @@ class Rereading:
         self._thread = threading.Thread(target=self._run, name=f"{member}-rereading", daemon=True)
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts looking."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends; what is not yet copied its successor copies."""
+        """Ends; the next owner copies the rest."""
         self._stopping.set()
         self._thread.join(5)
 
@@ -70,7 +72,7 @@ class Rereading:
             pause_s = AGAIN_S if self._pass() else LOOK_S
 
     def _pass(self) -> bool:
-        """Copies what is to be copied; returns whether something is left."""
+        """Copies the waiting definitions; returns whether some are left."""
         due = [each for each in list(self._machine.registries.items()) if each[1].live.unplaced]
         for partition, registry in due:
             self._try(partial(self._copy, partition, registry))
@@ -84,7 +86,7 @@ class Rereading:
             extra = event("not_copied", member=self._member, reason=str(error))
             logger.warning("queries are not copied yet", extra=extra)
         except Exception:
-            # Without this thread a change of the map would stand still for ever.
+            # Without this thread a map change would never finish.
             extra = event("copying_failed", member=self._member)
             logger.exception("copying failed", extra=extra)
 
@@ -94,14 +96,14 @@ class Rereading:
         with closing(self._stored.changes(partition, 0, registry.offset)) as changes:
             while not self._stopping.is_set() and registry.live.unplaced:
                 if self._machine.registries.get(partition) is not registry:
-                    return  # has another owner by now, who copies
+                    return  # has another owner by now, which copies
                 piece = tuple(islice(changes, PIECE))
                 if not piece:
                     return
                 self._tell(Reread(partition, piece))
 
     def _tell(self, reread: Reread) -> None:
-        """Has the loop copy; what was read meanwhile goes on when slots have what went before."""
+        """Lets the loop copy; continues once the slots have the previous definitions."""
         if self._under_way + len(reread.changes) > UNDER_WAY_MAX:
             self._settle()
         self._worker.tell(reread)

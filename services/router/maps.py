@@ -1,4 +1,4 @@
-"""MapService at a router: proposals go to the coordinator that leads."""
+"""MapService at a router: forwards proposals to the leading coordinator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
 from sirocco.runtime.process.membership import MemberInfo
 from sirocco.runtime.settings import ClusterSettings
 
-# How long the leader is asked: it reads its declaration back from the log before it answers.
+# How long the leader may take: it reads its record back from the log before it answers.
 LEADER_S = 20.0
 
 _PHASES = {
@@ -29,7 +29,7 @@ _PHASES = {
 
 
 class MapFront(MapServiceServicer):
-    """Answers from the view of `control`; asks the leader to have a map follow."""
+    """Answers from the view of `control`; forwards proposed maps to the leader."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class MapFront(MapServiceServicer):
         self, request: pb.ProposeMapRequest, context: grpc.aio.ServicerContext
     ) -> pb.ProposeMapResponse:
         """See `map_service.proto`."""
-        # In a thread: the map store is asked.
+        # In a thread, because it reads the map store.
         info = (await asyncio.to_thread(self._members)).get(self._view.leader)
         if info is None:
             raise Unavailable("no coordinator leads at the moment; try again")

@@ -1,4 +1,4 @@
-"""Changes and reads of queries, brought to the router that owns their part of the registry."""
+"""Sends changes and reads of queries to the router that owns their registry partition."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ T = TypeVar("T")
 # usual deadline of a minute.
 SEEK_S = 30.0
 
-# One hop to an owner.
+# Time limit of one call to an owner.
 CALL_S = 20.0
 
-# Of one request to an owner: half of what a message may be.
+# Bytes of one request to an owner: half of the largest message.
 REQUEST_BYTES_MAX = 4 << 20
 
 _ACTIONS = {
@@ -54,7 +54,7 @@ _ACTION_NAMES = {value: name for name, value in _ACTIONS.items()}
 
 
 class Owners:
-    """Finds the owner of a registry partition, this process or another, and asks it."""
+    """Finds the owner of a registry partition, this process or another, and calls it."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Owners:
         self._tenants = tenants or TenantQueries(stored, machine)
 
     async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
-        """Has wishes decided; repeats them at a new owner when the old one goes."""
-        # Where a change has waited for longer, its client has been told that it failed.
+        """Applies change requests; repeats them at a new owner if the old one disappears."""
+        # After this time, the client of a waiting change has been told that it failed.
         deadline_ms = now_ms() + round(SEEK_S * 1_000)
 
         asked = 0
@@ -104,7 +104,7 @@ class Owners:
                 raise Unavailable("the owner changed meanwhile")
             if asked == 1:
                 return outcomes
-            # An earlier owner, which went before it answered, may have removed it.
+            # An earlier owner may have removed it, and disappeared before it answered.
             return tuple(
                 Outcome(NO_REVISION)
                 if wish.action == "unregister" and isinstance(outcome.error, NotFound)
@@ -151,7 +151,7 @@ class Owners:
             if not self._machine.holdings.owns(REGISTRY, partition):
                 raise Unavailable("this part of the registry is being loaded")
             return await here()
-        # In a thread: the map store is asked.
+        # In a thread, because it reads the map store.
         members = await asyncio.to_thread(self._members)
         info = members.get(owner.member)
         if info is None:
@@ -174,7 +174,7 @@ class Owners:
 
 
 class OwnerBack(OwnerServiceServicer):
-    """What other routers ask of the owner."""
+    """Serves other routers at the owner."""
 
     def __init__(
         self,
@@ -227,7 +227,9 @@ async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]:
-    """Yields changes in requests that may travel: a client's may be just as large as that."""
+    """Yields changes in requests that may be sent: a client's request may already have the largest
+    size.
+    """
     part: list[pb.WantedChange] = []
     held = 0
     for change in changes:
@@ -242,7 +244,7 @@ def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]
 
 
 def write_wish(wish: Wish) -> pb.WantedChange:
-    """The message of a wish, for another router."""
+    """Returns the message of a change request, for another router."""
     change = pb.WantedChange(
         action=_ACTIONS[wish.action], start_ms=wish.start_ms, start_given=wish.is_start_given
     )
@@ -256,10 +258,10 @@ def write_wish(wish: Wish) -> pb.WantedChange:
 
 
 def read_wish(change: pb.WantedChange) -> Wish:
-    """The wish of a message.
+    """Returns the change request of a message.
 
     Raises:
-        InvalidArgument: Its action or its query is none.
+        InvalidArgument: Its action or its query is invalid.
     """
     action = _ACTION_NAMES.get(change.action)
     if action is None:

@@ -1,4 +1,4 @@
-"""PublishService: takes objects from publishers into the log (the front of a router)."""
+"""PublishService: writes publishers' objects to the log (the front of a router)."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ from sirocco.runtime.loop.appender import Appender
 from sirocco.runtime.process.clock import now_ms
 from sirocco.telemetry.metrics import RouterMetrics
 
-# Requests of one stream that may wait for the log: with the SDK's batches of 1,000 objects twice
-# what a 20 ms round trip needs. The stream is not read any further meanwhile.
+# Requests of one stream that may wait for the log: twice what a 20 ms round trip needs with the
+# SDK's batches of 1,000 objects. The stream is not read further meanwhile.
 IN_FLIGHT_MAX = 64
 
-# Objects of one request; a larger batch delays everybody else's in the back.
+# Objects per request; a larger batch delays all others in the back.
 OBJECTS_MAX = 16_384
 
-# What one answer may tell of refused objects, if it is about several requests. About 64 of 16,384
-# objects it would be larger than a message may be, and hold up the loop that answers everybody.
+# Bytes of refusals in one answer about several requests. For about 64 requests of 16,384 objects it
+# would be larger than a message may be, and block the loop that answers all clients.
 REJECTION_BYTES_MAX = 1 << 20
 
-# Attributes that are read in the loop: at most so many bytes, of so many objects, and so many bytes
-# if there are integers beyond 64 bits among them. A batch of the SDK has 1,000 objects.
+# Attributes read in the loop: at most this many bytes, of this many objects, and this many bytes if
+# some integers exceed 64 bits. A batch of the SDK has 1,000 objects.
 ATTRIBUTE_BYTES_LIGHT = 128 << 10
 ATTRIBUTE_OBJECTS_LIGHT = 4_096
 LONG_BYTES_LIGHT = 4 << 10
 
-# Streams of publishers, of this router and of one tenant (of one connection, where there are none).
-# Each may hold 64 requests on their way to the log; a publisher of the SDK has one.
+# Streams of publishers, in this router and of one tenant (of one connection, without tenants). Each
+# may hold 64 requests on their way to the log; a publisher of the SDK has one stream.
 STREAMS_MAX = 4_096
 STREAMS_EACH_MAX = 1_024
 STREAMS_RETRY_MS = 1_000
 
-# What a request counts in a tenant's `bytes_per_s`, at least: it becomes a record of its own, which
-# costs as much as a kilobyte of objects does.
+# Minimum that a request counts in a tenant's `bytes_per_s`: it becomes a record of its own, which
+# costs as much as a kilobyte of objects.
 REQUEST_BYTES_MIN = 1_024
 
 # A Mersenne-like odd factor: sessions are random, but a client may count them from 1.
@@ -78,10 +78,10 @@ def intake_partition(session: int, partitions: int) -> int:
 
 
 def session_of(grant: Grant, session: int) -> int:
-    """A tenant's session as the cluster knows it.
+    """Returns a tenant's session under its internal number.
 
-    Subscribers read sessions in what they are told. Without this another tenant could publish in
-    the name of one that it has read, and have what comes from there taken for repeats.
+    Subscribers see sessions in notifications. Without this, another tenant could publish under a
+    session that it has seen, and the owner's objects would be dropped as repeats.
     """
     if not grant.tenant:
         return session
@@ -99,7 +99,7 @@ def with_ids(objects: ObjectColumns) -> ObjectColumns:
 
 
 def is_light(request: PublishRequest) -> bool:
-    """Whether a request is looked at in a few milliseconds, whatever is in it."""
+    """Whether a request can be checked in a few milliseconds, whatever it holds."""
     attributes = request.objects.attributes
     if len(attributes) > ATTRIBUTE_BYTES_LIGHT:
         return False
@@ -109,7 +109,7 @@ def is_light(request: PublishRequest) -> bool:
 
 
 def fields_of(errors: Iterable[InvalidArgument]) -> Counter[str]:
-    """Counts errors by their fields; of paths by the first name alone: clients choose the rest."""
+    """Counts errors by the first name of their field paths: clients choose the rest."""
     found: Counter[str] = Counter()
     for path, count in Counter(error.field or "" for error in errors).items():
         found[re.split(r"[.\[]", path, maxsplit=1)[0]] += count
@@ -118,15 +118,15 @@ def fields_of(errors: Iterable[InvalidArgument]) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is left of a request's objects.
+    """Result of checking a request's objects.
 
     Attributes:
         objects: the good ones.
         span: how many numbers the request takes.
-        deltas: which of these are the good ones; None for all.
-        fields: how many were refused for which field.
-        rejections: these, for `PublishResponse.MergeFromString`.
-        far: how many of them are too far ahead.
+        deltas: offsets of the valid ones; None for all.
+        fields: number of refusals per field.
+        rejections: the refusals, for `PublishResponse.MergeFromString`.
+        far: number of refused objects whose time is too far ahead.
     """
 
     objects: ObjectColumns
@@ -194,7 +194,7 @@ class PublishFront(PublishServiceServicer):
                 async with changed:
                     await changed.wait_for(lambda: pending or reading.done())
                 if not pending:
-                    # Whatever ended the reading, what it took before is acknowledged by now.
+                    # If reading failed, the requests taken before are acknowledged by now.
                     reading.result()
                     return
                 yield await self._acknowledged(pending, changed)
@@ -242,7 +242,7 @@ class PublishFront(PublishServiceServicer):
                 async with self._rates.room(who, count, max(size, REQUEST_BYTES_MIN)):
                     await self._admission.room(size)
                 pending.append(await self._take_counted(request))
-                # A stream may be idle for days; nothing is kept of what it sent last.
+                # A stream may be idle for days; its last request is not kept.
                 del request
                 async with changed:
                     changed.notify_all()
@@ -254,10 +254,10 @@ class PublishFront(PublishServiceServicer):
         self, pending: deque[Pending], changed: asyncio.Condition
     ) -> PublishResponse:
         response = PublishResponse()
-        # A failed append ends the stream here: nothing behind it is acknowledged. A client that
-        # hangs up takes nothing back.
+        # A failed append ends the stream here: nothing after it is acknowledged. A client that
+        # disconnects withdraws nothing.
         await asyncio.shield(pending[0].appended)
-        # What else the log has by now goes into the same answer.
+        # Other records that the log has confirmed by now go into the same answer.
         told = 0
         while pending:
             appended = pending[0].appended
@@ -276,7 +276,7 @@ class PublishFront(PublishServiceServicer):
         return response
 
     async def _take_counted(self, request: PublishRequest) -> Pending:
-        """Takes what was let in, and has it counted until evaluators have it, or nobody will."""
+        """Appends an admitted request, and counts it until evaluators have it or it has failed."""
         size = request.ByteSize()
         try:
             taken = await self._take(request)
@@ -290,7 +290,7 @@ class PublishFront(PublishServiceServicer):
             else:
                 self._admission.appended(taken.partition, appended.result(), size)
 
-        # Also when nobody waits for it any more: the client may have hung up.
+        # Also if no caller waits any more: the client may have disconnected.
         taken.appended.add_done_callback(settled)
         return taken
 
@@ -300,7 +300,7 @@ class PublishFront(PublishServiceServicer):
             raise InvalidArgument("numbers begin with 1 and are below 2^63", field="first_number")
         if request.acknowledged_to >= request.first_number:
             raise InvalidArgument("not below first_number", field="acknowledged_to")
-        # The stream waits for it, so that its requests stay in their order.
+        # The stream waits for it, so that its requests stay in order.
         if is_light(request):
             checked = self._checked(request, received_ms)
         else:
@@ -327,7 +327,7 @@ class PublishFront(PublishServiceServicer):
         return Pending(last_number, checked.rejections, partition, appended, received_ms)
 
     def _checked(self, request: PublishRequest, received_ms: int) -> Checked:
-        """Separates good objects from those that are refused; may run in any thread."""
+        """Separates valid objects from refused ones; may run in any thread."""
         objects = with_ids(read_objects(request.objects))
         span = len(objects)
         if not 1 <= span <= OBJECTS_MAX:
@@ -338,9 +338,9 @@ class PublishFront(PublishServiceServicer):
         is_far = objects.ts[good] > self._latest_ms(received_ms)
         far = good[is_far].tolist()
         if far:
-            # Time never goes back: one object of a far year would be the time of all that follow,
-            # and have every step of every standing query until then evaluated, and every lifetime
-            # ended.
+            # Time never goes back. One object from a far year would set the time of all later
+            # objects: every step of every standing query until then would be evaluated, and every
+            # lifetime would end.
             error = InvalidArgument(
                 f"is more than {self._skew_max_ms} ms ahead of this cluster's clock "
                 "(SIROCCO_ARRIVAL_SKEW_MAX)",
@@ -360,7 +360,7 @@ class PublishFront(PublishServiceServicer):
         )
 
     def _latest_ms(self, received_ms: int) -> int:
-        """The latest time that an object, or the time of all, may bear."""
+        """Returns the latest time that an object, or `AdvanceTime`, may carry."""
         if not self._event_time or self._skew_max_ms is None:
             return NEVER_MS
         return received_ms + self._skew_max_ms

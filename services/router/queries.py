@@ -60,20 +60,20 @@ from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import now_ms
 from sirocco.telemetry.metrics import RouterMetrics
 
-# Bulk requests of one stream that may be under way; the stream is not read any further meanwhile.
+# Bulk requests of one stream in progress; the stream is not read further meanwhile.
 IN_FLIGHT_MAX = 4
 
-# Pages of lists that are read at a time, of this router and of one tenant (of one connection, where
-# there are none). Each reads the registry's log in a thread, perhaps all of it.
+# List pages read at a time, in this router and for one tenant (for one connection, without
+# tenants). Each reads the registry's log in a thread, possibly all of it.
 LISTS_MAX = 64
 LISTS_EACH_MAX = 16
 LISTS_RETRY_MS = 200
 
-# Partition and offset: `int` reads more than that.
+# Partition and offset: `int` would accept more forms.
 _PAGE_TOKEN = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
 
-# Each step of a query is a search in every slot and a list to its subscriber, and notifications
-# come 50 to 200 ms after what they tell: at 1 ms a hundred queries would take a core.
+# Each step of a query is a search in every slot and a list for its subscriber, and notifications
+# arrive 50 to 200 ms after their events: at 1 ms a hundred queries would take a core.
 STEP_MS_MIN = 100
 
 
@@ -81,7 +81,7 @@ Request = TypeVar("Request")
 
 
 class QueryFront(QueryServiceServicer):
-    """Checks queries, has their owners decide, answers."""
+    """Checks queries, has their owners apply the changes, answers."""
 
     def __init__(
         self,
@@ -173,14 +173,14 @@ class QueryFront(QueryServiceServicer):
             response.registered_queries.extend(
                 _registered(stored)
                 for stored in page.queries
-                # An owner of an earlier version does not know of prefixes.
+                # An owner of an earlier version ignores prefixes.
                 if stored.query.id.startswith(grant.prefix)
             )
             if page.next_offset >= 0:
                 offset = page.next_offset
             else:
                 partition, offset = partition + 1, 0
-            # What several owners answer becomes one message, too.
+            # The answers of several owners are combined into one message.
             if len(response.registered_queries) == size or response.ByteSize() >= PAGE_BYTES_MAX:
                 break
         if partition < self._partitions:
@@ -225,7 +225,7 @@ class QueryFront(QueryServiceServicer):
         action: str,
         came: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
     ) -> list[Outcome]:
-        """Registers or updates the queries of a request; each is refused by itself."""
+        """Registers or updates the queries of a request; each is refused separately."""
         request, refused = (
             (came.message, came.refused) if isinstance(came, PartlyRefused) else (came, {})
         )
@@ -257,7 +257,7 @@ class QueryFront(QueryServiceServicer):
         )
 
     async def _decided(self, action: str, rows: Sequence[Wish | SiroccoError]) -> list[Outcome]:
-        """Has the changes of a bulk request decided, those of each owner together."""
+        """Applies the changes of a bulk request, grouped by owner."""
         outcomes: list[Outcome | None] = [None] * len(rows)
         wishes: dict[int, list[tuple[int, Wish]]] = {}
         for row, wish in enumerate(rows):
@@ -283,7 +283,7 @@ class QueryFront(QueryServiceServicer):
     async def _set_aside_refused(
         self, wishes: dict[int, list[tuple[int, Wish]]], outcomes: list[Outcome | None]
     ) -> None:
-        """Takes out those for which a tenant has no room; they have outcomes then."""
+        """Removes the change requests for which a tenant has no room; their outcomes are set."""
         refused = await self._refused([each for some in wishes.values() for each in some])
         if not refused:
             return
@@ -303,7 +303,7 @@ class QueryFront(QueryServiceServicer):
     def _wish(self, action: str, query: Query, lifetime: _Lifetime, grant: Grant) -> Wish:
         start_ms, past_ms, is_start_given = lifetime
         if grant.tenant:
-            # Before it is checked: what the limits of names mean is what stands in the registry.
+            # Before the checks: limits on names apply to the names in the registry.
             query.id = grant.inward(query.id)
             query.subscriber = grant.inward(query.subscriber)
         parsed, subscriber = read_query(query)
@@ -322,7 +322,7 @@ class QueryFront(QueryServiceServicer):
         return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms, is_start_given)
 
     def _check_kept(self, query: TermsQuery | RankedQuery) -> None:
-        """Refuses steps that would count objects which are not in memory any more."""
+        """Refuses steps that would count objects no longer in memory."""
         retention_ms = self._retention_ms
         if retention_ms is None or (query.window_ms or NEVER_MS) <= retention_ms:
             return
@@ -334,7 +334,7 @@ class QueryFront(QueryServiceServicer):
         )
 
     def _check_step(self, query: TermsQuery | RankedQuery) -> None:
-        """Refuses steps that nobody could follow; a replay of files evaluates any."""
+        """Refuses steps too frequent for a live cluster; a replay of files evaluates any."""
         assert query.step_ms is not None
         if self._retention_ms is not None and query.step_ms < STEP_MS_MIN:
             raise InvalidArgument(
@@ -343,7 +343,9 @@ class QueryFront(QueryServiceServicer):
             )
 
     async def _refused(self, wanted: Sequence[tuple[int, Wish]]) -> dict[int, ResourceExhausted]:
-        """Rows of changes for which the caller's tenant has no room; equal ones need none."""
+        """Returns the rows for which the caller's tenant has no room, with errors; existing queries
+        need none.
+        """
         who = caller()
         if not (self._quota.concerns(who) or self._byte_quota.concerns(who)):
             return {}
@@ -359,7 +361,7 @@ class QueryFront(QueryServiceServicer):
         for row in counted[await self._quota.room(who, len(counted)) :]:
             refused[row] = QueryQuota.refusal(who)
         if self._byte_quota.concerns(who):
-            # An update counts as a whole until its bytes are counted anew.
+            # An update counts in full until its bytes are counted again.
             rows = [
                 (row, compiled_bytes(wish.query))
                 for row, wish in new
@@ -371,7 +373,7 @@ class QueryFront(QueryServiceServicer):
         return refused
 
     async def _live(self, names: Iterable[str]) -> set[str]:
-        """Those of some ids under which there is a query."""
+        """Returns those ids that have a live query."""
         known = {name: (query_handle(name), fingerprint_of(name)) for name in names}
         requests: dict[int, owner_pb.CountQueriesRequest] = {}
         for handle, fingerprint in known.values():
@@ -383,7 +385,7 @@ class QueryFront(QueryServiceServicer):
             request.fingerprints.append(fingerprint)
         answers = await asyncio.gather(*(self._owners.count(r) for r in requests.values()))
         live = {each for answer in answers for each in _live(answer)}
-        # An owner of an earlier version does not know of fingerprints.
+        # An owner of an earlier version does not know fingerprints.
         return {name for name, each in known.items() if each in live or (each[0], UNKNOWN) in live}
 
     async def _counted(self, prefix: str) -> int:
@@ -393,7 +395,7 @@ class QueryFront(QueryServiceServicer):
         return (await self._totals(prefix))[1]
 
     async def _totals(self, prefix: str) -> tuple[int, int]:
-        """Live queries whose ids begin so, and their bytes."""
+        """Returns the number of live queries with this id prefix, and their bytes."""
         requests = [
             owner_pb.CountQueriesRequest(partition=partition, id_prefix=prefix)
             for partition in range(self._partitions)
@@ -421,7 +423,7 @@ class QueryFront(QueryServiceServicer):
 async def _answered(
     requests: AsyncIterator[Request], decide: Callable[[Request], Awaitable[list[Outcome]]]
 ) -> AsyncGenerator[list[Outcome]]:
-    """Yields the outcomes of the requests of a bulk call, a few of which are under way at once."""
+    """Yields the outcomes of the requests of a bulk call; a few are in progress at once."""
     under_way: asyncio.Queue[asyncio.Future[list[Outcome]] | None] = asyncio.Queue(IN_FLIGHT_MAX)
     begun: set[asyncio.Future[list[Outcome]]] = set()
 
@@ -429,7 +431,7 @@ async def _answered(
         try:
             async for request in from_start(requests):
                 task = asyncio.ensure_future(decide(request))
-                # While nothing comes, nothing is kept of what came.
+                # An idle stream keeps nothing of its last request.
                 del request
                 begun.add(task)
                 task.add_done_callback(begun.discard)
@@ -444,12 +446,12 @@ async def _answered(
             yield await task
         await reading
     finally:
-        # Whose client has gone is not carried out any more.
+        # Requests of a disconnected client are not applied any more.
         reading.cancel()
         for task in begun:
             task.cancel()
         while not under_way.empty():
-            under_way.get_nowait()  # `read` ends by putting something in
+            under_way.get_nowait()  # `read` ends by adding an item
 
 
 def _results(outcomes: Sequence[Outcome]) -> list[pb.RegistrationResult]:
@@ -474,15 +476,15 @@ _Registering: TypeAlias = (
 )
 
 
-# Begin, how far back, whether the client said the begin.
+# Start, length of the past, whether the client named the start.
 _Lifetime: TypeAlias = tuple[int, int, bool]
 
 
 def _lifetime(request: _Registering) -> _Lifetime:
-    """Its begin, how far back it asks, and whether the client said the begin.
+    """Returns the start, the length of the past, and whether the client named the start.
 
-    Without that the clock of this router says nothing about objects: the one that stamps them may
-    be behind, or take their own times.
+    If it did not, this router's clock does not relate to objects: the clock that stamps them may be
+    behind, or use their own times.
     """
     past_ms = request.past_ms if request.HasField("past_ms") else NO_PAST
     if past_ms < 0 and request.HasField("past_ms"):

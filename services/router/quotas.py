@@ -1,8 +1,8 @@
-"""What tenants may use: standing queries in the cluster, and rates of what they publish here.
+"""Limits of tenants: standing queries in the cluster, and publishing rates in this router.
 
-Each router keeps rates on its own: with n of them a tenant may publish up to n times its rates.
-Queries are counted where they are registered, and looked up here at most every so often: while two
-routers let queries in at the same time, each knows of the other's only then.
+Each router limits rates separately: with n routers a tenant may publish up to n times its rates.
+Queries are counted where they are registered, and looked up here at intervals: until then, two
+routers that admit queries at the same time do not know each other's.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.process.clock import monotonic_ms, now_ms
 from sirocco.telemetry.metrics import RouterMetrics
 
-# A publisher that is somewhat too fast is slowed down; one for which that is not enough within this
-# time is told so. Shorter than the SDK's patience with a call.
+# A publisher that is slightly too fast is slowed down; if that is not enough within this time, it
+# is refused. Shorter than the SDK's time limit of a call.
 HELD_UP_MS_MAX = 5_000
 
-# Between looks at the number of a tenant's queries; at its limit it is looked more often.
+# Between looks at the number of a tenant's queries; at its limit it is looked up more often.
 COUNTED_MS = 2_000
 COUNTED_AT_LIMIT_MS = 200
 
-# What who has all its queries is told to wait: others have to be removed, or end, before.
+# Pause for a tenant at its limit: other queries have to be removed, or end, first.
 QUERIES_RETRY_MS = 5_000
 
-# Between times at which an owner forgets whose the queries were that are gone.
+# Between clean-ups at which an owner forgets removed queries.
 TIDY_MS = 10_000
 
-# Tenants that have figures of their own; the others are one together.
+# Tenants with metrics of their own; the others share one label.
 LABELS_MAX = 200
 OTHERS = "(others)"
 
 
 class TenantFigures:
-    """Metrics by tenant, of a bounded number of them."""
+    """Metrics by tenant, for a bounded number of tenants."""
 
     def __init__(self, metrics: RouterMetrics) -> None:
         self._metrics = metrics
         self._labels: set[str] = set()
 
     def published(self, tenant: str, objects: int, size: int) -> None:
-        """Counts what was let in."""
+        """Counts admitted objects and bytes."""
         label = self._label(tenant)
         self._metrics.tenant_objects.labels(tenant=label).inc(objects)
         self._metrics.tenant_bytes.labels(tenant=label).inc(size)
@@ -82,12 +82,12 @@ class PublishRates:
 
     @asynccontextmanager
     async def room(self, who: Caller, objects: int, size: int) -> AsyncIterator[None]:
-        """Begins when the caller's tenant may publish so much more, which it pays for.
+        """Enters when the caller's tenant may publish this amount, and charges it.
 
-        What fails within was not let in: it is given back.
+        If the body fails, the amount is returned.
 
         Raises:
-            ResourceExhausted: that would take long.
+            ResourceExhausted: the wait would be too long.
         """
         tenant = who.grant.tenant
         if not tenant:
@@ -100,14 +100,14 @@ class PublishRates:
         try:
             yield
         except BaseException:
-            # Its publisher comes again with the same, and would pay twice.
+            # Its publisher sends the same again, and would be charged twice.
             for name, bucket in buckets.items():
                 bucket.give_back(amounts[name])
             raise
         self._figures.published(tenant, objects, size)
 
     async def _filled(self, tenant: str, who: Caller) -> dict[str, Bucket]:
-        """The tenant's buckets, when something may be taken of each."""
+        """Returns the tenant's buckets, once each may be charged."""
         end_ms = monotonic_ms() + HELD_UP_MS_MAX
         while True:
             now_ms = monotonic_ms()
@@ -142,7 +142,7 @@ class PublishRates:
 
 @dataclass(slots=True)
 class _Seen:
-    """Queries of a tenant (or their bytes) at the last look, and what was let in here since."""
+    """Queries of a tenant (or their bytes) at the last look, and those admitted here since."""
 
     amount: int
     at_ms: int
@@ -150,12 +150,12 @@ class _Seen:
 
 
 class QueryQuota:
-    """How many standing queries tenants may have, or how many bytes of them.
+    """Limit on the number of tenants' standing queries, or on their bytes.
 
     Args:
-        counted: asks the owners how many live queries have ids that begin so, or of how many bytes.
+        counted: asks the owners for the number, or the bytes, of live queries with an id prefix.
         figures: counts refusals.
-        limit: which of a tenant's limits it is.
+        limit: which of a tenant's limits this is.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class QueryQuota:
         self._looking: dict[str, asyncio.Lock] = {}
 
     async def room(self, who: Caller, queries: int) -> int:
-        """How many of some new queries the caller may register; counts them as registered."""
+        """Returns how many new queries the caller may register; counts them as registered."""
         return await self.fitting(who, [1] * queries)
 
     def concerns(self, who: Caller) -> bool:
@@ -179,7 +179,7 @@ class QueryQuota:
         return bool(who.grant.tenant) and getattr(who.limits, self._limit) is not None
 
     async def fitting(self, who: Caller, amounts: Sequence[int]) -> int:
-        """How many of the first of some amounts fit; counts them as registered."""
+        """Returns how many of the first amounts fit; counts them as registered."""
         tenant = who.grant.tenant
         if not self.concerns(who) or not amounts:
             return len(amounts)
@@ -205,7 +205,7 @@ class QueryQuota:
 
     @staticmethod
     def refusal_by_size(who: Caller, size: int) -> ResourceExhausted:
-        """The error of a query whose bytes have no room."""
+        """Returns the error for a query whose bytes have no room."""
         return ResourceExhausted(
             f"tenant {who.grant.tenant} has no room for {size} bytes more of standing queries, "
             f"its query_bytes are {who.limits.query_bytes}",
@@ -214,7 +214,7 @@ class QueryQuota:
 
     @staticmethod
     def refusal(who: Caller) -> ResourceExhausted:
-        """What is told of a query for which there is no room."""
+        """Returns the error for a query for which there is no room."""
         return ResourceExhausted(
             f"tenant {who.grant.tenant} has its {who.limits.queries} standing queries",
             retry_after_ms=QUERIES_RETRY_MS,
@@ -222,10 +222,10 @@ class QueryQuota:
 
 
 class TenantQueries:
-    """Whose the live queries of owned registry partitions are.
+    """The tenants of the live queries in owned registry partitions.
 
-    The machine knows queries by the hashes of their ids. Whose they are is read out of the log when
-    somebody asks first, and then goes on from there: nobody pays for it where nothing is limited.
+    The machine knows queries by the hashes of their ids. Their tenants are read from the log at the
+    first request, and updated from there: without limits it costs nothing.
     """
 
     def __init__(self, stored: StoredQueries, machine: RouterMachine) -> None:
@@ -235,7 +235,7 @@ class TenantQueries:
         self._reading: dict[int, asyncio.Lock] = {}
 
     async def answer(self, request: pb.CountQueriesRequest) -> pb.CountQueriesResponse:
-        """Counts live queries of an owned partition, and says which of some are live.
+        """Counts live queries of an owned partition, and reports which of some are live.
 
         Raises:
             Unavailable: this router does not own the partition.
@@ -254,7 +254,7 @@ class TenantQueries:
             response.live_handles.extend(handles[found].tolist())
             response.live_fingerprints.extend(fingerprints[found].tolist())
         if request.id_prefix:
-            # The thread that reads does not hear that its caller has gone: the next one waits.
+            # The reading thread does not notice that its caller has gone: the next one waits.
             counting = asyncio.ensure_future(self._counted(registry, request.id_prefix))
             response.queries, response.bytes = await asyncio.shield(counting)
         return response
@@ -276,14 +276,14 @@ class TenantQueries:
         known.offset = max(known.offset, end)
         known.tidy(registry)
         handles, fingerprints, sizes = known.of(prefix)
-        # One whose change was void, or that is gone again, is none.
+        # A query whose change was void, or that was removed again, is not live.
         is_live = self._are_live(registry, handles, fingerprints)
         return int(np.count_nonzero(is_live)), int(sizes[is_live].sum())
 
     def _are_live(
         self, registry: Registry, handles: NDArray[np.uint64], fingerprints: NDArray[np.uint64]
     ) -> NDArray[np.bool_]:
-        """Which queries stand; by their handles alone where they have no fingerprint."""
+        """Returns which queries are live; by their handles alone if they have no fingerprint."""
         live = registry.live
         found: NDArray[np.bool_] = live.have(handles, fingerprints) | (fingerprints == UNKNOWN)
         found &= live.are_standing(handles, self._machine.lifetimes_ms(now_ms()))
@@ -292,11 +292,11 @@ class TenantQueries:
 
 @dataclass(slots=True)
 class _Tenants:
-    """Handles of queries by the prefix of their ids, as far as the log was read.
+    """Handles of queries by id prefix, up to the position read in the log.
 
     Attributes:
-        epoch: of the ownership under which it was read.
-        offset: next one to read.
+        epoch: epoch of the ownership under which it was read.
+        offset: next offset to read.
         handles: prefix → handle → offset of the newest change that was read, compiled bytes, and
             fingerprint.
     """
@@ -308,23 +308,25 @@ class _Tenants:
     _tidied_offset: int = 0
 
     def take(self, handle: int, query: Query, offset: int) -> None:
-        """Takes the next change, to that query."""
+        """Adds the next change, of that query."""
         tenant, separator, _ = query.id.partition(SEPARATOR)
         if separator:
             found = self.handles.setdefault(tenant + separator, {})
             found[handle] = offset, compiled_bytes(query), fingerprint_of(query.id)
 
     def of(self, prefix: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-        """A tenant's handles, u8[n], fingerprints, u8[n], and bytes, i8[n]; some may be gone."""
+        """Returns a tenant's handles, u8[n], fingerprints, u8[n], and bytes, i8[n]; some may be
+        removed by now.
+        """
         found = self.handles.get(prefix, {})
         sizes = np.fromiter((size for _, size, _ in found.values()), np.int64, len(found))
         fingerprints = np.fromiter((each for _, _, each in found.values()), np.uint64, len(found))
         return np.fromiter(found, np.uint64, len(found)), fingerprints, sizes
 
     def tidy(self, registry: Registry) -> None:
-        """Forgets from time to time what is gone.
+        """Forgets removed queries from time to time.
 
-        What was read since the last time is left alone: the machine may be about to enter it.
+        Queries read since the last time are kept: the machine may be about to add them.
         """
         if monotonic_ms() - self._tidied_ms < TIDY_MS:
             return

@@ -95,13 +95,13 @@ class RouterService(Service):
         self._maps = MapFront(settings, self.machine.holdings.view, self._members, dialer)
 
     def start(self) -> None:
-        """Also begins to look for what the registry has to say again, or to copy."""
+        """Also starts looking for queries to republish or to copy."""
         super().start()
         self._recalling.start()
         self._rereading.start()
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What clients call."""
+        """Servicers for clients."""
         return (
             partial(add_PublishServiceServicer_to_server, self._publish),
             partial(add_QueryServiceServicer_to_server, self._queries),
@@ -111,7 +111,7 @@ class RouterService(Service):
         )
 
     def peer_servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What other routers, mergers and coordinators call."""
+        """Servicers for other routers, mergers and coordinators."""
         own = (
             partial(add_OwnerServiceServicer_to_server, self._owner_back),
             partial(add_ArrivalServiceServicer_to_server, self._arrivals),
@@ -121,7 +121,7 @@ class RouterService(Service):
         return (*own, partial(add_ClusterServiceServicer_to_server, self._cluster))
 
     def refresh(self) -> None:
-        """Brings gauges up to date."""
+        """Updates gauges."""
         self._metrics.routed_objects.set(self.machine.intake.objects_total)
         self._metrics.held_back_objects.set(self.machine.intake.held_back_total)
         self._metrics.followed_members.set(self.machine.intake.followed_members)
@@ -134,7 +134,7 @@ class RouterService(Service):
         self._metrics.bytes_under_way.set(self._admission.bytes_under_way)
 
     def loads(self) -> dict[str, float]:
-        """Objects routed since start; where none are stored, also those held back."""
+        """Objects routed since start; without a store, also those held back."""
         intake = self.machine.intake
         loads = {"routed_objects": float(intake.objects_total)}
         if intake.summarised:
@@ -142,7 +142,7 @@ class RouterService(Service):
         return loads
 
     def is_ready(self) -> bool:
-        """Ready when what was granted is loaded and there is a map to route by."""
+        """Ready when all granted partitions are loaded and there is a map for routing."""
         holdings = self.machine.holdings
         return super().is_ready() and holdings.ready and holdings.view.map_version > 0
 
@@ -152,7 +152,7 @@ class RouterService(Service):
         return super().failure or self._appender.failure
 
     def close(self) -> None:
-        """Ends what works beside the worker."""
+        """Ends the helpers beside the worker."""
         self._recalling.stop()
         self._rereading.stop()
         self._appender.close()
@@ -162,6 +162,6 @@ class RouterService(Service):
         return directory(self.parts.store)
 
     def _living(self) -> dict[str, MemberInfo]:
-        """Without the dead: descriptions stand three times as long as leases."""
+        """Members with a lease: descriptions are kept three times as long as leases."""
         there = {member.id for member in living(self.parts.store)}
         return {name: info for name, info in self._members().items() if name in there}

@@ -1,4 +1,4 @@
-"""Reading registered queries back: the registry itself is where their definitions are kept."""
+"""Reads registered queries back from the registry, which stores their definitions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from sirocco.transport.log import Log
 PAGE_SIZE_MAX = 1_000
 PAGE_SIZE_DEFAULT = 100
 
-# A page ends before it is larger than this, but holds one query at least: a thousand polygons of
-# some hundred vertices are more than a message may have (8 MiB). Into a list's answer goes one
-# page more while it is below this, and one query is at most as large as a record (4 MiB).
+# A page ends before it is larger than this, but holds at least one query: a thousand polygons of
+# some hundred vertices exceed the largest message (8 MiB). A list's answer gets one more page while
+# it is below this, and one query is at most as large as a record (4 MiB).
 PAGE_BYTES_MAX = 2 << 20
 
 
 class StoredQueries:
     """Reads the owned registry partitions of the log.
 
-    The machine knows where the definition of each live query stands, and compaction keeps it as
-    long as it is the newest record of the query.
+    The machine knows the offset of each live query's definition, and compaction keeps it as long as
+    it is the query's newest record.
     """
 
     def __init__(self, log: Log, machine: RouterMachine) -> None:
@@ -39,7 +39,7 @@ class StoredQueries:
         self._machine = machine
 
     async def read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
-        """Answers from the log, in a thread: consumers block."""
+        """Answers from the log, in a thread because consumers block."""
         return await asyncio.to_thread(self._read, request)
 
     def _read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
@@ -56,8 +56,8 @@ class StoredQueries:
         if not (is_here and self._stands(registry, handle)):
             raise NotFound("no query is registered under this id", field="id")
         change = self.at(request.partition, place)
-        # A change may have come between the look at the place and the read, and with it another
-        # id of the same handle: ask again.
+        # Between finding the offset and reading it, a change may have arrived, with another id of
+        # the same handle: ask again.
         if change is None or change.query is None or change.query.id != request.id:
             raise Unavailable("the query changed while it was read")
         return pb.ReadQueriesResponse(queries=[_stored(place, change)], next_offset=-1)
@@ -97,19 +97,19 @@ class StoredQueries:
         return response
 
     def at(self, partition: int, offset: int) -> Change | None:
-        """The change at an offset; None when it is no longer there. Blocks."""
+        """Returns the change at an offset, None if it is no longer there. Blocks."""
         with closing(self.changes(partition, offset, offset + 1)) as changes:
             return next((change for place, change in changes if place == offset), None)
 
     def changes(
         self, partition: int, begin: int, end: int
     ) -> Generator[tuple[int, Change], None, None]:
-        """The changes in the log from `begin` to before `end`, with their offsets."""
+        """Yields the changes in the log from `begin` to before `end`, with their offsets."""
         yield from read_changes(self._log, partition, begin, end)
 
 
 def _stored(offset: int, change: Change) -> pb.StoredQuery:
-    """The definition that stands at an offset."""
+    """Returns the definition stored at an offset."""
     assert change.query is not None
     return pb.StoredQuery(
         query=write_query(change.query, change.subscriber),
