@@ -1,10 +1,10 @@
 """Admission: limits the data in flight between the front and the evaluators.
 
-The only place where the stream is held up (docs/explanation/guarantees.md, Bounds). A front knows
-the bytes that it took and, from the evaluators' descriptions, how far each intake partition has
-been taken by all slots. While too much is under way it stops reading from its publishers, whose own
-windows then fill. Who has waited for long is told so, with a time after which to come again: what
-holds the system up for a moment is not noticed, what lasts is no secret.
+The only place that slows publishers down (docs/explanation/guarantees.md, Bounds). A front knows
+the bytes that it accepted and, from the evaluators' descriptions, the position of each intake
+partition that all slots have processed. While too much is in flight it stops reading from its
+publishers, whose own windows then fill. A request that has waited long is refused with a pause: a
+short delay goes unnoticed, a long one is reported.
 """
 
 from __future__ import annotations

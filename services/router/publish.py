@@ -121,7 +121,7 @@ class Checked:
     """Result of checking a request's objects.
 
     Attributes:
-        objects: the good ones.
+        objects: the valid ones.
         span: how many numbers the request takes.
         deltas: offsets of the valid ones; None for all.
         fields: number of refusals per field.
