@@ -1,4 +1,4 @@
-"""Settings of a process, from the environment, checked at start."""
+"""Settings of a process, read from the environment and checked at start."""
 
 from __future__ import annotations
 
@@ -64,30 +64,31 @@ class ClusterSettings:
 
     Attributes:
         cluster: name; prefix of topics and keys.
-        slots: Kafka partitions of `slots`; about 4 for each evaluator foreseen, at least 8.
+        slots: Kafka partitions of `slots`; about 4 for each planned evaluator, at least 8.
         leaves: leaves of the first partition map.
         intake_partitions: Kafka partitions of `intake`.
         registry_partitions: Kafka partitions of `registry`.
         partials_partitions: Kafka partitions of `partials` and `deliveries`.
-        scheme: how the workload is cut.
-        event_time: take an object's own time as its arrival.
+        scheme: how the workload is split.
+        event_time: use an object's own time as its arrival.
         arrival_skew_max_ms: with `event_time`, how far an object's own time may be ahead of the
             clock of the router that takes it; None without limit, as in a replay of files.
-        store: keep objects for searches; without it those that no standing query needs are held
-            back by routers, and only range queries are taken.
-        retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
-            subscribers that are behind; at most twice as much.
-        step_bytes_max: what steps of standing queries may take that wait for slots, in each Kafka
-            partition of `partials`; beyond it they are told without those slots, and say so.
+        store: keep objects for searches; without it routers hold back objects that no standing
+            query needs, and only range queries are accepted.
+        retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for slow
+            subscribers; at most twice as much.
+        step_bytes_max: bytes of steps of standing queries that wait for slots, in each Kafka
+            partition of `partials`; beyond it they are sent without those slots, marked as partial.
         retention_ms: how long objects stay in memory for searches; None without limit.
         store_bytes_max: memory of an evaluator's objects; older ones are read from the archive.
         archive_ms: how long objects stay in the archive; None without limit.
         balances: move slots, and change the map, by what evaluators measure; else every evaluator
             has equally many slots, and the map stays.
-        balance_interval_ms: how often loads are looked at.
+        balance_interval_ms: how often loads are measured.
         balance_cooldown_ms: from the end of a change to the next one that is not urgent.
         balance_objects_min: objects of an interval below which nothing is decided.
-        balance_threshold: load of the most loaded evaluator over the mean up to which it stays.
+        balance_threshold: load of the most loaded evaluator over the mean, up to which nothing
+            changes.
         merger: limits of each merger.
         edge: how much each gRPC server takes at a time.
     """
@@ -116,10 +117,10 @@ class ClusterSettings:
     edge: EdgeLimits = EDGE
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgument for what does not go together."""
+        """Raises InvalidArgument for settings that contradict each other."""
         if self.event_time and self.intake_partitions != 1:
-            # Arrivals never go back along the one stream of events; several partitions would each
-            # have a time of its own, and a slot's time would stand still with the slowest.
+            # Arrivals never go back within the one stream of events. Several partitions would each
+            # have a time of their own, and a slot's time would stop with the slowest.
             raise InvalidArgument(
                 "must be 1 where arrivals follow the objects' own times",
                 field="SIROCCO_INTAKE_PARTITIONS",
@@ -131,7 +132,7 @@ class ClusterSettings:
         return self.retention_ms if self.store else 0
 
     def topics(self) -> tuple[TopicSpec, ...]:
-        """The topics of the cluster."""
+        """Returns the topics of the cluster."""
         return (
             TopicSpec(INTAKE, self.intake_partitions),
             TopicSpec(REGISTRY, self.registry_partitions, compacted=True),
@@ -154,20 +155,20 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """What one process is told.
+    """Settings of one process.
 
     Attributes:
         cluster: see `ClusterSettings`.
-        kafka: where Kafka is, and what opens it.
+        kafka: address and credentials of Kafka.
         redis: URL; never printed, it may hold a password.
         redis_ca: path of the authorities' certificates for rediss://; the system's if empty.
         archive: URI or directory of checkpoints.
-        host: address that others reach this process at.
+        host: address at which others reach this process.
         grpc_port, http_port: 0 for a free one.
         sample: path of objects from which the first map is built; coordinator only.
         log_level: least level of the log lines on stderr.
         security: TLS and tokens.
-        name: what its operator calls the process; a part of its id in the cluster.
+        name: the operator's name of the process; a part of its id in the cluster.
     """
 
     cluster: ClusterSettings
@@ -184,9 +185,9 @@ class ProcessSettings:
     name: str = ""
 
     def check_files(self) -> None:
-        """Looks whether the files of keys and certificates are there.
+        """Checks that the files of keys and certificates can be read.
 
-        The clients would say so only when they connect, and not by the variable's name.
+        The clients would report it only when they connect, and without the variable's name.
 
         Raises:
             InvalidArgument: one cannot be read; `field` is the variable's name.
@@ -253,7 +254,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         edge=EdgeLimits(
             calls=read.integer("SIROCCO_CALLS", EDGE.calls, 1 << 20),
             tenant_calls=read.integer("SIROCCO_TENANT_CALLS", EDGE.tenant_calls, 1 << 20),
-            # One that is smaller than a message takes one message at a time.
+            # A budget smaller than a message takes one message at a time.
             budget_bytes=read.integer("SIROCCO_MESSAGE_MEMORY", EDGE.budget_bytes, 1 << 40),
             tenant_budget_bytes=read.integer(
                 "SIROCCO_TENANT_MESSAGE_MEMORY", EDGE.tenant_budget_bytes, 1 << 40
@@ -296,7 +297,7 @@ def _security(read: _Reader) -> SecuritySettings:
     tokens = read.text("SIROCCO_TOKENS", "")
     in_mesh = read.choice("SIROCCO_TOKENS_IN_PLAINTEXT", "refuse", ("refuse", "allow"))
     if tokens and not certificate and in_mesh == "refuse":
-        # Whoever hears one call could make any other from then on.
+        # Anybody who intercepts one call could make any other from then on.
         raise InvalidArgument(
             "tokens would travel in plain text: set SIROCCO_TLS_CERTIFICATE, or "
             "SIROCCO_TOKENS_IN_PLAINTEXT=allow where a mesh encrypts",
@@ -340,9 +341,9 @@ def _kafka(read: _Reader, cluster: str) -> KafkaSettings:
 
 
 def _redis(read: _Reader) -> tuple[str, str]:
-    """The address and the path of the authorities' certificates."""
+    """Returns the address and the path of the authorities' certificates."""
     url = read.text("SIROCCO_REDIS", None)
-    # What is wrong with it is not repeated: it may hold a password.
+    # An error does not repeat the value: it may hold a password.
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in {"redis", "rediss"} and parts.hostname and parts.port != 0
@@ -388,7 +389,7 @@ class _Reader:
         return None if raw == "unlimited" else parse_duration_ms(raw, name)
 
     def when(self, is_used: bool, otherwise: str) -> _Reader:
-        """Of settings that go with another one: refused where they are of no use."""
+        """Returns a reader of settings that depend on another one: it refuses them where unused."""
         return self if is_used else _Unused(self._environment, otherwise)
 
     def choice(self, name: str, default: str | None, choices: tuple[str, ...]) -> str:
@@ -415,7 +416,7 @@ class _Unused(_Reader):
         self._reason = reason
 
     def text(self, name: str, default: str | None) -> str:
-        # Whoever sets it means it to count.
+        # A setting without effect must not be ignored silently.
         if self._environment.get(name, ""):
             raise InvalidArgument(f"is of no use with {self._reason}", field=name)
         return default or ""

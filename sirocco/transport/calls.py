@@ -90,17 +90,17 @@ def _refuse(method: str) -> Callable[..., NoReturn]:
 
 
 class LogCall(Generic[_Response]):
-    """A call on its way to the log; a part of `grpc.Future` and nothing that cancels.
+    """A call on its way to the log; the part of `grpc.Future` without cancelling.
 
     Attributes:
-        offsets: of its requests so far acknowledged, in order.
+        offsets: of its requests acknowledged so far, in order.
     """
 
     def __init__(self, producer: Producer, response: Callable[[], _Response]) -> None:
         self.offsets: list[int] = []
         self._producer = producer
         self._response = response
-        # One more until the iterator of requests has ended.
+        # One more than open requests until the iterator of requests has ended.
         self._open = 1
         self._error: Exception | None = None
         self._callbacks: list[Callable[[LogCall[_Response]], Any]] = []
@@ -110,7 +110,7 @@ class LogCall(Generic[_Response]):
         return self._open == 0
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Waits (polls the producer) until done; the first failure, if any.
+        """Waits (polls the producer) until done; returns the first failure, if any.
 
         Raises:
             TransportUnavailable: not done in `timeout` seconds.
@@ -138,11 +138,11 @@ class LogCall(Generic[_Response]):
             self._callbacks.append(fn)
 
     def begin(self) -> None:
-        """One more request is on its way."""
+        """Counts one more request on its way."""
         self._open += 1
 
     def settle(self, error: Exception | None, offset: int) -> None:
-        """The log has a request, or never will (`Producer.append`'s `on_ack`)."""
+        """Takes that the log has a request, or never will (`Producer.append`'s `on_ack`)."""
         if error is None:
             self.offsets.append(offset)
         else:
@@ -150,7 +150,7 @@ class LogCall(Generic[_Response]):
         self.finish()
 
     def finish(self) -> None:
-        """One less is on its way; after the last, the callbacks run."""
+        """Counts one request less on its way; after the last, the callbacks run."""
         self._open -= 1
         if self._open == 0:
             callbacks, self._callbacks = self._callbacks, []
@@ -159,7 +159,7 @@ class LogCall(Generic[_Response]):
 
 
 class StreamMethod(Generic[_Response]):
-    """What a stub holds for one client-streaming method; each request becomes one record."""
+    """A client-streaming method of a stub; each request becomes one record."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class StreamMethod(Generic[_Response]):
 
         Args:
             request_iterator: messages.
-            timeout: taken for the generated signature; waiting is `LogCall.result`'s.
+            timeout: ignored, part of the generated signature; `LogCall.result` waits.
             metadata: become headers of each record; `KEY_METADATA` becomes its key.
 
         Raises:
@@ -209,7 +209,7 @@ class StreamMethod(Generic[_Response]):
         return call
 
     def send(self, request: Any, *, key: bytes | None = None, on_ack: OnAck | None = None) -> int:
-        """Appends one request without a call to wait for; for what comes by the ten thousand.
+        """Appends one request without a call to wait for; for large numbers of requests.
 
         Args:
             request: message.
@@ -252,7 +252,7 @@ class StreamMethod(Generic[_Response]):
 
 
 class UnaryMethod(Generic[_Response]):
-    """What a stub holds for one method with a single request."""
+    """A method of a stub with a single request."""
 
     def __init__(self, stream: StreamMethod[_Response]) -> None:
         self._stream = stream
@@ -279,11 +279,11 @@ class UnaryMethod(Generic[_Response]):
 
 
 class LogContext:
-    """What a servicer is told about a call that came over a log.
+    """What a servicer can learn about a call that arrived over a log.
 
     Attributes:
-        records: one per request of the call, in the same order, as far as requests have been
-            read; they tell topic, Kafka partition, offset, timestamp, key and headers.
+        records: one per request of the call, in the same order, as far as requests have been read;
+            they have topic, Kafka partition, offset, timestamp, key and headers.
     """
 
     def __init__(self, records: list[Record], rejected: Rejected) -> None:
@@ -291,7 +291,7 @@ class LogContext:
         self._rejected = rejected
 
     def reject(self, record: Record, reason: str) -> None:
-        """Sends one record to where undecodable ones go; for requests that make no sense."""
+        """Rejects one record like an undecodable one; for requests that are invalid."""
         self._rejected(record, reason)
 
     def invocation_metadata(self) -> tuple[tuple[str, bytes], ...]:
@@ -299,7 +299,7 @@ class LogContext:
         return tuple(pair for pair in self.records[0].headers if pair[0] != METHOD_HEADER)
 
     def is_active(self) -> bool:
-        """True: nobody at the other end can hang up."""
+        """Returns True: there is no other end that could cancel."""
         return True
 
     def abort(self, code: Any, details: str) -> NoReturn:
@@ -307,10 +307,10 @@ class LogContext:
         raise RuntimeError(f"{details} ({code})")
 
     def set_code(self, code: Any) -> None:
-        """Taken for generated base classes, which raise right afterwards."""
+        """Ignored; for generated base classes, which raise right afterwards."""
 
     def set_details(self, details: str) -> None:
-        """Taken for generated base classes, which raise right afterwards."""
+        """Ignored; for generated base classes, which raise right afterwards."""
 
 
 class _Handler(Protocol):
@@ -325,8 +325,8 @@ class LogServer:
     """Where generated code adds servicers, and where poll batches are dispatched.
 
     Args:
-        rejected: takes records of no known method and values that cannot be decoded, with the
-            reason, in log order within each method; the others go on.
+        rejected: takes records of unknown methods and values that cannot be decoded, with the
+            reason, in log order within each method; the others are dispatched.
     """
 
     def __init__(self, rejected: Rejected) -> None:
@@ -334,7 +334,7 @@ class LogServer:
         self._handlers: dict[bytes, _Handler] = {}
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Sequence[Any]) -> None:
-        """For generated code; what it adds comes by the registered handlers once more."""
+        """For generated code; it adds the same handlers again as registered ones."""
 
     def add_registered_method_handlers(
         self, service_name: str, method_handlers: dict[str, Any]
@@ -352,8 +352,8 @@ class LogServer:
     def dispatch(self, records: Iterable[Record]) -> None:
         """Calls the servicers for a poll batch, in its order.
 
-        Consecutive records of one method are one call of a client-streaming method, or one
-        call each of a method with a single request.
+        Consecutive records of one method are one call of a client-streaming method, or one call
+        each of a method with a single request.
 
         Raises:
             Exception: whatever a servicer raises; records after that call were not dispatched.
@@ -378,23 +378,23 @@ class LogServer:
         elif handler.unary_unary is not None:
             for request in chain((first,), requests):
                 handler.unary_unary(request, LogContext(context.records[-1:], self._rejected))
-        # What a servicer leaves unread is rejected all the same where it is no request.
+        # Records that a servicer leaves unread are still rejected if they are undecodable.
         for _ in requests:
             pass
 
     def _decoded(
         self, handler: _Handler, group: Iterator[Record], records: list[Record]
     ) -> Iterator[Any]:
-        """Yields the requests of records, each of which is in `records` then.
+        """Yields the requests of records; the record of each is added to `records` before.
 
-        One at a time: a message is read while it is in the processor's cache, and its memory is
-        that of the next one.
+        One at a time: a message is read while it is in the processor's cache, and the next one
+        reuses its memory.
         """
         for record in group:
             try:
                 request = handler.request_deserializer(record.value)
             except Exception as error:
-                # Whatever a decoder raises, it is the record's fault and not the stream's.
+                # Whatever a decoder raises is the fault of this record, not of the stream.
                 self._rejected(record, f"undecodable: {type(error).__name__}: {error}")
                 continue
             records.append(record)
@@ -403,7 +403,7 @@ class LogServer:
 
 
 def _method_of(record: Record) -> bytes:
-    """The path in the record's headers; empty if there is none."""
+    """Returns the path in the record's headers; empty if there is none."""
     for name, content in record.headers:
         if name == METHOD_HEADER:
             return content

@@ -1,16 +1,16 @@
-"""The log: what every hop between services is written to and read from.
+"""The log: every hop between services writes to it and reads from it.
 
-Two logs keep this contract and share its tests: `memory_log` (one process, no servers) and
-`kafka_log`. The words are Kafka's. What the rest of Sirocco relies on:
+Two logs implement this contract and share its tests: `memory_log` (one process, no servers) and
+`kafka_log`. The terms are Kafka's. The rest of Sirocco relies on this:
 
 - Per Kafka partition, records keep the order in which one producer appended them, also over
-  retries, and a producer leaves no gap: what the log holds of one producer is a prefix of
+  retries, and a producer leaves no gap: the records of one producer in the log are a prefix of
   what it appended.
 - Consumers read committed records only, from exact offsets that the caller keeps. There are
   no consumer groups, no stored offsets, and no silent resets.
 - Offsets rise but have holes: ends of transactions and aborted or compacted records take
-  offsets that no consumer sees. `Consumer.positions` passes over them, so a consumer that
-  has seen everything stands at the high bound.
+  offsets that no consumer sees. `Consumer.positions` skips them, so the position of a consumer
+  that has read everything is the high bound.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 TopicPartition: TypeAlias = tuple[str, int]
 OnAck: TypeAlias = Callable[[Exception | None, int], None]
 
-# The greatest key + value + headers of one record. Publishes are cut at the edge far below it
-# (a batch of 1,000 objects is about 100 kB); a broker's default of 1 MiB would refuse a batch of
-# long texts that the model allows, and more would let one record stall a Kafka partition.
+# The greatest key + value + headers of one record. Publishes are split at the edge far below it (a
+# batch of 1,000 objects is about 100 kB). A broker's default of 1 MiB would refuse a batch of long
+# texts that the model allows; more would let one record block a Kafka partition.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 
-# How long `append` waits for room, where the caller does not say. Longer than a broker's leader
-# election on one machine would let the caller's loop miss its lease renewals (every 2 s); no wait
-# at all would turn each short burst into an error.
+# How long `append` waits for room by default. Longer than a broker's leader election on one machine
+# would let the caller's loop miss its lease renewals (every 2 s); without a wait each short burst
+# would be an error.
 APPEND_WAIT_S = 1.0
 
 
@@ -39,11 +39,11 @@ class Record:
     """One record as read from the log.
 
     Attributes:
-        topic: where it stands.
+        topic: its topic.
         partition: the Kafka partition.
-        offset: its place there.
+        offset: its offset there.
         timestamp_ms: Unix time that the producer gave, or its clock at `append`.
-        key: for compaction and for whoever reads the log with other tools.
+        key: for compaction and for readers with other tools.
         value: the payload; empty on a compacted topic = the key is deleted.
         headers: in the order given.
     """
@@ -59,7 +59,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as the cluster wants it; never expired by time or size, only truncated.
+    """A topic as the cluster needs it; never expired by time or size, only truncated.
 
     Attributes:
         name: of the topic.
@@ -75,8 +75,8 @@ class TopicSpec:
 class Producer(Protocol):
     """Appends records: idempotent, acknowledged by all replicas, in order per Kafka partition.
 
-    A producer that was fenced learns it at its next `commit` at the latest, and is told so by
-    every call from then on. Callbacks must not call the producer.
+    A fenced producer gets an error at its next `commit` at the latest, and from every call after
+    that. Callbacks must not call the producer.
 
     `append` may be called from several threads; everything else from one.
     """
@@ -101,20 +101,18 @@ class Producer(Protocol):
             key: see `Record`.
             headers: see `Record`.
             timestamp_ms: Unix time; now if missing.
-            on_ack: called once, with (None, offset) when the log has the record or with
-                (error, -1) when it never will. In order per Kafka partition; only from
-                inside `poll`, `flush`, `commit`, `abort`, `close` and, while the queue is
-                full, `append`.
+            on_ack: called once, with (None, offset) when the log has the record or with (error, -1)
+                when it never will. In order per Kafka partition; only from inside `poll`, `flush`,
+                `commit`, `abort`, `close` and, while the queue is full, `append`.
 
         Raises:
-            LogFull: the queue stayed full for the producer's `append_wait_s`; nothing
-                was taken.
+            LogFull: the queue stayed full for the producer's `append_wait_s`; nothing was taken.
             RecordTooLarge: over `RECORD_BYTES_MAX`.
             UnknownTopic: no such topic or Kafka partition.
             FencedError: a newer producer has taken over.
             TransactionAborted: the open transaction has failed meanwhile; call `abort`.
-            AppendFailed: the log has refused an earlier record for good; as leaving it out
-                would be a gap, this producer takes no more.
+            AppendFailed: the log has refused an earlier record for good; as leaving it out would be
+                a gap, this producer takes no more.
             Closed: after `close`.
         """
 
@@ -130,7 +128,7 @@ class Producer(Protocol):
 
     @property
     def pending(self) -> int:
-        """Records appended whose acknowledgement was not yet handed to the caller."""
+        """Number of appended records whose acknowledgement was not yet passed to the caller."""
 
     def init_transactions(self) -> None:
         """Fences every older producer of this transactional id and ends its transaction.
@@ -179,7 +177,7 @@ class Consumer(Protocol):
         """
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Adds Kafka partitions; those read already are not disturbed.
+        """Adds Kafka partitions; those already assigned are not disturbed.
 
         Raises:
             ValueError: one is assigned already; nothing changed.
@@ -195,38 +193,38 @@ class Consumer(Protocol):
         """
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Goes on at another offset of an assigned Kafka partition.
+        """Continues at another offset of an assigned Kafka partition.
 
         Raises:
             ValueError: it is not assigned.
         """
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """No record of these is returned until `resume`; positions stay."""
+        """Stops returning records of these until `resume`; positions stay."""
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Ends `pause`."""
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:
-        """Takes what is there, at most `max_records`; waits only while there is nothing.
+        """Takes available records, at most `max_records`; waits only while there are none.
 
         Returns:
             Records in order per Kafka partition, interleaved in any way between them.
 
         Raises:
-            OffsetOutOfRange: for one Kafka partition, after everything before it was
-                returned. That one stands still until `seek` or `remove`; others go on.
-            TransportError: the log refuses to be read, for example for want of rights.
+            OffsetOutOfRange: for one Kafka partition, after everything before it was returned. That
+                one stops until `seek` or `remove`; others continue.
+            TransportError: the log refuses to be read, for example for missing rights.
             Closed: after `close`.
         """
 
     def positions(self) -> dict[TopicPartition, int]:
-        """For each assigned Kafka partition the offset at which reading goes on."""
+        """Returns for each assigned Kafka partition the offset at which reading continues."""
 
     def lag(self) -> dict[str, int]:
-        """For each topic how many offsets lie between the positions and the known ends.
+        """Returns for each topic how many offsets are between the positions and the known ends.
 
-        For metrics: the ends are those that the last answers told, nobody is asked.
+        For metrics: the ends are those of the last answers, without a request.
         """
 
     def close(self) -> None:
@@ -237,7 +235,7 @@ class Log(Protocol):
     """A set of topics. Thread-safe."""
 
     def create_topics(self, specs: Sequence[TopicSpec]) -> None:
-        """Creates what is missing; may be repeated, also by several processes at once.
+        """Creates missing topics; may be repeated, also by several processes at once.
 
         Raises:
             TopicMismatch: one exists with another number of Kafka partitions.
@@ -245,7 +243,7 @@ class Log(Protocol):
         """
 
     def partitions(self, topic: str) -> int:
-        """The number of Kafka partitions of a topic.
+        """Returns the number of Kafka partitions of a topic.
 
         Raises:
             UnknownTopic: there is no such topic.
@@ -259,7 +257,7 @@ class Log(Protocol):
         transactional_id: str | None = None,
         append_wait_s: float = APPEND_WAIT_S,
     ) -> Producer:
-        """A new producer.
+        """Returns a new producer.
 
         Args:
             name: shows up in the broker's logs and quotas.
@@ -268,12 +266,12 @@ class Log(Protocol):
         """
 
     def consumer(self, name: str) -> Consumer:
-        """A new consumer without an assignment."""
+        """Returns a new consumer without an assignment."""
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset that can be read, and the one behind the last committed.
+        """Returns the first offset that can be read, and the one after the last committed.
 
-        Records behind an open transaction are not yet within the bounds.
+        Records after an open transaction are not yet within the bounds.
 
         Raises:
             UnknownTopic: no such topic or Kafka partition.
@@ -281,7 +279,7 @@ class Log(Protocol):
         """
 
     def truncate(self, topic: str, partition: int, before_offset: int) -> None:
-        """Forgets the records below `before_offset`; a lesser one than before is ignored.
+        """Deletes the records below `before_offset`; a lower one than before is ignored.
 
         Raises:
             OffsetOutOfRange: `before_offset` is above the high bound.
@@ -290,11 +288,11 @@ class Log(Protocol):
         """
 
     def close(self) -> None:
-        """Closes every producer and consumer that came from here."""
+        """Closes every producer and consumer that it has made."""
 
 
 def record_bytes(key: bytes | None, value: bytes, headers: Headers) -> int:
-    """Size of a record as the limit counts it, bytes."""
+    """Returns the size of a record as the limit counts it, bytes."""
     size = len(value)
     if key is not None:
         size += len(key)

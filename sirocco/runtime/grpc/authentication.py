@@ -1,7 +1,7 @@
-"""Tokens of clients: looked at once a call, before anything of it is done.
+"""Tokens of clients: checked once a call, before anything of it is processed.
 
-Whoever serves a call finds out who asks by `caller()`. Streams go on for days: between two messages
-of one it is looked whether its token still holds, which costs a comparison.
+A servicer finds out who makes a call with `caller()`. Streams last for days: between two of its
+messages a stream checks whether its token is still valid, which costs a comparison.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
-# Between looks at the file. Kubernetes brings a changed secret within about a minute; a token that
-# was taken back should not outlive that by much.
+# Interval between checks of the file. Kubernetes updates a changed secret within about a minute; a
+# revoked token should not be valid much longer than that.
 LOOK_S = 1.0
 
-# Service → what its calls need; empty: any token will do. What is not named needs `admin`.
+# Service → the scope of its calls; empty: any token will do. Services not listed need `admin`.
 _SCOPES = {
     "PublishService": "publish",
     "QueryService": "query",
     "ReceiveService": "subscribe",
     "SearchService": "search",
-    # Every client asks it where mergers are; what it says to whom is its own matter.
+    # Every client asks it where mergers are; the service decides what each may see.
     "ClusterService": "",
     "BalanceService": "admin",
     "MapService": "admin",
 }
-# It moves the time of all.
+# It moves the time of all tenants.
 _METHOD_SCOPES = {"/sirocco.v1.PublishService/AdvanceTime": "admin"}
 
 
 def scope_of(method: str) -> str:
-    """What a method needs, by its path."""
+    """Returns the scope that a method needs, by its path."""
     service = method.rpartition("/")[0].rpartition(".")[2]
     return _METHOD_SCOPES.get(method, _SCOPES.get(service, "admin"))
 
 
 class TokenFile:
-    """The operator's file, read anew when it changes.
+    """The operator's file of tokens, read again when it changes.
 
     Raises:
-        InvalidArgument: at the start it cannot be read or makes no sense. Later the tokens that
-            were read last hold on until it makes sense again.
+        InvalidArgument: at the start it is unreadable or invalid. Later the tokens that were read
+            last stay valid until the file is valid again.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -86,7 +86,7 @@ class TokenFile:
 
     @property
     def access(self) -> Access:
-        """What the file says."""
+        """The contents of the file."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
@@ -94,7 +94,7 @@ class TokenFile:
         return self._access
 
     def limits(self, tenant: str) -> Limits:
-        """What a tenant may use."""
+        """Returns what a tenant may use."""
         return self.access.limits.get(tenant, UNLIMITED)
 
     def _refresh(self) -> None:
@@ -119,7 +119,7 @@ class TokenFile:
 
 
 class Caller:
-    """Who makes a call, and whether that still holds.
+    """The caller of a call, and whether its token is still valid.
 
     Attributes:
         grant: what the caller may do.
@@ -139,22 +139,22 @@ class Caller:
         return UNLIMITED if self._tokens is None else self._tokens.limits(self.grant.tenant)
 
     def allows(self, scope: str) -> bool:
-        """Whether the caller may do what needs a scope."""
+        """Whether the caller has a scope."""
         return not scope or scope in self.grant.scopes
 
     def check(self) -> None:
-        """Looks at the token anew.
+        """Checks the token again.
 
         Raises:
-            Unauthenticated: It holds no longer, or is another tenant's.
-            Unavailable: It opens something else by now: the next call goes by that.
+            Unauthenticated: It is no longer valid, or is another tenant's.
+            Unavailable: It allows something else by now, which applies to the next call.
         """
         if self._tokens is None:
             return
         if (access := self._tokens.access) is not self._access:
             grant = access.grant(self._authorization, now_ms())
             if grant.tenant != self.grant.tenant:
-                # Sessions and names would be others: what is resumed would not be the same.
+                # Sessions and names would be different: a resumed stream would not be the same one.
                 raise Unauthenticated("the token is another tenant's by now")
             if grant != self.grant:
                 raise Unavailable("what the token opens has changed; call again")
@@ -168,16 +168,16 @@ _CALLER: ContextVar[Caller] = ContextVar("caller", default=EVERYBODY)
 
 
 def caller() -> Caller:
-    """Who makes the call that is served; everybody may do anything where there are no tokens."""
+    """Returns the caller of the present call; without tokens everybody may do anything."""
     return _CALLER.get()
 
 
 class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Looks at the token of each call.
+    """Checks the token of each call.
 
     Args:
-        tokens: which are good.
-        refused: is told why a call was not let in, in a word.
+        tokens: the valid ones.
+        refused: called with a word that says why a call was refused.
     """
 
     def __init__(self, tokens: TokenFile, refused: Callable[[str], None]) -> None:
@@ -233,7 +233,7 @@ def _as_caller(handler: grpc.RpcMethodHandler, found: Caller) -> grpc.RpcMethodH
 
 
 def _refusing(handler: grpc.RpcMethodHandler, error: SiroccoError) -> grpc.RpcMethodHandler:
-    """The handler of a call that is refused: nothing of what it sends is read."""
+    """Returns the handler of a refused call: nothing of what it sends is read."""
 
     async def single(_requests: Any, context: grpc.aio.ServicerContext) -> Any:
         await abort(context, error)

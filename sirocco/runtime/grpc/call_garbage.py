@@ -1,8 +1,8 @@
-"""Collects what gRPC leaves of calls when it is large.
+"""Collects large remains of gRPC calls.
 
-Each call leaves a few objects in a cycle, and what its request took in native memory goes when they
-do. Python counts objects, not bytes: at the services' thresholds (`interpreter`) the collector
-comes by once in thousands of calls. Sixty searches of 6 MB, eight times, left a merger with 3.5 GB.
+Each call leaves a few objects in a cycle, and the native memory of its request is freed with them.
+Python counts objects, not bytes: at the services' thresholds (`process_tuning`) the collector runs
+once in thousands of calls. Sixty searches of 6 MB, eight times, left a merger with 3.5 GB.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
-# A round is worth its time when so many bytes are gone. It takes requests of open calls for old,
-# which then wait for a longer one: so it waits until few are open, but not for ever.
+# A collection is worth its time once so many bytes have ended. It ages requests of open calls,
+# which then wait for a longer collection: so it waits until few are open, but not for ever.
 ENDED_BYTES_MIN = 64 << 20
 ENDED_BYTES_MAX = 512 << 20
 OPEN_SHARE = 8
-# Bytes that rounds over young objects may have taken for old, until all objects are looked through.
-# That takes up to a second where millions of queries are known.
+# Bytes that collections of young objects may have aged before all objects are collected. That takes
+# up to a second where millions of queries are known.
 AGED_BYTES = 512 << 20
 
 
@@ -32,11 +32,11 @@ class CallGarbage:
         self._open = self._ended = self._aged = 0
 
     def begin(self, size: int) -> None:
-        """A call has a request of so many bytes."""
+        """Notes that a call has a request of so many bytes."""
         self._open += size
 
     def end(self, size: int) -> None:
-        """Such a call has ended; collects when enough of them have."""
+        """Notes that such a call has ended; collects when enough of them have."""
         self._open -= size
         self._ended += size
         is_quiet = self._ended >= max(ENDED_BYTES_MIN, OPEN_SHARE * self._open)

@@ -1,8 +1,8 @@
 """The edge of a gRPC server: what happens to a message before a servicer sees it.
 
-In this order, at every method of every service: the token (`authentication`, before anything is
-read), a place among the calls under way, the size of the message, what it would take in memory
-against a budget of the tenant and the process, its counts, and only then it is parsed.
+At every method of every service these are checked in order: the token (`authentication`, before
+anything is read), a place among the calls under way, the size of the message, the memory it would
+take against a budget of the tenant and the process, and its counts. Only then it is parsed.
 
 gRPC reads and parses the request of a unary method before it calls the handler, whoever calls. So
 all methods are registered as methods that take a stream of bytes, which is the same on the wire:
@@ -32,23 +32,23 @@ from sirocco.runtime.grpc.tls import kind_of
 # The greatest message either way: a publish of some thousand objects is below 1 MB.
 MESSAGE_BYTES_MAX = 8 << 20
 
-# Calls with a single request that are under way, of the process and of one tenant. Each may hold
-# a message and what it became; streams of requests are bounded by their services.
+# Calls with a single request that are under way, of the process and of one tenant. Each may hold a
+# message and its parsed form; streams of requests are bounded by their services.
 CALLS_MAX = 1_024
 TENANT_CALLS_MAX = 128
 
-# Memory of messages that are being read and looked at, by what they take once parsed. A bulk
-# request of 10,000 queries takes some 25 MB.
+# Memory of messages that are being read and checked, as they take it once parsed. A bulk request of
+# 10,000 queries takes some 25 MB.
 BUDGET_BYTES = 256 << 20
 TENANT_BUDGET_BYTES = 96 << 20
 
-# How long a message waits for room in the budget before its caller is asked to come again, and
-# after what time that may be.
+# How long a message waits for room in the budget before its caller is asked to retry, and after
+# what time.
 ROOM_S = 5.0
 RETRY_AFTER_MS = 200
 
-# How long the request of a unary call may take to arrive, or the first one of a stream that is
-# opened to say something; clients send it with the call.
+# How long the request of a unary call, or the first one of a stream, may take to arrive; clients
+# send it with the call.
 REQUEST_S = 30.0
 
 _Inner = Callable[..., Any]
@@ -58,17 +58,17 @@ _CONNECTION: ContextVar[str] = ContextVar("connection", default="")
 
 
 def connection() -> str:
-    """Where the call that is served came from: who shares with whom where there are no tenants."""
+    """Returns the peer of the present call: the unit that shares capacity without tenants."""
     return _CONNECTION.get()
 
 
 async def from_start(requests: AsyncIterator[_Request]) -> AsyncIterator[_Request]:
-    """Passes the requests of a stream on, whose client has to begin in time.
+    """Passes on the requests of a stream, whose client has to begin in time.
 
-    Until it has said what it wants, the call has no place among those that are counted.
+    Until its first request the call has no place among those that are counted.
 
     Raises:
-        DeadlineExceeded: The first request did not come in time.
+        DeadlineExceeded: The first request did not arrive in time.
     """
     each = aiter(requests)
     try:
@@ -105,17 +105,17 @@ class EdgeLimits:
 class Edge:
     """Takes the messages of a server's calls.
 
-    Stands for the server where generated code adds services to it.
+    Generated code adds services to it instead of the server.
 
     Args:
-        server: what it stands for.
+        server: the server behind it.
         limits: how much is taken at a time.
-        count_refused: told why whenever a call or a message is refused: `calls`, `late`, `memory`
-            or `message`.
+        count_refused: called with the reason whenever a call or a message is refused: `calls`,
+            `late`, `memory` or `message`.
 
     Attributes:
         calls: places of calls with a single request.
-        budget: bytes of messages that are looked at.
+        budget: bytes of messages that are being checked.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Edge:
         self._server = server
         self.count_refused = count_refused
         self.limits = limits = limits or EdgeLimits()
-        # Where there are no tokens, and of other services, a connection may have what is free.
+        # Without tokens, and for other services, one connection may use all that is free.
         self.calls = Shares(
             "calls",
             limits.calls,
@@ -145,7 +145,7 @@ class Edge:
         self.garbage = CallGarbage()
 
     def add_generic_rpc_handlers(self, _: object) -> None:
-        """Those of the same methods, which gRPC does not ask where there are registered ones."""
+        """Ignores handlers of the same methods, which gRPC does not use beside registered ones."""
 
     def add_registered_method_handlers(
         self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler]
@@ -155,7 +155,7 @@ class Edge:
         self._server.add_registered_method_handlers(service, guarded)
 
     def _guarded(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        # What generated code names is `FromString` of the class.
+        # The deserializer of generated code is `FromString` of the class.
         method = _Method(self, path, handler.request_deserializer.__self__)
         inner = getattr(handler, kind_of(handler))
         call = _of_stream(method, inner) if handler.request_streaming else _of_one(method, inner)
@@ -168,7 +168,7 @@ class Edge:
 
 
 class _Method:
-    """How the requests of one method are read."""
+    """Reads the requests of one method."""
 
     def __init__(self, edge: Edge, path: str, message_type: Any) -> None:
         self.edge = edge
@@ -188,7 +188,7 @@ class _Method:
             size = len(data)
             self.edge.garbage.begin(size)
             async with self._held(tenant, data, lasts=True) as message:
-                # The call may last, and needs no more than the message.
+                # The call may last, and needs only the message.
                 del data
                 yield message
         finally:
@@ -207,13 +207,13 @@ class _Method:
 
     @asynccontextmanager
     async def _held(self, tenant: str, data: bytes, *, lasts: bool = False) -> AsyncIterator[Any]:
-        """Holds a message, which is checked, has room in the budget and is parsed.
+        """Holds a message that is checked, has room in the budget and is parsed.
 
         Args:
             tenant: whose budget it takes from.
             data: the message.
-            lasts: it is held as long as its call, and so without what no field of it says: a
-                search or a wait of ten bytes would keep megabytes from everybody else.
+            lasts: it is held as long as its call, so unknown fields are dropped: otherwise a search
+                or a wait of ten bytes could keep megabytes from everybody else.
         """
         with self._refusals("message"):
             is_sound, size = self._checked(data)
@@ -271,12 +271,12 @@ class _Method:
             except InvalidArgument:
                 if not has_rows(self._type):
                     raise
-        # Row by row, of which the bad ones are left out.
+        # Row by row, without the invalid ones.
         return await asyncio.to_thread(parse_rows, data, self._type)
 
 
 def _of_one(method: _Method, inner: _Inner) -> _Inner:
-    """The handler of a method with a single request, as one that takes a stream."""
+    """Returns the handler of a method with a single request, as one that takes a stream."""
 
     async def single(raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
         _CONNECTION.set(context.peer())
@@ -304,7 +304,7 @@ def _of_one(method: _Method, inner: _Inner) -> _Inner:
 
 
 def _of_stream(method: _Method, inner: _Inner) -> _Inner:
-    """The handler of a method that takes a stream, of which each message is checked."""
+    """Returns the handler of a method that takes a stream, and checks each of its messages."""
 
     async def single(raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
         _CONNECTION.set(context.peer())

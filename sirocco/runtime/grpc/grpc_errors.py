@@ -1,4 +1,4 @@
-"""Typed errors as gRPC statuses: one way out for all servicers."""
+"""Turns typed errors into gRPC statuses, for all servicers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoRet
 
 
 def of_peer(error: grpc.aio.AioRpcError) -> SiroccoError:
-    """What another process answered to a call that was passed on to it, as a typed error."""
+    """Returns another process's answer to a forwarded call as a typed error."""
     for name, value in error.trailing_metadata() or ():
         if name == ERROR_METADATA:
             return read_error(pb.Error.FromString(value))
@@ -73,7 +73,7 @@ def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
 def streaming(
     method: Callable[..., AsyncIterator[Any]],
 ) -> Callable[..., AsyncIterator[Any]]:
-    """The same for a method that streams its answers, and perhaps takes a stream."""
+    """Does the same for a method that streams its answers, and perhaps takes a stream."""
 
     @functools.wraps(method)
     async def guarded(

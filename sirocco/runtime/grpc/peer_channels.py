@@ -10,13 +10,13 @@ import grpc
 from sirocco.runtime.grpc.server import OPTIONS
 from sirocco.runtime.grpc.tls import Options, Tls
 
-# Calls that are under way when a certificate is renewed may end over the channel of the old one:
-# longer than any of the calls between services.
+# Calls under way when a certificate is renewed may end over the channel of the old one: longer than
+# any of the calls between services.
 OLD_CHANNEL_S = 60.0
 
 
 class Dialer:
-    """Opens channels to other services: encrypted and proven on both sides, or plain.
+    """Opens channels to other services: with certificates on both sides, or in plain text.
 
     Args:
         tls: None for plain text.
@@ -27,23 +27,23 @@ class Dialer:
 
     @property
     def generation(self) -> int:
-        """Of the certificate that is presented; channels of an older one should be replaced."""
+        """Number of the present certificate; channels of an older one should be replaced."""
         return 0 if self._tls is None else self._tls.generation
 
     def open(self, address: str, options: Options = OPTIONS) -> grpc.Channel:
-        """A channel for threads."""
+        """Returns a channel for threads."""
         if self._tls is None:
             return grpc.insecure_channel(address, options=options)
         return self._tls.channel(address, options)
 
     def open_aio(self, address: str, options: Options = OPTIONS) -> grpc.aio.Channel:
-        """A channel for a loop."""
+        """Returns a channel for a loop."""
         if self._tls is None:
             return grpc.aio.insecure_channel(address, options=options)
         return self._tls.aio_channel(address, options)
 
 
-# Of a cluster in plain text.
+# For a cluster in plain text.
 PLAIN = Dialer()
 
 
@@ -67,7 +67,7 @@ class AioChannels:
             task.add_done_callback(self._closing.discard)
 
     def to(self, address: str) -> grpc.aio.Channel:
-        """The channel to an address."""
+        """Returns the channel to an address."""
         if self._generation != self._dialer.generation:
             self.keep(())
         if address not in self._channels:
@@ -97,7 +97,7 @@ class Channels:
             self._channels.pop(address).close()
 
     def to(self, address: str) -> grpc.Channel:
-        """The channel to an address."""
+        """Returns the channel to an address."""
         if address not in self._channels:
             self._channels[address] = self._dialer.open(address)
         return self._channels[address]

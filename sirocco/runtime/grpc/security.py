@@ -1,4 +1,4 @@
-"""Who may speak to a process, and how: its TLS and the tokens of its clients."""
+"""Who may call a process, and how: its TLS and the tokens of its clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sirocco.runtime.grpc.tls import Tls, TlsFiles
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """What a process is told.
+    """Security settings of a process.
 
     Attributes:
         tls: files of its certificate; None for plain text.
@@ -27,7 +27,7 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a process goes by.
+    """Certificates and tokens of a process, as read.
 
     Attributes:
         tls: None for plain text.
@@ -43,11 +43,11 @@ class Security:
 
     @property
     def parts_peers(self) -> bool:
-        """Whether what is for services alone has a port that clients do not use."""
+        """Whether calls between services have a port that clients do not use."""
         return self.tls is not None or self.tokens is not None
 
 
-# One laptop.
+# For one laptop.
 OPEN = Security()
 
 
@@ -55,7 +55,7 @@ def secured(settings: SecuritySettings) -> Security:
     """Reads certificates and tokens.
 
     Raises:
-        InvalidArgument: a file cannot be read, or makes no sense.
+        InvalidArgument: a file is unreadable or invalid.
     """
     tls = None if settings.tls is None else Tls(settings.tls)
     tokens = TokenFile(settings.tokens) if settings.tokens else None

@@ -1,7 +1,7 @@
 """The gRPC server of a process: one asyncio loop in one thread, health included.
 
-Streams are many and mostly idle, so they are coroutines; what computes runs in NumPy and lets the
-interpreter go.
+Streams are many and mostly idle, so they are coroutines; computations run in NumPy and release the
+interpreter's lock.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from sirocco.runtime.process.clock import monotonic_ms
 
 T = TypeVar("T")
 
-# What is above that and below this is read and refused with a typed error. gRPC itself ends a call
-# beyond its limit with a bare RESOURCE_EXHAUSTED, which tells a client to try the same again.
+# Larger messages than `MESSAGE_BYTES_MAX`, up to this, are read and refused with a typed error.
+# Beyond its limit gRPC itself ends a call with a bare RESOURCE_EXHAUSTED, and a client would retry.
 RECEIVED_BYTES_MAX = 16 << 20
 
-# As the SDK's keepalive (10 s) needs, whose timers are not exact: a server that finds pings too
-# frequent closes the connection.
+# For the SDK's keepalive (10 s), whose timers are not exact: a server that finds pings too frequent
+# closes the connection.
 KEEPALIVE_MIN_MS = 5_000
 
-# Of a ping's answer: whoever stands still for so long is hung up on, and gRPC has a limit of a
-# minute beside that of its keepalive (`sirocco_client.channels`).
+# For the answer to a ping: the connection of a client that is stuck for so long is closed. gRPC has
+# a limit of a minute besides that of its keepalive (`sirocco_client.channels`).
 KEEPALIVE_TIMEOUT_MS = 15_000
 
-# How long open calls may go on after SIGTERM; subscribers reconnect elsewhere at once.
+# How long open calls may continue after SIGTERM; subscribers reconnect elsewhere at once.
 GRACE_S = 2.0
 
 OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -47,28 +47,28 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-# gRPC bounds a compressed message by what it unpacks to, before it has unpacked more.
+# gRPC bounds a compressed message by its unpacked size, before it has unpacked more.
 SERVER_OPTIONS = tuple(
     (dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}).items()
 )
 
-# Threads for what blocks in calls: reads of the log by streams that are far behind, above all.
+# Threads for blocking work in calls, mainly reads of the log for streams that are far behind.
 BLOCKING_THREADS = 32
 
 
-# Between beats of a loop, by which its process's health is known.
+# Interval between beats of a loop, which show that its process is healthy.
 BEAT_S = 1.0
 
 
 class LoopThread:
     """An event loop in a thread of its own, for one server or for all of a process.
 
-    gRPC has one queue of events a process, and each loop wakes up for each of them: servers of one
-    process that have loops of their own take twice as long for a call.
+    gRPC has one queue of events a process, and each loop wakes up for each event: with a loop for
+    each server of a process a call takes twice as long.
 
     Attributes:
         loop: the event loop.
-        beat_ms: when it last turned, by the monotonic clock; it beats once a second.
+        beat_ms: when it last ran, by the monotonic clock; it beats once a second.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class GrpcServer:
         host, port: where it listens; port 0 for a free one.
         shared: a loop that runs already and outlives the server; None for one of its own.
         tls: None for plain text.
-        interceptors: look at every call first.
+        interceptors: check every call first.
         peers_only: with TLS, callers have to show a certificate.
         limits, count_refused: of its edge.
 
@@ -111,7 +111,7 @@ class GrpcServer:
         address: host:port that it listens on, once started.
         loop: where the servicers run.
         running: the same with its thread.
-        edge: what takes the messages of calls, once started.
+        edge: takes the messages of calls, once started.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class GrpcServer:
         self.loop = self.running.loop
         self._interceptors = interceptors
         self._limits, self._count_refused = limits, count_refused
-        # gRPC asks it for each connection and does not hold it.
+        # gRPC asks it for each connection and does not keep a reference.
         self._credentials = None if tls is None else tls.server_credentials(peers_only=peers_only)
         self._server: grpc.aio.Server | None = None
         self.edge: Edge | None = None

@@ -1,7 +1,6 @@
-"""What a loop appends: in order, with what has to wait until the log has it.
+"""Appends of a loop: in order, with actions that wait until the log has them.
 
-A failed append ends the loop: a gap is never left behind, the successor repeats from the
-checkpoint.
+A failed append ends the loop: a gap is never left, the successor repeats from the checkpoint.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ APPEND_WAIT_MS = 30_000
 
 
 class Appends:
-    """The producer of one loop, in whose thread all is called.
+    """The producer of one loop; all methods are called in that loop's thread.
 
     Attributes:
         rejected_total: dead letters so far.
@@ -42,21 +41,22 @@ class Appends:
 
     @property
     def unacknowledged(self) -> int:
-        """Appends that the log has not confirmed."""
+        """Number of appends that the log has not confirmed."""
         return self._barriers.unacknowledged
 
     def after_all(self, action: Callable[[], None]) -> None:
-        """Does something in the loop when the log has all that was appended before."""
+        """Runs an action in the loop when the log has all that was appended before."""
         self._barriers.after_all(action)
 
     def append(self, topic: str, partition: int, message: Message) -> None:
         """Appends a message; waits for room.
 
-        One that the log will never take would end this process and each successor at the same
-        place. It goes to `dead-letters`, and the positions that it covers are covered without it.
+        A record that the log will never take would end this process and each successor at the same
+        place. It is written to `dead-letters`, and its positions are covered by a record without
+        content.
 
         Raises:
-            ResourceExhausted: There was none for `APPEND_WAIT_MS`.
+            ResourceExhausted: There was no room for `APPEND_WAIT_MS`.
         """
         try:
             self._in_time(partial(self._writer.append, topic, partition, message))
@@ -67,7 +67,7 @@ class Appends:
                 self._in_time(partial(self._writer.append, topic, partition, rest))
 
     def reject(self, letter: DeadLetter) -> None:
-        """Puts a record aside that cannot be processed; waits for room, as `append`."""
+        """Sets a record aside that cannot be processed; waits for room, as `append`."""
         extra = event(
             "record_rejected",
             topic=letter.topic,
@@ -80,21 +80,21 @@ class Appends:
         self._in_time(partial(self._writer.dead_letter, letter))
 
     def hear(self) -> None:
-        """Hears which appends the log has.
+        """Takes confirmations of appends from the log.
 
         Raises:
-            Exception: One of them failed.
+            Exception: An append failed.
         """
         self._producer.poll(0)
         if self._error is not None:
             raise self._error
 
     def run_due(self) -> None:
-        """Does what waited for those."""
+        """Runs the actions whose appends are confirmed."""
         self._barriers.run_due()
 
     def flush(self) -> None:
-        """Waits until the log has all."""
+        """Waits until the log has all appends."""
         self._producer.flush(APPEND_WAIT_MS / 1_000)
 
     def close(self) -> None:

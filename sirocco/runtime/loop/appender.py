@@ -1,4 +1,4 @@
-"""Appends that somebody awaits: from coroutines of the gRPC loop to the log and back."""
+"""Appends that a caller awaits: from coroutines of the gRPC loop to the log and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sirocco.runtime.loop.hops import HopWriter
 from sirocco.transport.errors import AppendFailed, FencedError, LogFull, RecordTooLarge
 from sirocco.transport.log import Log
 
-# What a client is told to wait when the log's queue is full: it drains at tens of MB a second.
+# How long a client should wait when the log's queue is full: it drains at tens of MB a second.
 RETRY_AFTER_MS = 200
 
 # How long the thread sleeps for the next append, and waits for an acknowledgement after it.
@@ -20,9 +20,9 @@ POLL_S = 0.05
 
 
 class Appender:
-    """A producer of its own for the front, polled by a thread of its own.
+    """A separate producer for the front, polled by a thread of its own.
 
-    The front's latency is then not that of the back's batches.
+    So the front's latency does not depend on the back's batches.
 
     Attributes:
         failure: why nothing can be appended any more; ends the process.
@@ -30,7 +30,7 @@ class Appender:
 
     def __init__(self, log: Log, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # Without a wait in `append`: it would be the loop's, in which all clients are answered.
+        # Without a wait in `append`: it would block the loop that answers all clients.
         self._producer = log.producer(name, append_wait_s=0.0)
         self._writer = HopWriter(self._producer, self._appended)
         self.failure: Exception | None = None
@@ -60,10 +60,10 @@ class Appender:
         except RecordTooLarge as error:
             raise errors.InvalidArgument(str(error), field="objects") from error
         except (AppendFailed, FencedError) as error:
-            # Also where the client found out by itself, not by a record.
+            # Also if the client found it out itself, without a record.
             self.failure = error
             raise errors.Unavailable(f"the log does not take the record: {error}") from error
-        # Acknowledgements come through the loop as well, so not before this.
+        # Acknowledgements arrive through the loop too, so not before this.
         future: asyncio.Future[int] = self._loop.create_future()
         self._futures[number] = future
         self._appending.set()
@@ -87,7 +87,7 @@ class Appender:
 
     def _settle(self, number: int, error: Exception | None, offset: int) -> None:
         if error is not None:
-            # The producer is done for: a record behind a gap must not be appended.
+            # The producer is unusable: a record after a gap must not be appended.
             self.failure = error
         future = self._futures.pop(number, None)
         if future is None or future.done():

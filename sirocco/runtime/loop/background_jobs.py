@@ -1,4 +1,4 @@
-"""What takes long beside a loop: archive reads and writes, transactions, jobs of machines."""
+"""Long work outside a loop: archive reads and writes, transactions, jobs of machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Action = Callable[[], Event | None]
 
 
 class SlowWork:
-    """A few threads whose results come back as events; an error of theirs ends the loop.
+    """A few threads whose results return as events; an error of theirs ends the loop.
 
     Attributes:
         under_way: actions whose events the loop has not taken yet, without loads; counted in the
@@ -24,22 +24,22 @@ class SlowWork:
         self.under_way = 0
         self._asking = asking
         self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
-        # Apart, as each try may take long while the archive or the log does not answer.
+        # Separate pools: a try may take long while the archive or the log does not answer.
         self._loading = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-loading")
         self._tidying = ThreadPoolExecutor(2, thread_name_prefix=f"{member}-tidying")
-        # What nobody waits for: Parquet is written, slices are merged.
+        # Work that nobody waits for: writing Parquet, merging slices.
         self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
 
     def begin(self, action: Action) -> None:
-        """Begins something whose event is waited for."""
+        """Begins an action whose event somebody waits for."""
         self._begin(action, self._pool)
 
     def begin_behind(self, action: Action) -> None:
-        """Begins something that is not to hold up others."""
+        """Begins an action that must not delay others."""
         self._begin(action, self._background)
 
     def load(self, action: Callable[[], None]) -> None:
-        """Begins something for which a process that ends does not wait; it raises nothing."""
+        """Begins an action that an ending process does not wait for; it raises nothing."""
         self._loading.submit(action)
 
     def compute(self, effect: Compute) -> None:
@@ -47,7 +47,7 @@ class SlowWork:
         self.begin_behind(lambda: Computed(effect.key, effect.job()))
 
     def tidy(self, action: Callable[[], object]) -> None:
-        """Housekeeping: what fails now is wished again later."""
+        """Runs housekeeping: what fails now is asked for again later."""
         self._tidying.submit(action)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Effects that have to wait until the log has all that was appended before them."""
+"""Actions that have to wait until the log has all that was appended before them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable
 class Barriers:
     """Numbers appends and runs actions once all earlier appends are acknowledged.
 
-    Acknowledgements come in order within a Kafka partition but not between them, and from whichever
-    thread polls the producer; actions run in the thread that calls `run_due`.
+    Acknowledgements arrive in order within a Kafka partition but not between them, and from
+    whichever thread polls the producer; actions run in the thread that calls `run_due`.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Barriers:
 
     @property
     def unacknowledged(self) -> int:
-        """Appends that the log has not confirmed."""
+        """Number of appends that the log has not confirmed."""
         return self._next - self._low
 
     def begin(self) -> int:
@@ -34,7 +34,7 @@ class Barriers:
         return number
 
     def end(self, number: int) -> None:
-        """The log has this append."""
+        """Notes that the log has this append."""
         with self._lock:
             self._done.add(number)
             while self._low in self._done:

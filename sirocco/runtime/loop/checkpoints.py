@@ -36,21 +36,22 @@ from sirocco.transport.log import Log
 
 logger = logging.getLogger(__name__)
 
-# Between tries of a save that failed. The log keeps everything since the last one that is safe, so
-# an archive that is full or away costs nothing but room there, and a longer way for a successor.
+# Interval between tries of a failed save. The log keeps everything since the last saved checkpoint,
+# so a full or unreachable archive costs only room there, and more reading for a successor.
 SAVE_AGAIN_MS = 5_000
 
-# What is wrong with a state that the archive or the log has no other of: a blob that is missing or
-# damaged, an offset that the log does not have. It may be put back (docs/guides/runbooks.md).
+# Errors of a state without a second copy in the archive or the log: a blob that is missing or
+# damaged, an offset that the log does not have. It may be restored (docs/runbooks.md).
 UNUSABLE = (BlobNotFound, CorruptCheckpoint, CorruptSlice)
 
-# The longest pause between tries of a load: what is granted stands still, so it goes on soon after
-# the archive is back, and a hundred slots that wait ask no more than some thirty times a second.
+# The longest pause between tries of a load. The granted partition stands still meanwhile: it
+# resumes soon after the archive is back, and a hundred waiting slots ask at most some thirty times
+# a second.
 LOAD_AGAIN_MS_MAX = 5_000
 
 
 class Saves:
-    """Which save of a Kafka partition is the newest, and which of these failed; no I/O.
+    """Keeps the newest save of each Kafka partition, and which of them failed; no I/O.
 
     A failed one is due again until it succeeds or a newer one is begun.
     """
@@ -63,16 +64,16 @@ class Saves:
 
     @property
     def failed(self) -> int:
-        """Kafka partitions whose last save failed."""
+        """Number of Kafka partitions whose last save failed."""
         return len(self._failed)
 
     def begun(self, save: SaveCheckpoint) -> None:
-        """It is being tried."""
+        """Notes that a save is being tried."""
         self._newest[save.topic, save.partition] = save
         self._failed_ms.pop((save.topic, save.partition), None)
 
     def ended(self, save: SaveCheckpoint, is_safe: bool, now_ms: int) -> None:
-        """It was written, or could not be."""
+        """Notes that a save was written, or could not be."""
         at = save.topic, save.partition
         if self._newest.get(at) is not save:
             return
@@ -84,14 +85,14 @@ class Saves:
             self._failed_ms[at] = now_ms
 
     def lost(self, topic: str, partition: int) -> None:
-        """Another owns it now, and goes on from what is safe: nothing is tried again."""
+        """Drops a save whose partition has a new owner, which continues from what is saved."""
         at = topic, partition
         self._newest.pop(at, None)
         self._failed.discard(at)
         self._failed_ms.pop(at, None)
 
     def due(self, now_ms: int) -> list[SaveCheckpoint]:
-        """Those to be tried again now."""
+        """Returns the saves to be tried again now."""
         return [
             self._newest[at]
             for at, failed_ms in self._failed_ms.items()
@@ -100,10 +101,10 @@ class Saves:
 
 
 class Loads:
-    """Which loads are still wanted, and when those that failed are due again; no I/O.
+    """Keeps which loads are still wanted, and when failed ones are due again; no I/O.
 
-    A failed one is due again, after pauses that grow, until it succeeds, a newer one of the same is
-    begun, or nobody waits for it any more. So are looks for the ends of a topic's logs.
+    A failed one is due again, after growing pauses, until it succeeds, a newer one of the same
+    partition is begun, or nobody waits for it any more. The same holds for `FindEnds`.
     """
 
     def __init__(self) -> None:
@@ -111,29 +112,29 @@ class Loads:
         self._pause_ms: dict[tuple[str, int | None], float] = {}
         # When those are to be tried again that are not being tried now.
         self._due_ms: dict[tuple[str, int | None], float] = {}
-        # Those whose state is there and of no use.
+        # Those whose state is there but unusable.
         self._unusable: dict[tuple[str, int | None], Load] = {}
 
     @property
     def unusable_total(self) -> int:
-        """Kafka partitions that stand still since their state is missing or damaged."""
+        """Number of Kafka partitions that stand still since their state is missing or damaged."""
         return len(self._unusable)
 
     def unusable(self, load: Load, now_ms: int) -> None:
-        """What it brought is of no use; somebody may put it back."""
+        """Notes that the loaded state is unusable; somebody may restore it."""
         at = subject(load)
         self._unusable[at] = load
         self._due_ms[at] = now_ms + LOAD_AGAIN_MS_MAX
 
     def newer(self, taken: CheckpointTaken) -> Load | None:
-        """The load of a checkpoint that a former owner has declared, if one is needed."""
+        """Returns the load of a checkpoint that a former owner has declared, if one is needed."""
         load = self._unusable.get((taken.topic, taken.partition))
         if load is None or taken.offset <= load.offset:
             return None
         return replace(load, name=taken.name, offset=taken.offset)
 
     def begun(self, load: Load | FindEnds) -> None:
-        """It is being tried for the first time."""
+        """Notes that a load is being tried for the first time."""
         at = subject(load)
         self._unusable.pop(at, None)
         self._newest[at] = load
@@ -141,19 +142,19 @@ class Loads:
         self._due_ms.pop(at, None)
 
     def is_wanted(self, load: Load | FindEnds) -> bool:
-        """Whether anybody waits for what it brings."""
+        """Whether anybody waits for its result."""
         return self._newest.get(subject(load)) is load
 
     def failed(self, load: Load | FindEnds, now_ms: int) -> None:
-        """One that is wanted could not be done now."""
+        """Notes that a wanted load could not be done now."""
         at = subject(load)
         pause_ms = self._pause_ms[at]
-        # The jitter keeps those that failed together from coming back together.
+        # The jitter spreads the retries of loads that failed together.
         self._due_ms[at] = now_ms + random.uniform(0.5, 1.0) * pause_ms
         self._pause_ms[at] = min(2 * pause_ms, LOAD_AGAIN_MS_MAX)
 
     def ended(self, topic: str, partition: int | None) -> None:
-        """It was done, or nobody waits for it any more."""
+        """Notes that a load was done, or that nobody waits for it any more."""
         at = topic, partition
         self._newest.pop(at, None)
         self._pause_ms.pop(at, None)
@@ -161,7 +162,7 @@ class Loads:
         self._unusable.pop(at, None)
 
     def due(self, now_ms: int) -> list[Load | FindEnds]:
-        """Those to be tried again now."""
+        """Returns the loads to be tried again now."""
         due = [at for at, due_ms in self._due_ms.items() if now_ms >= due_ms]
         for at in due:
             del self._due_ms[at]
@@ -169,7 +170,7 @@ class Loads:
 
 
 def subject(load: Load | FindEnds) -> tuple[str, int | None]:
-    """The topic and the Kafka partition of it, None for all of them."""
+    """Returns its topic and Kafka partition, None for all partitions."""
     return load.topic, load.partition if isinstance(load, Load) else None
 
 
@@ -190,7 +191,7 @@ class Checkpoints:
         return self.load(effect) if isinstance(effect, Load) else self.ends(effect)
 
     def load(self, effect: Load) -> Loaded:
-        """Returns the newest state of a Kafka partition and where reading goes on."""
+        """Returns the newest state of a Kafka partition, and the offset to continue from."""
         topic, partition, epoch = effect.topic, effect.partition, effect.epoch
         if topic == PARTIALS:
             return self._load_merger(effect)
@@ -201,7 +202,7 @@ class Checkpoints:
         _check_offset(effect.offset, low, end, topic, partition)
         state = read_state(self._archive.read(effect.name))
         if topic == REGISTRY:
-            # Of versions before.
+            # Checkpoints of earlier releases.
             if former_identities.are_missing(state):
                 changes = read_changes(self._log, partition, 0, effect.offset)
                 state = former_identities.with_fingerprints(state, changes)
@@ -232,7 +233,7 @@ class Checkpoints:
         return EndsFound(np.array(ends, np.int64))
 
     def save(self, effect: SaveCheckpoint) -> CheckpointTaken:
-        """Writes a state; returns what is to be declared of it."""
+        """Writes a state; returns the record to declare for it."""
         name = checkpoint_name(effect.topic, effect.partition, effect.offset, effect.epoch)
         # Slices first: a state that can be loaded finds all that it names.
         for slice_name, slice_ in effect.slices:
@@ -252,7 +253,7 @@ class Checkpoints:
         try:
             self._archive.write(name, contents)
         except BlobExists:
-            # Owners of another version write the same objects in other bytes. One of them had
+            # Owners of another release write the same objects in other bytes. One of them had
             # written it when it ended, or when it lost the slot.
             if not np.array_equal(_events(self._archive.read(name)), _events(contents)):
                 raise
@@ -273,7 +274,7 @@ class Checkpoints:
             return None
 
     def sweep(self, effect: Sweep) -> None:
-        """Deletes what nobody will load any more."""
+        """Deletes blobs that nobody will load any more."""
         for name in self._archive.list(effect.prefix):
             if name < effect.before_name:
                 self._archive.delete(name)
@@ -284,10 +285,10 @@ class Checkpoints:
 
 
 def _check_offset(offset: int, low: int, end: int, topic: str, partition: int) -> None:
-    """Refuses a state of a place that the log does not have: to go on there would be a gap.
+    """Refuses a state for an offset that the log does not have: continuing there would be a gap.
 
     Raises:
-        CorruptCheckpoint: It is before the first record, or behind the last.
+        CorruptCheckpoint: It is before the first record, or after the last.
     """
     if not low <= offset <= end:
         raise CorruptCheckpoint(

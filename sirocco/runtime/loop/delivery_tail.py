@@ -1,4 +1,4 @@
-"""The newest stretch of `deliveries`, read once and shared by all streams of a process."""
+"""The newest part of `deliveries`, read once and shared by all streams of a process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sirocco.transport.log import Consumer, Log, Record
 
 logger = logging.getLogger(__name__)
 
-# What is kept in memory for each Kafka partition. A stream that is further behind has the log read
-# for it (`log_readers`): it delays only itself. Seconds of a full stream, minutes of a usual one.
+# Bytes kept in memory for each Kafka partition: seconds of a full stream, minutes of a usual one.
+# For a stream that is further behind the log is read (`log_readers`): it delays only itself.
 KEPT_BYTES = 32 << 20
 
 # And for all Kafka partitions of a process: with hundreds of them each keeps less.
@@ -27,18 +27,18 @@ KEPT_BYTES_TOTAL = 256 << 20
 
 POLL_RECORDS_MAX = 64
 
-# How long one look at the log waits. A partition whose tail is opened joins the next one.
+# How long one poll of the log waits. A partition whose tail is opened joins the next one.
 POLL_S = 0.1
 
-# Pieces that are handed out at once.
+# Pieces that are returned at once.
 PIECES_MAX = 16
 
-# For each stream that waits, between two times that all are woken for what most of them get nothing
-# of. A stream takes a tenth of a millisecond to look; windows come up to 33 times a second, and
-# three thousand streams that each look at all of them leave the loop no time for anybody.
+# Seconds for each waiting stream between two wake-ups of all, most of which find nothing. A stream
+# takes a tenth of a millisecond to check; windows arrive up to 33 times a second. Three thousand
+# streams that check each of them would leave the loop no time for anything else.
 WAKE_S = 0.000_3
 
-# Between tries to read what cannot be read: an alert's resolution, few lines in a log.
+# Between tries to read what cannot be read: alerts resolve soon, and the log gets few lines.
 RETRY_S = 1.0
 
 
@@ -68,7 +68,7 @@ class Tail:
         self._pieces: deque[Piece] = deque()
         self._bytes = 0
         self._begin = self._end = end
-        # Of the loop alone: who waits, by what is waited for, and when all were woken last.
+        # Used in the loop alone: waiters by subscriber, and when all were woken last.
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._waiting_count = 0
         self._woken_s = 0.0
@@ -80,11 +80,11 @@ class Tail:
         return self._end
 
     def after(self, offset: int, pieces_max: int = PIECES_MAX) -> tuple[list[Piece], int] | None:
-        """What is kept from an offset on; None when the offset is before what is kept.
+        """Returns what is kept from an offset on; None when the offset is before what is kept.
 
         Returns:
-            Some pieces, and the offset up to which they are all there is: both as of one moment,
-            since more may come between two questions.
+            Some pieces, and the offset up to which they are complete. Both are as of one moment,
+            since more may arrive between two calls.
         """
         with self._lock:
             if offset < self._begin:
@@ -98,10 +98,10 @@ class Tail:
     async def wait(self, offset: int, timeout_s: float, subscriber: str = "") -> None:
         """Returns when there is something at or after the offset, or after the time.
 
-        What is not of the subscriber may be noticed a little later, where many wait.
+        Where many wait, records for other subscribers may be noticed a little later.
         """
         loop = asyncio.get_running_loop()
-        # Nothing comes in between: who keeps more has those woken who wait by then.
+        # No record is missed in between: `keep` wakes the waiters through this same loop.
         if self._end > offset:
             return
         waiter: asyncio.Future[None] = loop.create_future()
@@ -136,13 +136,13 @@ class Tail:
             self._loop.call_soon_threadsafe(self._notify, names)
 
     def forget(self, begin: int) -> None:
-        """Goes on at an offset: what was before it is truncated."""
+        """Restarts at an offset: what was before it is truncated."""
         with self._lock:
             self._pieces.clear()
             self._bytes, self._begin, self._end = 0, begin, begin
 
     def _notify(self, names: set[str]) -> None:
-        """Wakes those at once who get something, the others as often as the loop can bear."""
+        """Wakes waiters with new records at once, the others as often as the loop can bear."""
         for name in names & self._waiting.keys():
             for waiter in self._waiting[name]:
                 _wake(waiter)
@@ -184,7 +184,7 @@ class Tails:
         self._thread: threading.Thread | None = None
 
     def open(self, partition: int, loop: asyncio.AbstractEventLoop) -> Tail:
-        """The tail of a Kafka partition, from where the log ends now if it is new; blocks.
+        """Returns the tail of a Kafka partition, a new one from the log's present end; blocks.
 
         Raises:
             Unavailable: the log did not answer.
@@ -229,7 +229,7 @@ class Tails:
                 except Closed:
                     return
                 except TransportError as error:
-                    # Streams wait for this thread. What is wrong may pass, and is seen until then.
+                    # Streams wait for this thread. The error may pass, and is visible until then.
                     extra = event("tail_failed", reason=str(error))
                     logger.warning("deliveries cannot be read", extra=extra)
                     self._stopping.wait(RETRY_S)
@@ -249,7 +249,7 @@ class Tails:
         try:
             records = consumer.poll(POLL_RECORDS_MAX, POLL_S)
         except OffsetOutOfRange as error:
-            # Truncated under a tail that stood still: go on where the log begins.
+            # Truncated under a tail that stood still: continue where the log begins.
             consumer.seek(DELIVERIES, error.partition, error.earliest)
             self._tails[error.partition].forget(error.earliest)
             return
@@ -263,7 +263,7 @@ class Tails:
 
 
 def pieces_of(records: list[Record], reader: HopReader) -> dict[int, list[Piece]]:
-    """The pieces among records, by Kafka partition."""
+    """Returns the pieces among records, by Kafka partition."""
     sizes = {(record.partition, record.offset): len(record.value) for record in records}
     pieces: dict[int, list[Piece]] = {}
     for entry in reader.entries(records):

@@ -67,10 +67,10 @@ from sirocco.protocol.contract.messages import (
 from sirocco.transport.calls import LogChannel, LogContext, LogServer, StreamMethod
 from sirocco.transport.log import Producer, Record
 
-# Bytes of a rejected record that are kept for whoever looks at it.
+# Bytes of a rejected record that are kept for an operator to inspect.
 DEAD_LETTER_BYTES_MAX = 64 << 10
 
-# Of the reason, which quotes what somebody wrote: the log takes no letter that is too large.
+# Limit of the reason, which quotes what a client wrote: the log takes no letter that is too large.
 REASON_CHARACTERS_MAX = 1_000
 
 _CALLS: dict[type, tuple[Any, str]] = {
@@ -98,8 +98,8 @@ _CALLS: dict[type, tuple[Any, str]] = {
     Skipped: (control.ControlServiceStub, "Declare"),
 }
 
-# Where each message belongs. A call that stands elsewhere was put there by a broken writer; the
-# machine that owns the topic would not know what to do with it.
+# The topic of each message. A call on another topic was put there by a faulty writer; the machine
+# that owns the topic could not process it.
 _TOPICS: dict[type, str] = {
     Taken: INTAKE,
     Tracked: INTAKE,
@@ -131,8 +131,8 @@ class HopWriter:
 
     Args:
         producer: where to.
-        acknowledged: told of each append by its number: (number, None, offset) when the log has
-            it, (number, error, -1) when it never will.
+        acknowledged: called for each append with its number: (number, None, offset) when the log
+            has it, (number, error, -1) when it never will.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class HopWriter:
         return method.send(request, key=key_of(message), on_ack=on_ack)
 
     def dead_letter(self, letter: DeadLetter, number: int) -> None:
-        """Appends what could not be processed to `dead-letters`."""
+        """Appends a record that could not be processed to `dead-letters`."""
         headers = (
             ("topic", letter.topic.encode()),
             ("partition", str(letter.partition).encode()),
@@ -186,14 +186,14 @@ class DeadLetter(NamedTuple):
 
     @classmethod
     def of(cls, aside: SetAside) -> DeadLetter:
-        """Of a record that a machine does not take."""
+        """Returns the letter of a record that a machine does not take."""
         _, request = encode(aside.message)
         value = request.SerializeToString()
         return cls(aside.topic, aside.partition, aside.offset, aside.reason, value)
 
     @classmethod
     def unwritten(cls, topic: str, partition: int, message: Message, reason: str) -> DeadLetter:
-        """Of a message that the log does not take; it has no offset."""
+        """Returns the letter of a message that the log does not take; it has no offset."""
         _, request = encode(message)
         return cls(topic, partition, -1, reason, request.SerializeToString())
 
@@ -202,7 +202,7 @@ class HopReader:
     """Turns the records of a poll into entries for a machine.
 
     Args:
-        rejected: told of records that are no call we know, or that make no sense.
+        rejected: called with records that are not a known call, or are invalid.
     """
 
     def __init__(self, rejected: Callable[[DeadLetter], None]) -> None:
@@ -218,7 +218,7 @@ class HopReader:
         control.add_ControlServiceServicer_to_server(servicer, self._server)
 
     def entries(self, records: Sequence[Record]) -> list[Entry]:
-        """Decodes records, in order; those that cannot be are rejected."""
+        """Decodes records, in order; rejects those that cannot be decoded."""
         self._server.dispatch(records)
         entries = self._entries.copy()
         self._entries.clear()
@@ -256,7 +256,7 @@ class _Collector(
                 try:
                     read_map(message)
                 except InvalidArgument as error:
-                    # Told as well as handed on: it is void for all, and the leader has to see it.
+                    # Rejected and also passed on: it is void for all, and the leader has to see it.
                     context.reject(record, str(error))
             self._entries.append(Entry(record.topic, record.partition, record.offset, message))
         return Empty()

@@ -1,8 +1,8 @@
 """Reads `deliveries` for streams that are behind the tail: a few readers serve any number of them.
 
 A Kafka client costs four threads and up to 32 MiB that it reads ahead. Streams that are behind ask
-for one stretch after the other and take turns at a bounded number of clients; those that ask for
-the same stretch, as after a merger's restart, share what was read once.
+for one stretch after the other and share a bounded number of clients. Streams that ask for the same
+stretch, as after a merger's restart, share one read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ READERS_MAX = 4
 # Records of one stretch.
 STRETCH_RECORDS = 16
 
-# What was read last is kept for others that ask for it.
+# Bytes of the stretches read last, kept for others that ask for them.
 KEPT_BYTES = 16 << 20
 
 # How long a reader waits for the first record of a stretch. With Kafka the first answer after a
-# seek may take longer than one look.
+# seek may take longer than one poll.
 READ_S = 1.0
 
-# Without a question for this time the readers are closed.
+# Without a request for this time the readers are closed.
 REST_S = 2.0
 
 
@@ -43,7 +43,7 @@ class Stretch:
     """Consecutive records of one Kafka partition.
 
     Attributes:
-        begin, end: offsets; the pieces are all there is from `begin` up to `end`.
+        begin, end: offsets; the pieces are complete from `begin` up to `end`.
     """
 
     partition: int
@@ -53,11 +53,11 @@ class Stretch:
 
     @property
     def bytes_total(self) -> int:
-        """Size of the records."""
+        """Size of the records, bytes."""
         return sum(piece.bytes_total for piece in self.pieces)
 
     def since(self, offset: int) -> Stretch:
-        """The part from an offset within it on."""
+        """Returns the part from an offset within it on."""
         pieces = [piece for piece in self.pieces if piece.offset >= offset]
         return Stretch(self.partition, offset, self.end, pieces)
 
@@ -83,7 +83,7 @@ class LogReaders:
         self._is_closed = False
 
     async def read(self, partition: int, offset: int) -> Stretch:
-        """What stands from an offset on; empty where nothing came in time.
+        """Returns the records from an offset on; empty where none arrived in time.
 
         Raises:
             OffsetOutOfRange: it is no longer kept.
@@ -100,7 +100,7 @@ class LogReaders:
             self._asked_s = time.monotonic()
             if self._rest is None:
                 self._rest = loop.call_later(REST_S, self._look_for_rest)
-        # Others may wait for the same, and a thread that reads cannot be called back.
+        # Others may wait for the same read, and a reading thread cannot be cancelled.
         return await asyncio.shield(reading)
 
     def close(self) -> None:
@@ -153,11 +153,11 @@ class LogReaders:
                 with self._lock:
                     self._idle.append(reader)
             else:
-                # The next question makes another one: the state of this one is unknown.
+                # The next request makes another reader: the state of this one is unknown.
                 reader.close()
 
     def _take(self, partition: int, offset: int) -> _Reader:
-        """A reader for the calling thread; best one that stands there already."""
+        """Returns a reader for the calling thread; preferably one already at that offset."""
         with self._lock:
             for number, reader in enumerate(self._idle):
                 if reader.at == (partition, offset):
@@ -168,7 +168,7 @@ class LogReaders:
 
 
 class _Reader:
-    """One client of the log; of one thread at a time."""
+    """One client of the log; used by one thread at a time."""
 
     def __init__(self, log: Log) -> None:
         self._consumer: Consumer = log.consumer("deliveries-reader")

@@ -1,4 +1,4 @@
-"""Beginnings of Kafka partitions that nobody needs any more are let go, now and then."""
+"""Truncates the beginnings of Kafka partitions that nobody needs any more, at intervals."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.transport.log import Log
 
-# Truncating is housekeeping by an admin call: the last wish of a Kafka partition counts, and it is
-# carried out at most this often.
+# Truncating is housekeeping by an admin call: the last request for a Kafka partition counts, and it
+# is carried out at most this often.
 TRUNCATE_INTERVAL_MS = 5_000
 
 
 class Truncating:
-    """Wishes of one loop to truncate, until they are carried out."""
+    """Requests of one loop to truncate, until they are carried out."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -21,11 +21,11 @@ class Truncating:
         self._done_ms = monotonic_ms()
 
     def wish(self, topic: str, partition: int, before: int) -> None:
-        """Nobody needs what stands before an offset."""
+        """Requests to truncate before an offset, where nobody needs the records."""
         self._wished[topic, partition] = before
 
     def due(self) -> Callable[[], None] | None:
-        """What is to be done beside the loop, if it is time for it."""
+        """Returns the work to do outside the loop, if it is time for it."""
         if not self._wished or monotonic_ms() - self._done_ms < TRUNCATE_INTERVAL_MS:
             return None
         self._done_ms = monotonic_ms()

@@ -1,4 +1,4 @@
-"""What other threads ask of a loop: taken up between two turns; futures have the answers."""
+"""Requests of other threads to a loop: taken up between two turns; futures have the answers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Turn = Callable[[], list[Effect]]
 
 
 class Asking:
-    """The inbox of a loop, and who waits for what is in it.
+    """The inbox of a loop, and the futures that wait for its contents.
 
     Args:
-        step: Takes an event to the machine; called in the loop.
-        is_open: Whether the loop runs and goes on running.
+        step: Gives an event to the machine; called in the loop.
+        is_open: Whether the loop runs and will continue to run.
     """
 
     def __init__(self, step: Callable[[Event], list[Effect]], is_open: Callable[[], bool]) -> None:
@@ -32,7 +32,7 @@ class Asking:
         self._is_open = is_open
         self._inbox: queue.SimpleQueue[Turn] = queue.SimpleQueue()
         self._answers: dict[int, Future[tuple[Outcome, ...]]] = {}
-        # Those that wait for anything else.
+        # Futures of all other requests.
         self._waiting: set[Future[Any]] = set()
         self._is_closed = False
         self._tokens = 0
@@ -41,11 +41,11 @@ class Asking:
     # --- from other threads
 
     def put(self, turn: Turn) -> None:
-        """Has the loop do something at its next turn."""
+        """Makes the loop do something at its next turn."""
         self._inbox.put(turn)
 
     def tell(self, event: Event) -> None:
-        """Has the machine take an event at the loop's next turn."""
+        """Makes the machine take an event at the loop's next turn."""
         self._inbox.put(lambda: self._machine_step(event))
 
     def fail(self, error: Exception) -> None:
@@ -55,11 +55,11 @@ class Asking:
     def ask(
         self, event_of: Callable[[int], Event], deadline_ms: int | None
     ) -> Future[tuple[Outcome, ...]]:
-        """Hands an event to the machine; the future has the outcomes of its answer.
+        """Gives an event to the machine; the future has the outcomes of its answer.
 
         Args:
-            event_of: The event, by the token of its answer.
-            deadline_ms: Epoch ms; behind it the event is not taken to the machine any more.
+            event_of: Returns the event for the token of its answer.
+            deadline_ms: Epoch ms; after it the event is dropped.
         """
         with self._token_lock:
             self._tokens += 1
@@ -106,13 +106,13 @@ class Asking:
         return found
 
     def settled(self, after_all: Callable[[Callable[[], None]], None]) -> Future[None]:
-        """The future ends when the log has all that was appended up to now.
+        """Returns a future that ends when the log has all that was appended up to now.
 
         Args:
-            after_all: Has something done then; called in the loop.
+            after_all: Makes something be done then; called in the loop.
         """
         done: Future[None] = Future()
-        # Whoever waits may hang up, but a cancelled future could not be fulfilled in the loop.
+        # A waiting caller may give up, but the loop could not complete a cancelled future.
         done.set_running_or_notify_cancel()
         self._waiting.add(done)
 
@@ -131,21 +131,21 @@ class Asking:
     # --- in the loop
 
     def take_up(self) -> Iterator[list[Effect]]:
-        """Does what was asked for, one thing after the other; yields the effects of each."""
+        """Runs the requests, one after the other; yields the effects of each."""
         while not self._inbox.empty():
             yield self._inbox.get()()
 
     def answer(self, token: int, outcomes: tuple[Outcome, ...]) -> None:
-        """The machine has answered."""
+        """Passes on the machine's answer."""
         self._answers.pop(token).set_result(outcomes)
 
     def close(self) -> None:
-        """The loop has ended: whoever still waits hears so, and whoever asks from now on."""
+        """Fails all waiting and all later requests: the loop has ended."""
         self._is_closed = True
         self._end_if_closed()
 
     def _end_if_closed(self) -> None:
-        """Called behind each question, too: the loop may have ended while it was put."""
+        """Called after each request too: the loop may have ended while it was put."""
         if not self._is_closed:
             return
         gone = errors.Unavailable("this process has ended; ask another")

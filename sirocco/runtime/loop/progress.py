@@ -1,4 +1,4 @@
-"""The last progress that a merger wrote: how far its input has been delivered."""
+"""Reads the last progress that a merger wrote: how far its input has been delivered."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sirocco.runtime.loop.hops import HopReader
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.log import Log
 
-# How long one look may take. What is committed is there to be read, so that only a log that is
-# away, or comes back just now, lets it pass.
+# How long one search may take. Committed records can be read, so only a log that is unreachable, or
+# has just come back, exceeds it.
 READ_S = 10.0
 POLL_S = 0.5
 
@@ -21,12 +21,12 @@ POLL_S = 0.5
 def last_progress(log: Log, partition: int) -> Progress | None:
     """Finds the newest Progress of a `deliveries` partition, None when there is none.
 
-    Ends of transactions take offsets too, so the last record's place is not known: it is looked for
-    in a stretch before the end that doubles until one is found.
+    Ends of transactions take offsets too, so the offset of the last record is unknown. It is
+    searched in a stretch before the end, which grows until one is found.
 
     Raises:
-        Unavailable: the log did not hand out what it has. Whoever took that for "there is none"
-            would deliver everything again.
+        Unavailable: the log did not return what it has. If that were taken for "there is none",
+            everything would be delivered again.
     """
     low, high = log.bounds(DELIVERIES, partition)
     stretch = 8
@@ -59,7 +59,7 @@ def _newest(log: Log, partition: int, begin: int, end: int) -> Progress | None:
 
 
 def progress_state(progress: Progress, end: int) -> State:
-    """As the columns that a merger starts from; `end` is that of the `deliveries` partition."""
+    """Returns a merger's columns to start from; `end` is that of the `deliveries` partition."""
     return {
         "end": np.array([end], np.int64),
         "input_offset": np.array([progress.input_offset], np.int64),
@@ -73,20 +73,20 @@ def progress_state(progress: Progress, end: int) -> State:
 def merger_start(
     progress: tuple[Progress, int] | None, checkpoint: tuple[State, int] | None, low: int
 ) -> tuple[int, State | None]:
-    """Where a merger goes on, and from which state.
+    """Returns where a merger continues, and from which state.
 
     Args:
         progress: the last one, and the end of the `deliveries` partition.
-        checkpoint: the newest state of lists, and the offset in `partials` that it stands for.
+        checkpoint: the newest state of lists, and the offset in `partials` that it is for.
         low: where the `partials` partition begins.
 
     Returns:
-        The offset to read from: that of the checkpoint, as what was told after it is read again,
-        or that of the progress; and the columns of both.
+        The offset to read from: that of the checkpoint, as everything sent after it is read again,
+            or that of the progress; and the columns of both.
     """
     state = {} if progress is None else progress_state(*progress)
     offset = 0 if progress is None else progress[0].input_offset
-    # Only a merger that never told a list truncates beyond a checkpoint, one of nothing that a
+    # Only a merger that never sent a list truncates beyond a checkpoint: an empty one that a
     # predecessor declared late.
     if checkpoint is not None and checkpoint[1] >= low:
         state, offset = {**checkpoint[0], **state}, checkpoint[1]

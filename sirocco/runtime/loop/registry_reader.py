@@ -1,4 +1,4 @@
-"""Reads changes of queries out of the registry, beside the loop that follows it."""
+"""Reads changes of queries from the registry, apart from the loop that follows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sirocco.protocol.contract.messages import REGISTRY, Change
 from sirocco.runtime.loop.hops import HopReader
 from sirocco.transport.log import Log
 
-# How long the log may hand out nothing of what it has before the read is given up.
+# How long the log may return nothing of what it has before the read is given up.
 READ_S = 2.0
 
 
@@ -19,7 +19,7 @@ def read_changes(
     """Yields the changes in the log from `begin` to before `end`, with their offsets; blocks.
 
     Raises:
-        Unavailable: The log does not hand out what it has.
+        Unavailable: The log does not return what it has.
     """
     low, high = log.bounds(REGISTRY, partition)
     position = max(begin, low)
@@ -33,7 +33,7 @@ def read_changes(
         while consumer.positions()[REGISTRY, partition] < end:
             records = consumer.poll(500, READ_S)
             if not records and consumer.positions()[REGISTRY, partition] < end:
-                # What ends here would look like the end of the log.
+                # Without the error this would look like the end of the log.
                 raise Unavailable("the registry cannot be read at the moment; try again")
             for entry in reader.entries(records):
                 if isinstance(entry.message, Change):

@@ -52,14 +52,14 @@ class Transactions:
         self._producers[partition] = producer
 
     def producer(self, partition: int) -> Producer:
-        """The producer of now: a later `fence` brings another."""
+        """Returns the present producer: a later `fence` makes another."""
         return self._producers[partition]
 
     def transact(self, effect: Transact, producer: Producer) -> Committed | Fenced:
         """Writes the messages of a transaction; takes long, and is called in any thread.
 
         Raises:
-            Unavailable: the transaction was aborted repeatedly, or nobody knows its outcome.
+            Unavailable: the transaction was aborted repeatedly, or its outcome is unknown.
         """
         try:
             return _committed(effect, producer)
@@ -74,7 +74,7 @@ class Transactions:
             producer.close()
 
 
-# Of appends whose offsets say where `deliveries` ends, and of dead letters beside.
+# Numbers of appends whose offsets show where `deliveries` ends, and of dead letters.
 _DELIVERED, _ASIDE = 0, 1
 
 
@@ -103,7 +103,7 @@ def _committed(effect: Transact, producer: Producer) -> Committed:
 
 
 def _written(writer: HopWriter, partition: int, message: Message) -> int:
-    """Appends a message; one that the log will never take is set aside, and the rest goes on."""
+    """Appends a message; one that the log will never take is set aside, without an error."""
     try:
         return writer.append(DELIVERIES, partition, message, _DELIVERED)
     except RecordTooLarge as error:
