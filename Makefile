@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-bounds check reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark bench-against lint proto proto-release
+.PHONY: help setup demo test test-bounds check docs reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark bench-against lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -22,6 +22,9 @@ test: ## Everything: set-up, linters, types, and the whole test suite on real pa
 check: ## Before a commit: linters, types, and the unit tests of what changed; about a minute. BASE=main.
 	@scripts/setup.sh dev kernels
 	@scripts/check.sh
+
+docs: ## Builds the site of docs/, into .cache/docs-site; fails for a broken link. ARGS=serve shows it.
+	@scripts/docs.sh $(ARGS)
 
 reference: ## Writes the pages of docs/reference/ that follow from the code.
 	@scripts/setup.sh dev kernels
@@ -51,7 +54,7 @@ faults: ## Faults on real processes under load, half an hour; ARGS="--only NAME"
 	@scripts/setup.sh servers network
 	@.venv/bin/python -m tests.faults $(ARGS)
 
-images: ## Images of the services and the Spark jobs: BASE_IMAGE=…, TAG=…; docs/guides/kubernetes.md.
+images: ## Images of the services and the Spark jobs: BASE_IMAGE=…, TAG=…; docs/contributing/images.md.
 	@scripts/images.sh $(ARGS)
 
 test-images: ## The whole system out of its images, in containers; against the oracle.

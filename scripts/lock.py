@@ -1,5 +1,7 @@
 """Writes locks/: each Python package that a level of the set-up installs, by version and SHA-256.
 
+And `docs/requirements.txt`, from `docs/requirements.in`: what `make docs` installs.
+
     .venv/bin/python scripts/lock.py
 
 Versions are those of `constraints.txt`; what that lacks is resolved. One file holds for Linux on
@@ -17,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
+DOCS = ROOT / "docs" / "requirements.in"
 UV = "uv==0.13.9"
 
 # Level of scripts/setup.sh → extras of the engine. `kernels` comes first in each of them: kernels
@@ -32,6 +35,9 @@ OWN = "sirocco-client"
 HEAD = """\
 # Written by scripts/lock.py from both pyproject.toml and constraints.txt, not by hand.
 """
+DOCS_HEAD = """\
+# Written by scripts/lock.py from docs/requirements.in, not by hand: what `make docs` installs.
+"""
 
 
 def wanted(extras: tuple[str, ...]) -> list[str]:
@@ -44,7 +50,7 @@ def wanted(extras: tuple[str, ...]) -> list[str]:
     return [each for each in named if each != OWN]
 
 
-def lock(uv: Path, name: str, requirements: list[str]) -> None:
+def lock(uv: Path, target: Path, requirements: list[str], head: str = HEAD) -> None:
     """Writes one file."""
     with tempfile.TemporaryDirectory() as directory:
         asked = Path(directory) / "asked.in"
@@ -59,7 +65,7 @@ def lock(uv: Path, name: str, requirements: list[str]) -> None:
             ],
             check=True,
         )
-        (LOCKS / f"{name}.txt").write_text(HEAD + found.read_text())
+        target.write_text(head + found.read_text())
 
 
 def main() -> None:
@@ -69,10 +75,11 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "venv", aside], check=True)
         binaries = Path(aside) / "bin"
         subprocess.run([binaries / "pip", "install", "--quiet", UV], check=True)
-        lock(binaries / "uv", "kernels", KERNELS)
+        lock(binaries / "uv", LOCKS / "kernels.txt", KERNELS)
         for level, extras in LEVELS.items():
-            lock(binaries / "uv", level, [*wanted(extras), *KERNELS])
+            lock(binaries / "uv", LOCKS / f"{level}.txt", [*wanted(extras), *KERNELS])
             print(f"locks/{level}.txt", file=sys.stderr)
+        lock(binaries / "uv", DOCS.with_suffix(".txt"), DOCS.read_text().split(), DOCS_HEAD)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes the reference pages that follow from the code: `docs/reference/cli.md` and `metrics.md`.
+"""Writes the pages of `docs/reference/` that follow from the code: commands, metrics, settings.
 
 usage: python scripts/reference.py [--check]
 
@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
+import yaml
 from prometheus_client import CollectorRegistry
 
 from sirocco.cli.__main__ import _COMMANDS, _DESCRIPTION, command_module
+from sirocco.runtime import settings
 from sirocco.telemetry import metrics
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
 _NOTE = "<!-- Written by scripts/reference.py from the code. Do not edit. -->\n"
 
 
@@ -119,7 +124,109 @@ def _rows(registry: CollectorRegistry) -> Iterator[str]:
             yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
 
 
-PAGES = {"cli.md": cli_page, "metrics.md": metrics_page}
+# Values that turn on what other settings depend on, so that those are read, too.
+_EXAMPLES = {
+    "SIROCCO_KAFKA": "kafka:9092",
+    "SIROCCO_KAFKA_SECURITY": "sasl_ssl",
+    "SIROCCO_KAFKA_SASL_MECHANISM": "PLAIN",
+    "SIROCCO_KAFKA_SASL_USERNAME": "sirocco",
+    "SIROCCO_KAFKA_SASL_PASSWORD": "secret",
+    "SIROCCO_REDIS": "rediss://redis:6379/0",
+    "SIROCCO_TLS_CERTIFICATE": "tls.crt",
+}
+
+
+class _Recorder:
+    """Stands in for the reader of the environment, and notes what is read instead of reading it."""
+
+    def __init__(self, required: str = "required") -> None:
+        self.found: dict[str, tuple[str, str]] = {}
+        self._required = required
+
+    def _note(self, name: str, default: object, values: str) -> None:
+        # The first look is the one that counts: a mechanism is read again to compare it.
+        self.found.setdefault(name, ("" if default is None else str(default), values))
+
+    def text(self, name: str, default: str | None) -> str:
+        self._note(name, default, "" if default is not None else self._required)
+        return _EXAMPLES.get(name, default or "")
+
+    def integer(self, name: str, default: int, greatest: int, *, least: int = 1) -> int:
+        self._note(name, f"{default:,}", f"{least:,} to {greatest:,}")
+        return default
+
+    def number(self, name: str, default: float, least: float, greatest: float) -> float:
+        self._note(name, f"{default:g}", f"{least:g} to {greatest:g}")
+        return default
+
+    def duration_ms(self, name: str, default: str, least: int) -> int:
+        self._note(name, default, f"a duration of {least} ms or more" if least else "a duration")
+        return 1_000
+
+    def retention_ms(self, name: str, default: str) -> int:
+        self._note(name, default, "a duration, or `unlimited`")
+        return 1_000
+
+    def choice(self, name: str, default: str | None, choices: tuple[str, ...]) -> str:
+        self._note(name, default, ", ".join(f"`{each}`" for each in choices))
+        return _EXAMPLES.get(name, default or "")
+
+    def when(self, is_used: bool, otherwise: str) -> _Recorder:
+        conditional = _Recorder("required where it is used")
+        conditional.found = self.found
+        return conditional
+
+
+def read_settings() -> dict[str, tuple[str, str]]:
+    """Returns each setting of a service with its default and the values that it takes."""
+    recorder = _Recorder()
+    with mock.patch.object(settings, "_Reader", return_value=recorder):
+        settings.from_environment({})
+    return recorder.found
+
+
+def settings_page() -> str:
+    """Returns the page of the settings: a table for each group of scripts/settings.yaml.
+
+    Raises:
+        KeyError: a setting has no meaning there, or has one and is not read.
+    """
+    groups = yaml.safe_load((ROOT / "scripts" / "settings.yaml").read_text())
+    others = groups.pop("others")
+    found, values = read_settings(), _chart_values()
+    parts = [
+        _NOTE,
+        "# Settings",
+        "",
+        "Services read their settings from the environment when they start. One that makes no "
+        "sense ends the process with an error that names the variable. The last column names the "
+        "value of the chart that sets it. Durations are written `500ms`, `10s`, `5m`, `24h`.",
+        "",
+    ]
+    for title, meanings in groups.items():
+        parts += [f"## {title}", "", meanings.pop("about"), ""]
+        parts += ["| variable | default | values | meaning | chart |", "|---|---|---|---|---|"]
+        for name, meaning in meanings.items():
+            default, allowed = found.pop(name)
+            chart = f"`{values[name]}`" if name in values else ""
+            shown = f"`{default}`" if default else ""
+            parts.append(f"| `{name}` | {shown} | {allowed} | {_cell(meaning)} | {chart} |")
+        parts.append("")
+    if found:
+        raise KeyError(f"without a meaning in scripts/settings.yaml: {', '.join(found)}")
+    parts += ["## Other variables", "", "Not of services alone.", ""]
+    parts += ["| variable | meaning |", "|---|---|"]
+    parts += [f"| `{name}` | {_cell(meaning)} |" for name, meaning in others.items()]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _chart_values() -> dict[str, str]:
+    """Returns the value of the chart that each variable is set from, where it is one."""
+    text = (ROOT / "charts" / "sirocco" / "templates" / "configmap.yaml").read_text()
+    return dict(re.findall(r"^ +(SIROCCO_\w+): {{ \.Values\.([\w.]+)", text, re.MULTILINE))
+
+
+PAGES = {"cli.md": cli_page, "metrics.md": metrics_page, "settings.md": settings_page}
 
 
 def main() -> int:
