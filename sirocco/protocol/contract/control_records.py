@@ -97,7 +97,7 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """`control`: nobody takes the record at `offset`: owners in a row ended during it."""
+    """`control`: no process takes the record at `offset`: owners in a row ended during it."""
 
     topic: str
     partition: int

@@ -183,7 +183,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Hurry:
-    """A flush request: report at once how far the sources have come; a caller waits for it."""
+    """A flush request: report the positions of the sources at once; a caller waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class SaveCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Run a pure but slow job beside the loop; answered by `Computed` with the result."""
+    """Run a pure but slow job outside the loop; answered by `Computed` with the result."""
 
     key: tuple[str, int, int]
     job: Callable[[], Any]

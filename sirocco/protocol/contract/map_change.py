@@ -45,10 +45,10 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a change has come.
+    """The progress of a change.
 
     Attributes:
-        phase: the present wait.
+        phase: what it waits for.
         version: of the map that follows; of the one in force when there is no change.
         waiting: Kafka partitions of `registry`, or of `intake` while switching, not there yet.
         partitions: how many of them there are.
@@ -61,7 +61,7 @@ class Progress:
 
 
 def progress(view: ControlView, intake_partitions: int, registry_partitions: int) -> Progress:
-    """Returns how far the change of the map has come, by the records in `control`."""
+    """Returns the progress of a change of the map, by the records in `control`."""
     if version := view.prepared:
         waiting = uncopied(view, version, registry_partitions)
         return Progress(Phase.COPYING, version, waiting, registry_partitions)
@@ -87,7 +87,7 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
         data: its bytes.
         view: what is in force.
         slots: how many the cluster has.
-        now: how far an earlier change has come.
+        now: progress of an earlier change.
 
     Raises:
         InvalidArgument: It is damaged or too large, has gaps or overlaps, is of an unknown scheme

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 # of the rows are for objects; the last 10 bits number the parts of one object's matches. An object
 # that meets a million queries makes more than one record, one that meets twenty million still fewer
 # than a thousand. The upper half comes after the objects and holds what the record's time
-# completes: after an hour without records that may well be more than a thousand records.
+# completes: if time did not advance for an hour, that may well be more than a thousand records.
 ROW_BITS = 21
 PART_BITS = 10
 SLOT_ROWS_MAX = 1 << (ROW_BITS - 1 - PART_BITS)

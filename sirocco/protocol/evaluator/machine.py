@@ -492,7 +492,7 @@ class EvaluatorMachine:
         if limit is None:
             return []
         waiting = {n: each.unarchived_bytes for n, each in self.slots.items() if each.is_archiving}
-        # Where all have come below this, all together have come below half of the limit.
+        # If every slot is below this, all together are below half of the limit.
         share = limit // (2 * len(self.slots)) if self.slots else limit
         self._hurried = {number for number, bytes_ in waiting.items() if bytes_ > share}
         if sum(waiting.values()) > limit:

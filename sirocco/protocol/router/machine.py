@@ -49,8 +49,8 @@ from sirocco.protocol.router.objects.intake_router import MARK_INTERVAL_MS, Inta
 from sirocco.protocol.router.queries.keyword_summary import Summarising, was_said, withdrawn
 from sirocco.protocol.router.queries.registry_partition import Read, Registry
 
-# Between checkpoints of a Kafka partition that has advanced: a successor repeats this much. At 100
-# k objects/s it routes these in under 4 s, well before the intake's back-pressure.
+# Between checkpoints of a Kafka partition that has advanced: a successor repeats this much. At
+# 100,000 objects/s it routes these in under 4 s, well before the intake's back-pressure.
 CHECKPOINT_INTERVAL_MS = 10_000
 
 # Lifetimes end in the index without this; removing the query only frees memory.
@@ -307,8 +307,8 @@ class RouterMachine:
     def _has_changed_map(self) -> bool:
         """Whether a change of the map waits for a checkpoint that can be taken now.
 
-        The change proceeds when all processes know how far it has come. That is the only wait,
-        twice in a change: the interval of marks would be most of its duration.
+        The change proceeds when all processes know that it has come so far. It waits only for that,
+        twice: with the interval of marks this would be most of its duration.
         """
         return any(
             self._is_by_another_map(INTAKE, partition, source.offset)

@@ -1,6 +1,6 @@
 """Turns the counts of an evaluator into reports: numbers, details and a sample of leaves.
 
-It works on the results of `LeafCounts.look`, beside the loop that counts.
+It works on the results of `LeafCounts.look`, outside the loop that counts.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
     some = homes.take(np.arange(0, len(homes), max(1, -(-len(homes) // max(objects_max, 1)))))
     parts = [_as_sampled(each) for each in counted.queries.values()]
     draws, boxes, offsets, keywords = joined_queries(parts)
-    # The greatest draw that every slot samples; else queries of small slots would be too many.
+    # The greatest draw that every slot samples; more would favour the queries of small slots.
     greatest = min((greatest_draw(each.ranges) for each in counted.queries.values()), default=0)
     first = least_distinct(draws, greatest)
     queries = len(first) * ((DRAW_MAX + 1) / (greatest + 1))

@@ -134,7 +134,7 @@ def found_of(pieces: list[Piece], target: int) -> Iterator[Found]:
 
 
 def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int, Found]]:
-    """Reports to every target how far the slots have come."""
+    """Reports the positions of the slots to every target."""
     for target in range(partials_partitions):
         rows = [
             # At least after records that were sent in part.

@@ -284,7 +284,7 @@ class Slot:
         return EndReport(self.number, pinned, NO_TIME_MS, self._sent, overs, pinned)
 
     def report(self) -> Report:
-        """Returns a report without objects: how far the slot has come."""
+        """Returns a report without objects: the position and the time of the slot."""
         report = self._empty_report(self.said_upto)
         report.time_ms = self.told_ms
         return report

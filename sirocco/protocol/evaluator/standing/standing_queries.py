@@ -356,7 +356,7 @@ class Standing:
     def expire(self, time_ms: int, offset: int) -> list[tuple[int, int]]:
         """Ends range queries whose lifetime ended before the time; returns (handle, revision).
 
-        Those of which mergers keep state end when the registry says so, at a position of the log.
+        Those of which mergers keep state end when the registry ends them, at a position of the log.
         """
         # Those with tracked values end at a position of the log, where it is reported.
         self.tracked.expire(time_ms)
@@ -525,7 +525,7 @@ class Standing:
         """Moves values from inside queries to the queries that continue these.
 
         Args:
-            members: taken out of the queries of before.
+            members: taken out of the replaced queries.
             new_rows: i4[m], row of the query that continues each; -1 where it ends.
             begins_ms: i8[m], when that begins.
             offset: of the change.

@@ -30,7 +30,7 @@ StepKind = TermsQuery | RankedQuery
 
 _Next = tuple[int, int, int]
 
-# Of a checkpoint.
+# Columns of a checkpoint.
 _COLUMNS = ("handles", "starts_ms", "since_ms", "next_ms", "flags")
 
 
@@ -88,7 +88,7 @@ class StepQuery:
         """Returns the oldest arrival that a step counts.
 
         A ranked step is the search that could be made at its time, with a closed window. Windows of
-        terms queries are half open, so that windows of one step's length share no object.
+        terms queries are half open, so that windows as long as a step share no object.
         """
         if self.query.window_ms is None:
             return self.since_ms

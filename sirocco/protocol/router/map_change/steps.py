@@ -42,8 +42,8 @@ class RouterSteps:
     def learn(self) -> None:
         """Compiles the maps that are new in the view, and drops those that left it long ago.
 
-        The last one that left is kept: when a former owner took its checkpoint the next change may
-        have begun, while the present owner still reads records before it.
+        The last one that left is kept: a former owner's checkpoint may have let the next change
+        begin, while the present owner still reads records before it.
         """
         maps = self.view.maps
         oldest = min(maps, default=0) - 1

@@ -1,4 +1,4 @@
-"""One owned intake partition: its records become routed objects, without those resent.
+"""Turns the records of one owned intake partition into new objects, without repeats.
 
 The result is a function of the record and of the state at its offset: rules R1, R2.
 """

@@ -58,7 +58,7 @@ from sirocco.schemes.map.routing import ObjectRoutes, RoutingArrays
 FLUSH_OBJECTS = 8_192
 
 # Bytes that one turn makes of objects, copies included, estimated before anything is made; one
-# intake record is always taken. An object of 16 KB that members in all of 64 slots follow makes 1
+# intake record is always taken. An object of 16 KB that members in all of 64 slots follow takes 1
 # MB, so 8,192 of them would fill any memory.
 FLUSH_BYTES_MAX = 64 << 20
 
@@ -312,7 +312,7 @@ class IntakeRouter:
         return max([self.sources[partition].offset, *(offset + 1 for offset in added)])
 
     def marks(self, partitions: list[int]) -> list[Effect]:
-        """Reports to every slot how far these sources have come, also when there are no objects.
+        """Reports the positions of these sources to every slot, also if there are no objects.
 
         `flush` must run first: a mark covers only what was routed.
         """

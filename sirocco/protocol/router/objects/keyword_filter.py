@@ -6,7 +6,7 @@ log: before the owner of a registry partition answers a registration, it appends
 need to every intake partition (`keyword_summary`). What is known at a record of the intake is
 therefore a function of the log before it, and objects published after a registration was
 acknowledged come after its keywords. (In Tornado a routing unit forwards keywords to the others
-while objects go on.)
+while it processes objects.)
 
 Keywords are not withdrawn one by one: a keyword is forgotten only when an owner has republished all
 live ones (Tornado's lazy cleaning, section 4.6). Until each registry partition has published a

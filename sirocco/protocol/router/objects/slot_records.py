@@ -85,7 +85,7 @@ def bytes_of(objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> NDArray
 
 
 def _tracks_of(routed: Routed, first: int, last: int) -> Routed:
-    """Selects the values of copies among rows [first, last), their members numbered anew."""
+    """Selects the values of copies among rows [first, last), and renumbers their members."""
     assert routed.tracks is not None
     assert routed.track_values is not None
     tracks = routed.tracks[first:last]

@@ -2,13 +2,13 @@
 
 A map that splits the vocabulary places a query only in the slots of its keys, one key a conjunction
 (PS2Stream IV.C). The keys are fixed when the change is appended, so they are a property of the
-query, whatever maps come later.
+query, whatever maps follow.
 
 A later version of a query may have other keys than the one before. While the query changes, an
 object meets one version in this slot and the other in that one, and would be reported by both of
-them, or by none. So where objects of a query are reported never changes: the locator of a version
-begins with that of the version before, and adds the new conjunctions. A query whose region changed,
-with its text unchanged, keeps its locator.
+them, or by none. So an earlier choice of where objects are reported stays valid: the locator of a
+version begins with that of the version before, and adds the new conjunctions. A query whose region
+changed, with its text unchanged, keeps its locator.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Forwarding:
         return installs.effects() + said
 
     def tell_ends(self, ends: list[End], installs: Installs) -> list[Effect]:
-        """Sends every slot the ended queries; each slot reports when it has come so far.
+        """Sends the ended queries to every slot, which reports them when it has read the record.
 
         All that a query will report, in any slot, comes before those reports.
         """
