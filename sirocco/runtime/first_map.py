@@ -21,7 +21,7 @@ SAMPLE_OBJECTS_MAX = 100_000
 
 
 def first_map(settings: ClusterSettings, sample: str) -> bytes:
-    """Builds the first map; an empty path stands for no sample.
+    """Builds the first map; an empty path means no sample.
 
     Raises:
         InvalidArgument: the scheme is unknown, or leaves and slots do not fit it.
@@ -29,7 +29,7 @@ def first_map(settings: ClusterSettings, sample: str) -> bytes:
     """
     scheme = scheme_named(settings.scheme)
     objects = read_sample(Path(sample)) if sample else ObjectColumnsBuilder().build()
-    # Without queries the scheme assumes some; the span of time then plays no part.
+    # Without queries the scheme assumes some; the time span then does not matter.
     taken = sample_of(objects, (), len(objects), 1)
     built = scheme.build(taken, settings.leaves, settings.slots)
     if not settings.store and not len(built.frequent_terms):
@@ -42,7 +42,7 @@ def first_map(settings: ClusterSettings, sample: str) -> bytes:
 def read_sample(path: Path) -> ObjectColumns:
     """Reads the first objects of a JSON-lines file, plain or gzip.
 
-    Lines that are none are passed over, and so is what cannot be unpacked.
+    Skips lines that are not objects, and data that cannot be unpacked.
     """
     builder = ObjectColumnsBuilder()
     with open_packed(path) as lines, suppress(*DAMAGES):

@@ -1,1 +1,1 @@
-"""What the services say of themselves: logs and metrics."""
+"""What the services report about themselves: logs and metrics."""

@@ -11,7 +11,7 @@ import orjson
 
 
 def event(name: str, **fields: object) -> dict[str, Any]:
-    """What to pass as `extra`: the event's stable name and its ids."""
+    """Returns what to pass as `extra`: the event's stable name and its ids."""
     return {"event": name, "fields": fields}
 
 
@@ -34,14 +34,14 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
-# Where gRPC logs what went wrong below a call, with a traceback, and what it logs when a client
-# goes away during an answer: any client can cause as many of these as it likes.
+# gRPC logs failures below a call here, with a traceback, also when a client disconnects during an
+# answer: any client can cause as many of these as it likes.
 _CALLS = "grpc._cython.cygrpc"
 _GONE = frozenset({"ExecuteBatchError", "CancelledError"})
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether a record of gRPC tells of more than a client that went away."""
+    """Whether a record of gRPC reports more than a client that disconnected."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or kind.__name__ not in _GONE
 

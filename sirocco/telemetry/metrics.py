@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-# From 1 ms to 10 s: a notification's way is 20 to 200 ms, a failover some seconds.
+# From 1 ms to 10 s: a notification takes 20 to 200 ms, a failover some seconds.
 LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 # A search takes from a fraction of a millisecond to its deadline.
@@ -338,7 +338,7 @@ class CoordinatorMetrics:
             buckets=CHANGE_S,
             registry=registry,
         )
-        # From the start on: a rate does not see the first one of a series that begins with it.
+        # From the start on: a rate does not count the first value of a series that begins with it.
         for kind in ("map", "moves"):
             self.change_seconds.labels(kind=kind)
         self.rounds = Counter(
@@ -349,7 +349,7 @@ class CoordinatorMetrics:
         )
 
 
-# Why an edge refuses a call or a message (`runtime.edge`).
+# Why an edge refuses a call or a message (`runtime.grpc.edge`).
 REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message")
 
 
@@ -416,7 +416,7 @@ class ProcessMetrics:
 class SparkMetrics:
     """Metrics of a Spark job, which it serves while it runs and for a moment after.
 
-    The label is `spark_job`: Prometheus calls by `job` what it scrapes.
+    The label is `spark_job`: Prometheus uses `job` for what it scrapes.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -1,8 +1,7 @@
 """The archive: immutable named blobs, on a disk, in an object store, or in memory.
 
-A name is a relative path with slashes. A blob is there as a whole or not at all, and never
-changes: writing the same name again with the same contents is a repeat and succeeds, with
-others it is an error.
+A name is a relative path with slashes. A blob is there as a whole or not at all, and never changes:
+writing the same contents to a name again succeeds, other contents are an error.
 """
 
 from __future__ import annotations
@@ -23,40 +22,40 @@ from sirocco.transport.errors import BlobExists, BlobNotFound, TransportUnavaila
 
 _PARTIAL_SUFFIX: Final = ".partial"
 
-# Longer than any blob is written, and than clocks of a shared volume differ.
+# Longer than any blob takes to write, and than the clocks of a shared volume differ.
 _LEFT_S: Final = 86_400.0
 
 
 class Archive(Protocol):
     """A set of blobs. Thread-safe.
 
-    All calls raise `ValueError` for a name that is no plain relative path, and
+    All calls raise `ValueError` for a name that is not a plain relative path, and
     `TransportUnavailable` when the store fails.
     """
 
     def write(self, name: str, *contents: bytes | memoryview) -> None:
-        """Makes a blob durable; its contents may come in pieces.
+        """Makes a blob durable; its contents may be given in pieces.
 
         Raises:
             BlobExists: the name is taken by other contents.
         """
 
     def read(self, name: str) -> bytes:
-        """The contents of a blob.
+        """Returns the contents of a blob.
 
         Raises:
             BlobNotFound: there is none.
         """
 
     def list(self, prefix: str) -> list[str]:
-        """The names that begin with `prefix`, ascending."""
+        """Returns the names that begin with `prefix`, ascending."""
 
     def delete(self, name: str) -> None:
         """Removes a blob, if there is one."""
 
 
 def folder_of(uri: str, name: str) -> str:
-    """The address of a folder of an archive; options of a URI stay behind its path."""
+    """Returns the address of a folder of an archive; options of a URI stay after its path."""
     parts = urlsplit(uri)
     if not parts.scheme:
         return f"{uri.rstrip('/')}/{name}"
@@ -64,12 +63,12 @@ def folder_of(uri: str, name: str) -> str:
 
 
 def open_archive(uri: str) -> Archive:
-    """The archive at a URI.
+    """Returns the archive at a URI.
 
     Args:
-        uri: an absolute path or file://, s3://BUCKET/PATH or gs://BUCKET/PATH (credentials as
-            the cloud's tools find them, options as pyarrow's `FileSystem.from_uri`), or
-            memory:// for a new one that ends with the process.
+        uri: an absolute path or file://, s3://BUCKET/PATH or gs://BUCKET/PATH (credentials as the
+            cloud's tools find them, options as pyarrow's `FileSystem.from_uri`), or memory:// for a
+            new one that ends with the process.
 
     Raises:
         ValueError: not such a URI.
@@ -88,7 +87,7 @@ def open_archive(uri: str) -> Archive:
     except OSError as error:
         raise TransportUnavailable(f"archive {parts.scheme}://{parts.hostname}: {error}") from error
     except (ValueError, NotImplementedError) as error:
-        # What is wrong is told without the address: it may hold a password.
+        # The error is reported without the address, which may hold a password.
         said = str(error).replace(uri, f"{parts.scheme}://…")
         raise ValueError(f"archive: {said}") from None
     return ObjectStoreArchive(filesystem, root)
@@ -138,9 +137,9 @@ class MemoryArchive:
 class LocalArchive:
     """`Archive` in a directory of a local file system.
 
-    A blob is written aside, forced to disk, and linked to its name: a crash leaves at most a
-    file that nobody lists, and of two writers at once one wins. The directory may be shared by
-    processes of several machines.
+    A blob is written to a temporary file, forced to disk, and linked to its name: a crash leaves at
+    most a file that nobody lists, and of two writers at once one wins. The directory may be shared
+    by processes of several machines.
 
     Args:
         root: the directory; made if missing.
@@ -156,7 +155,7 @@ class LocalArchive:
     def write(self, name: str, *contents: bytes | memoryview) -> None:
         """See `Archive.write`."""
         path = self._path(name)
-        # Not the number of the process: in a container that is always 1, also at the neighbour's.
+        # Not the process's number: in a container that is always 1, in the next one too.
         aside = self._aside / uuid.uuid4().hex
         with _typed(name):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +183,7 @@ class LocalArchive:
 
     def list(self, prefix: str) -> list[str]:
         """See `Archive.list`."""
-        # Only what the prefix names as directories is gone through.
+        # Only searches the directory that the prefix names.
         folder = self._root / prefix.rpartition("/")[0]
         with _typed(prefix):
             found = [
@@ -205,7 +204,7 @@ class LocalArchive:
             _sync_directories(path.parent, path.parent)
 
     def _clear_aside(self) -> None:
-        """Removes what crashed writers have left: nobody's name comes again, and it takes space."""
+        """Removes files of crashed writers: their names are not used again, and they take space."""
         for left in self._aside.iterdir():
             # Another process may have been faster.
             with suppress(FileNotFoundError):
@@ -220,8 +219,8 @@ class LocalArchive:
 class ObjectStoreArchive:
     """`Archive` in an object store, where an upload becomes visible as a whole at its end.
 
-    Stores offer no "create only" by this interface, so of two writers at once with different
-    contents the last would win; names hold the epoch of their only writer.
+    This interface has no "create only", so of two writers at once with different contents the last
+    would win; names hold the epoch of their only writer.
 
     Args:
         filesystem: of pyarrow.
@@ -292,7 +291,7 @@ def _check(name: str) -> None:
 
 @contextmanager
 def _typed(what: str) -> Iterator[None]:
-    """Whatever the system or the store raise becomes `TransportUnavailable`."""
+    """Turns every error of the system or the store into `TransportUnavailable`."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""What can go wrong between a process and the log, the map store or the archive.
+"""Errors between a process and the log, the map store or the archive.
 
-Named after the condition, as gRPC status codes are, so that the table that maps errors to
-codes reads one to one. Adapters turn every error of their client library into one of these;
-nothing outside an adapter sees a `KafkaException` or a `RedisError`.
+Named after the condition, as gRPC status codes are, so that the table that maps errors to codes
+reads one to one. Adapters turn every error of their client library into one of these; nothing
+outside an adapter sees a `KafkaException` or a `RedisError`.
 """
 
 # ruff: noqa: N818 -- conditions, see above
@@ -32,7 +32,7 @@ class RecordTooLarge(TransportError, model.InvalidArgument):
     """A record is over the limit of the log; it was not taken.
 
     Args:
-        topic: where it was to go.
+        topic: where it was to be appended.
         size_bytes: of key, value and headers.
         limit_bytes: the greatest size that is taken.
     """

@@ -18,10 +18,10 @@ from sirocco.transport.log import TopicPartition as At
 if TYPE_CHECKING:
     from sirocco.transport.kafka_log import KafkaLog
 
-# The client types every part of a message as possibly missing; of a record none but the key is.
+# The client types every part of a message as optional; of a record only the key is.
 _Message: TypeAlias = Any
 
-# Stands where a Kafka partition would for what concerns the whole consumer.
+# Used instead of a Kafka partition for errors of the whole consumer.
 _WHOLE: Final[At] = ("", -1)
 
 
@@ -36,9 +36,9 @@ class KafkaConsumer:
         self._busy = threading.Lock()
         self._positions: dict[At, int] = {}
         self._paused: set[At] = set()
-        # What the next `poll` raises; records before it are handed out first.
+        # What the next `poll` raises; records before it are returned first.
         self._failed: dict[At, TransportError] = {}
-        # Places that the client was refused, until the log says how far it goes.
+        # Partitions whose offset the client was refused, until the log reports its bounds.
         self._refused: set[At] = set()
         config = consumer_config(log.settings, name)
         self._consumer = made(lambda: Consumer(config, logger=LOGGER), name)
@@ -76,7 +76,7 @@ class KafkaConsumer:
         """See `Consumer.seek`.
 
         The client's own seek fails on a Kafka partition whose offset was out of range, so the
-        partition is taken off and put on again.
+        partition is removed and added again.
         """
         at = (topic, partition)
         paused = at in self._paused
@@ -110,7 +110,7 @@ class KafkaConsumer:
                     raise self._failed.pop(next(iter(self._failed)))
                 messages: list[_Message] = self._consumer.consume(max_records, 0)
                 if not messages:
-                    # `consume` waits until its batch is full; one `poll` ends with the first.
+                    # `consume` waits until its batch is full; one `poll` returns with the first.
                     first = self._consumer.poll(max(0.0, deadline - time.monotonic()))
                     if first is None:
                         return []
@@ -134,20 +134,20 @@ class KafkaConsumer:
         return behind
 
     def _end(self, topic: str, partition: int) -> int:
-        """The end as the last fetch told it; 0 while none did."""
+        """Returns the end from the last fetch; 0 before the first one."""
         at = TopicPartition(self._log.outer(topic), partition)
         found = self._consumer.get_watermark_offsets(at, cached=True)
         return max(0, found[1]) if found else 0
 
     def close(self) -> None:
-        """See `Consumer.close`; waits for a `poll` in another thread to come back."""
+        """See `Consumer.close`; waits for a `poll` in another thread to return."""
         self._closed = True
         with self._busy:
             self._log.forget(self)
             self._consumer.close()
 
     def _accept(self, messages: Sequence[_Message]) -> list[Record]:
-        """Records of messages; positions move on, errors are kept for the next `poll`."""
+        """Returns records of messages; moves positions, keeps errors for the next `poll`."""
         records = []
         positions = self._positions
         for message in messages:
@@ -186,7 +186,7 @@ class KafkaConsumer:
         message: _Message,
         error: KafkaError,
     ) -> None:
-        """An event instead of a record: the end of what is there, or a real error."""
+        """Handles an event instead of a record: the end of the partition, or a real error."""
         if error.code() == KafkaError._PARTITION_EOF:
             self._positions[at] = max(position, message.offset())
         elif error.code() in OUT_OF_RANGE:
@@ -196,7 +196,7 @@ class KafkaConsumer:
             self._refuse(at, typed(error, f"{at[0]}/{at[1]}"))
 
     def _judge(self, at: At) -> None:
-        """Whether a refused place is none; the client refuses it once, and then stands still."""
+        """Checks a refused offset against the log: the client refuses it once, and then stops."""
         position = self._positions[at]
         try:
             low, high = self._log.bounds(*at)
@@ -204,19 +204,19 @@ class KafkaConsumer:
             return
         self._refused.discard(at)
         if low <= position <= high:
-            # Of where it stood before: the client has been put elsewhere meanwhile.
+            # The refusal was of an earlier offset: the client has been moved meanwhile.
             self.seek(*at, position)
         else:
             self._failed[at] = OffsetOutOfRange(*at, position, low)
 
     def _fail_whole(self, error: KafkaError) -> None:
-        """An error of the client and not of a Kafka partition."""
+        """Handles an error of the client, not of a Kafka partition."""
         # Without a right to its group the client still reads what it was assigned.
         if error.code() not in GROUP:
             self._refuse(_WHOLE, typed(error, self.name))
 
     def _refuse(self, at: At, failure: TransportError) -> None:
-        # Of what passes the client tells as well, and fetches again by itself.
+        # The client also reports transient errors, and fetches again by itself.
         if not isinstance(failure, TransportUnavailable):
             self._failed[at] = failure
 

@@ -1,4 +1,4 @@
-"""Kafka's errors as the errors of this layer, and where the client library logs."""
+"""Turns Kafka's errors into those of this layer, and sets where the client library logs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _T = TypeVar("_T")
 LOGGER: Final = logging.getLogger("sirocco.transport.kafka")
 
 
-# A broker that is away is one line per client thread in this time, not one a second.
+# A broker that is away gives one line per client thread in this time, not one a second.
 _REPEAT_S: Final = 30.0
 
 
 class _Calm(logging.Filter):
-    """Leaves out what the client says too often.
+    """Drops log lines that the client writes too often.
 
-    At each start it warns that a setting we rely on (and test) is experimental, and each
-    attempt to reach a broker that is away is an error of its own.
+    At each start it warns that a setting we rely on (and test) is experimental, and each attempt to
+    reach a broker that is away is an error of its own.
     """
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ _FENCED: Final = frozenset(
         KafkaError._FENCED,
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
-        # The broker does not know the transaction that the client believes in: after an outage
-        # longer than the transaction's time, begun when it died. The client calls it fatal; a new
-        # producer of the same id takes over, as it would from a predecessor.
+        # The broker does not know the client's transaction: its outage was longer than the
+        # transaction's timeout, and began during it. The client calls this fatal; a new producer of
+        # the same id takes over, as it would from a predecessor.
         KafkaError.INVALID_TXN_STATE,
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     )
@@ -72,7 +72,7 @@ UNKNOWN: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     )
 )
-# What passes while leaders move or a topic is new.
+# Errors that pass while leaders move or a topic is new.
 _TRANSIENT: Final = frozenset(
     (
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -83,7 +83,7 @@ _TRANSIENT: Final = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.REPLICA_NOT_AVAILABLE,
-        # A new leader does not know yet how far the log is replicated; the client hands this on.
+        # A new leader does not know yet how far the log is replicated; the client passes this on.
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.KAFKA_STORAGE_ERROR,
         KafkaError._NOENT,  # "no leaders found"
@@ -101,7 +101,7 @@ _AWAY: Final = _TRANSIENT | frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS,
     )
 )
-# Of the consumer group that the client looks for though none is ever joined.
+# Errors of the consumer group that the client looks for, although none is ever joined.
 GROUP: Final = frozenset(
     (
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -114,7 +114,7 @@ OUT_OF_RANGE: Final = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSE
 
 
 def made(make: Callable[[], _T], what: str) -> _T:
-    """A client; settings that it refuses, such as a certificate it cannot read, are typed."""
+    """Returns a client; refused settings, such as an unreadable certificate, raise typed errors."""
     try:
         return make()
     except KafkaException as error:
@@ -122,7 +122,7 @@ def made(make: Callable[[], _T], what: str) -> _T:
 
 
 def typed(error: KafkaError, what: str) -> TransportError:
-    """The error of this layer for one of the client's."""
+    """Returns the error of this layer for one of the client's."""
     code, text = error.code(), f"{what}: {error.name()}: {error.str()}"
     if code in _FENCED:
         return FencedError(text)
@@ -136,6 +136,6 @@ def typed(error: KafkaError, what: str) -> TransportError:
 
 
 def cause_of(exception: KafkaException) -> KafkaError:
-    """What the client's exception carries."""
+    """Returns the error that the client's exception carries."""
     cause: KafkaError = exception.args[0]
     return cause

@@ -33,7 +33,7 @@ from sirocco.transport.kafka_settings import (
 )
 from sirocco.transport.log import APPEND_WAIT_S, TopicSpec
 
-# Between two questions about what is on its way: short against a leader's election.
+# Pause between two requests about what is under way: short against a leader's election.
 _RETRY_S: Final = 0.02
 
 
@@ -56,8 +56,8 @@ class KafkaLog:
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings: Final = settings
         self._lock = threading.Lock()
-        # What the client last had to say of its connections: a call that gets no answer ends as
-        # timed out, whatever the reason.
+        # The client's last report about its connections: a call without an answer ends as timed
+        # out, whatever the reason.
         self._trouble = ""
         config: dict[str, Any] = {"log_level": 0, "error_cb": self._note_trouble}
         self._admin = made(lambda: AdminClient(client_config(settings, "admin") | config), "kafka")
@@ -84,11 +84,11 @@ class KafkaLog:
             found = self._partitions_led(spec.name)
             if found != spec.partitions:
                 raise TopicMismatch(spec.name, spec.partitions, found)
-            # Whoever appends for the first time while the broker is away need not ask it.
+            # So that a first append need not ask a broker that is away.
             self._partitions[spec.name] = found
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Deletes topics and all that is in them; those that do not exist are passed over.
+        """Deletes topics and all that is in them; ignores those that do not exist.
 
         Raises:
             TransportUnavailable: the cluster did not answer.
@@ -158,7 +158,7 @@ class KafkaLog:
             client.close()
 
     def check(self, topic: str, partition: int) -> None:
-        """Refuses what is not there.
+        """Refuses a topic or a Kafka partition that does not exist.
 
         Raises:
             UnknownTopic: no such topic or Kafka partition.
@@ -167,11 +167,11 @@ class KafkaLog:
             raise UnknownTopic(f"{topic}/{partition}")
 
     def outer(self, topic: str) -> str:
-        """The topic's name in the cluster."""
+        """Returns the topic's name in the cluster."""
         return self.settings.topic_prefix + topic
 
     def inner(self, topic: str) -> str:
-        """The topic's name for the caller."""
+        """Returns the topic's name for the caller."""
         return topic.removeprefix(self.settings.topic_prefix)
 
     def forget(self, client: KafkaProducer | KafkaConsumer) -> None:
@@ -181,10 +181,10 @@ class KafkaLog:
                 self._clients.remove(client)
 
     def _partitions_led(self, topic: str) -> int:
-        """Waits until a created topic can be written and read; its number of Kafka partitions.
+        """Waits until a created topic can be used; returns its number of Kafka partitions.
 
-        The metadata name leaders before those know it; a producer that is refused by one waits
-        for a second.
+        The metadata name leaders before those know it; a producer that is refused by one waits for
+        a second.
         """
         deadline = time.monotonic() + CALL_TIMEOUT_S
         while (found := self._count(topic)) == 0:
@@ -196,7 +196,7 @@ class KafkaLog:
         return found
 
     def _count(self, topic: str) -> int:
-        """The number of Kafka partitions; 0: no such topic."""
+        """Returns the number of Kafka partitions; 0: no such topic."""
         outer = self.outer(topic)
         try:
             found = self._admin.list_topics(outer, timeout=CALL_TIMEOUT_S).topics[outer]
@@ -207,7 +207,7 @@ class KafkaLog:
         return len(found.partitions)
 
     def _offsets(self, wanted: list[TopicPartition], spec: OffsetSpec) -> list[int]:
-        """One offset for each; asked again while leaders move."""
+        """Returns one offset for each; asks again while leaders move."""
         deadline = time.monotonic() + CALL_TIMEOUT_S
         while True:
             futures = self._admin.list_offsets(
@@ -223,7 +223,7 @@ class KafkaLog:
                 time.sleep(_RETRY_S)
 
     def _answer(self, future: Any, what: str, *, allowed: int | None = None) -> Any:
-        """The result of an admin call, None where it failed with the `allowed` code."""
+        """Returns the result of an admin call, None where it failed with the `allowed` code."""
         try:
             found = future.result(timeout=CALL_TIMEOUT_S + 1.0)
             self._admin.poll(0)  # what the client had to say before is of no interest
@@ -236,7 +236,7 @@ class KafkaLog:
             raise self._failure(cause_of(error), what) from error
 
     def _failure(self, cause: KafkaError, what: str) -> TransportError:
-        """The error of a call; one that got no answer says why, if the client knows."""
+        """The error of a call; without an answer it has the reason, if the client knows one."""
         if cause.code() not in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:
             return typed(cause, what)
         self._trouble = ""
@@ -244,6 +244,6 @@ class KafkaLog:
         return TransportUnavailable(f"{what}: {self._trouble or cause.str()}")
 
     def _note_trouble(self, error: KafkaError) -> None:
-        # That no broker is left says less than what went before.
+        # That no broker is left says less than the error before it.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._trouble = error.str()

@@ -31,7 +31,7 @@ from sirocco.transport.log import RECORD_BYTES_MAX, Headers, OnAck, record_bytes
 if TYPE_CHECKING:
     from sirocco.transport.kafka_log import KafkaLog
 
-# How long a new producer waits for its connection; it works without, only later.
+# How long a new producer waits for its connection; without one it works, only later.
 _CONNECT_S: Final = 1.0
 
 
@@ -47,15 +47,15 @@ class KafkaProducer:
         self._append_wait_s = append_wait_s
         self._closed = False
         self._has_begun = False
-        # The client's own count holds events besides records.
+        # The client's own count includes events besides records.
         self._count_lock = threading.Lock()
         self._pending = 0
         # The first error after which the client refuses everything.
         self._fatal: TransportError | None = None
         config = producer_config(log.settings, name, transactional_id)
         self._producer = made(lambda: Producer(config, logger=LOGGER), name)
-        # The client asks for its producer id at once; without a connection by then, it asks
-        # again after 500 ms, and so long would the first append or a take-over wait.
+        # The client asks for its producer id at once. Without a connection by then it asks again
+        # after 500 ms, and the first append or a take-over would wait as long.
         with suppress(KafkaException):
             self._producer.list_topics(timeout=_CONNECT_S)
 
@@ -127,8 +127,8 @@ class KafkaProducer:
     def flush(self, timeout_s: float) -> int:
         """See `Producer.flush`.
 
-        The client's own `flush` calls on after a callback has raised, with the exception set;
-        one `poll` ends there.
+        The client's own `flush` makes further calls after a callback has raised, with the exception
+        set; one `poll` ends there.
         """
         deadline = time.monotonic() + timeout_s
         while self._pending > 0 and (left := deadline - time.monotonic()) > 0:
@@ -173,7 +173,7 @@ class KafkaProducer:
         self._drop_pending()
 
     def _transact(self, action: Callable[[float], None], what: str) -> None:
-        """One step of a transaction; what the client calls retriable goes on where it was."""
+        """Runs a step of a transaction; continues after errors that the client calls retriable."""
         self._check_live()
         if not self._transactional:
             raise RuntimeError("no transactional id")
@@ -202,7 +202,7 @@ class KafkaProducer:
             self._pending += change
 
     def _lost(self, error: KafkaError, what: str) -> TransportError:
-        """A record that the log will never have; what came after it would stand behind a gap."""
+        """Returns the error of a record that the log will never have: a gap before later ones."""
         if self._fatal is not None:
             return self._fatal
         failure = AppendFailed(f"{what}: {error.name()}: {error.str()}")

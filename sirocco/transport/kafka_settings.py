@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster, and the client settings that Sirocco's promises rest on."""
+"""The address of a Kafka cluster, and the client settings that Sirocco's promises rely on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 from sirocco.transport.log import RECORD_BYTES_MAX
 
-# What the log's records may be compressed by. Columns of slots shrink to 0.54 with lz4, which takes
-# 2.3 ns of CPU a byte from producer and consumer together: less than a network and replicas take.
-# zstd: to 0.36, at twice the cost for the producer and three times for each consumer.
+# Compressions of the log's records. Columns of slots shrink to 0.54 with lz4, which takes 2.3 ns of
+# CPU a byte from producer and consumer together: less than a network and replicas take. zstd: to
+# 0.36, at twice the cost for the producer and three times for each consumer.
 COMPRESSIONS: Final = ("none", "lz4", "zstd", "snappy", "gzip")
 
 Config: TypeAlias = dict[str, str | int | float | bool]
@@ -17,9 +17,9 @@ Config: TypeAlias = dict[str, str | int | float | bool]
 # Room for the frame of a record batch around the greatest record; the broker counts it too.
 BATCH_BYTES_MAX: Final = RECORD_BYTES_MAX + 65536
 
-# How long the broker keeps an abandoned transaction open, holding readers back behind it. A
-# successor fences at once, so this only counts when none comes; shorter would abort a healthy
-# merger's window while its broker elects a leader (up to 10 s on a loaded machine).
+# How long the broker keeps an abandoned transaction open, which holds readers back. A successor
+# fences at once, so this only counts without one. A shorter time would abort a healthy merger's
+# window while its broker elects a leader (up to 10 s on a loaded machine).
 TRANSACTION_TIMEOUT_MS: Final = 30_000
 
 # How long one call to the cluster may take before it counts as unavailable.
@@ -59,7 +59,7 @@ class KafkaSettings:
     compression: str = "lz4"
 
     def __post_init__(self) -> None:
-        """Refuses what can only fail later, with the name of the field."""
+        """Refuses settings that can only fail later, with the name of the field."""
         if not self.bootstrap:
             raise ValueError("bootstrap: HOST:PORT is missing")
         if self.security_protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
@@ -75,13 +75,13 @@ class KafkaSettings:
 
 
 def client_config(settings: KafkaSettings, name: str) -> Config:
-    """What every client of the cluster is given."""
+    """Returns the settings of every client of the cluster."""
     config: Config = {
         "bootstrap.servers": settings.bootstrap,
         "client.id": name,
         "security.protocol": settings.security_protocol,
-        # The default of 10 s would keep a service from a restarted broker longer than the
-        # broker took to come back (about 2 s).
+        # The default of 10 s would keep a service from a restarted broker longer than the broker
+        # took to come back (about 2 s).
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
         "socket.keepalive.enable": True,
@@ -102,19 +102,19 @@ def client_config(settings: KafkaSettings, name: str) -> Config:
 
 
 def producer_config(settings: KafkaSettings, name: str, transactional_id: str | None) -> Config:
-    """What a producer is given, see `log.Producer`."""
+    """Returns the settings of a producer, see `log.Producer`."""
     config = client_config(settings, name) | {
         "enable.idempotence": True,
         "acks": "all",
-        # An idempotent producer may still drop a batch that the broker refuses and go on with
+        # An idempotent producer may still drop a batch that the broker refuses and continue with
         # the next; that would be a gap in a slot.
         "enable.gapless.guarantee": True,
-        # Without a limit: a record that timed out in the queue while its successor got through
-        # would be a gap, too. What waits is bounded by the queue, who waits by his own deadline.
+        # Without a limit: a record that timed out in the queue while the next one got through would
+        # be a gap, too. The queue bounds the waiting records, each caller's deadline its wait.
         "message.timeout.ms": 0,
         # Services gather a record for 10-50 ms before they append it, so there is hardly ever a
-        # second one to wait for: acknowledged after 0.8 ms (p50) instead of 1.9 with 1 ms, at
-        # the same CPU. Under load, records gather behind the requests in flight anyway.
+        # second one to wait for: acknowledged after 0.8 ms (p50) instead of 1.9 with 1 ms, at the
+        # same CPU. Under load, records gather while requests are in flight anyway.
         "linger.ms": 0,
         "compression.type": settings.compression,
         "message.max.bytes": BATCH_BYTES_MAX,
@@ -132,20 +132,20 @@ def producer_config(settings: KafkaSettings, name: str, transactional_id: str | 
 
 
 def consumer_config(settings: KafkaSettings, name: str) -> Config:
-    """What a consumer is given, see `log.Consumer`."""
+    """Returns the settings of a consumer, see `log.Consumer`."""
     return client_config(settings, name) | {
-        # The client wants one. It is never joined: the broker is asked who would coordinate it, and
-        # may refuse to say so.
+        # The client requires a group. It is never joined: the broker is asked for its coordinator,
+        # and may refuse to answer.
         "group.id": name,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "isolation.level": "read_committed",
-        # Tells where reading stands behind the ends of transactions, which no record shows.
+        # Reports the position after the ends of transactions, which no record shows.
         "enable.partition.eof": True,
-        # A broker answers one fetch at a time and holds it back this long while there is
-        # nothing; a Kafka partition that is added, or sought in, joins only the next one.
-        # The default of 500 ms would stop a slot that long at each move.
+        # A broker answers one fetch at a time and delays it this long while there is nothing; a
+        # Kafka partition that is added, or sought in, joins only the next one. The default of 500
+        # ms would stop a slot that long at each move.
         "fetch.wait.max.ms": 100,
         # The default of 1 s would stop reading that long whenever the queue below was full.
         "fetch.queue.backoff.ms": 10,
@@ -158,14 +158,14 @@ def consumer_config(settings: KafkaSettings, name: str) -> Config:
 
 
 def topic_config(compacted: bool) -> dict[str, str]:
-    """What a topic is given, see `log.TopicSpec`."""
+    """Returns the settings of a topic, see `log.TopicSpec`."""
     config = {
         "retention.ms": "-1",
         "retention.bytes": "-1",
         "max.message.bytes": str(BATCH_BYTES_MAX),
         "message.timestamp.type": "CreateTime",
-        # Truncation frees whole segments; the default of 1 GiB would hold back the disk of
-        # many checkpoints per Kafka partition.
+        # Truncation frees whole segments; the default of 1 GiB would keep the disk space of many
+        # checkpoints per Kafka partition.
         "segment.bytes": str(128 * 1024 * 1024),
         "cleanup.policy": "compact" if compacted else "delete",
     }

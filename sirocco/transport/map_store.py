@@ -1,7 +1,7 @@
 """The map store: leases and small values that all processes see.
 
-What decides stands in the log (rule R4 of the design); this store is a view of it, so it may
-be lost as a whole and be written anew. Redis in a cluster, memory in an embedded one.
+Decisions are stored in the log (rule R4 of the design). This store is a view of it, so it may be
+lost as a whole and written again. Redis in a cluster, memory in an embedded one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class MapStore(Protocol):
 
         Args:
             name: of the lease.
-            holder: who wants it, unique per process start.
+            holder: the process that takes it, unique per process start.
             ttl_ms: time to live from now.
 
         Returns:
@@ -35,19 +35,19 @@ class MapStore(Protocol):
         """Gives a lease back; false (and no change) when `holder` does not have it."""
 
     def holders(self, prefix: str) -> dict[str, str]:
-        """The live leases whose names begin with `prefix`: name → holder."""
+        """Returns the live leases whose names begin with `prefix`: name → holder."""
 
     def put(self, key: str, value: bytes, *, ttl_ms: int | None = None) -> None:
         """Writes a value, whatever was there; it vanishes after `ttl_ms` if given."""
 
     def get(self, key: str) -> bytes | None:
-        """The value of a key, or None."""
+        """Returns the value of a key, or None."""
 
     def delete(self, key: str) -> None:
         """Removes a value, if there is one."""
 
     def scan(self, prefix: str) -> dict[str, bytes]:
-        """All values whose keys begin with `prefix`; not a snapshot."""
+        """Returns all values whose keys begin with `prefix`; not a snapshot."""
 
     def close(self) -> None:
-        """Frees connections; leases run out by themselves."""
+        """Frees connections; leases expire by themselves."""

@@ -1,11 +1,11 @@
 """The embedded log: one process, no servers, the same contract as Kafka.
 
-Records are made once, at `append`, and the same objects go to every consumer; values are
-never copied. Nothing is dropped but by `truncate`: an embedded cluster truncates below its
-checkpoints as a real one does, and `bytes_total` shows what is held.
+Records are made once, at `append`, and every consumer gets the same objects; values are never
+copied. Only `truncate` drops records: an embedded cluster truncates below its checkpoints as a real
+one does, and `bytes_total` shows the memory in use.
 
-One lock guards all topics. Under the interpreter's own lock finer ones would gain nothing,
-and a transaction over several Kafka partitions becomes visible in one step.
+One lock guards all topics. Under the interpreter's own lock finer ones would gain nothing, and a
+transaction over several Kafka partitions becomes visible in one step.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from sirocco.transport.log import (
     record_bytes,
 )
 
-# What a record costs beside its bytes: the Record, its ints, its place in the list.
+# Memory of a record besides its bytes: the Record, its ints, its place in the list.
 _RECORD_OVERHEAD_BYTES: Final = 200
 
 _Ack: TypeAlias = tuple[OnAck | None, Exception | None, int]
 
 
 class _Partition:
-    """One Kafka partition: a list of records from offset `low` on; None where none is seen."""
+    """One Kafka partition: a list of records from offset `low` on; None for offsets without one."""
 
     __slots__ = ("low", "open_from", "readers", "records")
 
@@ -59,7 +59,7 @@ class _Partition:
 
     @property
     def stable(self) -> int:
-        """Last stable offset: committed consumers read below it."""
+        """Last stable offset: consumers read committed records below it."""
         return min(self.open_from.values()) if self.open_from else self.end
 
     def wake(self) -> None:
@@ -83,7 +83,7 @@ class MemoryLog:
         return self._bytes
 
     def create_topics(self, specs: Sequence[TopicSpec]) -> None:
-        """See `Log.create_topics`. Compaction is left out: it may happen at any time or never."""
+        """See `Log.create_topics`. Does not compact: compaction may happen at any time or never."""
         with self.lock:
             for spec in specs:
                 found = self._topics.get(spec.name)
@@ -147,7 +147,7 @@ class MemoryLog:
             client.close()
 
     def find(self, topic: str, partition: int) -> _Partition:
-        """The Kafka partition of that name; the lock is held or not needed.
+        """Returns the Kafka partition of that name; the lock is held or not needed.
 
         Raises:
             UnknownTopic: there is none.
@@ -163,13 +163,13 @@ class MemoryLog:
         self._bytes += size + _RECORD_OVERHEAD_BYTES if record else _held_bytes(None)
 
     def blank(self, partition: _Partition, offset: int) -> None:
-        """Makes an aborted record unseen; the lock is held."""
+        """Makes an aborted record invisible; the lock is held."""
         row = offset - partition.low
         self._bytes += _held_bytes(None) - _held_bytes(partition.records[row])
         partition.records[row] = None
 
     def take_over(self, producer: MemoryProducer, transactional_id: str) -> None:
-        """Makes `producer` the only live one of its id and aborts what its elders left open."""
+        """Makes `producer` the only live one of its id and aborts its predecessor's transaction."""
         with self.lock:
             elder = self._owners.get(transactional_id)
             self._owners[transactional_id] = producer
@@ -284,7 +284,7 @@ class MemoryProducer:
         self.poll(0.0)
 
     def fence(self) -> None:
-        """A newer producer of this id is there: the open transaction ends; the lock is held."""
+        """Ends the open transaction, as a newer producer of this id exists; the lock is held."""
         self._fenced = True
         if self._open is not None:
             self._end(seen=False)
@@ -307,7 +307,7 @@ class MemoryProducer:
             raise FencedError(str(self._transactional_id))
 
     def _end(self, *, seen: bool) -> None:
-        """Ends the open transaction; its mark takes one offset per Kafka partition, as Kafka's."""
+        """Ends the open transaction; its mark takes one offset per Kafka partition, as in Kafka."""
         if self._open is None:
             raise RuntimeError("no open transaction")
         touched = {partition: None for partition, _ in self._open}
@@ -333,7 +333,7 @@ class MemoryConsumer:
         self._positions: dict[TopicPartition, int] = {}
         self._sources: dict[TopicPartition, _Partition] = {}
         self._paused: set[TopicPartition] = set()
-        # Whose turn it is: begun one further at each poll, so that none starves.
+        # Order of turns: each poll begins one further, so that no partition starves.
         self._turn: deque[TopicPartition] = deque()
         self._stuck: set[TopicPartition] = set()
 
@@ -425,7 +425,7 @@ class MemoryConsumer:
         return behind
 
     def wake(self) -> None:
-        """Lets a waiting `poll` look again; the lock is held."""
+        """Lets a waiting `poll` check again; the lock is held."""
         if self._waiting:
             self._arrived.notify()
 
@@ -449,7 +449,7 @@ class MemoryConsumer:
                 raise ValueError(f"not assigned: {at[0]}/{at[1]}")
 
     def _take(self, max_records: int) -> list[Record]:
-        """What is there now, a round over the Kafka partitions; the lock is held."""
+        """Takes available records, one round over the Kafka partitions; the lock is held."""
         taken: list[Record] = []
         self._turn.rotate(-1)
         for at in self._turn:

@@ -87,7 +87,7 @@ class MemoryMapStore:
         """See `MapStore.close`; nothing to free."""
 
     def _holder(self, name: str) -> str | None:
-        """The live holder of a lease; drops an expired one. The lock is held."""
+        """Returns the live holder of a lease; drops an expired one. The lock is held."""
         found = self._leases.get(name)
         if found is None:
             return None
@@ -97,7 +97,7 @@ class MemoryMapStore:
         return found[0]
 
     def _value(self, key: str) -> bytes | None:
-        """The live value of a key; drops an expired one. The lock is held."""
+        """Returns the live value of a key; drops an expired one. The lock is held."""
         found = self._values.get(key)
         if found is None:
             return None

@@ -21,8 +21,8 @@ from sirocco.transport.errors import TransportUnavailable
 
 _T = TypeVar("_T")
 
-# One call ends within about (1 + 2) × 0.5 s and the waits between, well below the shortest
-# lease (6 s): a holder that cannot reach Redis learns it while its lease still lives.
+# One call ends within about (1 + 2) × 0.5 s and the waits between, well below the shortest lease (6
+# s): a holder that cannot reach Redis gets an error before its lease expires.
 _ANSWER_TIMEOUT_S: Final = 0.5
 _RETRIES: Final = 2
 _RETRY_WAIT_S: Final = 0.05
@@ -31,8 +31,8 @@ _RETRY_WAIT_S_MAX: Final = 0.2
 # Keys of one step of SCAN. Redis serves nobody else during a step (about 0.1 ms at 1,000).
 _SCAN_COUNT: Final = 1000
 
-# Check and change in one step on the server; a lease that a successor took in between is
-# never prolonged or deleted by its predecessor.
+# Check and change in one step on the server: a predecessor never prolongs or deletes a lease that a
+# successor has taken in between.
 _ACQUIRE: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder == false or holder == ARGV[1] then
@@ -64,7 +64,7 @@ class RedisMapStore:
         tls_ca: path of the authorities' certificates, with rediss://; the system's if empty.
 
     Raises:
-        ValueError: the address is none.
+        ValueError: the address is invalid.
     """
 
     def __init__(self, url: str, prefix: str = "sirocco", *, tls_ca: str = "") -> None:
@@ -97,7 +97,7 @@ class RedisMapStore:
         return bool(self._typed(lambda: self._renew(keys=keys, args=[holder, ttl_ms])))
 
     def release(self, name: str, holder: str) -> bool:
-        """See `MapStore.release`; false also when a retry met its own success."""
+        """See `MapStore.release`; also false if a retry finds the lease already released."""
         keys = [self._leases + name]
         return bool(self._typed(lambda: self._release(keys=keys, args=[holder])))
 
@@ -128,7 +128,7 @@ class RedisMapStore:
         self._client.close()
 
     def _scan(self, space: str, prefix: str) -> dict[str, bytes]:
-        """All live entries of a key space; a key that vanishes meanwhile is left out."""
+        """Returns all live entries of a key space; a key that vanishes meanwhile is left out."""
         pattern = _literal(space + prefix) + "*"
         keys = sorted(set(self._client.scan_iter(match=pattern, count=_SCAN_COUNT)))
         if not keys:
@@ -141,17 +141,18 @@ class RedisMapStore:
         }
 
     def _typed(self, call: Callable[[], _T]) -> _T:
-        """Runs a call; whatever Redis or its client raise becomes `TransportUnavailable`."""
+        """Runs a call; turns every error of Redis or its client into `TransportUnavailable`."""
         try:
             return call()
         except RedisError as error:
             if isinstance(error, (ReadOnlyError, MasterDownError)):
-                # A failover may leave connections to the former master open. Only a new one is
-                # led to its successor; those in use by others are dropped when they learn it.
+                # A failover may leave connections to the former master open. Only a new connection
+                # reaches its successor; those in use by others are dropped when they get this
+                # error.
                 self._client.connection_pool.disconnect(inuse_connections=False)
             raise TransportUnavailable(f"redis: {type(error).__name__}: {error}") from error
 
 
 def _literal(text: str) -> str:
-    """A pattern of Redis that matches just `text`."""
+    """Returns a pattern of Redis that matches just `text`."""
     return "".join("\\" + c if c in "*?[]\\^" else c for c in text)

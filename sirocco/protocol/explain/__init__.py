@@ -1,1 +1,1 @@
-"""Where a query is placed and an object is sent, for people who ask."""
+"""Explains where a query is placed and where an object is sent."""

@@ -1,8 +1,8 @@
-"""Where a query stands and where an object goes by a map, as routers decide it.
+"""Finds where a query is placed and where an object is sent by a map, as routers decide it.
 
-What a client can know without asking the services: routing is a pure function of the map in force.
-Two things are settled elsewhere, and left open here: which of several children an object goes to
-that are as good (by its event key), and which keyword a slot takes for its own index (by how often
+A client can know this without asking the services: routing is a pure function of the map in force.
+Two things are decided elsewhere and stay open here: which of several equally good children an
+object is sent to (by its event key), and which keyword a slot takes for its own index (by how often
 it has seen each).
 """
 
@@ -32,21 +32,21 @@ from sirocco.protocol.router.queries.report_locators import Locators, alternativ
 from sirocco.protocol.search.plan import plan_search
 from sirocco.schemes.map.routing import RoutingArrays
 
-# Event keys that are tried where a key decides: of the sixteen children of a keyword node each is
+# Event keys that are tried where a key decides: each of the sixteen children of a keyword node is
 # then missed once in ten million times.
 _EVENTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlaces:
-    """Where a query stands, or where a snapshot is asked.
+    """Where a query is placed, or where a snapshot is asked.
 
     Attributes:
         leaves: Ids, ascending.
         slots: Ascending.
-        why: Why there, where more than its region decides; else empty.
+        why: The reason, if not the region alone; else empty.
         keywords: For each conjunction the term that leads to it, None where that is not known.
-        forwarded: Terms of which a slot of the query is sent all objects that hold one, where
+        forwarded: A slot of the query is sent all objects that hold one of these terms, where
             routers hold back what no query needs; None: it needs every object of its slots.
     """
 
@@ -59,11 +59,11 @@ class QueryPlaces:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlaces:
-    """Where an object goes.
+    """Where an object is sent.
 
     Attributes:
-        leaves, slots: Where it goes whatever its event key, ascending.
-        other_leaves, other_slots: To some of these as well, by its event key.
+        leaves, slots: Where it is sent whatever its event key, ascending.
+        other_leaves, other_slots: It is sent to some of these too, by its event key.
         meets: Whether one of its slots has the query; None: that depends on its event key.
     """
 
@@ -82,10 +82,10 @@ def conjunctions_of(query: Query) -> tuple[Conjunction, ...]:
 
 
 def query_places(query: Query, routing: RoutingArrays, *, has_changed: bool = False) -> QueryPlaces:
-    """Finds where a query stands.
+    """Finds where a query is placed.
 
-    A query that was registered under another map, or whose text was changed since, keeps the
-    keywords that it had then: on maps that part the vocabulary it may also stand elsewhere.
+    A query that was registered under another map, or whose text has changed since, keeps its former
+    keywords: on maps that split the vocabulary it may also be placed elsewhere.
 
     Args:
         query: Of either mode.
@@ -143,7 +143,7 @@ def _leaves(
 
 
 def _keywords(query: Query, change: Change, routing: RoutingArrays) -> tuple[str | None, ...]:
-    """The keyword of each conjunction, as far as anybody but the slots knows it."""
+    """Returns the keyword of each conjunction, as far as it is known outside the slots."""
     if not isinstance(query, RangeQuery):
         return tuple(None for _ in conjunctions_of(query))
     chosen: dict[tuple[int, ...], int] = {}
@@ -168,12 +168,12 @@ def _keywords(query: Query, change: Change, routing: RoutingArrays) -> tuple[str
 def object_places(
     one: ObjectRow, query: Query, places: QueryPlaces, routing: RoutingArrays
 ) -> ObjectPlaces:
-    """Finds where an object goes, and whether the query is there.
+    """Finds where an object is sent, and whether the query is there.
 
     Args:
         one: A valid object.
         query: The query that is asked about.
-        places: Where that stands.
+        places: Where the query is placed.
         routing: The map in force.
     """
     if isinstance(query, RangeQuery) and query.track is not None:
@@ -196,7 +196,7 @@ def object_places(
 def _routes(
     one: ObjectRow, routing: RoutingArrays
 ) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """The leaves and the slots of the object, for each of some event keys."""
+    """Returns the leaves and the slots of the object, for each of some event keys."""
     is_plain = not len(routing.text_ints) and not routing.is_by_keyword
     count = 1 if is_plain else _EVENTS
     builder = ObjectColumnsBuilder()

@@ -1,7 +1,7 @@
-"""How the answers of slots are added up to the answer of a search.
+"""Adds up the answers of slots to the answer of a search.
 
-Orders and ties are those of the public contract: distances are compared as rounded to 1 mm, scores
-as rounded to 1e-9, then ids as unsigned numbers, then the objects' event keys; counts downwards,
+Orders and ties are those of the public contract. Distances are compared as rounded to 1 mm, scores
+as rounded to 1e-9, then ids as unsigned numbers, then the objects' event keys; counts descending,
 then terms by code point.
 """
 
@@ -24,7 +24,7 @@ from sirocco.protocol.search.messages import NO_ANSWER, Answer, Part
 from sirocco.protocol.search.ranked_merge import Candidates, best, joined
 from sirocco.protocol.search.term_merge import TermCounts
 
-# What one search may keep in a merger: a list of 10,000 objects with texts of some KB.
+# Bytes that one search may keep in a merger: a list of 10,000 objects with texts of some KB.
 KEPT_BYTES_MAX = 64 << 20
 
 
@@ -35,21 +35,21 @@ class Collector(Protocol):
         """Takes all parts of the answer to one question.
 
         Raises:
-            InvalidArgument: there is more to keep than may be.
+            InvalidArgument: more would have to be kept than is allowed.
         """
 
     def clear(self) -> None:
-        """Forgets all answers: others will come in their place."""
+        """Forgets all answers: others will replace them."""
 
     def bound_m(self) -> float | None:
-        """No answer is farther from the query's point; None when that is not known."""
+        """Returns a bound on the distance of answers from the query's point; None if not known."""
 
     def answer(self) -> Answer:
-        """What was found so far, in order."""
+        """Returns what was found so far, in order."""
 
 
 def collector_of(query: Query, now_ms: int) -> Collector | None:
-    """The collector for a query; None when parts need no adding up.
+    """Returns the collector for a query; None when parts need no adding up.
 
     Args:
         query: of mode snapshot.
@@ -98,7 +98,7 @@ class NearestCollector:
         self._distances_m = distances_m[order]
 
     def bound_m(self) -> float | None:
-        """The k-th distance, once there are k."""
+        """Returns the k-th distance, once there are k."""
         return float(self._distances_m[-1]) if len(self._distances_m) == self._k else None
 
     def answer(self) -> Answer:
@@ -137,14 +137,14 @@ class TermsCollector:
             )
 
     def bound_m(self) -> float | None:
-        """Counts have no distance."""
+        """Returns None: counts have no distance."""
         return None
 
     def answer(self) -> Answer:
         """See `Collector`."""
         rows = at_least_kth(self._counts, self._k)
-        # What could be among the first came with its text; where answers are missing, what did not
-        # may be among them all the same, and cannot be named.
+        # Every term that could be among the first arrived with its text. If answers are missing,
+        # others may be among them too, but cannot be named.
         named = [
             (count, self._texts[term])
             for term, count in zip(
@@ -161,13 +161,13 @@ class TermsCollector:
 
 
 def at_least_kth(counts: NDArray[np.uint64], k: int, answers: int = 1) -> NDArray[np.int64]:
-    """Rows of the terms that can be among the k most frequent, all ties included.
+    """Returns the rows of terms that can be among the k most frequent, all ties included.
 
     Args:
         counts: u8[t].
         k: at least 1.
-        answers: how many such counts are added up: a term that is among the first of the sum has
-            at least that share of the k-th count in one of them.
+        answers: how many such counts are added up: a term among the first of the sum has at least
+            that share of the k-th count in one of them.
     """
     if len(counts) <= k:
         return np.arange(len(counts))
@@ -176,7 +176,7 @@ def at_least_kth(counts: NDArray[np.uint64], k: int, answers: int = 1) -> NDArra
 
 
 class RankedCollector:
-    """The k best objects by text, distance and age: scored when everything is known."""
+    """The k best objects by text, distance and age; scored when all parts are there."""
 
     def __init__(self, query: RankedQuery, now_ms: int) -> None:
         self._query = query
@@ -203,7 +203,7 @@ class RankedCollector:
                 )
             self._found.append(
                 Candidates(
-                    # Parts of one slot are of different slices: each has totals of its own.
+                    # Parts of one slot are from different slices: each has totals of its own.
                     len(self._found),
                     ranking.objects,
                     ranking.tokens,
@@ -217,7 +217,7 @@ class RankedCollector:
             )
 
     def bound_m(self) -> float | None:
-        """The radius is the query's own."""
+        """Returns None: the radius is the query's own."""
         return None
 
     def answer(self) -> Answer:
@@ -230,7 +230,7 @@ class RankedCollector:
 
 
 def _firsts(events: EventColumns, order: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """bool[n], which of the ordered objects are not the one before them once more."""
+    """bool[n], which of the ordered objects do not repeat the one before."""
     sessions, numbers = events.sessions[order], events.numbers[order]
     keep = np.ones(len(order), np.bool_)
     keep[1:] = (sessions[1:] != sessions[:-1]) | (numbers[1:] != numbers[:-1])

@@ -1,18 +1,18 @@
-"""The gathering of one search: whom to ask, what to do with what they say, when to give up.
+"""The gathering of one search: whom to ask, what to do with the answers, when to give up.
 
     wanted ──Ask──▶ asked ──last of its answer──▶ done
        ▲              │
        └──moved, broken, owner changed; after a pause──┘
 
-A slot's answer counts once, from whichever evaluator it came first. The parts of a range answer are
-handed on as they come; when a slot has to be asked again in the middle of its answer, the rows that
-were handed on are known by their event keys. All other answers count whole or not at all. Only of
-slots that were answered for besides the nearest may be told twice; they are known in the same way.
+A slot's answer counts once, from whichever evaluator it arrives first. The parts of a range answer
+are passed on as they arrive. If a slot is asked again in the middle of its answer, rows that were
+passed on are recognised by event key. All other answers count whole or not at all. Only objects of
+slots answered for in addition may arrive twice; they are recognised in the same way.
 
-An evaluator says by which map its slots were filled. If that is a newer one than the merger knows,
-which may have stood still, objects can be anywhere: all slots are asked.
+An evaluator reports by which map its slots were filled. If that map is newer than the merger's,
+which may have been suspended, objects can be anywhere: all slots are asked.
 
-What is not there at the deadline is named: the answer is then explicitly partial
+Slots without an answer at the deadline are named: the answer is then explicitly partial
 (docs/explanation/guarantees.md).
 """
 
@@ -41,21 +41,21 @@ from sirocco.protocol.search.collectors import Collector
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, NO_ANSWER, Answer, Part
 from sirocco.protocol.search.plan import SearchPlan
 
-# Between two tries of one slot. A slot that moves is nowhere for some 10 ms, a dead evaluator's for
-# some seconds; the jitter keeps searches that failed together from coming back together.
+# Pause between two tries of one slot. A moving slot has no owner for some 10 ms, a dead evaluator's
+# for some seconds. The jitter spreads the retries of searches that failed together.
 RETRY_MS_MIN = 10
 RETRY_MS_MAX = 250
 
-# How often it is looked whether somebody else owns what was asked for: an evaluator whose machine
-# is gone says nothing at all.
+# Interval of checks whether a slot that was asked has another owner: an evaluator whose machine is
+# gone does not answer at all.
 LOOK_MS = 100
 
-# A search for the nearest that hold a word looks into so many slots at once at most besides the
+# A search for the nearest objects with a word asks at once for so many slots at most besides the
 # point's: each costs its evaluator some 20 us, a second question a millisecond.
 NEARBY_MAX = 16
 
-# Event keys that are kept of a slot whose answer is under way, 16 bytes each. A slot that is lost
-# behind more of them is not asked again.
+# Event keys that are kept of a slot whose answer is under way, 16 bytes each. A slot that fails
+# after more of them is not asked again.
 REPEATABLE_ROWS_MAX = 1_000_000
 
 Owners: TypeAlias = "Callable[[int], str | None]"
@@ -63,7 +63,7 @@ Owners: TypeAlias = "Callable[[int], str | None]"
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The search is to start."""
+    """Starts the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,16 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An evaluator is to be asked.
+    """Asks an evaluator.
 
     Attributes:
         number: of the question, never used again within the search.
         member: the evaluator.
         slots: ascending.
         radius_m: knn: no answer is farther away; None when nothing is known.
-        answers: into how many answers the search is cut at most.
+        answers: into how many answers the search is split at most.
         nearby: knn: further slots of the evaluator, ascending, that it may answer for.
-        takes_numbers: terms: whether sums may be of numbers under the evaluators' key.
+        takes_numbers: terms: whether sums may use numbers under the evaluators' key.
     """
 
     number: int
@@ -104,26 +104,26 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The answer to an `Ask` is not waited for any more."""
+    """Stops waiting for the answer to an `Ask`."""
 
     ask: int
 
 
 @dataclass(frozen=True, slots=True)
 class TakeMore:
-    """A part has been dealt with: one more may be sent."""
+    """Allows one more part, as one has been processed."""
 
     ask: int
 
 
 @dataclass(frozen=True, slots=True)
 class HandOn:
-    """Objects of a range answer are to go to the client now.
+    """Sends objects of a range answer to the client now.
 
     Attributes:
         objects: n rows.
         events: n rows.
-        origin: of the part, if these are all of its rows: it can be passed on as it came.
+        origin: of the part, if these are all of its rows: it can be passed on as it arrived.
     """
 
     objects: ObjectColumns
@@ -133,16 +133,16 @@ class HandOn:
 
 @dataclass(frozen=True, slots=True)
 class Hurry:
-    """Some slot waits for the position of the search: the routers are to tell how far they are."""
+    """A flush request: some slot waits for the search's position, so routers report theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The search is over.
+    """Ends the search.
 
     Attributes:
-        answer: what is handed on now, of a range query nothing.
-        error: why it is not whole, if it is not.
+        answer: what is sent now; nothing for a range query.
+        error: why it is not complete, if it is not.
         missing: slots that gave no answer, ascending.
     """
 
@@ -161,9 +161,9 @@ class _Slot:
 
     Attributes:
         due_ms: when it may be asked.
-        tries: how often it was asked in vain.
-        why: what is the matter with it; empty while it is merely waited for.
-        handed: event keys of the rows that were handed on of an unfinished answer, with the number
+        tries: number of failed questions.
+        why: the reason of the last failure; empty while an answer is under way.
+        handed: event keys of the rows that were passed on of an unfinished answer, with the number
             of the question that they answered.
     """
 
@@ -186,11 +186,11 @@ class _Asked:
 
 
 class Gather:
-    """`step(event, owners, now_ms) -> effects`; any clock will do that does not go back.
+    """`step(event, owners, now_ms) -> effects`; for any clock that does not go back.
 
     Args:
-        plan: whom to ask.
-        collector: adds up answers; None when their parts are handed on as they come.
+        plan: which slots to ask.
+        collector: adds up answers; None when their parts are passed on as they arrive.
         begin_ms, deadline_ms: by that clock.
         seed: of the jitter.
     """
@@ -215,14 +215,14 @@ class Gather:
         self._radius_m: float | None = None
         self._is_first_phase = plan.has_rest
         self._is_behind = False
-        # Of a terms query: how the answers so far number terms, None before the first.
+        # Terms query: the numbering of terms in the answers so far, None before the first.
         self._numbering: int | None = None
         self._takes_numbers = True
         self._looked_ms = begin_ms
 
     @property
     def slots_total(self) -> int:
-        """How many slots could hold answers, as far as is known."""
+        """Returns how many slots could hold answers, as far as is known."""
         return len(self._slots)
 
     def step(self, event: GatherEvent, owners: Owners, now_ms: int) -> list[GatherEffect]:
@@ -255,7 +255,7 @@ class Gather:
         return [*effects, *self._ask(owners, now_ms)]
 
     def deadline_ms(self) -> int:
-        """When the next `Tick` is wanted at the latest."""
+        """Returns when the next `Tick` is needed at the latest."""
         due_ms = [slot.due_ms for slot in self._slots.values() if self._is_wanted(slot)]
         if self._asked:
             due_ms.append(self._looked_ms + LOOK_MS)
@@ -307,14 +307,14 @@ class Gather:
         return effects
 
     def _nearby(self, member: str, owners: Owners) -> tuple[int, ...]:
-        """What else an evaluator may answer for in the first phase, ascending."""
+        """Returns what else an evaluator may answer for in the first phase, ascending."""
         if not (self._is_first_phase and self._plan.asks_nearby):
             return ()
         others = (n for n in range(self._plan.routing.slots) if n not in self._slots)
         return tuple(islice((n for n in others if owners(n) == member), NEARBY_MAX))
 
     def _again(self, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
-        """Has a slot asked once more, after a pause that grows with its failures."""
+        """Schedules another question to a slot, after a pause that grows with its failures."""
         slot = self._slots[number]
         slot.ask, slot.why = None, why
         if slot.handed_rows > REPEATABLE_ROWS_MAX:
@@ -323,17 +323,17 @@ class Gather:
         grown_ms = min(RETRY_MS_MIN << min(slot.tries, 8), RETRY_MS_MAX)
         slot.tries += 1
         jitter = _mixed(self._seed, number, slot.tries)
-        # What an evaluator asks for is the least, and many are told the same.
+        # A pause that an evaluator asks for is a minimum, and many searches get the same one.
         slot.due_ms = now_ms + max(int(grown_ms * (0.5 + jitter)), int(pause_ms * (1 + jitter / 2)))
 
     def _drop(self, ask: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
-        """Forgets a question; what of it is not done is asked again."""
+        """Forgets a question; its unfinished slots are asked again."""
         for number in self._asked.pop(ask).slots:
             if self._slots[number].ask == ask:
                 self._again(number, why, now_ms, pause_ms)
 
     def _look(self, owners: Owners, now_ms: int) -> list[GatherEffect]:
-        """Turns from evaluators that own no more what they were asked for."""
+        """Stops asking evaluators that no longer own the slots they were asked for."""
         if now_ms - self._looked_ms < LOOK_MS:
             return []
         self._looked_ms = now_ms
@@ -359,7 +359,7 @@ class Gather:
         if is_answered and len(self._slots) == self._plan.routing.slots:
             return
         assert self._collector is not None
-        # Whatever was found bounds the answer, even if it is not all of the first phase's.
+        # Any result bounds the answer, even if the first phase is not complete.
         self._radius_m = self._collector.bound_m()
         self._want(self._plan.rest(self._radius_m), now_ms)
 
@@ -368,7 +368,7 @@ class Gather:
     def _came(self, ask: int, part: Part | SiroccoError, now_ms: int) -> list[GatherEffect]:
         asked = self._asked.get(ask)
         if asked is None:
-            # Of a question that was dropped since.
+            # The question has been dropped since.
             return []
         if isinstance(part, SiroccoError):
             return self._failed(ask, part, now_ms)
@@ -388,7 +388,7 @@ class Gather:
         else:
             asked.parts.append(replace(part, origin=None))
         moved = part.slots[part.states == MOVED].tolist()
-        # What was asked of another meanwhile is none of this one's, nor what is nearby.
+        # Excludes slots that another evaluator was asked for meanwhile, and nearby ones.
         for number in sorted(asked.slots.intersection(moved)):
             if self._slots[number].ask == ask:
                 self._again(number, "has moved", now_ms)
@@ -418,8 +418,8 @@ class Gather:
     def _begin_anew(self, now_ms: int) -> list[GatherEffect]:
         """Asks all slots: the map has changed, and this merger had not read of it.
 
-        What evaluators leave out of a list goes by how many of them are asked, so that no answer
-        counts that came before.
+        What evaluators leave out of a list depends on how many are asked, so earlier answers do not
+        count.
         """
         assert self._collector is not None
         stops: list[GatherEffect] = [Stop(ask) for ask in self._asked]
@@ -427,7 +427,7 @@ class Gather:
         self._slots.clear()
         self._collector.clear()
         self._numbering = None
-        # It came of those answers: should some not come again, others are not bound by them.
+        # Those answers gave the bound: if one of them is missing now, the bound does not hold.
         self._radius_m = None
         self._is_first_phase = False
         self._want(range(self._plan.routing.slots), now_ms)
@@ -442,7 +442,7 @@ class Gather:
 
     def _close(self, numbers: Iterable[int], now_ms: int) -> None:
         for number in numbers:
-            # Of those nearby nothing was known so far.
+            # Nothing was known of nearby slots so far.
             slot = self._slots.setdefault(number, _Slot(now_ms))
             slot.is_done, slot.ask, slot.handed = True, None, []
 
@@ -453,7 +453,8 @@ class Gather:
             part.slots.tolist(), part.states.tolist(), part.row_ends.tolist(), strict=True
         ):
             slot = self._slots[number]
-            # One answer says each row once. Asked again: the rows that the client has are left out.
+            # One answer has each row once. After another question the rows that the client has are
+            # left out.
             handed = [events for of, events in slot.handed if of != ask]
             if handed and end > begin:
                 keep = np.ones(len(part.objects), np.bool_) if keep is None else keep
@@ -487,7 +488,7 @@ class Gather:
         numbers = ", ".join(map(str, missing))
         reasons = sorted({slot.why for slot in missing.values() if slot.why})
         if len(missing) == len(self._slots) and not reasons:
-            # Nobody is known to be gone: the time was too short.
+            # No slot is known to be unavailable: the time was too short.
             why = " (they had not come as far as the position token)" if self._is_behind else ""
             return self._finish(
                 DeadlineExceeded(f"slots {numbers} gave no answer within {waited_ms} ms{why}")
@@ -502,12 +503,12 @@ class Gather:
 
 
 def gone(member: str) -> SiroccoError:
-    """What is said of an evaluator that cannot be reached."""
+    """Returns the error for an evaluator that cannot be reached."""
     return Unavailable(f"evaluator {member} cannot be reached")
 
 
 def _unknown(events: EventColumns, handed: list[EventColumns]) -> NDArray[np.bool_]:
-    """bool[n], which events are not among those that were handed on."""
+    """bool[n], which events are not among those that were passed on."""
     known = {
         key
         for part in handed
@@ -518,6 +519,6 @@ def _unknown(events: EventColumns, handed: list[EventColumns]) -> NDArray[np.boo
 
 
 def _mixed(seed: int, slot: int, tries: int) -> float:
-    """A number in [0, 1) that differs between searches, slots and tries."""
+    """Returns a number in [0, 1) that differs between searches, slots and tries."""
     mixed = (seed ^ (slot << 32) ^ tries) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     return (mixed >> 32) / (1 << 32)

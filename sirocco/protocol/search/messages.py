@@ -1,4 +1,4 @@
-"""What mergers and evaluators say to each other about a search, as frozen values."""
+"""Messages between mergers and evaluators about a search, as frozen values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS, NO_ROWS
 from sirocco.protocol.search.term_merge import TermCounts
 
-# How it stands with a slot behind a part; the numbers are those of the contract.
+# The state of a slot after a part; the numbers are those of the contract.
 MORE = 1
 DONE = 2
 MOVED = 3
@@ -28,21 +28,21 @@ _NO_VALUES = np.empty(0, np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an evaluator is asked about some of its slots.
+    """A question to an evaluator about some of its slots.
 
     Attributes:
         query: of mode snapshot.
         slots: ascending.
-        nearby: knn: slots that are answered for as well if that costs little, ascending; an answer
-            that says nothing of them is whole.
+        nearby: knn: slots that are also answered for if that costs little, ascending; an answer
+            without them is complete.
         now_ms: the moment that is asked about, epoch ms.
         from_ms, upto_ms: arrivals that count, both ends included.
         position_token: a slot answers when it has taken everything up to it; empty for none.
         timeout_ms: how long the answer is waited for.
         radius_m: knn: objects that are farther away do not count; None for no bound.
-        answers: into how many answers the search is cut at most.
+        answers: into how many answers the search is split at most.
         parts: how many parts may be sent at first.
-        takes_numbers: terms: the sums may be of numbers under the evaluators' key.
+        takes_numbers: terms: the sums may use numbers under the evaluators' key.
     """
 
     query: Query
@@ -61,7 +61,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """What the ranking needs to know of the objects beside and of all others; q keywords.
+    """What the ranking has to know of the part's objects and of all others; q keywords.
 
     Attributes:
         objects: of the window within the radius.
@@ -78,7 +78,7 @@ class Ranking:
     frequencies: NDArray[np.uint16]
 
     def slice(self, begin: int, end: int) -> Ranking:
-        """The candidates from `begin` to before `end`; only the first slice has the totals."""
+        """Returns candidates `begin` to before `end`; only the first slice has the totals."""
         share = self if begin == 0 else replace(self, objects=0, tokens=0, holders=self.holders * 0)
         return replace(
             share, lengths=self.lengths[begin:end], frequencies=self.frequencies[begin:end]
@@ -118,20 +118,20 @@ class Part:
     """A part of an answer to a question.
 
     Attributes:
-        slots: u4[s], of which slots it says something.
+        slots: u4[s], the slots it is about.
         states: u1[s], `MORE`, `DONE` or `MOVED`.
-        row_ends: i8[s], of a range answer: the row behind each slot's last; empty otherwise.
+        row_ends: i8[s], of a range answer: the row after each slot's last; empty otherwise.
         objects: n rows.
         events: n rows.
         distances_m: f8[n], from the query's point; empty for range and terms.
         terms: of a terms answer.
         ranking: of a ranked answer.
-        is_last: nothing more comes of this question.
-        is_waiting: some slot has not come as far as the position token says.
-        map_version: the newest by which anything was routed that the slots have taken that were
-            asked, marks included.
-        origin: what objects and events were read from, for whoever hands on all of them; None
-            where they were put together here.
+        is_last: it is the last part for this question.
+        is_waiting: some slot has not reached the position token.
+        map_version: the newest by which anything was routed that the asked slots have taken, marks
+            included.
+        origin: what objects and events were read from, to pass on all of them; None where they were
+            made here.
     """
 
     slots: NDArray[np.uint32] = field(default_factory=lambda: NO_ROWS)

@@ -1,14 +1,14 @@
-"""Which slots can hold answers to a search, by the map in force.
+"""Finds the slots that can hold answers to a search, by the map in force.
 
-Objects lie where the map put them that was in force when they came. Once another has followed the
-first one every slot is asked: an object of long ago may be anywhere, and a slot that holds nothing
-in the region says so in some microseconds. Exactly and simply (docs/adr/0014).
+Objects are stored where the map put them that was in force on their arrival. Once another map has
+followed the first one every slot is asked: an old object may be anywhere, and a slot without
+objects in the region answers in some microseconds. This is exact and simple (docs/adr/0014).
 
 A search goes where a registration of the same condition would: to every slot with a leaf that an
-object inside its boxes could have been routed to. Only the k nearest have no region of their own:
-they are looked for in two phases (SSTD 6), first where their point lies, then within the distance
-that this has shown to be far enough. The first phase is often the last: the nearest that hold a
-word, which may be rare, are looked for in all that the point's evaluator has.
+object inside its boxes could have been routed to. Only the k nearest have no region of their own.
+They are searched in two phases (SSTD 6): first at their point, then within the distance that the
+first phase has shown to be enough. The first phase is often the last: for the nearest objects with
+a word, which may be rare, all slots of the point's evaluator are searched.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class SearchPlan:
 
     @property
     def asks_nearby(self) -> bool:
-        """Whether who has the point's slot is to look into its others as well.
+        """Whether the evaluator of the point's slot also searches its other slots.
 
-        Few objects may hold a word: then the first slot bounds little, and without that most of
-        them would be asked in a second phase. With a filter on attributes looking costs too much.
+        Few objects may hold a word: then the first slot bounds little, and most of the others would
+        be asked in a second phase. With a filter on attributes such a search costs too much.
         """
         query = self.query
         return isinstance(query, KnnQuery) and query.expression is not None and query.where is None
 
     def rest(self, radius_m: float | None) -> tuple[int, ...]:
-        """The slots of the second phase, ascending; some may have been asked in the first.
+        """Returns the slots of the second phase, ascending; some may have been asked in the first.
 
         Args:
             radius_m: no answer is farther from the query's point; None when nothing is known.
@@ -76,13 +76,13 @@ def plan_search(routing: RoutingArrays, query: Query, *, has_changed: bool = Fal
     if has_changed and not isinstance(query, KnnQuery):
         first = tuple(range(routing.slots))
     else:
-        # Of the k nearest the first slots need not be the right ones: they but give a bound.
+        # For the k nearest the first slots need not be the right ones: they only give a bound.
         first = slots_within(routing, _first_boxes(query))
     return SearchPlan(query, routing, first, has_changed)
 
 
 def slots_within(routing: RoutingArrays, boxes: NDArray[np.float64]) -> tuple[int, ...]:
-    """The slots that can hold objects inside closed boxes, ascending.
+    """Returns the slots that can hold objects inside closed boxes, ascending.
 
     Args:
         routing: the map in force.
@@ -94,7 +94,8 @@ def slots_within(routing: RoutingArrays, boxes: NDArray[np.float64]) -> tuple[in
 
 def _first_boxes(query: Query) -> NDArray[np.float64]:
     if isinstance(query, KnnQuery):
-        # A circle without extent: its boxes know of the meridian that has two names.
+        # A circle without extent: its boxes handle the meridian at 180 degrees, which has two
+        # names.
         return Circle(query.lon, query.lat, 0.0).boxes()
     if isinstance(query, RankedQuery):
         return Circle(query.lon, query.lat, query.radius_m).boxes()

@@ -1,4 +1,4 @@
-"""The list of a ranked query's step: what slots said of it, scored and put in order."""
+"""The list of a ranked query's step: reports of slots, scored and put in order."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _B = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """What a slot says of a step, or several slots together; q keywords in the query's order.
+    """One slot's report about a step, or several slots' together; q keywords in the query's order.
 
     Attributes:
-        slot: by whose totals it is known; -1 of several together.
+        slot: whose totals these are; -1 for several together.
         total: objects of the window within the radius.
         tokens: sum of their lengths.
         holders: u8[q], how many of them hold each keyword.
@@ -49,13 +49,13 @@ class Candidates:
 
     @classmethod
     def of(cls, found: Found, row: int) -> Candidates:
-        """A copy of a step of a record."""
+        """Returns a copy of a step of a record."""
         steps = found.steps
         assert steps is not None
         first, last = steps.holder_offsets[row : row + 2].tolist()
         begin, end = steps.candidate_offsets[row : row + 2].tolist()
-        # Where the frequencies of the step begin: those of the steps before it take as many as
-        # they have candidates times keywords.
+        # Where the frequencies of the step begin: those of each step before it take as many as it
+        # has candidates times keywords.
         holders, candidates = np.diff(steps.holder_offsets), np.diff(steps.candidate_offsets)
         at = int((holders[:row] * candidates[:row]).sum())
         width, count = last - first, end - begin
@@ -74,16 +74,16 @@ class Candidates:
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
-    """Adds up what slots said.
+    """Adds up the reports of slots.
 
-    A slot may have said a part of it again, with other candidates beside those that matter: it
-    counts once, and so does each of its candidates.
+    A slot may have repeated a part, with other candidates besides those that matter: it counts
+    once, and so does each of its candidates.
     """
     if len(parts) == 1:
         return parts[0]
     totals: dict[int, tuple[int, int, NDArray[np.uint64]]] = {}
     for part in parts:
-        # The totals come with the first part; the others have zeros.
+        # The totals are in the first part; the others have zeros.
         if part.total or part.slot not in totals:
             totals[part.slot] = part.total, part.tokens, part.holders
     events = EventColumns.concat([part.events for part in parts])
@@ -106,7 +106,7 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 def best(
     query: RankedQuery, at_ms: int, found: Candidates
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The k best candidates at a time.
+    """Returns the k best candidates at a time.
 
     Returns:
         i8[r] rows of the candidates, best first, and f8[r] their scores, rounded to 1e-9.
@@ -132,10 +132,10 @@ def best(
 
 
 def _rounded(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores to 1e-9, each by its exact value as Python's `round` does it.
+    """Rounds scores to 1e-9, each by its exact value as Python's `round` does it.
 
-    NumPy rounds their products with 1e9, which are rounded themselves: distances of whole
-    millimetres in a radius of 2,000 km lie in the middle between two scores every other time.
+    NumPy rounds the products with 1e9, which are rounded themselves: distances of whole millimetres
+    in a radius of 2,000 km are midway between two scores every other time.
     """
     products = scores * 1e9
     whole = np.rint(products)

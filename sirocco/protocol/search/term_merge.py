@@ -32,7 +32,7 @@ class TermCounts:
 
     @classmethod
     def of(cls, found: Found, row: int) -> TermCounts:
-        """A copy of a step of a record."""
+        """Returns a copy of a step of a record."""
         steps = found.steps
         assert steps is not None
         begin, end = steps.entry_offsets[row : row + 2].tolist()
@@ -45,7 +45,7 @@ class TermCounts:
 
 
 def added(parts: Sequence[TermCounts]) -> TermCounts:
-    """Adds up what slots counted."""
+    """Adds up the counts of slots."""
     if len(parts) == 1:
         return parts[0]
     counts: dict[bytes, int] = {}
@@ -62,7 +62,7 @@ def added(parts: Sequence[TermCounts]) -> TermCounts:
 
 
 def most_frequent(found: TermCounts, k: int) -> list[tuple[bytes, int]]:
-    """The k terms of the greatest counts; of equal ones the first by code point.
+    """Returns the k terms of the greatest counts; of equal ones the first by code point.
 
     UTF-8 sorts as code points do.
     """

@@ -1,9 +1,9 @@
-"""How much of something bounded each caller may hold at a time.
+"""Limits how much of a bounded resource each caller may hold at a time.
 
-A caller is a tenant, or one connection where there are no tokens. It holds as much as is free at
-most: alone it gets half of all, two of them a third each, and a newcomer always finds something.
-All connections of one host together may hold three times what is free, and each that has nothing
-one more, until an eighth of all is left for other hosts.
+A caller is a tenant, or one connection where there are no tokens. It may hold at most as much as is
+free: alone it gets half of all, two of them a third each, and a new caller always finds something.
+All connections of one host together may hold three times what is free. A connection that has
+nothing may take one more, until an eighth of all is left for other hosts.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from contextlib import contextmanager
 
 from sirocco.model.errors import ResourceExhausted
 
-# Between looks whether there is room again; only where something is exhausted.
+# Interval between checks for free room; only while something is exhausted.
 LOOK_S = 0.02
 
 # How much more than what is free one host may hold through all its connections: a gateway serves
 # many clients, and a machine that opens connection after connection still leaves a quarter.
 HOST_SHARE = 3
 
-# The part of all (one of so many) that connections which have nothing yet leave when their host
-# has its share: whoever shares a host with an attacker of a few connections is still served.
+# Connections that have nothing yet leave one part in so many when their host has its share: a
+# client on one host with an attacker of a few connections is still served.
 OTHERS_PART = 8
 
 
@@ -35,7 +35,7 @@ class Shares:
         what: named in errors, such as "publish streams".
         whole_max: places of the process.
         part_max: places of one tenant.
-        retry_after_ms: what a refused caller is asked to wait.
+        retry_after_ms: how long a refused caller is asked to wait.
         connection_max: places of one connection without a tenant; None: as many as a tenant's.
     """
 
@@ -60,11 +60,11 @@ class Shares:
 
     @property
     def held(self) -> int:
-        """Places that are taken."""
+        """Number of places that are taken."""
         return self._whole
 
     def held_by(self, tenant: str, peer: str = "") -> int:
-        """Places that one caller has."""
+        """Returns how many places one caller has."""
         return self._held[_who(tenant, peer)]
 
     def fits(self, tenant: str, amount: int = 1, *, peer: str = "") -> bool:
@@ -78,10 +78,10 @@ class Shares:
         Args:
             tenant: whose token the call has; empty for the operator's, or where there are none.
             amount: how many.
-            peer: the connection, as gRPC names it; who shares where there is no tenant.
+            peer: the connection, as gRPC names it; the caller where there is no tenant.
 
         Raises:
-            ResourceExhausted: the caller has its part, or all are taken.
+            ResourceExhausted: the caller has its share, or all are taken.
         """
         if not self.fits(tenant, amount, peer=peer):
             raise self._refusal(tenant, amount, peer)
@@ -93,7 +93,8 @@ class Shares:
         """Takes places as soon as they are free; see `take`.
 
         Raises:
-            ResourceExhausted: they are not in time, or as many wait already as there are.
+            ResourceExhausted: they are not free in time, or as many wait already as there are
+                places.
         """
         if not self.fits(tenant, amount, peer=peer):
             with self._queued(tenant, amount, peer):
@@ -119,7 +120,7 @@ class Shares:
 
     @contextmanager
     def _queued(self, tenant: str, amount: int, peer: str) -> Iterator[None]:
-        """Counts who waits: nobody may fill the queue either."""
+        """Counts waiting callers: none may fill the queue either."""
         keys = _keys(tenant, peer)
         free = self.whole_max - self._waiting_whole
         for key, share in keys.items():
@@ -136,7 +137,7 @@ class Shares:
                 _subtract(self._waiting, key, amount)
 
     def _most(self, key: str, tenant: str, peer: str) -> int:
-        """What a caller, or a host, may ever have."""
+        """Returns the most that a caller, or a host, may ever have."""
         if tenant:
             return self.part_max
         if key != peer:
@@ -170,7 +171,7 @@ class Shares:
 
 
 def host_of(peer: str) -> str:
-    """The host of a connection, such as `ipv4:10.0.0.7` of `ipv4:10.0.0.7:41024`."""
+    """Returns the host of a connection, such as `ipv4:10.0.0.7` of `ipv4:10.0.0.7:41024`."""
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else f"host {peer}"
 
 
@@ -179,7 +180,7 @@ def _who(tenant: str, peer: str) -> str:
 
 
 def _keys(tenant: str, peer: str) -> Mapping[str, int]:
-    """Whose shares a caller takes from, and how many times what is free each may hold."""
+    """Returns whose shares a caller takes from, and how many times what is free each may hold."""
     who = _who(tenant, peer)
     return {who: 1} if tenant or not peer else {who: 1, host_of(peer): HOST_SHARE}
 

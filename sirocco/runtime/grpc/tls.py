@@ -1,8 +1,8 @@
-"""TLS of servers and of calls between services, from files that are renewed under way.
+"""TLS of servers and of calls between services, from files that may be renewed while running.
 
-All services of a cluster hold certificates of one authority that bear one name in common. Services
-reach each other by addresses, which no certificate names, so that name is what both sides of a call
-between them check: the caller that the server has it, the server that the caller has it.
+All services of a cluster have certificates of one authority with one common name. Services reach
+each other by addresses, which no certificate names. So both sides of a call between them check that
+common name: the caller that the server has it, the server that the caller has it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sirocco.model.errors import InvalidArgument, PermissionDenied
 from sirocco.runtime.grpc.grpc_errors import abort
 from sirocco.telemetry.logging import event
 
-# What a certificate is asked for in gRPC's description of a connection.
+# The property in gRPC's description of a connection that holds a certificate's names.
 _NAMES = "x509_subject_alternative_name"
 
 logger = logging.getLogger(__name__)
@@ -33,12 +33,12 @@ Options = Sequence[tuple[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where the certificate of a service is, PEM.
+    """Paths of a service's certificate, PEM.
 
     Attributes:
         certificate, key: paths of the chain and its private key.
-        ca: path of the authority that services' certificates come from.
-        name: a DNS name that all of them bear.
+        ca: path of the authority that signed the services' certificates.
+        name: a DNS name that all of these certificates have.
     """
 
     certificate: str
@@ -55,7 +55,7 @@ class _Loaded:
 
 
 class Tls:
-    """The files as credentials; looked at for each connection, so that a renewal needs no restart.
+    """The files as credentials; checked for each connection, so that a renewal needs no restart.
 
     Args:
         files: where they are.
@@ -80,12 +80,12 @@ class Tls:
 
     @property
     def generation(self) -> int:
-        """Grows with each renewal: channels of an older one present what will expire."""
+        """Grows with each renewal: channels of an older one present a soon expired certificate."""
         self._refresh()
         return self._generation
 
     def server_credentials(self, *, peers_only: bool) -> grpc.ServerCredentials:
-        """For one port.
+        """Returns the credentials of one port.
 
         Args:
             peers_only: callers have to show a certificate of the same authority.
@@ -103,11 +103,11 @@ class Tls:
         return grpc.dynamic_ssl_server_credentials(self._configuration(), fetch, peers_only)
 
     def channel(self, address: str, options: Options) -> grpc.Channel:
-        """To another service, from a thread."""
+        """Returns a channel to another service, for a thread."""
         return grpc.secure_channel(address, self._credentials(), self._named(options))
 
     def aio_channel(self, address: str, options: Options) -> grpc.aio.Channel:
-        """To another service, from a loop."""
+        """Returns a channel to another service, for a loop."""
         return grpc.aio.secure_channel(address, self._credentials(), self._named(options))
 
     def _named(self, options: Options) -> list[tuple[str, Any]]:
@@ -133,8 +133,8 @@ class Tls:
                 self._seen = seen
                 self._loaded = self._load()
             except OSError as error:
-                # Amid a renewal, of which one file is there and another not: what was read before
-                # holds until the files change again.
+                # While a renewal is under way, some files may be new and others not: the files that
+                # were read before are used until they change again.
                 reason = error.strerror or str(error)
                 logger.warning("", extra=event("certificate_unusable", reason=reason))
                 return
@@ -142,7 +142,7 @@ class Tls:
             logger.info("", extra=event("certificate_renewed", generation=self._generation))
 
     def _load(self) -> _Loaded:
-        """Reads the files. OpenSSL's complaints about what is in them are OSErrors, too."""
+        """Reads the files. OpenSSL's errors about their contents are OSErrors, too."""
         _try_out(*self._paths, self.name)
         return _Loaded(*(path.read_bytes() for path in self._paths))
 
@@ -152,13 +152,13 @@ class Tls:
 
 
 def _try_out(certificate: Path, key: Path, ca: Path, name: str) -> None:
-    """Has a service meet another one with the same files, in memory.
+    """Lets a service connect to another one with the same files, in memory.
 
-    Else a wrong name, usage, authority or date would be found out by each call between services,
-    long after the start.
+    Otherwise a wrong name, usage, authority or date would only fail in calls between services, long
+    after the start.
 
     Raises:
-        OSError: a file cannot be read, or (`ssl.SSLError`) the one would not believe the other.
+        OSError: a file cannot be read, or (`ssl.SSLError`) one side would not trust the other.
     """
     contexts = {}
     for side, kind in (("server", ssl.PROTOCOL_TLS_SERVER), ("client", ssl.PROTOCOL_TLS_CLIENT)):
@@ -176,14 +176,14 @@ def _try_out(certificate: Path, key: Path, ca: Path, name: str) -> None:
                 each.do_handshake()
                 open_sides.remove(each)
             except ssl.SSLWantReadError:
-                # It waits for what the other one says next.
+                # It waits for data of the other side.
                 continue
 
 
 class PeersAlone(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Refuses callers whose certificate is good and does not bear the services' name.
+    """Refuses callers whose certificate is valid but does not have the services' name.
 
-    An authority may have signed others, too: that of a whole Kubernetes cluster for example.
+    An authority may have signed others too, for example that of a whole Kubernetes cluster.
     """
 
     def __init__(self, name: str) -> None:
@@ -207,7 +207,7 @@ def before(
     handler: grpc.RpcMethodHandler,
     check: Callable[[grpc.aio.ServicerContext], Awaitable[None]],
 ) -> grpc.RpcMethodHandler:
-    """The handler of a method that does something first, once a call; it may abort it."""
+    """Returns the handler of a method that runs a check first, once a call; it may abort it."""
     kind = kind_of(handler)
     inner = getattr(handler, kind)
     if not inspect.isasyncgenfunction(inner):
@@ -228,6 +228,6 @@ def before(
 
 
 def kind_of(handler: grpc.RpcMethodHandler) -> str:
-    """The attribute of a handler that holds its method; one that streams may yield, or write."""
+    """The attribute of a handler that holds its method; a streaming one may yield, or write."""
     takes = "stream" if handler.request_streaming else "unary"
     return f"{takes}_{'stream' if handler.response_streaming else 'unary'}"

@@ -1,7 +1,7 @@
 """Ends a stream of answers that its client does not read.
 
-HTTP/2 holds a sender back whose client takes nothing. Without a limit a client that asks and never
-reads holds what its answer holds for as long as it likes.
+With HTTP/2 a sender waits while its client takes nothing. Without a limit a client that never reads
+its answer would keep the resources of the call for as long as it likes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import grpc
 from sirocco.model.errors import ResourceExhausted
 from sirocco.runtime.grpc.grpc_errors import abort
 
-# Between looks, as a part of the time that a message may take.
+# Checks within the time that a message may take.
 LOOKS = 4
 
-# The status waits behind what is not read either; the call's task ends without it.
+# The status is queued after the unread messages too; then the call's task ends without it.
 STATUS_S = 0.1
 
 
@@ -32,14 +32,14 @@ async def in_time(
 ) -> AsyncIterator[Any]:
     """Passes responses on as long as the client takes each of them in time.
 
-    The call is then ended with RESOURCE_EXHAUSTED, and the task that serves it is cancelled.
+    Otherwise the call ends with RESOURCE_EXHAUSTED, and the task that serves it is cancelled.
 
     Args:
         responses: of the call.
         context: of the call.
         unread_ms: how long a client may take for one message.
-        ended: told when a call is ended so.
-        end_s: by the loop's clock; a message that waits then is not waited for any longer.
+        ended: called when a call is ended in this way.
+        end_s: by the loop's clock; a message that still waits then ends the call.
     """
     watch = _Watch(context, unread_ms / 1_000, ended, end_s)
     try:
@@ -89,7 +89,7 @@ class _Watch:
         status = self.loop.create_task(_status(self._context, error))
         _ENDING.add(status)
         status.add_done_callback(_ENDING.discard)
-        # It comes to the client's connection only after what the client has not read.
+        # The client receives it only after the messages that it has not read.
         await asyncio.wait([status], timeout=STATUS_S)
         if self._task is not None:
             self._task.cancel()
@@ -99,7 +99,7 @@ async def _status(context: grpc.aio.ServicerContext, error: ResourceExhausted) -
     try:
         await abort(context, error)
     except (grpc.aio.AbortError, grpc.aio.BaseError, asyncio.InvalidStateError):
-        # Ended, or the connection is gone.
+        # The call has ended, or the connection is gone.
         return
 
 

@@ -1,9 +1,9 @@
-"""A few threads for what clients' input makes expensive, shared fairly between those who ask.
+"""A few threads for expensive work on clients' input, shared fairly between callers.
 
-What a client writes (expressions, polygons, filters) is read outside of the event loop, so that
-health, publishes and other clients go on meanwhile. Turns go round between tenants; where there are
-none, between connections. A tenant has a budget of CPU time a second: what is beyond it waits, and
-is refused when it would wait for long.
+Expressions, polygons and filters of clients are parsed outside of the event loop, so that health,
+publishes and other clients continue meanwhile. Turns go round between tenants, or between
+connections without tenants. A tenant has a budget of CPU time a second: work beyond it waits, and
+is refused if it would wait for long.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from sirocco.runtime.process.clock import monotonic_ms
 T = TypeVar("T")
 U = TypeVar("U")
 
-# Kernels let the interpreter go, the rest does not: more threads would wait for each other, and
-# have the event loop wait for all of them.
+# Kernels release the interpreter's lock, the rest does not: more threads would wait for each other,
+# and the event loop for all of them.
 THREADS = 2
 
-# Jobs that wait, of all and of one asker.
+# Waiting jobs, in total and of one caller.
 WAITING_MAX = 4_096
 WAITING_EACH_MAX = 256
 
-# CPU time of one tenant, of each second: the other half of one thread's is for others.
+# CPU time of one tenant in each second: the other half of one thread's time is for others.
 TENANT_MS_PER_S = 500.0
 
-# Of a job that is made of many small ones: then it is the next asker's turn.
+# Time of one turn for a job that is made of many small ones.
 TURN_S = 0.01
 
-# How long a job may wait before its caller is asked to come again, and after what time.
+# How long a job may wait before its caller is asked to retry, and after what time.
 WAIT_S = 10.0
 RETRY_AFTER_MS = 500
 
-# Between looks at tenants that are over their budget.
+# Interval between checks of tenants that are over their budget.
 LOOK_S = 0.05
 
 
 @dataclass(slots=True)
 class _Asker:
-    """What one tenant, or one connection, waits for.
+    """The waiting jobs of one tenant, or of one connection.
 
     Attributes:
-        budget: of CPU time, ms; None for connections, which come and go.
+        budget: of CPU time, ms; None for connections, which are short-lived.
     """
 
     jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any], float]] = field(default_factory=deque)
     budget: Bucket | None = None
 
     def may_go(self, now_ms: int) -> bool:
-        """Whether its turn may come now."""
+        """Whether it may have a turn now."""
         return bool(self.jobs) and (self.budget is None or self.budget.wait_ms(now_ms) == 0)
 
 
 class WorkPool:
-    """Runs jobs in threads, by turns of their askers.
+    """Runs jobs in threads, in turns of their callers.
 
     Args:
         name: of the threads.
@@ -84,7 +84,7 @@ class WorkPool:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._tenant_ms_per_s = tenant_ms_per_s
         self._wait_s = wait_s
-        # In the order of their turns; who has nothing to do and owes nothing is forgotten.
+        # In the order of their turns; those without jobs and with a full budget are forgotten.
         self._askers: dict[tuple[str, str], _Asker] = {}
         self._waiting = 0
         self._running = 0
@@ -92,7 +92,7 @@ class WorkPool:
 
     @property
     def waiting(self) -> int:
-        """Jobs that wait for their turn."""
+        """Number of jobs that wait for their turn."""
         return self._waiting
 
     async def run(self, job: Callable[[], T]) -> T:
@@ -119,14 +119,14 @@ class WorkPool:
         return await done
 
     async def map(self, function: Callable[[U], T], items: Sequence[U]) -> list[T]:
-        """Applies a function to all items, in turns that are short; raises as `run`."""
+        """Applies a function to all items, in short turns; raises as `run`."""
         results: list[T] = []
 
         def some() -> None:
             end_s = time.perf_counter() + TURN_S
             while len(results) < len(items):
                 results.append(function(items[len(results)]))
-                # Not of CPU time, which takes a call of the kernel to ask for.
+                # Not CPU time, which takes a system call to read.
                 if time.perf_counter() > end_s:
                     return
 
@@ -135,17 +135,17 @@ class WorkPool:
         return results
 
     def close(self) -> None:
-        """Ends the threads; what waits is not run."""
+        """Ends the threads; waiting jobs are not run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _dispatch(self) -> None:
-        """Gives free threads to those whose turn it is."""
+        """Gives free threads to the callers whose turn it is."""
         now_ms = monotonic_ms()
         for key in tuple(self._askers):
             asker = self._askers[key]
             self._drop_late(asker)
             if self._running < self._threads and asker.may_go(now_ms):
-                # To the end of the line.
+                # To the end of the queue.
                 del self._askers[key]
                 self._askers[key] = asker
                 self._begin(asker)
@@ -164,7 +164,7 @@ class WorkPool:
         while asker.jobs and (asker.jobs[0][1].done() or asker.jobs[0][2] < now_s):
             _, done, _ = asker.jobs.popleft()
             self._waiting -= 1
-            # Done already: whoever asked has gone.
+            # Done already: the caller has gone.
             if not done.done():
                 done.set_exception(_exhausted())
 

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 SAVE_AGAIN_MS = 5_000
 
 # Errors of a state without a second copy in the archive or the log: a blob that is missing or
-# damaged, an offset that the log does not have. It may be restored (docs/runbooks.md).
+# damaged, an offset that the log does not have. It may be restored (docs/guides/runbooks.md).
 UNUSABLE = (BlobNotFound, CorruptCheckpoint, CorruptSlice)
 
 # The longest pause between tries of a load. The granted partition stands still meanwhile: it

@@ -1,4 +1,4 @@
-"""The time, as everything above the pure core takes it: an argument."""
+"""The time, which everything above the pure core takes as an argument."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
-# How far the wall clock of a running process may jump ahead. Time that is in the log never goes
-# back: with a jump of a day all lifetimes of that day end, all windows are empty, and every step of
-# the day is evaluated. Time servers correct what drifted by seconds; more than this is an error of
-# somebody's, which the process does not follow.
+# How far the wall clock of a running process may jump ahead. Time in the log never goes back: after
+# a jump of a day all lifetimes of that day end, all windows are empty, and every step of the day is
+# evaluated. Time servers correct a drift of seconds; a larger jump is somebody's error, which the
+# process does not follow.
 JUMP_MAX_MS = 3_600_000
 
 
 class BoundedWall:
-    """Wall clock that does not follow a great jump ahead of the clock that no one sets.
+    """Wall clock that does not follow a large jump ahead of the monotonic clock.
 
-    After such a jump it goes on at the pace of the other one, until the wall clock is set back or
-    the process is started again.
+    After such a jump it continues at the pace of the monotonic clock, until the wall clock is set
+    back or the process is started again.
 
     Attributes:
         held_ms: by how much the wall clock was found to be ahead; 0 while it is followed.
@@ -31,7 +31,7 @@ class BoundedWall:
         self._ahead_ms = _wall_ms() - _elapsed_ms()
 
     def now_ms(self) -> int:
-        """Epoch ms."""
+        """Returns epoch ms."""
         wall_ms, elapsed_ms = _wall_ms(), _elapsed_ms()
         jump_ms = wall_ms - elapsed_ms - self._ahead_ms
         if jump_ms > JUMP_MAX_MS:
@@ -50,7 +50,7 @@ def _wall_ms() -> int:
 
 
 def _elapsed_ms() -> int:
-    """Since the machine started, also while it was suspended where the system can tell."""
+    """Returns ms since the machine started, with time in suspension where the system counts it."""
     return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
 
@@ -59,33 +59,33 @@ _WALL = BoundedWall()
 
 
 def now_ms() -> int:
-    """Wall clock, epoch ms; see `BoundedWall`."""
+    """Returns the wall clock, epoch ms; see `BoundedWall`."""
     return _WALL.now_ms()
 
 
 def held_ms() -> int:
-    """By how much the wall clock is ahead of what the process goes by; 0 if it follows it."""
+    """Returns how far the wall clock is ahead of the process's time; 0 if it is followed."""
     return _WALL.held_ms
 
 
 def monotonic_ms() -> int:
-    """A clock that never goes back, for intervals and deadlines within this process."""
+    """Returns a clock that never goes back, for intervals and deadlines within this process."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Steady:
-    """Wall clock for whoever measures by it how long something is ago: it never goes back.
+    """Wall clock that never goes back, to measure how long ago something was.
 
-    Where the wall clock is set back, this one goes on at half its pace until that has come to it.
-    Whoever waits for a time would else wait longer by as much as the clock was set back.
+    If the wall clock is set back, this one continues at half its pace until the wall clock has
+    reached it. Otherwise everything that waits for a time would wait longer by as much.
     """
 
     def __init__(self) -> None:
-        # Where the two clocks stood when the wall clock was last the later one.
+        # The two clocks when the wall clock was last the later one.
         self._wall_ms, self._at_ms = now_ms(), monotonic_ms()
 
     def now_ms(self) -> int:
-        """Epoch ms."""
+        """Returns epoch ms."""
         wall_ms, at_ms = now_ms(), monotonic_ms()
         slow_ms = self._wall_ms + (at_ms - self._at_ms) // 2
         if wall_ms < slow_ms:

@@ -9,7 +9,7 @@ from typing import IO, cast
 
 _MAGIC = b"\x1f\x8b"
 
-# What reading raises where a packed file is cut or damaged.
+# Errors of reading a packed file that is cut off or damaged.
 DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -20,6 +20,6 @@ def open_packed(path: Path) -> IO[bytes]:
         OSError: It cannot be opened.
     """
     plain = path.open("rb")
-    # Looked at, not read: a pipe does not go back.
+    # Peeks instead of reading: a pipe does not go back.
     is_packed = plain.peek(2)[:2] == _MAGIC
     return cast(IO[bytes], gzip.GzipFile(fileobj=plain)) if is_packed else plain

@@ -13,11 +13,11 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-# How long `stop` may take to be noticed.
+# How long it may take until `stop` is noticed.
 STOP_S = 0.1
 
 
-# How long a request may take from its connection to its answer, however slowly it comes. Probes
+# How long a request may take from its connection to its answer, however slowly it arrives. Probes
 # wait for 1 to 5 s, scrapes for 10 s.
 REQUEST_S = 10.0
 
@@ -29,7 +29,7 @@ class _BoundedServer(ThreadingHTTPServer):
     """Takes a bounded number of connections, and each for a bounded time."""
 
     daemon_threads = True
-    # Who is one too many is hung up on, instead of waiting in the system's queue.
+    # Connections beyond the limit are closed, instead of waiting in the system's queue.
     request_queue_size = 128
 
     def __init__(
@@ -47,7 +47,7 @@ class _BoundedServer(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for one more; who is one too many is hung up on."""
+        """Whether there is room for one more connection; otherwise it is closed."""
         with self._lock:
             if len(self._open) >= self._connections_max:
                 return False
@@ -66,12 +66,12 @@ class _BoundedServer(ThreadingHTTPServer):
         with self._lock:
             late = [request for request, end_s in self._open.items() if end_s < now_s]
         for request in late:
-            # Its thread, which reads or writes, then sees the end of it.
+            # Its thread, which reads or writes, then gets an end of file.
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is no event."""
+        """Ignores connections that break."""
 
 
 class HealthServer:
@@ -107,7 +107,7 @@ class HealthServer:
                     self._say(404, b"", "text/plain")
 
             def log_message(self, format: str, *args: object) -> None:
-                """Probes are no events."""
+                """Does not log requests."""
 
             def _say(self, status: int, body: bytes, content_type: str) -> None:
                 self.send_response(status)
@@ -117,7 +117,7 @@ class HealthServer:
                     self.end_headers()
                     self.wfile.write(body)
                 except ConnectionError:
-                    # A scrape or probe that is not waited for any longer: no event either.
+                    # The scraper or probe no longer waits for the answer: not logged either.
                     self.close_connection = True
 
         self._server = _BoundedServer((host, port), Handler, connections_max, request_s)

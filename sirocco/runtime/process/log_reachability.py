@@ -1,9 +1,9 @@
-"""Whether this process still hears the log, as the others do.
+"""Checks whether this process still reaches the log, as the others do.
 
-A process that is cut off from the log alone goes on renewing its lease, and would keep for ever
-what it owns and can no longer work on. Whether it is the log that is away, and nobody could do
-better, or only this process, is seen from what the others say of themselves in the map store: a
-process that hears nothing for some seconds while another one has heard the log all along, ends.
+A process that alone is cut off from the log would renew its lease, and keep for ever what it owns
+and can no longer work on. The log may also be unavailable to all, and then no process could do
+better. Reports of the other processes in the map store show the difference: a process that gets no
+answer for some seconds, while another one has reached the log all along, exits.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from sirocco.transport.map_store import MapStore
 
 logger = logging.getLogger(__name__)
 
-# Between two questions to the log, and between two looks at how they went.
+# Interval between requests to the log, and between checks of their results.
 LOOK_S = 1.0
 
-# Silence that is more than a leader's election or a slow moment; with a lease given back at once
-# and the loading of checkpoints, others go on within 10 s.
+# More silence than a leader's election or a slow moment. The lease is given back at once, so that
+# with the loading of checkpoints other processes continue within 10 s.
 SILENT_LOOKS_MAX = 6
 
-# Answers that come further apart than this are not one hearing.
+# Answers that are further apart than this do not count as a continuous connection.
 DEAF_MS = 3_000
 
-# Who has heard for so long is proof that the log is there. A broker that was away for all is heard
-# by each process within some calls' time limit (10 s) after it is back: none may take the first
-# that hears it for proof that itself is cut off.
+# A process that has reached the log for so long proves that the log is there. After an outage for
+# all, each process reaches the broker within some calls' time limit (10 s). So the first one that
+# does must not be proof for the others that they are cut off.
 HEARD_S_MIN = 30.0
 
 HEARD = "log_heard_s"
 
 
 def is_cut_off(silent_looks: int, others: Iterable[Mapping[str, float]]) -> bool:
-    """Decides by one's own silence and by what other living processes say of themselves."""
+    """Decides by the process's own silence and by the reports of other living processes."""
     if silent_looks < SILENT_LOOKS_MAX:
         return False
     return any(said.get(HEARD, 0.0) >= HEARD_S_MIN for said in others)
 
 
 class Hearing:
-    """Asks the log once a second, and looks how that goes.
+    """Asks the log once a second, and checks for answers.
 
-    For its own silence looks are counted, not milliseconds: a process that stood still has not been
-    deaf. For what it tells others the clock counts: nor has it heard anything meanwhile, and woken
-    after an outage it would else be the proof by which all others end.
+    The process's own silence is counted in checks, not in milliseconds: a suspended process was not
+    cut off. Its report to others uses the clock: it had no answers meanwhile either, and when
+    resumed after an outage it would otherwise be the proof by which all others exit.
 
     Args:
         log, store: of the process.
         member: its id.
-        on_cut_off: told once, in a thread of its own, why the process has to end.
+        on_cut_off: called once, in a thread of its own, with the reason why the process has to end.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Hearing:
             thread.start()
 
     def stop(self) -> None:
-        """Asks no more; a question under way is not waited for."""
+        """Stops asking; does not wait for a request under way."""
         self._stopping.set()
 
     def figures(self) -> dict[str, float]:
-        """For how long it has heard the log without a break; 0 if it does not hear it now."""
+        """Returns how long it has reached the log without a break; 0 if it does not now."""
         heard_ms = self._heard_ms
         if monotonic_ms() - heard_ms >= DEAF_MS:
             return {HEARD: 0.0}
@@ -99,7 +99,7 @@ class Hearing:
                 self._heard(monotonic_ms())
 
     def _heard(self, now_ms: int) -> None:
-        # In this order: whoever reads meanwhile sees too short a hearing, never too long a one.
+        # In this order: a concurrent reader sees too short a time, never too long a one.
         if now_ms - self._heard_ms >= DEAF_MS:
             self._hearing_since_ms = now_ms
         self._heard_ms = now_ms
@@ -108,7 +108,7 @@ class Hearing:
     def _look(self) -> None:
         while not self._stopping.wait(LOOK_S):
             self._silent_looks += 1
-            # Without the map store nothing can be said of the others.
+            # Without the map store nothing is known about the others.
             with suppress(TransportUnavailable):
                 if self._silent_looks >= SILENT_LOOKS_MAX and self._is_cut_off():
                     break

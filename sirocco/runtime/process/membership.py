@@ -1,4 +1,4 @@
-"""Who is alive: each process keeps a lease and a description in the map store."""
+"""Which processes are alive: each keeps a lease and a description in the map store."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ logger = logging.getLogger(__name__)
 LEASE_MS = 4_000
 RENEW_MS = 1_000
 
-# A loop that has not turned for so long does not count as alive, whatever this thread says. Longer
-# than the largest index takes to load in the pool's shadow, and than a broker's restart.
+# A loop that has not run for so long does not count as alive, even if this thread runs. Longer than
+# the largest index takes to load while the pool works, and than a broker's restart.
 STUCK_MS = 45_000
 
-# Who wants to leave is believed for so long: longer than a process may take to end, and than it
-# takes to grant to others what it had.
+# How long a request to leave is valid: longer than a process may take to end, and than granting its
+# partitions to others takes.
 LEAVING_MS = 60_000
 
-# Of the operator's name for a process, in its id.
+# Characters of the operator's name for a process in its id.
 NAME_CHARACTERS_MAX = 30
 
 LEADER_LEASE = "lease/leader"
 
-# What the leader wrote down of its last round of balancing, a `DescribeBalanceResponse`.
+# The leader's report of its last round of balancing, a `DescribeBalanceResponse`.
 BALANCE_REPORT = "balance/report"
 
-# What leases are named, before the id of a process: who is alive, and who wants to leave.
+# Prefixes of leases, before the id of a process: it is alive, and it wants to leave.
 LEASES = "lease/member/"
 LEAVING = "lease/leaving/"
 
@@ -49,7 +49,7 @@ _MEMBERS = "member/"
 
 @dataclass(frozen=True, slots=True)
 class MemberInfo:
-    """What a process tells of itself.
+    """What a process reports about itself.
 
     Attributes:
         address: host:port of its gRPC server.
@@ -70,46 +70,46 @@ class MemberInfo:
 
     @property
     def for_peers(self) -> str:
-        """Where other services reach it."""
+        """The address for other services."""
         return self.peer_address or self.address
 
     def form(self) -> bytes:
-        """What is written down of it."""
+        """Returns its stored form."""
         members = asdict(self)
         if not self.peer_address:
-            # Members of an earlier version, which run beside this one during an update, take
-            # what they do not know for damage.
+            # Members of an earlier release, which run beside this one during an update, treat
+            # unknown fields as damage.
             del members["peer_address"]
         return orjson.dumps(members)
 
 
 class Leases(Protocol):
-    """What is asked of a map store to know who is alive."""
+    """The part of a map store that shows which processes are alive."""
 
     def holders(self, prefix: str) -> dict[str, str]:
         """See `MapStore`."""
 
 
 def new_member_id(service: str, name: str = "") -> str:
-    """An id for this start of a process; never used again.
+    """Returns an id for this start of a process; never used again.
 
     Args:
         service: Of the process; the id begins with it and a hyphen, and has no other hyphen.
-        name: What its operator calls it, such as `router-0`; may be empty.
+        name: The operator's name for it, such as `router-0`; may be empty.
     """
-    # The end of a long name tells more: what all of a release have in common comes first.
+    # The end of a long name is kept: its beginning is common to all of a release.
     own = name.removeprefix(f"{service}-").replace("-", ".")[-NAME_CHARACTERS_MAX:].lstrip(".")
     return f"{service}-{own}{'.' if own else ''}{secrets.token_hex(5)}"
 
 
 def living(store: Leases) -> tuple[Member, ...]:
-    """All processes that hold a lease."""
+    """Returns all processes that hold a lease."""
     return seen(store)[0]
 
 
 def seen(store: Leases) -> tuple[tuple[Member, ...], frozenset[str]]:
-    """All processes that hold a lease, and the ids of those that have parted without harm."""
-    # First: who has left meanwhile is then missing, not back among those that stay.
+    """Returns all processes with a lease, and the ids of those that have left without harm."""
+    # First: a process that leaves meanwhile is then missing, not among those that stay.
     leaving = {name.removeprefix(LEAVING) for name in store.holders(LEAVING)}
     ids = sorted(name.removeprefix(LEASES) for name in store.holders(LEASES))
     members = tuple(Member(one, one.rsplit("-", 1)[0], one in leaving) for one in ids)
@@ -124,13 +124,13 @@ def can_take_over(store: Leases, member: str) -> bool:
 
 
 def directory(store: MapStore) -> dict[str, MemberInfo]:
-    """The descriptions of all processes, by id."""
+    """Returns the descriptions of all processes, by id."""
     members = [MemberInfo(**orjson.loads(value)) for value in store.scan(_MEMBERS).values()]
     return {member.id: member for member in members}
 
 
 class LeaseKeeper:
-    """Renews a process's lease and description while its loop turns."""
+    """Renews a process's lease and description while its loop runs."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class LeaseKeeper:
         beat_ms: Callable[[], int],
         keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """Keeps alive what `describe` tells while `beat_ms` goes on, and calls `keep` as often."""
+        """Renews what `describe` returns while `beat_ms` advances, and calls `keep` as often."""
         self._keep = keep
         self._store = store
         self._describe = describe
@@ -154,7 +154,7 @@ class LeaseKeeper:
         self._thread.start()
 
     def leave(self) -> None:
-        """Asks to be rid of all that is owned; the process goes on with it until then.
+        """Asks for all that is owned to be granted to others; until then the process continues.
 
         Raises:
             Unavailable: The store does not answer.
@@ -165,8 +165,9 @@ class LeaseKeeper:
         """Gives the lease back, so that others take over at once.
 
         Args:
-            is_harmed: What the process took has ended it. Otherwise it says that it has parted, or
-                the records that it was amid would be suspected, see `protocol.poison`.
+            is_harmed: A record that the process read has ended it. Otherwise it reports that it has
+                left; without that, records it was processing would be suspected, see
+                `poison_trials`.
         """
         self._stopping.set()
         self._thread.join(5)
@@ -187,7 +188,7 @@ class LeaseKeeper:
             try:
                 self._renew()
             except TransportUnavailable as error:
-                # The store may come back empty; nobody counts as dead by that alone (rule R4).
+                # The store may come back empty; that alone makes nobody count as dead (rule R4).
                 extra = event("lease_not_renewed", member=self._id, reason=str(error))
                 logger.warning("lease not renewed", extra=extra)
 

@@ -15,7 +15,7 @@ FIRST_S = 0.05
 FACTOR = 1.5
 GREATEST_S = 2.0
 
-# Of a transaction or a question to the log: with the pauses between, longer than a broker's restart
+# Tries of a transaction or a request to the log: with the pauses, longer than a broker's restart
 # (about 10 s), shorter than a lease would be renewed for a dead loop.
 RETRIES_MAX = 8
 RETRY_MS_MIN = 100
@@ -25,7 +25,7 @@ RETRY_MS_MAX = 5_000
 def pauses_s() -> Iterator[float]:
     """Yields pauses without end; the caller bounds the tries by count or by time.
 
-    The jitter keeps callers that failed together from coming back together.
+    The jitter spreads the retries of callers that failed together.
     """
     pause_s = FIRST_S
     while True:
@@ -34,7 +34,7 @@ def pauses_s() -> Iterator[float]:
 
 
 def retried(action: Callable[[], T], ending: threading.Event | None = None) -> T:
-    """Tries again what the log or the store refused for the moment.
+    """Retries an action that the log or the store refused for the moment.
 
     Args:
         action: what is tried.

@@ -1,8 +1,8 @@
 """The secret under which all evaluators of a cluster number terms (docs/adr/0030).
 
 The first evaluator draws it; the others find it in the map store. It is a lease whose holder is the
-secret: whoever knows it keeps it, so that it lasts as long as any evaluator, and is written anew by
-those that run if the store is lost. Nothing durable depends on it.
+secret. Every process that knows it renews it, so it lasts as long as any evaluator, and running
+evaluators write it again if the store is lost. Nothing durable depends on it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["SECRET_LEASE", "SharedTerms"]
 
 SECRET_LEASE = "lease/term-secret"
 
-# Longer than an outage of all evaluators that anybody sits out. Two secrets in one cluster do no
-# harm but to searches for frequent terms, which are slow then: terms are spelled out.
+# Longer than any outage of all evaluators that an operator tolerates. Two secrets in one cluster
+# only make searches for frequent terms slow: terms are then sent as text.
 SECRET_MS = 3_600_000
 
 
@@ -38,12 +38,12 @@ class SharedTerms:
         drawn = TermHashing(secrets.token_hex(SECRET_BYTES))
         if not store.acquire(SECRET_LEASE, drawn.secret, SECRET_MS):
             found = store.holders(SECRET_LEASE).get(SECRET_LEASE)
-            # Else it ran out just now: this process goes on with a secret of its own.
+            # None: it has just expired, and this process continues with a secret of its own.
             drawn = drawn if found is None else TermHashing(found)
         self.hashing = drawn
 
     def keep(self) -> None:
-        """Keeps the secret in the store, if that has it or none.
+        """Renews the secret in the store, if that has it or none.
 
         Raises:
             Unavailable: The store does not answer.
