@@ -1,8 +1,8 @@
-"""One `bytes` field ⇄ one array, with the checks that keep kernels from reading what is not there.
+"""One `bytes` field ⇄ one array, with checks that prevent kernels from reading out of bounds.
 
-Everything that comes off the wire passes through here. Arrays that are read are views of the
-field's bytes: read-only, not copied, except for offsets, which travel as u4 and are i8 inside.
-All errors are `InvalidArgument`; their field is the name of the column.
+All arrays from the wire are read here. They are views of the field's bytes: read-only, not copied,
+except for offsets, which are u4 on the wire and i8 inside. All errors are `InvalidArgument`; their
+field is the name of the column.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_column(
         data: the field.
         dtype: of its elements.
         field: its name, for the error.
-        rows: how many elements it must have; any number if None.
+        rows: required number of elements; any number if None.
     """
     if rows is not None and len(data) != rows * dtype.itemsize:
         raise InvalidArgument(
@@ -59,11 +59,11 @@ def read_offsets(
     """Returns i8[rows + 1], the offsets that a field holds as u4.
 
     Args:
-        data: the field; it may be empty where there are no rows.
-        rows: how many pieces the offsets cut.
-        end: length of the column that they cut; None where it is to be learned from them.
+        data: the field; it may be empty if there are no rows.
+        rows: number of pieces between the offsets.
+        end: length of the column that they divide; None: they define it.
         field: its name, for the error.
-        least: how long each piece is at least.
+        least: minimum length of each piece.
     """
     if not data and not rows and not end:
         return np.zeros(1, np.int64)
@@ -79,7 +79,7 @@ def read_offsets(
 
 
 def read_rows(data: bytes, rows: int, limit: int, field: str) -> NDArray[np.uint32]:
-    """Returns u4[rows], each below `limit`: rows of other columns."""
+    """Returns u4[rows], each below `limit`: row numbers of other columns."""
     column = read_column(data, U4, field, rows=rows)
     if is_outside(column, 0, limit - 1):
         raise InvalidArgument(f"names row {int(column.max())} of {limit}", field=field)
@@ -91,8 +91,8 @@ def check_between(column: NDArray[Any], least: float, greatest: float, field: st
 
     Args:
         column: f8[n], i8[n] or u4[n]; bounds are integers unless it is f8.
-        least: the least value that may stand in it.
-        greatest: the greatest one.
+        least: smallest valid value.
+        greatest: largest valid value.
         field: its name, for the error.
     """
     if is_outside(column, least, greatest):
@@ -100,7 +100,7 @@ def check_between(column: NDArray[Any], least: float, greatest: float, field: st
 
 
 def check_time(time_ms: int, field: str) -> None:
-    """Refuses a time (epoch ms) that no clock of a sane sender shows.
+    """Refuses a time (epoch ms) that no working clock shows.
 
     Raises:
         InvalidArgument: It is out of range.

@@ -1,8 +1,8 @@
 """`Change` (one change of one query) ⇄ `ChangeRequest`.
 
-A router reads back what it has appended to the registry, so that every change counts in the order
-of the log; it need not parse the same query again for that. `_written` keeps what was written
-until it is read, and whatever is not there is parsed: it makes no difference but in time.
+A router reads its own appended changes back from the registry, so that every change applies in the
+order of the log; it need not parse the same query again. `_written` keeps written queries until
+they are read; others are parsed, which only takes longer.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sirocco.model.query import Query, RankedQuery, query_handle
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, Change
 from sirocco.protocol.contract.record_sizes import check_change
 
-# Changes between append and read: a few bulk requests of a thousand from some streams at once.
-# About 1 kB each while they are there.
+# Changes between append and read: a few bulk requests of a thousand from several streams at once.
+# About 1 kB each.
 WRITTEN_MAX = 16_384
 
-# Only what is as small as nearly all queries are is kept, so that the largest queries (10,000
-# vertices, 256 conjunctions) do not take a megabyte each.
+# Only queries of the usual size are kept, so that the largest (10,000 vertices, 256 conjunctions)
+# do not take a megabyte each.
 WRITTEN_BYTES_MAX = 512
 WRITTEN_CONJUNCTIONS_MAX = 8
 
@@ -44,7 +44,7 @@ class WrittenQueries:
         return len(self._queries)
 
     def keep(self, data: bytes, query: Query, subscriber: str) -> None:
-        """Keeps a query until it is taken, or for as long as there is room."""
+        """Keeps a query until it is taken, as long as there is room."""
         text = None if isinstance(query, RankedQuery) else query.expression
         if len(data) > WRITTEN_BYTES_MAX or (
             text is not None and len(text.conjunctions) > WRITTEN_CONJUNCTIONS_MAX
@@ -55,7 +55,7 @@ class WrittenQueries:
             self._queries.popitem(last=False)
 
     def take(self, data: bytes) -> tuple[Query, str] | None:
-        """Returns and forgets a query; None when it is not here."""
+        """Returns and forgets a query; None if it is not here."""
         return self._queries.pop(data, None)
 
 
@@ -88,7 +88,7 @@ def read_change(request: pb.ChangeRequest) -> Change:
     """Returns the message of a request.
 
     Raises:
-        InvalidArgument: The query is none, or not the one of the handle.
+        InvalidArgument: The query is invalid, or not that of the handle.
     """
     query, subscriber = None, ""
     if request.HasField("query"):
@@ -122,6 +122,6 @@ def _read(message: query_pb2.Query) -> tuple[Query, str]:
         return written
     with Member("query"):
         query, subscriber = read_query(message, STORED_LIMITS)
-        # What the log would refuse of it is refused here, and becomes a dead letter.
+        # A change that the log would refuse is refused here, and becomes a dead letter.
         check_change(query, subscriber)
         return query, subscriber

@@ -1,10 +1,10 @@
-"""The state of an owned Kafka partition ⇄ bytes, as they lie in the archive.
+"""The state of an owned Kafka partition ⇄ bytes, as in the archive.
 
-Layout: 8 magic bytes that name the form's version, u8 xxh3-64 of all that follows, u8 length of
+Layout: 8 magic bytes that name the format's version, u8 xxh3-64 of all that follows, u8 length of
 the header, the header as JSON (name, type, shape of each column, ascending by name), and the
 columns in that order, little-endian, each at a multiple of 8 bytes. Equal states give equal bytes.
-Nothing is compressed: a column is read where it lies, and what a damaged header claims can never
-take more memory than the bytes themselves.
+Nothing is compressed: columns are read in place, and a damaged header can never claim more memory
+than the bytes themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sirocco.protocol.contract.effects import State
 
 MAGIC = b"SIRSTA\x00\x01"
 
-# States have a few dozen columns; more, or a longer header, is no state of ours.
+# States have a few dozen columns; more, or a longer header, is invalid.
 COLUMNS_MAX = 1_024
 HEADER_BYTES_MAX = 1 << 18
 
@@ -44,11 +44,11 @@ def write_state(state: State) -> bytes:
 def state_pieces(state: State) -> list[bytes | memoryview]:
     """Returns the state as bytes in pieces, most of them views of its columns.
 
-    Who writes them one by one copies nothing: to join them would keep the interpreter from all
-    other threads as long as the copy takes.
+    Writing them one by one copies nothing: joining them would block all other threads of the
+    interpreter during the copy.
 
     Raises:
-        ValueError: More columns than a state has, or one of another type than numbers.
+        ValueError: Too many columns, or a column that is not numeric.
     """
     columns = {name: _little_endian(name, state[name]) for name in sorted(state)}
     if len(columns) > COLUMNS_MAX:
@@ -70,7 +70,7 @@ def read_state(data: bytes) -> State:
     """Returns the state; its columns are read-only views of `data`.
 
     Raises:
-        CorruptCheckpoint: Another form or version, or damaged bytes.
+        CorruptCheckpoint: Another format or version, or damaged bytes.
     """
     if len(data) < _PREFIX.size:
         raise CorruptCheckpoint("is cut short")

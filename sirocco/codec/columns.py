@@ -1,8 +1,8 @@
 """The columnar messages that several contracts share (`columns.proto`) ⇄ values.
 
-`put_…` fills a message in place, since a nested message that is handed over is copied; `read_…`
-checks all that later stages take for granted. Fields of errors are seen from the message; whoever
-holds it as a member adds its own name (`InvalidArgument.within`).
+`put_…` fills a message in place, since assigning a nested message copies it; `read_…` checks
+everything that later stages assume. Fields of errors are relative to the message; the reader of an
+enclosing message adds its own name (`InvalidArgument.within`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from sirocco.model.text import TermColumns
 from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals
 
-# Kafka partitions of one topic, and therefore slots, number far fewer. States are kept by source:
-# without a bound one damaged number would make every later record as long as that number.
+# A topic has far fewer Kafka partitions, and therefore slots. States are kept by source: without a
+# bound one damaged number would make every later record as long as that number.
 SOURCES_MAX = 1 << 16
 
 _U1_MAX = (1 << 8) - 1
 
 
 class Member:
-    """Adds the name of the member that is being read to an error's field."""
+    """Adds the name of the member being read to an error's field."""
 
     __slots__ = ("_name",)
 
@@ -60,7 +60,7 @@ class Member:
 
 
 def put_objects(message: pb.ObjectColumns, columns: ObjectColumns) -> None:
-    """Fills `message`; a batch without rows leaves it as it is, that is empty."""
+    """Fills `message`; a batch without rows leaves it empty."""
     if not len(columns):
         return
     message.count = len(columns)
@@ -79,7 +79,7 @@ def put_objects(message: pb.ObjectColumns, columns: ObjectColumns) -> None:
 
 
 def read_objects(message: pb.ObjectColumns) -> ObjectColumns:
-    """Returns the columns, which fit together; whether each row is valid is not looked at.
+    """Returns the columns, which fit together; rows are not validated.
 
     Raises:
         InvalidArgument: Lengths or offsets that do not fit.
@@ -106,18 +106,17 @@ def read_objects(message: pb.ObjectColumns) -> ObjectColumns:
 
 
 def _read_optional(data: bytes, rows: int, end: int, field: str) -> NDArray[np.int64]:
-    """Offsets of a column that is left out when all its rows are empty."""
+    """Returns the offsets of a column that is absent if all its rows are empty."""
     if not data and not end:
         return np.zeros(rows + 1, np.int64)
     return read_offsets(data, rows, end, field)
 
 
 def read_routable_objects(message: pb.ObjectColumns) -> ObjectColumns:
-    """The same for objects that a front has checked: a place outside the world is damage.
+    """Returns the columns of objects that a front has checked: a place outside the world is damage.
 
     Raises:
-        InvalidArgument: Columns that do not fit together, or a coordinate that no cell can be
-            computed of.
+        InvalidArgument: Columns that do not fit together, or a coordinate that has no cell.
     """
     columns = read_objects(message)
     check_between(columns.lon, -180.0, 180.0, "lon")
@@ -156,7 +155,7 @@ def put_intervals(message: pb.IntervalColumns, intervals: Intervals) -> None:
 
 
 def read_intervals(message: pb.IntervalColumns) -> Intervals:
-    """Returns the intervals, none of which ends before it begins."""
+    """Returns the intervals; none ends before it begins."""
     sources = read_column(message.sources, U4, "sources")
     count = len(sources)
     begins = read_column(message.begins, I8, "begins", rows=count)
@@ -214,7 +213,7 @@ def put_matches(message: pb.MatchColumns, matches: MatchColumns) -> None:
 
 
 def read_matches(message: pb.MatchColumns, objects: int, queries: int) -> MatchColumns:
-    """Returns matches between so many objects and so many queries."""
+    """Returns matches between `objects` objects and `queries` queries."""
     count = len(message.objects) // U4.itemsize
     return MatchColumns(
         read_rows(message.objects, count, objects, "objects"),
@@ -227,7 +226,7 @@ def read_matches(message: pb.MatchColumns, objects: int, queries: int) -> MatchC
 
 
 def put_bits(column: NDArray[np.bool_]) -> bytes:
-    """Returns a column of truth values as bits, the least significant one of a byte first."""
+    """Returns a boolean column as bits, the least significant one of a byte first."""
     return np.packbits(column, bitorder="little").tobytes()
 
 
@@ -238,12 +237,12 @@ def read_bits(data: bytes, rows: int, field: str) -> NDArray[np.bool_]:
 
 
 def read_locators(data: bytes, offsets: bytes | None, rows: int, field: str) -> tuple[bytes, ...]:
-    """Returns the locators of so many queries, each sound or empty.
+    """Returns the locators of `rows` queries, each valid or empty.
 
     Args:
-        data: their words.
-        offsets: where each begins, in words; None: there is one.
-        rows: how many there are.
+        data: words of the locators.
+        offsets: where each begins, in words; None: there is only one.
+        rows: number of queries.
         field: name of the column.
     """
     words = read_column(data, U8, field)
@@ -257,7 +256,9 @@ def read_locators(data: bytes, offsets: bytes | None, rows: int, field: str) -> 
 
 
 def put_terms(message: slot_pb.RouteRequest, terms: TermColumns) -> None:
-    """Fills the columns of terms; most texts repeat none, so those of repeats may be empty."""
+    """Fills the columns of terms; most texts repeat no term, so the columns of repeats may be
+    empty.
+    """
     message.terms = pack(terms.terms, U8)
     message.term_offsets = pack(terms.offsets, U4)
     most = int(terms.counts.max(initial=0))

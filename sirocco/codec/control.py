@@ -1,4 +1,4 @@
-"""What is declared on `control` ⇄ `DeclareRequest`."""
+"""Declarations on `control` ⇄ `DeclareRequest`."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def read_declaration(request: pb.DeclareRequest) -> Declaration:
     """Returns the message of a request.
 
     Raises:
-        InvalidArgument: It declares nothing that is known here, or speaks of a place that cannot
-            be: no process goes by it.
+        InvalidArgument: It declares nothing known here, or an impossible place: no process applies
+            it.
     """
     declaration = _read(request)
     _check(declaration)
@@ -96,7 +96,7 @@ def read_declaration(request: pb.DeclareRequest) -> Declaration:
 
 
 def _check(declaration: Declaration) -> None:
-    """Refuses numbers that no writer of ours writes."""
+    """Refuses numbers that our writers never write."""
     match declaration:
         case Granted() | CheckpointTaken() | Attempted() | Skipped():
             if declaration.topic not in _TOPICS:

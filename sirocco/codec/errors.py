@@ -1,6 +1,6 @@
 """Errors of the engine ⇄ the proto `Error`, and the status of a failed call.
 
-Status codes are named by strings here: the transport's library is known to its adapters alone.
+Status codes are strings here: only its adapters know the transport's library.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ STATUS_NAMES: Mapping[type[SiroccoError], str] = MappingProxyType(
         Unauthenticated: "UNAUTHENTICATED",
         PermissionDenied: "PERMISSION_DENIED",
         DeadlineExceeded: "DEADLINE_EXCEEDED",
-        # Something that is needed cannot be reached; the details say what.
+        # A required part cannot be reached; the details name it.
         PartialResult: "UNAVAILABLE",
         Internal: "INTERNAL",
     }
 )
 
-# On the wire 0 says that trying again will not help, so an error that may pass says some time. A
-# tenth of a second is longer than a busy front needs to drain a batch, and ten tries span less
-# than a failover; clients widen it on their own.
+# On the wire 0 means that a retry will not help, so a retryable error names some pause. A tenth of
+# a second is longer than a busy front needs to drain a batch, and ten tries span less than a
+# failover; clients lengthen it themselves.
 RETRY_AFTER_MS = 100
 
-# Of a message and of a field, bytes of UTF-8. An error travels in trailers, which clients take up
-# to 16 KB of, and a longer one ends the call as a broken connection: then it is asked again.
+# Bytes of UTF-8 of a message and of a field. An error is sent in trailers, of which clients accept
+# up to 16 KB; a longer one would end the call as a broken connection, and be retried.
 MESSAGE_BYTES_MAX = 1_000
 FIELD_BYTES_MAX = 500
 
 
 def shortened(text: str, bytes_max: int) -> str:
-    """Returns a text that may travel: not longer than that, and without lone surrogates."""
+    """Returns a text that may be sent: not longer than `bytes_max`, without lone surrogates."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) > bytes_max:
         data = data[: bytes_max - 3].decode("utf-8", "ignore").encode() + "…".encode()
@@ -66,7 +66,7 @@ def shortened(text: str, bytes_max: int) -> str:
 
 
 def status_name(error: SiroccoError) -> str:
-    """Returns the name of the gRPC status code of an error; that of its nearest known class."""
+    """Returns the name of an error's gRPC status code; that of its nearest known class."""
     return next(STATUS_NAMES[each] for each in type(error).__mro__ if each in STATUS_NAMES)
 
 
@@ -94,7 +94,7 @@ def write_error(error: SiroccoError) -> pb.Error:
 
 
 def read_error(message: pb.Error) -> SiroccoError:
-    """Returns the error of a message; a code from a later version becomes the root class."""
+    """Returns the error of a message; a code of a later version becomes the base class."""
     kind = ERRORS_BY_CODE.get(message.code, SiroccoError)
     field = message.field or None
     if kind is OutOfRange:

@@ -1,7 +1,7 @@
 """One-way messages ⇄ the requests of the gRPC methods that carry them over topics.
 
-`HOPS` is the one table: for each message the method, its request, and both directions. What is
-decoded is safe to hand to the state machines and their kernels: a record that is not raises
+`HOPS` is the one table: for each message the method, its request, and both directions. Decoded
+messages are safe for the state machines and their kernels: an unsafe record raises
 `InvalidArgument`, and becomes a dead letter.
 """
 
@@ -95,13 +95,13 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.positions import NO_TIME_MS, OFFSET_MAX
 from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
 
-# Stands for a slot that was never heard of in the dense columns of a `ProgressRequest`.
+# Marks a slot without a position in the dense columns of a `ProgressRequest`.
 _NO_POSITION = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """How one message travels.
+    """How one message is sent.
 
     Attributes:
         method_path: of the gRPC method, `/package.Service/Method`.
@@ -126,13 +126,13 @@ def decode(request: ProtoMessage) -> Message:
     """Returns the message of a request.
 
     Raises:
-        InvalidArgument: It is damaged; the field names the column.
+        InvalidArgument: It is damaged; `field` names the column.
     """
     return _BY_REQUEST[type(request)].decode(request)
 
 
 def read_record(method_path: str, value: bytes) -> Message:
-    """Returns the message of a record: the method that its header names, and its value.
+    """Returns the message of a record, given its header's method and its value.
 
     Raises:
         InvalidArgument: No such method, no such request, or a damaged one.
@@ -149,7 +149,7 @@ def read_record(method_path: str, value: bytes) -> Message:
 
 
 def key_of(message: Message) -> bytes | None:
-    """Returns the key of a message's record, by which compacted topics keep the newest one."""
+    """Returns the key of a message's record, by which compacted topics keep the newest record."""
     if isinstance(message, Change) and not message.is_probe:
         return message.handle.to_bytes(8, "big")
     subject = _subject(message)
@@ -161,7 +161,8 @@ def _subject(message: Message) -> str | None:
         return subject_of(message)
     match message:
         case Change():
-            # One of each ownership stays: it may be all that shows from where on others came late.
+            # One of each ownership stays: it may be the only record that shows the start of later
+            # ones.
             subject = f"probe/{message.epoch}"
         case Prepare():
             subject = f"map/prepare/{message.version}"
@@ -192,7 +193,7 @@ def _write_taken(message: Taken) -> intake_pb.TakeRequest:
 def _read_taken(request: intake_pb.TakeRequest) -> Taken:
     with Member("objects"):
         objects = read_routable_objects(request.objects)
-        # The analysis relies on it; later stages pass texts on as they are.
+        # The analysis requires it; later stages pass texts on unchanged.
         if len(invalid_utf8_rows(objects.text, objects.text_offsets)):
             raise InvalidArgument("is no valid UTF-8", field="text")
     check_time(request.received_ms, "received_ms")

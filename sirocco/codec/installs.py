@@ -108,10 +108,10 @@ def write_installed(message: Installed) -> pb.InstallRequest:
 def read_installed(request: pb.InstallRequest) -> Installed:
     """Returns the message of a request.
 
-    `QueryRows.flags` does not travel: a row is residual where it has a filter.
+    `QueryRows.flags` is not sent: a row is residual if it has a filter.
 
     Raises:
-        InvalidArgument: Columns that do not fit together or that the index cannot take.
+        InvalidArgument: Columns that do not fit together or that the index cannot hold.
     """
     with Member("names"):
         names = read_names(request.names)
@@ -193,7 +193,7 @@ def _read_ended(request: pb.InstallRequest) -> EndedColumns:
 
 
 def _with_questions(plain: Installed, request: pb.InstallRequest) -> Installed:
-    """Adds what queries ask beyond which of the coming objects count."""
+    """Adds the queries' requests beyond the selection of future objects."""
     names, count = plain.names, len(plain.names)
     columns = request.kinds, request.starts_ms, request.past_ms, request.slot_counts, request.homes
     if names.specs is None and not any(columns):
@@ -214,7 +214,7 @@ def _with_questions(plain: Installed, request: pb.InstallRequest) -> Installed:
 
 
 def _check_specs(names: QueryNames, kinds: NDArray[np.uint8]) -> None:
-    """Refuses definitions that are none, or not of their row's handle and kind."""
+    """Refuses invalid definitions, and those not of their row's handle and kind."""
     specs = names.specs or ("",) * len(kinds)
     for row in np.flatnonzero((kinds != KIND_RANGE) | np.array([bool(spec) for spec in specs])):
         with Member(f"names.specs[{row}]"):
@@ -250,7 +250,7 @@ def _read_text(
 def _read_words(
     request: pb.InstallRequest, pos_terms: NDArray[np.uint64], neg_terms: NDArray[np.uint64]
 ) -> dict[str, NDArray[Any]]:
-    """Which words the terms are; nothing where the record is of an earlier version."""
+    """Returns the words of the terms; nothing if the record is of an earlier version."""
     rows_of_terms = request.positive_word_rows or request.negative_word_rows
     if not (request.words or request.word_offsets or rows_of_terms):
         return {}
@@ -279,13 +279,13 @@ def _read_boxes(
 
 
 def _read_shapes(request: pb.InstallRequest, count: int) -> tuple[Any, ...]:
-    """Shapes, circles, offsets of polygons and of rings, vertices."""
+    """Returns shapes, circles, offsets of polygons and of rings, vertices."""
     shape = read_column(request.shapes, U1, "shapes", rows=count)
     if (shape > SHAPE_POLYGON).any():
         raise InvalidArgument("is none of box, circle, polygon", field="shapes")
     if request.circles or (shape == SHAPE_CIRCLE).any():
         circles = read_column(request.circles, F8, "circles", rows=3 * count).reshape(-1, 3)
-        # A radius may be as large as it likes: then all the world is inside.
+        # Any radius is valid: a large one contains the whole world.
         _check_places(circles, "circles")
         if not (circles[:, 2] >= 0).all():
             raise InvalidArgument("has a radius below 0", field="circles")
@@ -313,7 +313,7 @@ def _read_shapes(request: pb.InstallRequest, count: int) -> tuple[Any, ...]:
 
 
 def _check_places(table: NDArray[np.float64], field: str) -> None:
-    """Refuses rows (lon, lat, …) that are no place of the world."""
+    """Refuses rows (lon, lat, …) outside the world."""
     if not ((np.abs(table[:, 0]) <= 180) & (np.abs(table[:, 1]) <= 90)).all():
         raise InvalidArgument("has a place outside the world", field=field)
 
@@ -321,7 +321,7 @@ def _check_places(table: NDArray[np.float64], field: str) -> None:
 def _read_filters(
     request: pb.InstallRequest, count: int
 ) -> tuple[tuple[str, ...] | None, NDArray[np.bool_]]:
-    """The filters, each one valid, and which rows have one."""
+    """Returns the filters, each one valid, and which rows have one."""
     data = request.filters
     if not data and not request.filter_offsets:
         return None, np.zeros(count, np.bool_)

@@ -1,4 +1,4 @@
-"""What the queries of a registry partition need ⇄ its record on `intake`."""
+"""Keywords needed by the queries of a registry partition ⇄ its record on `intake`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sirocco.protocol.contract.messages import Keywords
 
 
 def write_keywords(message: Keywords) -> pb.SummariseRequest:
-    """The request of a message."""
+    """Returns the request of a message."""
     return pb.SummariseRequest(
         registry_partition=message.partition,
         epoch=message.epoch,
@@ -23,10 +23,10 @@ def write_keywords(message: Keywords) -> pb.SummariseRequest:
 
 
 def read_keywords(request: pb.SummariseRequest) -> Keywords:
-    """The message of a request.
+    """Returns the message of a request.
 
     Raises:
-        InvalidArgument: Its columns do not go together.
+        InvalidArgument: Its columns do not fit together.
     """
     terms = read_column(request.keywords, U8, "keywords")
     slots = read_column(request.slots, U8, "slots")

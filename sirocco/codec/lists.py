@@ -25,7 +25,7 @@ from sirocco.model.text import invalid_utf8_rows
 from sirocco.protocol.contract.columns import NO_ROW, ListColumns, StepColumns
 from sirocco.protocol.contract.positions import NO_TIME_MS
 
-# Farther than any two points of the sphere.
+# Farther than any two points on the sphere.
 DISTANCE_M_MAX = 2.1e7
 
 
@@ -52,7 +52,7 @@ def put_steps(message: pb.StepColumns, steps: StepColumns) -> None:
 
 
 def read_steps(message: pb.StepColumns, queries: int, intervals: int, objects: int) -> StepColumns:
-    """Returns the steps of so many queries, with candidates among so many objects.
+    """Returns the steps of `queries` queries, with candidates among `objects` objects.
 
     Raises:
         InvalidArgument: Columns that do not fit together.
@@ -120,7 +120,7 @@ def put_lists(message: pb.ListColumns, lists: ListColumns) -> None:
 
 
 def read_lists(message: pb.ListColumns, queries: int, objects: int) -> ListColumns:
-    """Returns the lists of so many queries, which may name so many objects.
+    """Returns the lists of `queries` queries, which may name `objects` objects.
 
     Raises:
         InvalidArgument: Columns that do not fit together.

@@ -22,19 +22,19 @@ I4 = np.dtype("<i4")
 
 _COLUMNS = ("objects", "met", "faded", "queries", "arrivals", "query_bytes")
 
-# Those of `AxisStatistics` that travel; collectors are empty between rounds.
+# Fields of `AxisStatistics` that are sent; collectors are empty between rounds.
 _AXIS = ("objects", "queries", "recent", "spans", "recent_spans")
 
 
 def write_arrivals(told: ToldArrivals) -> arrival_pb.TellArrivalsResponse:
-    """Returns the message of what a router tells."""
+    """Returns the message of a router's report."""
     return arrival_pb.TellArrivalsResponse(
         map_version=told.version, leaves=pack(told.leaves, I4), objects=pack(told.objects, F8)
     )
 
 
 def read_arrivals(message: arrival_pb.TellArrivalsResponse) -> ToldArrivals:
-    """Returns what a router told; raises InvalidArgument."""
+    """Returns a router's report; raises InvalidArgument."""
     leaves = read_column(message.leaves, I4, "leaves")
     if len(leaves) and int(leaves.min()) < 0:
         raise InvalidArgument("are negative", field="leaves")
@@ -43,7 +43,7 @@ def read_arrivals(message: arrival_pb.TellArrivalsResponse) -> ToldArrivals:
 
 
 def write_loads(told: ToldLoads) -> pb.TellLoadsResponse:
-    """Returns the message of what an evaluator tells."""
+    """Returns the message of an evaluator's report."""
     columns = {name: pack(getattr(told.loads, name), F8) for name in _COLUMNS}
     return pb.TellLoadsResponse(
         map_version=told.version, slots=told.slots, leaves=pack(told.leaves, I4), **columns
@@ -51,7 +51,7 @@ def write_loads(told: ToldLoads) -> pb.TellLoadsResponse:
 
 
 def read_loads(message: pb.TellLoadsResponse) -> ToldLoads:
-    """Returns what an evaluator told; raises InvalidArgument."""
+    """Returns an evaluator's report; raises InvalidArgument."""
     leaves = read_column(message.leaves, I4, "leaves")
     columns = {
         name: read_column(getattr(message, name), F8, name, rows=len(leaves)) for name in _COLUMNS

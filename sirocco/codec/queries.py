@@ -1,8 +1,8 @@
 """The public proto `Query` ⇄ a query of the model and its subscriber.
 
-Reading leads through the JSON members that `parse_query` knows, so that a query is checked in one
-place and means the same however it came in. What nearly all queries are, a rectangle and some words
-that nothing is wrong with, is read without that detour.
+Reading goes through the JSON members of `parse_query`, so that a query is checked in one place and
+means the same in every form. Nearly all queries, a valid rectangle and some words, are read without
+that detour.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def put_query(message: pb.Query, query: Query, subscriber: str) -> None:
 
 
 def _put_range(kind: pb.RangeKind, query: RangeQuery) -> None:
-    # Also marks the kind of a query without any restriction.
+    # Also sets the kind of a query without conditions.
     kind.SetInParent()
     if query.region is not None:
         _put_region(kind.region, query.region)
@@ -109,17 +109,17 @@ def write_query(query: Query, subscriber: str) -> pb.Query:
     return message
 
 
-# Queries that are read where they come in, and are not worth a turn of another thread.
+# Queries of at most this size are read in the loop; a thread switch would cost more.
 LIGHT_BYTES_MAX = 1_024
 
 
 def is_light(message: pb.Query) -> bool:
-    """Whether a query is read in a millisecond or two, whatever stands in it."""
+    """Whether a query is read in a millisecond or two, whatever it holds."""
     if message.ByteSize() > LIGHT_BYTES_MAX:
         return False
     name = message.WhichOneof("kind")
     text = "" if name in (None, "ranked") else getattr(message, name).text
-    # Alternatives are multiplied only where they stand in parentheses, or are negated in some.
+    # Alternatives are only multiplied within parentheses or negated ones.
     opened = text.count("(")
     return not opened or (opened == 1 and "NOT" not in text)
 
@@ -128,15 +128,15 @@ def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[Quer
     """Returns the query of a message, and its subscriber.
 
     Raises:
-        InvalidArgument: As `parse_query`; the field is such as `region.circle.radius_m`, `ttl`
-            or `where.size.gte`, seen from the query.
+        InvalidArgument: As `parse_query`; the field is, for example, `region.circle.radius_m`,
+            `ttl` or `where.size.gte`, relative to the query.
     """
     if message.WhichOneof("kind") is None:
         raise InvalidArgument("is missing", field="kind")
     if message.mode not in _MODE_NAMES:
         raise InvalidArgument("is missing or unknown", field="mode")
     query = _plain_range(message, limits) or parse_query(_members(message), limits=limits)
-    # Notifications of a standing query need an addressee; a snapshot is answered to its caller.
+    # Notifications of a standing query need a subscriber; a snapshot is answered to its caller.
     is_optional = query.mode == "snapshot"
     subscriber = read_string(
         message.subscriber, "subscriber", bytes_max=limits.id_bytes, empty=is_optional
@@ -145,9 +145,9 @@ def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[Quer
 
 
 def _plain_range(message: pb.Query, limits: Limits) -> RangeQuery | None:
-    """The query of a rectangle and plain words; None for all that needs a closer look.
+    """Returns the query of a rectangle and plain words; None for all others.
 
-    It is what `parse_query` makes of the same message, in half the time.
+    The result is that of `parse_query`, in half the time.
     """
     if not message.HasField("range") or message.where or len(message.id) * 4 > limits.id_bytes:
         return None
@@ -240,7 +240,7 @@ def _put_region(message: pb.Region, region: Region) -> None:
         case Rectangle(west, south, east, north):
             rect = message.rect
             rect.west, rect.south, rect.east, rect.north = west, south, east, north
-            # Also marks the shape where all is zero.
+            # Also sets the shape if all values are zero.
             rect.SetInParent()
         case Circle(lon, lat, radius_m):
             circle = message.circle

@@ -47,11 +47,11 @@ from sirocco.protocol.search.messages import (
 )
 from sirocco.protocol.search.term_merge import TermCounts
 
-# One message at most, unless a single row is larger: a stream that many searches share goes on to
-# the next of them soon, and the first objects of a large answer are there early.
+# Bytes of one message, unless a single row is larger: a stream shared by many searches soon serves
+# the next one, and the first objects of a large answer arrive early.
 MESSAGE_BYTES_MAX = 1 << 20
 
-# Names and lengths of the fields of a message, generously.
+# Names and lengths of a message's fields, generously.
 _HEADS_BYTES = 512
 
 _STATES = {
@@ -66,7 +66,7 @@ assert all(ours == theirs for ours, theirs in _STATES.items())
 
 
 def put_question(message: slot_pb.SlotQuestion, question: Question, query: query_pb2.Query) -> None:
-    """Fills `message`; the query is passed on as it came."""
+    """Fills `message`; the query is passed on unchanged."""
     message.query.CopyFrom(query)
     message.slots = pack(np.array(question.slots), U4)
     message.now_ms = question.now_ms
@@ -87,7 +87,7 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
     """Returns the question of a message.
 
     Raises:
-        InvalidArgument: It makes no sense.
+        InvalidArgument: It is invalid.
     """
     query, _ = read_query(message.query, STORED_LIMITS)
     if query.mode != "snapshot":
@@ -143,7 +143,7 @@ def write_failure(question: int, error: SiroccoError) -> slot_pb.SearchSlotsResp
 
 
 def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
-    """Returns the part of a message, or the error that it tells.
+    """Returns the part of a message, or the error that it holds.
 
     Raises:
         InvalidArgument: Columns that do not fit together.
@@ -236,8 +236,8 @@ def write_objects(
 
     Args:
         objects, events: n rows.
-        origin: of the part that they all are; where it makes one message, its columns are copied
-            as they came.
+        origin: the message of the part that they form; if they fit one message, its columns are
+            copied unchanged.
     """
     if isinstance(origin, slot_pb.SearchSlotsResponse) and objects.bytes_total <= MESSAGE_BYTES_MAX:
         response = pb.SearchResponse()
@@ -270,7 +270,7 @@ def write_answer(answer: Answer) -> Iterator[pb.SearchResponse]:
 def row_chunks(
     objects: ObjectColumns, bytes_max: int = MESSAGE_BYTES_MAX
 ) -> Iterator[tuple[int, int]]:
-    """Yields (begin, end) of runs of rows that make messages of at most about so many bytes."""
+    """Yields (begin, end) of runs of rows that make messages of at most about `bytes_max`."""
     rows = len(objects)
     if objects.bytes_total <= bytes_max:
         if rows:
@@ -294,7 +294,7 @@ def _term_chunks(counts: TermCounts) -> Iterator[TermCounts]:
 def sum_chunks(sums: TermSums) -> Iterator[TermSums]:
     """Yields runs of sums that make messages of at most about a MiB."""
     rows, named = len(sums), len(sums.text_offsets) - 1
-    # A text beyond the last is empty.
+    # A text after the last is empty.
     offsets = np.full(rows + 1, sums.text_offsets[-1])
     offsets[: named + 1] = sums.text_offsets
     for begin, end in _runs(offsets[1:] + 20 * np.arange(1, rows + 1)):
@@ -309,11 +309,11 @@ def sum_chunks(sums: TermSums) -> Iterator[TermSums]:
 
 
 def _runs(ends: NDArray[np.int64], bytes_max: int = MESSAGE_BYTES_MAX) -> Iterator[tuple[int, int]]:
-    """Yields (begin, end) of runs of rows of at most so many bytes, or of one row.
+    """Yields (begin, end) of runs of rows of at most `bytes_max`, or of one row.
 
     Args:
         ends: i8[n], bytes up to the end of each row.
-        bytes_max: of a run.
+        bytes_max: bytes of a run.
     """
     begin, held = 0, 0
     while begin < len(ends):

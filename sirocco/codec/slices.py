@@ -1,8 +1,8 @@
-"""Slices of past objects ⇄ Parquet, as they lie in the archive.
+"""Slices of past objects ⇄ Parquet, as in the archive.
 
-One row an object, in the order of the slice, so that whoever reads Parquet can work on it. What
-follows from a row is not stored: terms are found in the text again (0.3 us an object; writing them
-took 0.7 and nearly half of the file), and the tables that searches use are made by sealing.
+One row per object, in the order of the slice, so that any reader of Parquet can use it. Derived
+data is not stored: terms are extracted from the text again (0.3 us an object; writing them took 0.7
+us and nearly half of the file), and sealing builds the tables for searches.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 FORM = b"sirocco.slice"
 VERSION = b"2"
 
-# The first version held terms, their counts and the number of tokens besides.
+# The first version also held terms, their counts and the number of tokens.
 READABLE = frozenset({b"1", VERSION})
 
-# A search that needs few of a slice's rows may skip the others by their statistics.
+# A search that needs few of a slice's rows may skip the other groups by their statistics.
 ROW_GROUP_ROWS = 65_536
 BOUNDED = ["lon", "lat", "ts_ms", "arrival_ms"]
 
-# Columns whose values come again and again. A dictionary of any other one is made in vain: with
-# all columns writing took nearly twice as long, for larger files.
+# Columns with repeating values. A dictionary of any other column is useless: with all columns
+# writing took nearly twice as long, for larger files.
 REPEATING = ["session"]
 
-# Types of columns as we write them, and as other writers of Parquet do.
+# Types of columns in our files, and in those of other Parquet writers.
 _STRING = (pa.string(), pa.large_string())
 TYPES = {
     "id": (pa.uint64(),),
@@ -54,7 +54,7 @@ TYPES = {
     "seq": (pa.int64(),),
 }
 
-# What a file may claim: slices of ours have at most some million rows.
+# Rows that a file may claim: our slices have at most some million rows.
 ROWS_MAX = 1 << 27
 BYTES_MAX = 8 << 30
 SEQ_MAX = 1 << 62
@@ -100,10 +100,10 @@ def write_slice(slice_: SealedSlice) -> memoryview:
 
 
 def read_slice(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) -> SealedSlice:
-    """Returns the slice of a Parquet file that `write_slice` made, its terms as `hashing` numbers.
+    """Returns the slice of a Parquet file from `write_slice`, its terms numbered by `hashing`.
 
     Raises:
-        CorruptSlice: It is damaged, or of a form that this version does not know.
+        CorruptSlice: It is damaged, or of a format unknown to this version.
     """
     try:
         return seal(read_rows(contents, hashing))
@@ -112,9 +112,9 @@ def read_slice(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) 
 
 
 def read_rows(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) -> StoredRows:
-    """Returns the rows of such a file as they lie there, for readers that need no slice.
+    """Returns the rows of such a file in their order, for readers that need no slice.
 
-    What kernels read without looking is checked here: types, lengths, ranges, offsets and UTF-8.
+    Everything that kernels do not check is checked here: types, lengths, ranges, offsets and UTF-8.
 
     Raises:
         CorruptSlice: See `read_slice`.
@@ -125,7 +125,7 @@ def read_rows(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) -
         _check_size(file.metadata)
         table = file.read(COLUMNS).combine_chunks()
         _check_types(table)
-        # Offsets that fall or leave their data, and bytes that are no UTF-8.
+        # Decreasing or out-of-range offsets, and bytes that are not UTF-8.
         table.validate(full=True)
         _check_values(table)
         return _rows(table, hashing)
@@ -157,7 +157,7 @@ def _check_values(table: pa.Table) -> None:
         ("seq", 0, SEQ_MAX),
     ):
         values = _values(_one(table, name))
-        # Also false for what is no number.
+        # Also false for NaN.
         if not ((values >= least) & (values <= most)).all():
             raise CorruptSlice(f"{name}: is not within {least} … {most}")
     own = _filled(_one(table, "ts_ms"), MISSING_TS)
@@ -169,10 +169,10 @@ def _check_values(table: pa.Table) -> None:
 
 
 def check_form(schema: pa.Schema) -> None:
-    """Refuses a file that is no slice.
+    """Refuses a file that is not a slice.
 
     Raises:
-        CorruptSlice: It is not, or of a form that this version does not know.
+        CorruptSlice: It is not a slice, or of a format unknown to this version.
     """
     if (schema.metadata or {}).get(FORM) not in READABLE:
         raise CorruptSlice("is no slice, or of a later version")
@@ -210,7 +210,7 @@ def _rows(table: pa.Table, hashing: TermHashing) -> StoredRows:
 
 
 def _strings(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> pa.Array:
-    # Text is valid UTF-8 from the edge on.
+    # Texts were validated as UTF-8 at the edge.
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_utf8(), len(offsets) - 1, buffers)
 
@@ -219,8 +219,8 @@ def _attributes(objects: ObjectColumns) -> pa.Array:
     data, offsets = objects.attributes, objects.attribute_offsets
     rows = unreadable_rows(data, offsets)
     if rows:
-        # Of a broken writer to a topic. They count as none here, too, and a slice is not to be
-        # taken for a damaged one for their sake.
+        # Written by a broken writer to a topic. They count as none here too, and must not make a
+        # slice look damaged.
         lengths = np.diff(offsets)
         lengths[rows] = 0
         kept = [bytes(data[offsets[i] : offsets[i] + n]) for i, n in enumerate(lengths.tolist())]
@@ -229,7 +229,7 @@ def _attributes(objects: ObjectColumns) -> pa.Array:
 
 
 def _plain(values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> pa.Array:
-    # `pa.array` would import pandas where that is installed: seconds that all threads wait for.
+    # `pa.array` would import pandas if installed: seconds for which all threads wait.
     valid = None
     if present is not None and not present.all():
         valid = pa.py_buffer(np.packbits(present, bitorder="little"))
@@ -246,7 +246,7 @@ def _bytes(table: pa.Table, name: str) -> tuple[NDArray[np.uint8], NDArray[np.in
 
 
 def _values(array: pa.Array) -> NDArray[Any]:
-    # `to_numpy` would import pandas, as `pa.array` does.
+    # `to_numpy` would import pandas, like `pa.array`.
     *_, data = array.buffers()
     if data is None:
         return np.empty(0, array.type.to_pandas_dtype())

@@ -1,4 +1,4 @@
-"""The position token of publishes: how far the intake had come, as text."""
+"""The position token of publishes: the reached intake positions, as text."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Mapping
 
 from sirocco.model.errors import InvalidArgument
 
-# What a position has room for, see `protocol/positions.py`.
+# Largest offset in a position, see `protocol/contract/positions.py`.
 OFFSET_MAX = (1 << 43) - 1
 
-# Characters of a token; a part takes 22 at most, and clients may join some tokens. Eight megabytes
-# of parts are three seconds of a loop that serves everybody.
+# Characters of a token; a part takes at most 22, and clients may join several tokens. Eight
+# megabytes of parts would take three seconds of a loop that serves all clients.
 TOKEN_LENGTH_MAX = 16_384
 PART_LENGTH_MAX = 22
 
-# Partition and offset, as they are written below: `int` reads more than that.
+# Partition and offset, as written below: `int` would accept more forms.
 _PART = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
 
 
 def read_position_token(token: str, partitions: int) -> dict[int, int]:
-    """Intake partition → offset of the last record; nothing of an empty token.
+    """Returns intake partition → offset of the last record; nothing for an empty token.
 
     Args:
-        token: as a publish was answered.
+        token: from the answer to a publish.
         partitions: Kafka partitions of the intake.
 
     Raises:
-        InvalidArgument: it is no token of this cluster.
+        InvalidArgument: it is not a token of this cluster.
     """
     if len(token) > max(TOKEN_LENGTH_MAX, PART_LENGTH_MAX * partitions):
         raise InvalidArgument(f"has {len(token)} characters, no token does", field="position_token")
@@ -44,5 +44,5 @@ def read_position_token(token: str, partitions: int) -> dict[int, int]:
 
 
 def write_position_token(positions: Mapping[int, int]) -> str:
-    """The token of intake partition → offset of the last record; each partition once."""
+    """Returns the token of intake partition → offset of the last record; each partition once."""
     return ",".join(f"{partition}.{offset}" for partition, offset in positions.items())

@@ -1,8 +1,8 @@
 """Checks of protobuf messages before they are parsed.
 
-A parser allocates for each submessage and each element of a repeated field, also where these take
-two bytes on the wire or less: eight kilobytes that a client compressed made a gigabyte. So the
-bytes are walked first, by one native call, and what would hold too much is refused with the field.
+A parser allocates for each submessage and each element of a repeated field, even if these take two
+bytes on the wire or less: eight compressed kilobytes of a client became a gigabyte. So one native
+call scans the bytes first, and a message that would take too much is refused with the field.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from sirocco.kernels.base.wire_scan import (
 )
 from sirocco.model.errors import InvalidArgument
 
-# Queries of one request of the bulk call; the SDK sends 1,000.
+# Queries per request of the bulk call; the SDK sends 1,000.
 QUERIES_MAX = 10_000
 
-# Occurrences of repeated fields within one message. They keep a parser and the first Python lists
-# that are made of what it found within some ten megabytes; what queries may hold is checked by
-# their reader, whose limits are lower.
+# Occurrences of repeated fields in one message. They limit a parser and the first Python lists made
+# from its result to some ten megabytes; the reader of queries checks their contents, with lower
+# limits.
 BOUNDS: dict[str, int] = {
     "sirocco.v1.RegisterQueriesRequest.queries": QUERIES_MAX,
     "sirocco.v1.UpdateQueriesRequest.queries": QUERIES_MAX,
@@ -57,16 +57,16 @@ BOUNDS: dict[str, int] = {
     "sirocco.v1.SaveSlotsRequest.slots": 65_536,
 }
 
-# Of a repeated field that is not named above; tests hold that all of requests are.
+# Bound of a repeated field not named above; tests check that all fields of requests are named.
 OTHER_BOUND = 1_024
 
 # Submessages and elements of one message together: 10,000 queries have some 60,000.
 ELEMENTS_MAX = 262_144
 
-# What a parser takes for one of them, at most, and Python for looking at it.
+# Largest memory of a parser for one of them, and of Python's access to it.
 ELEMENT_BYTES = 256
 
-# Shorter messages cannot hold enough of anything.
+# Shorter messages cannot hold too many elements.
 SCANNED_BYTES_MIN = 128
 
 _PACKED = {
@@ -78,26 +78,26 @@ _PACKED = {
     FieldDescriptor.TYPE_SFIXED32: PACKED_FIXED_4,
 }
 
-# Messages whose rows are refused one by one: the others of the same message go on.
+# Messages whose rows are refused one by one: the other rows are processed.
 _ROWS = {
     "sirocco.v1.RegisterQueriesRequest": "queries",
     "sirocco.v1.UpdateQueriesRequest": "queries",
 }
 
-# Of one row of these, instead of `ELEMENTS_MAX`.
+# Bound of one row of these, instead of `ELEMENTS_MAX`.
 ROW_ELEMENTS_MAX = 65_536
 
-# Fields of such a message that are no rows: each is a step of Python. Requests have two, and those
-# of versions to come a few more.
+# Fields of such a message that are not rows: each is a step of Python. Requests have two, and those
+# of later versions a few more.
 OTHER_FIELDS_MAX = 1_024
 
-# Members of messages that have no part in a field's path as clients know it.
+# Members of messages that do not appear in a field's path as clients know it.
 _SILENT = frozenset({"query", "range", "knn", "terms", "ranked", "rings", "coordinates"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """What the kernel needs of a message type and all types below it; row 0 is the type.
+    """The kernel's tables for a message type and all types below it; row 0 is the type.
 
     Attributes:
         types: descriptor of each row.
@@ -148,7 +148,7 @@ def _kind(each: FieldDescriptor) -> int:
 
 
 def check_message(data: bytes, message_type: type[Any], elements_max: int = ELEMENTS_MAX) -> int:
-    """Returns how much memory a message takes at most once it is parsed, bytes.
+    """Returns the maximum memory of a message once it is parsed, bytes.
 
     Args:
         data: the message.
@@ -156,7 +156,7 @@ def check_message(data: bytes, message_type: type[Any], elements_max: int = ELEM
         elements_max: bound of its submessages and elements.
 
     Raises:
-        InvalidArgument: It is malformed, or holds more than a message may; `field` says of what.
+        InvalidArgument: It is malformed, or holds more than a message may; `field` names the field.
     """
     if len(data) < SCANNED_BYTES_MIN:
         return len(data) + SCANNED_BYTES_MIN * ELEMENT_BYTES // 2
@@ -183,7 +183,7 @@ def check_message(data: bytes, message_type: type[Any], elements_max: int = ELEM
 
 
 def _place(tables: _Tables, trace: NDArray[np.int64]) -> tuple[str, int]:
-    """The path of the field where a scan ended, and its bound."""
+    """Returns the path of the field at which a scan ended, and its bound."""
     row, bound = 0, 0
     path = ""
     for depth in range(int(trace[2]) + 1):
@@ -199,7 +199,7 @@ def _place(tables: _Tables, trace: NDArray[np.int64]) -> tuple[str, int]:
 
 
 def parse_message(data: bytes, message_type: type[Any]) -> Any:
-    """Returns a message that was checked.
+    """Returns a checked message.
 
     Raises:
         InvalidArgument: It cannot be parsed.
@@ -207,18 +207,18 @@ def parse_message(data: bytes, message_type: type[Any]) -> Any:
     try:
         return message_type.FromString(data)
     except Exception as error:
-        # `DecodeError` of whichever implementation of protobuf is installed.
+        # `DecodeError` of the installed implementation of protobuf.
         name = message_type.DESCRIPTOR.name
         raise InvalidArgument(f"is no {name}: {type(error).__name__}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class PartlyRefused:
-    """A message of which some rows were not parsed.
+    """A message in which some rows were not parsed.
 
     Attributes:
-        message: the message; rows that were refused are empty.
-        refused: row → why.
+        message: the message; refused rows are empty.
+        refused: row → error.
     """
 
     message: Any
@@ -231,10 +231,10 @@ def has_rows(message_type: type[Any]) -> bool:
 
 
 def parse_rows(data: bytes, message_type: type[Any]) -> PartlyRefused:
-    """Parses a message that is refused as a whole, without the rows that are the reason.
+    """Parses a message that was refused as a whole, without the rows that caused it.
 
     Raises:
-        InvalidArgument: It is not the fault of single rows.
+        InvalidArgument: Single rows are not the cause.
     """
     descriptor = message_type.DESCRIPTOR
     rows = descriptor.fields_by_name[_ROWS[descriptor.full_name]]

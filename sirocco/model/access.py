@@ -1,13 +1,13 @@
-"""Who may do what: tokens, tenants and their limits, as the operator writes them down.
+"""Access rights: tokens, tenants and their limits, as in the operator's file.
 
-The file has one JSON object a line, of two kinds; empty lines and those with # are passed over:
+The file has one JSON object per line, of two kinds; empty lines and comments (#) are skipped:
 
     {"token": "k3x9q2", "sha256": "…", "tenant": "acme", "scopes": ["publish", "search"]}
     {"tenant": "acme", "queries": 10000, "objects_per_s": 5000, "bytes_per_s": 2000000,
      "streams": 100, "searches": 20}   (on one line)
 
-It holds digests alone: whoever reads it cannot call with it. Tokens are 256 random bits, so that a
-plain digest is enough; what slows guessing of passwords down would only slow each call.
+It only holds digests: a reader of the file cannot call with them. Tokens are 256 random bits, so
+that a plain digest is enough; slow password hashes would only slow each call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sirocco.model.errors import InvalidArgument, Unauthenticated
 
 SCOPES = ("publish", "query", "subscribe", "search", "admin")
 
-# Between a tenant and its own name of a thing; no tenant's name holds it.
+# Separates a tenant from its own name of a thing; no tenant's name contains it.
 SEPARATOR = ":"
 
 _TENANT = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -34,14 +34,14 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a tenant may use; None without limit.
+    """Limits of a tenant; None: no limit.
 
     Attributes:
         queries: standing queries at a time, in the whole cluster.
-        query_bytes: what these take together, compiled, in a slot that holds them
+        query_bytes: their total size, compiled, in a slot that holds them
             (`footprint.compiled_bytes`).
         objects_per_s, bytes_per_s: published through each router.
-        streams, searches: subscriptions open and searches under way at a time, at each merger.
+        streams, searches: open subscriptions and running searches at a time, at each merger.
     """
 
     queries: int | None = None
@@ -57,13 +57,13 @@ UNLIMITED = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token opens.
+    """Rights of a token.
 
     Attributes:
-        id: by which people speak of it; no secret.
-        tenant: whose it is; empty for the operator's, who sees the things of all.
+        id: public name of the token.
+        tenant: owner; empty for the operator, who sees all tenants' data.
         scopes: some of `SCOPES`.
-        expires_ms: epoch ms; None: it does not.
+        expires_ms: epoch ms; None: never.
     """
 
     id: str
@@ -72,26 +72,26 @@ class Grant:
     expires_ms: int | None = None
 
     def inward(self, name: str) -> str:
-        """The name in the cluster of what the tenant calls so."""
+        """Returns the name in the cluster for a tenant's own name."""
         return f"{self.tenant}{SEPARATOR}{name}" if self.tenant and name else name
 
     def outward(self, name: str) -> str:
-        """The tenant's own name of what the cluster calls so."""
+        """Returns the tenant's own name for a name in the cluster."""
         return name.removeprefix(self.prefix)
 
     @property
     def prefix(self) -> str:
-        """What stands in the cluster before all names of the tenant."""
+        """Prefix of all of the tenant's names in the cluster."""
         return f"{self.tenant}{SEPARATOR}" if self.tenant else ""
 
 
-# Where there are no tokens.
+# For clusters without tokens.
 EVERYTHING = Grant("", "", frozenset(SCOPES))
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a file says.
+    """Contents of an access file.
 
     Attributes:
         grants: by the SHA-256 of the token, in hexadecimal digits.
@@ -103,15 +103,15 @@ class Access:
 
     @property
     def tenants(self) -> frozenset[str]:
-        """All that have a token or a limit; the operator's empty name is none."""
+        """All tenants with a token or a limit, without the operator's empty name."""
         named = {grant.tenant for grant in self.grants.values()} | set(self.limits)
         return frozenset(named - {""})
 
     def grant(self, authorization: str, now_ms: int) -> Grant:
-        """What the header of a call opens.
+        """Returns the rights for a call's header.
 
         Raises:
-            Unauthenticated: It is missing, or no token of today.
+            Unauthenticated: It is missing, or not a valid token now.
         """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
@@ -124,13 +124,13 @@ class Access:
 
 
 def check_time(grant: Grant, now_ms: int) -> None:
-    """Raises Unauthenticated for a grant whose time is over."""
+    """Raises Unauthenticated for an expired grant."""
     if grant.expires_ms is not None and now_ms >= grant.expires_ms:
         raise Unauthenticated(f"token {grant.id} has expired")
 
 
 def digest_of(token: str) -> str:
-    """What the file says of a token."""
+    """Returns the digest of a token, as in the file."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -138,8 +138,8 @@ def read_access(text: str) -> Access:
     """Reads the file's text.
 
     Raises:
-        InvalidArgument: a line makes no sense; `field` is its number. The message never holds
-            what stands there: somebody may have put a token where its digest belongs.
+        InvalidArgument: a line is invalid; `field` is its number. The message never holds its
+            contents, which may be a token instead of its digest.
     """
     grants: dict[str, Grant] = {}
     limits: dict[str, Limits] = {}
@@ -164,7 +164,7 @@ def read_access(text: str) -> Access:
 
 
 def write_grant(digest: str, grant: Grant, expires: str | None = None) -> str:
-    """The line of a token."""
+    """Returns the line of a token."""
     members: dict[str, Any] = {"token": grant.id, "sha256": digest}
     if grant.tenant:
         members["tenant"] = grant.tenant
@@ -175,10 +175,10 @@ def write_grant(digest: str, grant: Grant, expires: str | None = None) -> str:
 
 
 def read_tenant(value: object) -> str:
-    """The name of a tenant.
+    """Returns the name of a tenant.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: it is not a valid name.
     """
     if not isinstance(value, str) or not _TENANT.fullmatch(value):
         raise InvalidArgument(
@@ -189,10 +189,10 @@ def read_tenant(value: object) -> str:
 
 
 def read_time_ms(value: object) -> int:
-    """A moment such as 2027-01-01T00:00:00Z, epoch ms.
+    """Returns a moment such as 2027-01-01T00:00:00Z as epoch ms.
 
     Raises:
-        InvalidArgument: it is none, or does not say its zone.
+        InvalidArgument: it is not a moment, or has no time zone.
     """
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -224,7 +224,7 @@ def _read_grant(members: Mapping[str, Any]) -> tuple[str, Grant]:
         raise InvalidArgument(f"must be some of {', '.join(SCOPES)}", field="scopes")
     tenant = read_tenant(members["tenant"]) if "tenant" in members else ""
     if tenant and "admin" in scopes:
-        # It changes the map and the time of all.
+        # It changes the map and the time of all tenants.
         raise InvalidArgument("admin goes with tokens of no tenant", field="scopes")
     expires_ms = read_time_ms(members["expires"]) if "expires" in members else None
     return digest, Grant(name, tenant, frozenset(scopes), expires_ms)

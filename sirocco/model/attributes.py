@@ -1,8 +1,8 @@
 """`where` filters on the attributes of objects.
 
-Semantics (public contract): equality, or `gte gt lte lt in`; all conditions have to hold.
-Numbers compare by value, strings by code point, booleans only with booleans; null is missing,
-a missing attribute does not match, and neither do values of different types.
+Semantics (public contract): equality, or `gte gt lte lt in`; all conditions must hold. Numbers
+compare by value, strings by code point, booleans only with booleans; null is missing, a missing
+attribute does not match, and neither do values of different types.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _kind_of(value: object) -> Kind | None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Scalar:
-    """A value with its kind beside it, so that `true` and `1` are unequal, `1` and `1.0` equal."""
+    """A value with its kind, so that `true` and `1` are unequal, `1` and `1.0` equal."""
 
     kind: Kind
     value: bool | int | float | str
@@ -63,7 +63,7 @@ class Condition:
     operands: tuple[Scalar, ...]
 
     def holds(self, value: object) -> bool:
-        """Tells whether a value of the attribute satisfies the condition."""
+        """Returns whether a value of the attribute satisfies the condition."""
         kind = _kind_of(value)
         if kind is None:
             return False
@@ -84,7 +84,7 @@ class Filter:
         """Reads the JSON form, for example `{"status": "open", "size": {"gte": 3, "lt": 10}}`.
 
         Raises:
-            InvalidArgument: Not such an object; the field names the attribute and comparison.
+            InvalidArgument: Not such a filter; the field names the attribute and comparison.
         """
         conditions: list[Condition] = []
         for name, wanted in read_mapping(value, field).items():
@@ -105,7 +105,7 @@ class Filter:
         return cls(tuple(conditions))
 
     def matches(self, attributes: Mapping[str, Any]) -> bool:
-        """Tells whether all conditions hold for the attributes of an object."""
+        """Returns whether the attributes of an object satisfy all conditions."""
         return all(c.holds(attributes.get(c.attribute)) for c in self.conditions)
 
     def canonical(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Filter:
 
 def _scalar(value: object, field: str, limits: Limits) -> Scalar:
     if isinstance(value, str):
-        # An attribute's value cannot be longer, so a longer operand could never be met.
+        # An attribute's value cannot be longer, so a longer operand could never match.
         return Scalar(
             "string", read_string(value, field, bytes_max=limits.attribute_bytes, empty=True)
         )
@@ -133,12 +133,12 @@ def _scalar(value: object, field: str, limits: Limits) -> Scalar:
         return Scalar("boolean", value)
     if isinstance(value, int):
         if not INTEGER_LEAST <= value <= INTEGER_GREATEST:
-            # Attributes hold none either: as floats, unequal ones would become equal.
+            # Attributes hold none either: as floats, unequal integers would become equal.
             raise InvalidArgument(OVERSIZED, field=field)
         return Scalar("number", value)
     if isinstance(value, float):
         number = read_number(value, field)
-        # Equal numbers are kept alike: 3.0 as 3.
+        # Equal numbers have one form: 3.0 as 3.
         is_whole = number.is_integer() and INTEGER_LEAST <= number <= INTEGER_GREATEST
         return Scalar("number", int(number) if is_whole else number)
     raise InvalidArgument("compares with a number, a string or a boolean", field=field)
@@ -165,7 +165,7 @@ def _parse_condition(
 
 
 def unreadable_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> list[int]:
-    """Rows of a column of attributes that hold what is no JSON object; empty rows are none.
+    """Returns the rows of an attribute column that are not JSON objects; empty rows are valid.
 
     Args:
         data: u1[b], UTF-8.
@@ -180,9 +180,9 @@ def unreadable_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> list
 
 
 def members_of(attributes: bytes) -> dict[str, Any]:
-    """Returns the attributes of an object, from their JSON; none for what is no JSON object.
+    """Returns the attributes of an object from their JSON; none if it is not a JSON object.
 
-    The front has checked them; what a broken writer put on a topic since has no attributes.
+    The front has checked them; an object from a broken writer on a topic has no attributes.
     """
     return (_object_of(attributes) or {}) if attributes else {}
 

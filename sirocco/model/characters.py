@@ -1,7 +1,7 @@
-"""What the text kernel has to know of each code point, as a two-stage table.
+"""Properties of each code point for the text kernel, as a two-stage table.
 
 The table is built from `unicodedata` on first use (about 0.2 s), so the kernel and the reference
-analysis always follow the same version of Unicode.
+analysis always use the same version of Unicode.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class CharacterTable:
     """Two stages: `blocks[index[c >> 8], c & 255]` describes code point c.
 
     Attributes:
-        index: u2[8192], the block of each 256 code points; longer than Unicode, so that no
-            sequence of bytes can point behind it.
+        index: u2[8192], the block of each 256 code points; longer than Unicode, so that no sequence
+            of bytes can point beyond it.
         blocks: u4[b, 256], entries as laid out in `sirocco.kernels.base.text`.
         expansions: u4[e, 4], code points that one character folds to, ended by 0.
-        compositions: u8[4096], what pairs of neighbours compose to, likewise; Hangul apart.
+        compositions: u8[4096], compositions of neighbouring pairs, likewise; without Hangul.
     """
 
     index: NDArray[np.uint16]
@@ -87,7 +87,7 @@ def _block_number(
 
 
 def _pairs() -> dict[tuple[str, str], str]:
-    """Returns the pairs that characters decompose to, whether or not they compose again."""
+    """Returns the pairs to which characters decompose, whether or not they compose again."""
     pairs = {}
     for plane in _PLANES:
         for code in range(plane << 16, (plane + 1) << 16):
@@ -99,7 +99,7 @@ def _pairs() -> dict[tuple[str, str], str]:
 
 
 def _compositions(pairs: Mapping[tuple[str, str], str]) -> NDArray[np.uint64]:
-    """Returns the pairs that compose, as the kernel looks them up."""
+    """Returns the pairs that compose, in the kernel's form."""
     table = np.zeros(COMPOSITIONS, np.uint64)
     for (first, second), composed in pairs.items():
         if unicodedata.normalize("NFKC", first + second) != composed:
@@ -116,9 +116,9 @@ def _entry(character: str, seconds: frozenset[str], expansions: list[list[int]])
     """Returns the table entry of one character.
 
     Unicode Standard Annex 15, section 9: a text is normal if its characters normalise to
-    themselves, cannot compose with what stands before them, and have their marks in order. A
-    character that normalises to others may be replaced by them first, where those are starters
-    that compose with nothing before them.
+    themselves, cannot compose with what precedes them, and have their marks in order. A character
+    that normalises to others may be replaced by them first, if those are starters that compose with
+    nothing before them.
     """
     normal = unicodedata.normalize("NFKC", character)
     folded = normal.casefold()
@@ -140,7 +140,7 @@ def _entry(character: str, seconds: frozenset[str], expansions: list[list[int]])
 
 
 def _fits(character: str, folded: str) -> bool:
-    """Tells whether the kernel has room for what a character folds to."""
+    """Returns whether the kernel has room for a character's case folding."""
     return len(folded) <= 4 and len(folded.encode()) <= 3 * len(character.encode())
 
 

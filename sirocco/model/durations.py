@@ -9,7 +9,7 @@ from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import shown
 
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-# 18 digits are more than any limit needs, and keep int() away from endless input.
+# 18 digits exceed any limit, and protect int() from endless input.
 _DURATION = re.compile(r"([0-9]{1,18})(ms|s|m|h|d)", re.ASCII)
 
 
@@ -17,9 +17,9 @@ def parse_duration_ms(value: object, field: str, *, limits: Limits = DEFAULT_LIM
     """Returns the milliseconds of a duration such as `72h`.
 
     Args:
-        value: The member as it came out of JSON.
+        value: The member as read from JSON.
         field: Path of the member, for the error.
-        limits: Gives the longest duration.
+        limits: Holds the longest duration.
 
     Raises:
         InvalidArgument: Not a string of that form, negative or too long.
@@ -37,7 +37,7 @@ def parse_duration_ms(value: object, field: str, *, limits: Limits = DEFAULT_LIM
 
 
 def format_duration(duration_ms: int) -> str:
-    """Returns the shortest exact form, for example `72h` as `3d`; inverse of parsing."""
+    """Returns the shortest exact form, for example `3d` for 72 hours; inverse of parsing."""
     for unit, unit_ms in _UNITS_MS.items():
         if duration_ms and duration_ms % unit_ms == 0:
             return f"{duration_ms // unit_ms}{unit}"

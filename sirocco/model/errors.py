@@ -1,8 +1,8 @@
-"""What can go wrong for a caller, as one hierarchy that knows nothing of any transport.
+"""Errors for callers, as one hierarchy without any transport in it.
 
-The names and codes are those of the public contract. One table elsewhere maps them to the
-status codes of the transport; `retryable` says whether the same call may succeed later without
-a change by the caller.
+The names and codes are those of the public contract. One table elsewhere maps them to the status
+codes of the transport; `retryable` tells whether the same call may succeed later without a change
+by the caller.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 
 class SiroccoError(Exception):
-    """Root of all errors that Sirocco raises on purpose.
+    """Base class of all errors that Sirocco raises on purpose.
 
     Attributes:
         message: What is wrong, one sentence, without the field.
@@ -32,7 +32,7 @@ class SiroccoError(Exception):
         return f"{self.field}: {self.message}" if self.field else self.message
 
     def within(self, outer: str) -> Self:
-        """Sets the field to its path seen from an enclosing member, and returns the error."""
+        """Prefixes the field with the path of an enclosing member, and returns the error."""
         if not self.field:
             self.field = outer
         else:
@@ -41,7 +41,7 @@ class SiroccoError(Exception):
 
 
 class InvalidArgument(SiroccoError):  # noqa: N818 - named as the contract names it
-    """The input is wrong whatever the state of the system; `field` says where."""
+    """The input is wrong, whatever the state of the system; `field` names the member."""
 
     code = "INVALID_ARGUMENT"
 
@@ -53,17 +53,17 @@ class NotFound(SiroccoError):  # noqa: N818
 
 
 class AlreadyExists(SiroccoError):  # noqa: N818
-    """Another thing has this name, and it is not equal."""
+    """Another, unequal thing has this name."""
 
     code = "ALREADY_EXISTS"
 
 
 class OutOfRange(SiroccoError):  # noqa: N818
-    """A position or a time that is no longer kept, or not yet reached.
+    """A position or a time that is no longer stored, or not yet reached.
 
     Attributes:
-        earliest: The earliest position (cursor) that can be asked for, None if unknown.
-        earliest_ms: From when on arrivals are kept, epoch ms, None if that is not the matter.
+        earliest: The earliest position (cursor) that can be read, None if unknown.
+        earliest_ms: Earliest stored arrival, epoch ms, None if the error has another cause.
     """
 
     code = "OUT_OF_RANGE"
@@ -99,20 +99,20 @@ class ResourceExhausted(SiroccoError):  # noqa: N818
 
 
 class FailedPrecondition(SiroccoError):  # noqa: N818
-    """The system is in a state in which this call makes no sense."""
+    """The system is in a state that does not allow this call."""
 
     code = "FAILED_PRECONDITION"
 
 
 class Unavailable(SiroccoError):  # noqa: N818
-    """Something that is needed cannot be reached now."""
+    """A required part cannot be reached now."""
 
     code = "UNAVAILABLE"
     retryable = True
 
 
 class Unauthenticated(SiroccoError):  # noqa: N818
-    """No valid credentials came with the call."""
+    """The call carried no valid credentials."""
 
     code = "UNAUTHENTICATED"
 
@@ -131,10 +131,10 @@ class DeadlineExceeded(SiroccoError):  # noqa: N818
 
 
 class PartialResult(SiroccoError):  # noqa: N818
-    """Some slots gave no answer in time; what the others said came before.
+    """Some slots did not answer in time; the answers of the others were sent before.
 
     Attributes:
-        missing_slots: Which, ascending.
+        missing_slots: The slots, ascending.
     """
 
     code = "PARTIAL_RESULT"
@@ -148,7 +148,7 @@ class PartialResult(SiroccoError):  # noqa: N818
 
 
 class Internal(SiroccoError):  # noqa: N818
-    """An invariant does not hold; a defect of Sirocco."""
+    """An invariant does not hold; this is a defect of Sirocco."""
 
     code = "INTERNAL"
 

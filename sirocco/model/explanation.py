@@ -1,7 +1,7 @@
-"""Why an object satisfies a query or why not, condition by condition.
+"""Explains why an object satisfies a query or not, condition by condition.
 
-Whether a condition holds is said by what decides it elsewhere (`contains`, `Conjunction.matches`,
-`Condition.holds`); this module finds the words for it, and what would have to be otherwise.
+The same functions decide about a condition as in matching (`contains`, `Conjunction.matches`,
+`Condition.holds`). This module describes the result in words, and what would have to change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIGNS = {"eq": "=", "gte": "≥", "gt": ">", "lte": "≤", "lt": "<", "in": "in
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One condition of a query, and how an object stands to it.
+    """One condition of a query, and whether an object satisfies it.
 
     Attributes:
         name: `region`, `text`, `keywords`, `where`, `track`, `lifetime` or `window`.
@@ -45,13 +45,13 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a query makes of an object.
+    """Result of a query for an object.
 
     Attributes:
-        outcome: `match`, `inside` (of a query that follows a value), `candidate` (of a list),
+        outcome: `match`, `inside` (of a query that tracks a value), `candidate` (of a list),
             `counted` (its terms) or `no match`.
         reasons: All conditions that the query has.
-        depends_on: What else decides about what is told; empty if nothing does.
+        depends_on: Other things on which notifications depend; empty if none.
     """
 
     outcome: str
@@ -72,16 +72,16 @@ def explain(
     start_ms: int | None,
     is_start_given: bool = True,
 ) -> Verdict:
-    """Judges an object by a query.
+    """Evaluates a query for an object.
 
     Args:
         query: Of any kind.
         one: A valid object.
         arrival_ms: When it arrives, epoch ms.
-        start_ms: When the lifetime of a continuous query began, None if it is not registered; of a
-            snapshot the time at which it is asked, None for that of the arrival.
-        is_start_given: Whether `start_ms` was said with the registration. Else it is when a router
-            had that, by its clock.
+        start_ms: When the lifetime of a continuous query began, None if it is not registered; for a
+            snapshot the time of the search, None for the time of the arrival.
+        is_start_given: Whether the registration named `start_ms`. Otherwise it is when a router
+            received the registration, by its clock.
     """
     terms = analyse(one.text)
     reasons = _place_reasons(query, one) + _text_reasons(query, terms)
@@ -119,7 +119,7 @@ def _outcome(query: Query) -> str:
 def _place_reasons(query: Query, one: ObjectRow) -> list[Reason]:
     match query:
         case KnnQuery():
-            # The nearest may lie anywhere: there is nothing to fail.
+            # The nearest may be anywhere: there is no condition.
             return []
         case RankedQuery():
             return [_region_reason(Circle(query.lon, query.lat, query.radius_m), one)]
@@ -147,7 +147,7 @@ def _distance_m(lon: float, lat: float, one: ObjectRow) -> float:
 
 
 def metres(value: float) -> str:
-    """Returns metres as people read them; of few, the millimetres that decide."""
+    """Returns metres in readable form; small values include the millimetres that decide."""
     return f"{value:,.3f} m" if value < 100 else f"{value:,.0f} m"
 
 
@@ -184,7 +184,7 @@ def _judge(one: Conjunction, present: frozenset[str]) -> dict[str, Any]:
 
 
 def words_of(conjunction: Mapping[str, Any]) -> str:
-    """Returns an alternative of an expression as it could be written."""
+    """Returns an alternative of an expression in expression syntax."""
     forbidden = [f"NOT {term}" for term in conjunction["forbidden"]]
     return " AND ".join([*conjunction["required"], *forbidden])
 
@@ -197,7 +197,9 @@ def _lack_of(judged: Mapping[str, Any]) -> str:
 
 
 def alternative_words(judged: Mapping[str, Any]) -> str:
-    """Returns in words how an object's terms stand to an alternative, as `details` has it."""
+    """Describes in words whether an object's terms satisfy an alternative, given as in
+    `details`.
+    """
     return f"{words_of(judged)}: {'holds' if judged['holds'] else _lack_of(judged)}"
 
 
@@ -256,7 +258,7 @@ def _track_reason(track: str, attributes: Mapping[str, Any]) -> Reason:
 
 
 def _is_followed(value: object) -> bool:
-    """Whether a value is one that objects can have in common."""
+    """Whether a value is one that several objects can share."""
     return isinstance(value, str | int | float)
 
 
@@ -277,7 +279,7 @@ def _lifetime_reason(
             "only a registration that asks for the past meets it"
         )
         if not is_exact:
-            # Arrivals are by the clock of another router, or the objects' own times.
+            # Arrivals follow the clock of another router, or the objects' own times.
             why += ", or if it was published behind the registration all the same"
         return Reason("lifetime", False, why, details)
     if ttl_ms is not None and arrival_ms >= start_ms + ttl_ms:
@@ -300,7 +302,7 @@ def _window_reason(window_ms: int | None, arrival_ms: int, asked_ms: int | None)
 
 
 def moment(at_ms: int) -> str:
-    """Returns a time as text, UTC; times that no calendar has as their number."""
+    """Returns a time as UTC text; times outside the calendar as their number."""
     try:
         at = datetime.fromtimestamp(at_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

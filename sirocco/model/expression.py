@@ -9,10 +9,9 @@ Grammar, operators only in capitals, NOT binds strongest, OR weakest::
 A word is any run of characters without white space and parentheses. It stands for the AND of
 the terms that it analyses to; within ANY the words are alternatives.
 
-`Expression` holds the disjunctive normal form, which is what the indexes work on: contradictory
-conjunctions are dropped but for one where there is no other, conjunctions that another one absorbs
-are removed, and each that is left has at least one positive term (the index needs one to find the
-conjunction by).
+`Expression` holds the disjunctive normal form, which the indexes use. Contradictory conjunctions
+are dropped, except one if there is no other; conjunctions absorbed by another are removed. Each
+remaining one has at least one positive term, which the index needs to find it.
 """
 
 from __future__ import annotations
@@ -34,46 +33,45 @@ from sirocco.model.text import analyse
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _OPERATORS = frozenset({"AND", "OR", "NOT", "ANY"})
 
-# What most standing queries look like: ASCII words that are one term each, parted by single spaces.
+# The form of most standing queries: ASCII words of one term each, separated by single spaces.
 _PLAIN = re.compile(r"\w+(?: \w+)*", re.ASCII)
 
 # Distinct products held at a time while the disjunctive form is built. Factors are multiplied
-# smallest first, so an expression that ends below 256 conjunctions seldom comes near; without
-# a bound nine factors of ten alternatives would take a gigabyte.
+# smallest first, so an expression with at most 256 final conjunctions rarely comes near; without a
+# bound nine factors of ten alternatives would take a gigabyte.
 _PRODUCTS_MAX = 16_384
 
-# Up to so many products, or masks to absorb, Python is as fast as a native call and what comes
-# before and after it.
+# Up to this many products, or masks to absorb, Python is as fast as a native call with its setup.
 _NATIVE_MIN = 48
 
-# Where a product is put in a table must not be foreseen: Python's own hashes have a secret.
+# A product's place in a table must not be predictable: Python's own hashes have a secret.
 _SECRET = np.uint64(hash("disjunctive form") & 0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Leaf of the syntax tree: holds where the term is in the object's text."""
+    """Leaf of the syntax tree: holds if the term is in the object's text."""
 
     term: str
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Holds where the operand does not."""
+    """Holds if the operand does not."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Holds where all operands do."""
+    """Holds if all operands do."""
 
     operands: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Holds where at least one operand does."""
+    """Holds if at least one operand does."""
 
     operands: tuple[Node, ...]
 
@@ -94,7 +92,7 @@ class Conjunction:
     negative: tuple[str, ...] = ()
 
     def matches(self, terms: AbstractSet[str]) -> bool:
-        """Tells whether the terms of an object satisfy the conjunction."""
+        """Returns whether the terms of an object satisfy the conjunction."""
         return all(t in terms for t in self.positive) and terms.isdisjoint(self.negative)
 
 
@@ -103,8 +101,8 @@ class Expression:
     """A boolean expression in disjunctive normal form.
 
     Attributes:
-        source: The expression as written; two expressions are equal when their disjunctive
-            forms are, however they were written.
+        source: The expression as written; two expressions are equal if their disjunctive forms are,
+            whatever their source.
         conjunctions: At least one, at most `Limits.conjunctions`, sorted.
     """
 
@@ -117,7 +115,7 @@ class Expression:
 
         Args:
             source: The expression.
-            field: Path of the member it comes from, for errors.
+            field: Path of its member, for errors.
             limits: Bounds of length, depth, terms, conjunctions and work.
 
         Raises:
@@ -134,15 +132,15 @@ class Expression:
             raise error.within(field) from None
 
     def matches(self, terms: Iterable[str]) -> bool:
-        """Tells whether an object with these terms satisfies the expression."""
+        """Returns whether an object with these terms satisfies the expression."""
         present = frozenset(terms)
         return any(conjunction.matches(present) for conjunction in self.conjunctions)
 
 
 def plain_terms(source: str, limits: Limits) -> tuple[str, ...] | None:
-    """Returns the terms of `a b` and `a AND b`, sorted; None for all that needs the grammar.
+    """Returns the terms of `a b` and `a AND b`, sorted; None for expressions that need the grammar.
 
-    An order of magnitude faster than the grammar, which gives the same.
+    An order of magnitude faster than the grammar, with the same result.
     """
     if len(source) > limits.expression_bytes or not _PLAIN.fullmatch(source):
         return None
@@ -165,7 +163,7 @@ class _Parser:
     """Recursive descent over the tokens; `_next` is the index of the token to read."""
 
     def __init__(self, source: str, limits: Limits) -> None:
-        # Four bytes a character at most: no need to encode what is certainly short enough.
+        # At most four bytes per character: a certainly short source need not be encoded.
         if len(source) > limits.expression_bytes or (
             4 * len(source) > limits.expression_bytes
             and len(source.encode(errors="replace")) > limits.expression_bytes
@@ -260,8 +258,8 @@ def disjunctive_form(node: Node, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Co
     """Returns the simplified disjunctive normal form of a syntax tree.
 
     Raises:
-        InvalidArgument: Too many conjunctions or too much work to find them, or a conjunction
-            without a positive term.
+        InvalidArgument: Too many conjunctions or too much work to find them, or a conjunction has
+            no positive term.
     """
     builder = _FormBuilder(limits)
     masks = builder.form(node, negated=False)
@@ -305,7 +303,9 @@ class _FormBuilder:
         self._steps_left = limits.expression_steps
 
     def form(self, node: Node, *, negated: bool) -> list[int]:
-        """Returns the masks of the (negated) node's conjunctions; De Morgan on the way down."""
+        """Returns the masks of the (negated) node's conjunctions, applying De Morgan on the way
+        down.
+        """
         if isinstance(node, Term):
             number = self._numbers.setdefault(node.term, len(self._numbers))
             return [1 << (2 * number + negated)]
@@ -344,13 +344,13 @@ class _FormBuilder:
         return self._absorb_native(products[:count])
 
     def _absorb(self, masks: set[int]) -> list[int]:
-        """Returns the masks of which no other is a subset."""
+        """Returns the masks that have no other one as a subset."""
         if len(masks) > _NATIVE_MIN:
             return self._absorb_native(_array(masks, self._words()))
         kept: list[int] = []
         for mask in sorted(masks, key=lambda m: (m.bit_count(), m)):
             self._spend(len(kept))
-            # Whatever absorbs this mask has fewer bits and was kept before it.
+            # A mask that absorbs this one has fewer bits and was kept before it.
             if not any(mask & other == other for other in kept):
                 kept.append(mask)
         return kept
@@ -381,7 +381,7 @@ class _FormBuilder:
         )
 
     def nothing(self) -> Conjunction:
-        """Returns a conjunction that no object satisfies, of a term of the expression."""
+        """Returns a conjunction that no object satisfies, built from a term of the expression."""
         term = min(self._numbers)
         return Conjunction((term,), (term,))
 
@@ -397,6 +397,6 @@ class _FormBuilder:
 
 
 def _array(masks: Iterable[int], words: int) -> NDArray[np.uint64]:
-    """Masks as rows of words, u8[n, words]."""
+    """Returns masks as rows of words, u8[n, words]."""
     data = b"".join(mask.to_bytes(8 * words, "little") for mask in masks)
     return np.frombuffer(data, "<u8").reshape(-1, words)

@@ -1,4 +1,4 @@
-"""What a standing query takes, compiled, in each slot that holds it."""
+"""Memory of a compiled standing query in each slot that holds it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import orjson
 from sirocco.model.geometry import Polygon, Region
 from sirocco.model.query import KnnQuery, Query, RankedQuery
 
-# A query's columns of one entry; an entry of the index with its block; a term; an edge.
+# Columns of a one-entry query; an index entry with its block; a term; an edge.
 QUERY_BYTES = 160
 ENTRY_BYTES = 64
 TERM_BYTES = 8
 BOX_BYTES = 32
 VERTEX_BYTES = 16
-# Conditions on attributes are held as values of Python.
+# Conditions on attributes are held as Python values.
 FILTER_FACTOR = 4
 
 
 def compiled_bytes(query: Query) -> int:
-    """Returns about how many bytes a query takes in a slot: conjunctions × (terms + boxes)."""
+    """Returns approximately how many bytes a query takes in a slot: conjunctions × (terms +
+    boxes).
+    """
     region: Region | None = None
     conjunctions, terms = 1, 0
     if isinstance(query, RankedQuery):

@@ -5,7 +5,7 @@ in metres on a sphere. All regions are closed: the border belongs to them. The m
 -180 are one and the same: a point on either is in a region if the point on the other is. This
 holds for polygons too, which do not cross that meridian but may touch it.
 
-`contains` is exact for rectangles and polygons: no rounding decides about a border.
+`contains` is exact for rectangles and polygons: rounding never decides about a border.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def round_mm(distances_m: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """A rectangle in longitude and latitude; `west > east` means across the antimeridian."""
+    """A rectangle in longitude and latitude; `west > east` crosses the antimeridian."""
 
     west: float
     south: float
@@ -99,7 +99,7 @@ class Rectangle:
         return np.array(self.box_rows(), np.float64)
 
     def box_rows(self) -> list[Box]:
-        """The same as tuples, which is quicker for one rectangle."""
+        """Returns the same as tuples, which is faster for one rectangle."""
         return _box_rows(self.west, self.south, self.east, self.north)
 
     def canonical(self) -> dict[str, Any]:
@@ -130,8 +130,8 @@ class Circle:
     def boxes(self) -> Floats:
         """Returns f8[k, 4], k = 1 or 2: the great-circle bounding box, rounded outwards.
 
-        Where the circle reaches a pole, the box takes in all longitudes. Otherwise its
-        meridians touch the circle at asin(sin(radius) / cos(latitude)) from the centre.
+        If the circle reaches a pole, the box covers all longitudes. Otherwise its meridians touch
+        the circle at asin(sin(radius) / cos(latitude)) from the centre.
         """
         radius_deg = math.degrees((self.radius_m + _CIRCLE_MARGIN_M) / EARTH_RADIUS_M)
         radius_deg *= 1 + _OUTWARDS
@@ -144,7 +144,7 @@ class Circle:
         ratio = math.sin(math.radians(radius_deg)) / math.sin(math.radians(polar_distance_deg))
         half_width = math.degrees(math.asin(min(ratio, 1.0))) * (1 + 1e-9) + 1e-9
         west, east = self.lon - half_width, self.lon + half_width
-        # Below 90 degrees on either side, so at most one of the two ends wraps around.
+        # Below 90 degrees on either side, so at most one of the two ends wraps.
         west = west + 360 - 1e-9 if west < -180 else west
         east = east - 360 + 1e-9 if east > 180 else east
         return _boxes(west, south, east, north)
@@ -217,7 +217,8 @@ def parse_region(
     """Reads `{"rect": ...}`, `{"circle": ...}` or `{"polygon": ...}`.
 
     Raises:
-        InvalidArgument: Malformed or out of range; the field is such as `region.circle.radius_m`.
+        InvalidArgument: Malformed or out of range; the field is, for example,
+            `region.circle.radius_m`.
     """
     members = read_mapping(value, field)
     refuse_unknown(members, _SHAPES, f"{field}.")
@@ -250,7 +251,7 @@ def _latitude(members: Mapping[str, Any], name: str, path: str) -> float:
 def _angle(members: Mapping[str, Any], name: str, path: str, greatest: float) -> float:
     value = members.get(name)
     if type(value) is float and -greatest <= value <= greatest:
-        # Nearly all are such, and need no path to be made for an error; -0.0 becomes 0.0.
+        # Nearly all values take this path, without building a path for an error; -0.0 becomes 0.0.
         return value + 0.0
     field = f"{path}.{name}"
     return read_number(required(members, name, field), field, least=-greatest, greatest=greatest)
@@ -271,7 +272,7 @@ def _parse_rectangle(value: object, path: str) -> Rectangle:
 
 
 def plain_rectangle(west: float, south: float, east: float, north: float) -> Rectangle | None:
-    """Returns the rectangle of four floats, as it would be read; None where one is out of range."""
+    """Returns the rectangle of four floats, as from JSON; None if one is out of range."""
     if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
         return None
     # -0.0 becomes 0.0.
@@ -291,12 +292,12 @@ def _parse_circle(value: object, path: str) -> Circle:
 def parse_radius_m(members: Any, path: str = "") -> float:
     """Reads the member `radius_m`, metres, at least 0.
 
-    It is rounded to 1 mm, as the distances are that it is compared with: what lies on the border
-    belongs to a circle, also where its distance is rounded up.
+    It is rounded to 1 mm, like the distances compared with it: a point on the border belongs to the
+    circle, even if its distance is rounded up.
     """
     field = f"{path}.radius_m" if path else "radius_m"
     radius_m = read_number(required(members, "radius_m", field), field, least=0)
-    # Beyond the antipode it says no more, and may be too large to be counted in mm.
+    # Beyond the antipode the radius has no further effect, and may be too large for mm.
     return float(round_mm(radius_m)) if radius_m < 2 * math.pi * EARTH_RADIUS_M else radius_m
 
 
@@ -336,7 +337,7 @@ def _box_rows(west: float, south: float, east: float, north: float) -> list[Box]
 
 
 def _boxes(west: float, south: float, east: float, north: float) -> Floats:
-    """The same as f8[k, 4]."""
+    """Returns the same as f8[k, 4]."""
     return np.array(_box_rows(west, south, east, north), np.float64)
 
 

@@ -1,8 +1,8 @@
-"""JSON text from outside, read without changing a number.
+"""Reads JSON text from outside without changing a number.
 
 `orjson` reads an integer beyond 64 bits as the nearest float, so that 2^70 and 2^70 + 1 become
-equal. What a client sends is read here instead: such an integer stays what it is, and the checks
-of the member that holds it refuse it by name.
+equal. Clients' input is read here instead: such an integer keeps its value, and the checks of its
+member refuse it by name.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ INTEGER_GREATEST = 2**64 - 1
 
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG = re.compile(rb"-?[0-9]{19,}")
-# Python converts at most 4,300 digits. An integer of more than these is beyond every 64-bit
-# float, too, and stands here as one that is: whatever member holds it, it is refused there.
+# Python converts at most 4,300 digits. An integer of more digits than this also exceeds every
+# 64-bit float. It is replaced by a value that does too, and is refused by the check of its member.
 _DIGITS_MAX = 400
 _UNKEPT_INTEGER = int("1" + "0" * _DIGITS_MAX)
 
 
 def may_exceed_64_bits(text: bytes) -> bool:
-    """Tells whether a text of JSON may hold an integer that 64 bits cannot.
+    """Returns whether a JSON text may hold an integer beyond 64 bits.
 
-    It costs little where no run of digits is long. A run within a string or behind a decimal
-    point counts too.
+    It costs little if no run of digits is long. A run within a string or after a decimal point
+    counts too.
     """
     digits = text.translate(_ZEROS)
     if b"0" * 20 not in digits and b"-" + b"0" * 19 not in digits:
@@ -43,10 +43,11 @@ def may_exceed_64_bits(text: bytes) -> bool:
 
 
 def load_json(text: bytes | str, field: str) -> Any:
-    """Reads a text of JSON; integers keep their value, however large.
+    """Reads a JSON text; integers keep their value, however large.
 
     Raises:
-        InvalidArgument: It is no JSON, or a number in it is no finite f64; the field is `field`.
+        InvalidArgument: It is not JSON, or a number in it is not a finite f64; the field is
+            `field`.
     """
     try:
         data = text.encode() if isinstance(text, str) else text
@@ -62,7 +63,7 @@ def load_json(text: bytes | str, field: str) -> Any:
 
 
 def is_nested(value: dict[str, Any], depth_max: int) -> bool:
-    """Tells whether objects and arrays that `orjson` has read stand so deep in each other."""
+    """Returns whether objects and arrays read by `orjson` are nested this deep."""
     level: list[Any] = [value]
     for _ in range(depth_max):
         level = [
@@ -77,13 +78,13 @@ def is_nested(value: dict[str, Any], depth_max: int) -> bool:
 
 
 def refuse_unkept(value: Any, path: str, depth_max: int) -> None:
-    """Refuses what a JSON value cannot hold without being changed on its way.
+    """Refuses JSON values that would change when they are written and read again.
 
     Raises:
         InvalidArgument: An integer within is beyond 64 bits, a number is not finite, or it is
             nested too deeply; the field is its path.
     """
-    # What holds a value, and under which name there: paths are made for errors alone.
+    # The container of each value, and its key there: paths are only built for errors.
     pending: list[tuple[Any, int, _Place | None]] = [([value], -1, None)]
     while pending:
         found, depth, place = pending.pop()
@@ -106,7 +107,7 @@ def refuse_unkept(value: Any, path: str, depth_max: int) -> None:
                 pending.append((each, depth + 1, (place, name, is_object)))
 
 
-# Where the holder stands, a name within it, and whether it is an object.
+# Place of the container, a key within it, and whether it is an object.
 _Place: TypeAlias = tuple[Any, object, bool]
 
 
@@ -116,7 +117,7 @@ def _path(path: str, place: _Place) -> str:
     while holder is not None:
         holder, name, is_object = holder
         parts.append(f".{name!s:.80}" if is_object else f"[{name}]")
-    # The outermost name is that of the value itself.
+    # The outermost key is that of the value itself.
     return path + "".join(reversed(parts[:-1]))
 
 

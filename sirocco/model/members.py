@@ -1,7 +1,7 @@
-"""Members of JSON objects, read with their type checked; every error names the member.
+"""Reads members of JSON objects with type checks; every error names the member.
 
-JSON knows no difference between `1` and `true` once it is a Python value (`True == 1`), so all
-readers here refuse booleans where a number is asked for.
+As Python values, JSON's `1` and `true` are equal (`True == 1`), so all readers here refuse booleans
+instead of numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sirocco.model.errors import InvalidArgument
 
 def read_mapping(value: object, field: str) -> Mapping[str, Any]:
     """Returns the value as a JSON object."""
-    # Asking an abstract class takes longer than all of the rest.
+    # An `isinstance` check with an abstract class takes longer than all of the rest.
     if type(value) is not dict and not isinstance(value, Mapping):
         raise InvalidArgument(f"must be an object, not {_type_name(value)}", field=field)
     return value
@@ -51,7 +51,7 @@ def read_number(
 ) -> float:
     """Returns the value as a finite f64 in [least, greatest]; -0.0 becomes 0.0.
 
-    Equal numbers are then the same bits, which is what digests of queries rely on.
+    Equal numbers then have equal bits, as digests of queries require.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(f"must be a number, not {_type_name(value)}", field=field)
@@ -67,7 +67,7 @@ def read_number(
 
 
 def read_integer(value: object, field: str, *, least: int, greatest: int) -> int:
-    """Returns the value as an integer in [least, greatest]; 3.0 is none."""
+    """Returns the value as an integer in [least, greatest]; 3.0 is not an integer."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgument(f"must be an integer, not {_type_name(value)}", field=field)
     if not least <= value <= greatest:
@@ -84,7 +84,7 @@ def read_choice(value: object, field: str, choices: Sequence[str]) -> str:
 
 
 def required(members: Mapping[str, Any], name: str, field: str) -> Any:
-    """Returns a member that has to be there."""
+    """Returns a required member."""
     if name not in members:
         raise InvalidArgument("is missing", field=field)
     return members[name]
@@ -95,27 +95,27 @@ def refuse_unknown(members: Mapping[str, Any], known: AbstractSet[str], prefix: 
 
     Args:
         members: The JSON object.
-        known: Names that may stand in it.
+        known: Names that it may hold.
         prefix: Path of the object followed by a dot, or empty at the top.
     """
     if not members.keys() <= known:
-        # Names that are no strings, of callers in Python, have no order among these.
+        # Names that are not strings, from Python callers, cannot be ordered with these.
         name = min(n if isinstance(n, str) else shown(n) for n in members.keys() - known)
         raise InvalidArgument(
             f"unknown member; known are {', '.join(sorted(known))}", field=f"{prefix}{name:.80}"
         )
 
 
-# More than any number needs that somebody has meant.
+# More bits than any intended number needs.
 _SHOWN_BITS_MAX = 256
 _SHOWN_CHARACTERS_MAX = 60
 
 
 def shown(value: object) -> str:
-    """Returns a value as errors show it, short whatever it is.
+    """Returns a value as errors show it, always short.
 
-    `repr` of what a client sent ends in a RecursionError where it is nested, in a ValueError
-    where it has thousands of digits, and takes as long as the value is large.
+    `repr` of a client's value raises RecursionError for deep nesting and ValueError for thousands
+    of digits, and takes long for large values.
     """
     if isinstance(value, str):
         return f"{value[:_SHOWN_CHARACTERS_MAX]!r:.{_SHOWN_CHARACTERS_MAX}}"

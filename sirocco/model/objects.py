@@ -1,4 +1,4 @@
-"""Objects as columns: the one form in which batches travel, are checked and are stored."""
+"""Objects as columns: the one form in which batches are sent, checked and stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sirocco.model.text import hash_rows, invalid_utf8_rows
 Bytes: TypeAlias = NDArray[np.uint8]
 Offsets: TypeAlias = NDArray[np.int64]
 
-# The time of an object that came without one; arrival time takes its place.
+# Time of an object that has none; its arrival time is used instead.
 MISSING_TS = -(2**63)
 
 
@@ -56,7 +56,7 @@ class ObjectRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectColumns:
-    """A batch of n objects, column by column; byte columns come with their offsets.
+    """A batch of n objects, column by column; byte columns have offsets.
 
     Attributes:
         ids: u8[n].
@@ -145,12 +145,12 @@ class ObjectColumns:
         )
 
 
-# Asking for the fields takes longer than all else that is done to a few rows.
+# Asking for the fields takes longer than all other work for a few rows.
 _NAMES = tuple(column.name for column in fields(ObjectColumns))
 
 
 def concat(batches: Sequence[ObjectColumns]) -> ObjectColumns:
-    """Returns the rows of all batches, one batch behind the other; a single one as it is."""
+    """Returns the rows of all batches in order; a single batch unchanged."""
     if len(batches) == 1 and _is_packed(batches[0]):
         return batches[0]
     names, name_offsets = _concat_bytes([(b.names, b.name_offsets) for b in batches])
@@ -173,7 +173,7 @@ def concat(batches: Sequence[ObjectColumns]) -> ObjectColumns:
 
 
 def _is_packed(batch: ObjectColumns) -> bool:
-    """Whether the offsets span all bytes, from the first one on."""
+    """Whether the offsets span all bytes, from the first on."""
     columns = (
         (batch.names, batch.name_offsets),
         (batch.text, batch.text_offsets),
@@ -230,7 +230,7 @@ class ObjectColumnsBuilder:
         self._rows.append(row)
 
     def build(self) -> ObjectColumns:
-        """Returns the rows added since the last build, and starts anew."""
+        """Returns the rows added since the last build, and starts afresh."""
         rows, self._rows = self._rows, []
         names, name_offsets = pack_bytes([row.name.encode() for row in rows])
         text, text_offsets = pack_bytes([row.text.encode() for row in rows])
@@ -256,7 +256,7 @@ def pack_bytes(rows: Sequence[bytes]) -> tuple[Bytes, Offsets]:
     return np.frombuffer(b"".join(rows), np.uint8), offsets
 
 
-# Of an object's line; all others are attributes.
+# Members of an object's line; all others are attributes.
 FIXED_MEMBERS = frozenset({"id", "ts", "lon", "lat", "text"})
 
 
@@ -266,7 +266,7 @@ def parse_object(
     """Reads an object from its JSON members or from a line of JSON.
 
     Raises:
-        InvalidArgument: No JSON object, or a member is missing, of the wrong type or out of
+        InvalidArgument: Not a JSON object, or a member is missing, of the wrong type or out of
             range; `field` names it.
     """
     members = load_json(source, "object") if isinstance(source, bytes | str) else source
@@ -299,7 +299,7 @@ def _parse_id(value: object, limits: Limits) -> tuple[int, str]:
 def _parse_ts(value: object, limits: Limits) -> int:
     if value is None:
         return MISSING_TS
-    # Tables exported by way of floats write 1405123200000.0, which loses nothing.
+    # Tables exported through floats contain 1405123200000.0, which is exact.
     if isinstance(value, float) and value.is_integer() and abs(value) <= limits.ts_ms:
         return int(value)
     return read_integer(value, "ts", least=-limits.ts_ms, greatest=limits.ts_ms)
@@ -320,11 +320,11 @@ def _dump_attributes(members: dict[str, Any], limits: Limits) -> bytes:
 
 
 def validate(columns: ObjectColumns, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Checks a batch that came from outside.
+    """Checks a batch from outside.
 
     Raises:
-        InvalidArgument: The columns do not fit together, or a row is invalid; the field is such
-            as `objects[17].lon`.
+        InvalidArgument: The columns do not fit together, or a row is invalid; the field is, for
+            example, `objects[17].lon`.
     """
     _, errors = split_valid(columns, limits)
     if errors:
@@ -339,14 +339,14 @@ def split_valid(
 
     Args:
         columns: The batch.
-        limits: Bounds of what a row may hold.
+        limits: Bounds of a row.
 
     Returns:
-        The good rows (i8[k], ascending), and for each other row its first error, ascending. Rows
-        that are wrong in the same way share one.
+        The valid rows (i8[k], ascending), and the first error of each other row, ascending. Rows
+        with the same error share one error.
 
     Raises:
-        InvalidArgument: The columns do not fit together, so that there are no rows to speak of.
+        InvalidArgument: The columns do not fit together, so that there are no rows.
     """
     _check_shape(columns)
     errors: dict[int, InvalidArgument] = {}
@@ -403,7 +403,7 @@ def _check_shape(columns: ObjectColumns) -> None:
 def _refuse(
     errors: dict[int, InvalidArgument], bad: NDArray[np.bool_], field: str, message: str
 ) -> None:
-    # One error for all: a client may send thousands of rows that are wrong in the same way.
+    # One error for all: a client may send thousands of rows with the same error.
     error = InvalidArgument(message, field=field)
     for row in np.flatnonzero(bad).tolist():
         errors.setdefault(row, error)
@@ -412,7 +412,7 @@ def _refuse(
 def _check_numbers(
     columns: ObjectColumns, limits: Limits, errors: dict[int, InvalidArgument]
 ) -> None:
-    # Written so that NaN fails too.
+    # This form also refuses NaN.
     _refuse(errors, ~(np.abs(columns.lon) <= 180), "lon", "must be in [-180, 180]")
     _refuse(errors, ~(np.abs(columns.lat) <= 90), "lat", "must be in [-90, 90]")
     late = (columns.ts > limits.ts_ms) | (columns.ts < -limits.ts_ms)

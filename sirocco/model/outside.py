@@ -1,4 +1,6 @@
-"""How far a point lies outside a region; whether it does is for `contains` to say."""
+"""Distance of a point from a region outside of which it lies; `contains` decides whether it
+does.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ import numpy as np
 
 from sirocco.model.geometry import Circle, Floats, Polygon, Rectangle, Region, distance_m, round_mm
 
-# Each round looks at 33 places of what is left of an edge and keeps two thirty-seconds of it: the
-# longest edge there can be, half-way around the earth, is down to millimetres after eight.
+# Each round checks 33 places of the remaining part of an edge and keeps two thirty-seconds of it:
+# the longest possible edge, half-way around the earth, is down to millimetres after eight rounds.
 _PLACES = 33
 _ROUNDS = 8
 
 
 def metres_outside(region: Region, lon: float, lat: float) -> float:
-    """Returns the distance from a point to the border of a region that does not hold it.
+    """Returns the distance from a point to the border of a region that does not contain it.
 
     Args:
         region: Of any shape.
@@ -35,18 +37,18 @@ def metres_outside(region: Region, lon: float, lat: float) -> float:
 
 
 def _to_rectangle(one: Rectangle, lon: float, lat: float) -> float:
-    """Its sides are meridians, which are great circles, and parallels, which are none."""
+    """The sides are meridians, which are great circles, and parallels, which are not."""
     nearest_lat = min(max(lat, one.south), one.north)
     point = np.array([lon]), np.array([lat])
     if Rectangle(one.west, -90.0, one.east, 90.0).contains(*point)[0]:
-        # All places of a parallel are as far away in latitude, and no way is shorter than that.
+        # All places of a parallel differ equally in latitude, and no way is shorter than that.
         return float(distance_m(lon, lat, lon, nearest_lat))
     found = []
     for side in (one.west, one.east):
         lats = [one.south, one.north]
         turn = math.radians(lon - side)
         if math.cos(turn) > 0:
-            # Where the perpendicular through the point meets the great circle of the side.
+            # The perpendicular from the point meets the side's great circle here.
             phi = math.radians(lat)
             foot = math.degrees(math.atan2(math.sin(phi), math.cos(phi) * math.cos(turn)))
             lats.append(min(max(foot, one.south), one.north))
@@ -55,7 +57,7 @@ def _to_rectangle(one: Rectangle, lon: float, lat: float) -> float:
 
 
 def _to_edges(edges: Floats, lon: float, lat: float) -> float:
-    """Edges are straight in longitude and latitude: the nearest place is looked for on each."""
+    """Edges are straight in longitude and latitude: the nearest place is searched on each."""
     begins, along = edges[:, :2], edges[:, 2:] - edges[:, :2]
     low, high = np.zeros(len(edges)), np.ones(len(edges))
     nearest = math.inf

@@ -1,7 +1,7 @@
-"""Queries: their kinds as frozen values, and the JSON form they are read from and kept in.
+"""Queries: their kinds as frozen values, and their JSON form for input and storage.
 
 `parse_query` reads the JSON members of the public contract; `canonical` writes them so that
-`parse_query(canonical(query)) == query`. Two queries are equal when they ask the same: `60m` is
+`parse_query(canonical(query)) == query`. Two queries are equal if they mean the same: `60m` is
 `1h`, and expressions are compared in their disjunctive form.
 """
 
@@ -62,8 +62,8 @@ class RangeQuery:
     """All objects that satisfy region, text and attributes; None is no restriction.
 
     Attributes:
-        track: Attribute whose values are followed, None if objects are reported singly.
-        events: What is reported of a followed value, and of the query itself; in the order of
+        track: Attribute whose values are tracked; None: objects are reported singly.
+        events: Reported events of a tracked value, and of the query itself, in the order of
             `EVENTS`.
     """
 
@@ -149,16 +149,16 @@ _WEIGHTS = ("text", "space", "time")
 
 
 def query_handle(query_id: str) -> int:
-    """Returns the xxh3-64 hash of a query's id, by which the engine knows the query."""
+    """Returns the xxh3-64 hash of a query's id, by which the engine identifies the query."""
     return xxhash.xxh3_64_intdigest(query_id.encode())
 
 
 def fingerprint_of(query_id: str) -> int:
-    """Returns 64 bits by which ids with equal handles are told apart; never 0.
+    """Returns 64 bits that distinguish ids with equal handles; never 0.
 
-    A handle is the hash of a public function that has no key, and other ids with a given handle
-    are made in seconds. This one is of a cryptographic hash: nobody makes an id that has both the
-    handle and the fingerprint of somebody else's (docs/adr/0029).
+    A handle comes from a public hash without a key: another id with a given handle is found in
+    seconds. The fingerprint comes from a cryptographic hash: nobody can find an id with both the
+    handle and the fingerprint of another (docs/adr/0029).
     """
     digest = hashlib.blake2b(query_id.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") or 1
@@ -170,24 +170,25 @@ _values_of = {
 
 
 def identity_of(query: Query) -> bytes:
-    """Returns bytes that two queries have in common exactly if they are equal.
+    """Returns bytes that are equal exactly if two queries are equal.
 
-    Numbers of equal queries are the same bits: `parse_query` leaves no -0.0 and no 1 beside 1.0.
+    Numbers of equal queries have equal bits: `parse_query` leaves no -0.0 and no 1 instead of 1.0.
     """
     values = _values_of[type(query)](query)
     if not isinstance(query, RangeQuery) and not query.events:
-        # As it was before these kinds had events: digests of equal queries stand in checkpoints.
+        # As before these kinds had events: checkpoints store digests of equal queries.
         values = values[:-1]
     parts = [_plain(value) if type(value) in _SLOW else value for value in values]
     return orjson.dumps([kind_of(query), parts])
 
 
-# Of these the writer of JSON would ask the class for its fields, each time: half of a digest.
+# For these types the JSON writer would ask the class for its fields each time: half of a digest's
+# time.
 _SLOW = frozenset({Expression, Rectangle})
 
 
 def _plain(value: Expression | Rectangle) -> object:
-    """What is written of a value, made of dictionaries."""
+    """Returns a value's written form, made of dictionaries."""
     if isinstance(value, Rectangle):
         return {
             "west": value.west,
@@ -324,7 +325,7 @@ class _Reader:
         step_ms = self._duration_ms("step", least_ms=1)
         step_ms = default_ms if step_ms is None else step_ms
         if step_ms == default_ms:
-            # It may be longer than the window: nobody has to have said it.
+            # It may be longer than the window, because the client need not have given it.
             return step_ms
         if step_ms is not None and window_ms is not None and step_ms > window_ms:
             raise InvalidArgument(
@@ -380,7 +381,7 @@ class _Reader:
         return track, self._events()
 
     def _own_events(self) -> tuple[Event, ...]:
-        """Those of the query alone, where no value is followed."""
+        """Returns the events of the query itself, without a tracked value."""
         if self._mode == "snapshot":
             self._refuse("events", "a snapshot is answered once")
         events = self._events() if "events" in self._members else ()
@@ -423,7 +424,7 @@ class _Reader:
             )
             for name in _WEIGHTS
         )
-        # Scores are rounded to 1e-9, so a smaller deviation of the sum cannot be seen.
+        # Scores are rounded to 1e-9, so a smaller deviation of the sum is not visible.
         if abs(text + space + time - 1) > 1e-9:
             raise InvalidArgument(f"sum to {text + space + time!r}, not to 1", field="weights")
         return Weights(text, space, time)

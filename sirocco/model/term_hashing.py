@@ -1,9 +1,8 @@
-"""How a process numbers terms where it matches them: by the hash of the wire, or of a secret key.
+"""Numbers of terms for matching: the wire's hash, or a hash with a secret key.
 
-On the wire a term is its xxh3-64 hash (`model.text`), for which anybody finds words that collide.
-So it decides where an object or a query is sent, and nothing else. A process that matches objects
-and queries numbers the terms of both anew, from their words, under a key that no client knows
-(docs/adr/0030).
+On the wire a term is its xxh3-64 hash (`model.text`), for which anybody can find colliding words.
+So it only decides where an object or a query is sent. A process that matches objects and queries
+numbers the terms of both again, from their words, under a key unknown to clients (docs/adr/0030).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sirocco.model.text import TermColumns, TextAnalyser, term_hash
 
 __all__ = ["SECRET_BYTES", "WIRE_TERMS", "TermHashing"]
 
-# Of the secret that a key is stretched from: 128 bits of chance.
+# Bytes of the secret from which a key is derived: 128 random bits.
 SECRET_BYTES = 16
 
 
@@ -27,15 +26,15 @@ class TermHashing:
     """The numbers of terms, unsigned integers of 64 bits, under one key.
 
     Attributes:
-        id: tells keys apart, at least 1, and says nothing of them; 0 for the hash of the wire.
-        secret: what the key is made of, as text, for other processes of the cluster; empty for the
-            hash of the wire.
+        id: distinguishes keys, at least 1, without revealing them; 0 for the wire's hash.
+        secret: source of the key, as text, for other processes of the cluster; empty for the wire's
+            hash.
     """
 
     __slots__ = ("_key", "id", "secret")
 
     def __init__(self, secret: str = "") -> None:
-        """Stretches a secret to a key; without one the hash is that of the wire.
+        """Derives a key from a secret; without one the hash is the wire's.
 
         Raises:
             ValueError: The text is not SECRET_BYTES in hexadecimal digits.
@@ -53,7 +52,7 @@ class TermHashing:
             self.id = int(words[-1]) | 1
 
     def __repr__(self) -> str:
-        """Leaves the secret out."""
+        """Omits the secret."""
         return f"TermHashing(id={self.id})"
 
     @property
@@ -76,7 +75,7 @@ class TermHashing:
         """Returns u8[t], the numbers of the words of a byte column (u1[b], i8[t + 1]).
 
         Raises:
-            TypeError: There is no key; what the wire says is there already.
+            TypeError: There is no key; the wire's numbers are already there.
         """
         if self._key is None:
             raise TypeError("without a key the numbers of terms are those of the wire")
@@ -87,7 +86,7 @@ class TermHashing:
         return numbers
 
     def draws(self, handles: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Returns u8[n], numbers that nobody chose, by which things that have handles are drawn.
+        """Returns u8[n], numbers that no client can choose, for sampling things with handles.
 
         Equal for all processes that share a key. Without one these are the handles.
         """
@@ -106,7 +105,7 @@ class TermHashing:
 
         Args:
             data, offsets: the texts.
-            analyser: of the thread, if it has many batches.
+            analyser: the thread's analyser, if it has many batches.
         """
         return (analyser or TextAnalyser()).analyse_batch(data, offsets, self._key)
 

@@ -1,9 +1,8 @@
 """Text analysis: from a text to its terms, and from a term to its hash.
 
-A text is normalised to NFKC once, casefolded, and cut into maximal runs of characters of the
-Unicode categories L, M, N and of `_`; each run is a term. Normalisation is not repeated after
-the casefold: the result of casefolding is taken as it is. Inside the system a term is its
-xxh3-64 hash.
+A text is normalised to NFKC once, casefolded, and split into maximal runs of characters of the
+Unicode categories L, M, N and of `_`; each run is a term. Normalisation is not repeated after the
+casefold: the result of casefolding is taken as it is. Inside the system a term is its xxh3-64 hash.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from sirocco.kernels.base.utf8 import mark_invalid_utf8
 from sirocco.kernels.base.xxh3 import hash_spans
 from sirocco.model.characters import character_table
 
-# Scratch memory for so many bytes of cleaned texts is kept between batches; all of it is some ten
+# Scratch memory for this many bytes of cleaned texts is kept between batches; in all about ten
 # times as much.
 KEPT_BYTES_MAX = 4 << 20
 
@@ -35,14 +34,14 @@ _ASCII_TERM = re.compile(r"\w+", re.ASCII)
 
 
 def is_term_character(character: str) -> bool:
-    """Tells whether a character belongs to a term: category L*, M* or N*, or `_`."""
+    """Returns whether a character belongs to a term: category L*, M* or N*, or `_`."""
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
 def analyse(text: str) -> list[str]:
     """Returns the terms of a text in order, with repeats; the reference of the analysis."""
     if text.isascii():
-        # Normal already, and its L, M and N are the letters and digits.
+        # ASCII is already normal, and its L, M and N are the letters and digits.
         return _ASCII_TERM.findall(text.lower())
     terms: list[str] = []
     start = -1
@@ -88,8 +87,8 @@ class TermColumns:
         terms: u8[t], hashes, ascending and distinct within a text.
         offsets: i8[n + 1], the terms of text r are terms[offsets[r]:offsets[r + 1]].
         lengths: i4[n], tokens of each text with repeats.
-        counts: u2[t], how often the text holds each term, at least 1. No text within the limits
-            has a term more than once in two bytes, so they are exact.
+        counts: u2[t], occurrences of each term in the text, at least 1. Within the limits, a text
+            has a term at most once per two bytes, so they are exact.
     """
 
     terms: NDArray[np.uint64]
@@ -122,7 +121,7 @@ class TextAnalyser:
         Args:
             data: u1[b], valid UTF-8 (see `invalid_utf8_rows`).
             offsets: i8[n + 1], ascending, within data.
-            key: u8[KEY_WORDS], of the hash that stands for a term; None for the hash of the wire.
+            key: u8[KEY_WORDS], key of the hash for terms; None for the wire's hash.
         """
         count = len(offsets) - 1
         table = character_table()
@@ -144,7 +143,7 @@ class TextAnalyser:
                 table.index, table.blocks, table.expansions, table.compositions,
                 self._cleaned, written, starts, ends, hard_rows,
             )  # fmt: skip
-        # Each term takes a byte at least, and a zero byte follows it.
+        # Each term takes at least one byte, followed by a zero byte.
         if len(self._terms) < written // 2 + 1:
             self._terms = np.empty(written, np.uint64)
             self._counts = np.empty(written, np.uint16)
@@ -162,7 +161,7 @@ class TextAnalyser:
             )  # fmt: skip
         terms, counts = self._terms[:total].copy(), self._counts[:total].copy()
         if len(self._cleaned) > KEPT_BYTES_MAX:
-            # One batch of long texts is no reason to hold so much from now on.
+            # One batch of long texts must not hold this much memory from now on.
             self._forget()
         return TermColumns(terms, term_offsets, lengths, counts)
 
@@ -179,11 +178,10 @@ def _normalise(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Returns the words of the named rows normalised and casefolded, as (data, offsets).
 
-    Only words that are not ASCII are normalised, those of all rows as one string, since a call
-    costs more than a text does. Spaces and line feeds keep them apart: they are starters that
-    take part in no composition, so nothing is reordered or composed across them, and no other
-    character normalises or folds to a line feed. The order of words within a row changes, which
-    the columns of terms do not show.
+    Only non-ASCII words are normalised, those of all rows as one string, since a call costs more
+    than a text. Spaces and line feeds separate them: they are starters that take part in no
+    composition, so nothing is reordered or composed across them, and no other character normalises
+    or folds to a line feed. The order of words within a row changes, but not the term columns.
     """
     size = int((offsets[rows + 1] - offsets[rows]).sum()) + 2 * len(rows)
     count = len(rows) + 1
@@ -202,5 +200,5 @@ def _normalise(
 
 
 def analyse_batch(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
-    """Returns the terms of each text; who has many batches keeps a `TextAnalyser`."""
+    """Returns the terms of each text; for many batches use a `TextAnalyser`."""
     return TextAnalyser().analyse_batch(data, offsets)
