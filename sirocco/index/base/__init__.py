@@ -1,1 +1,1 @@
-"""Tables and arrays that both the index of queries and the store of objects are built of."""
+"""Tables and arrays used by both the index of queries and the store of objects."""

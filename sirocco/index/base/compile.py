@@ -1,6 +1,6 @@
-"""Queries (values of the model) → the columns that slots and indexes take.
+"""Queries (values of the model) → the columns for slots and indexes.
 
-Of any kind the columns say which objects count: where (a ranked query within its circle, a knn
+For every kind the columns define which objects count: where (a ranked query in its circle, a knn
 query in the whole world), with which text (a ranked query with any: objects without its keywords
 count in its statistics), until when.
 """
@@ -30,7 +30,7 @@ from sirocco.model.query import KnnQuery, Query, RankedQuery
 from sirocco.model.term_hashing import TermHashing
 from sirocco.model.text import hash_rows
 
-# The columns of queries whose words are not known.
+# Columns of queries with unknown words.
 NO_WORDS: dict[str, NDArray[Any]] = {
     "words": np.empty(0, np.uint8),
     "word_offsets": np.zeros(1, np.int64),
@@ -44,7 +44,7 @@ _WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
 class _Ragged:
-    """A ragged column in the making."""
+    """A ragged column being built."""
 
     def __init__(self) -> None:
         self.ends = [0]
@@ -58,7 +58,7 @@ class _Ragged:
 
 
 def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> QueryRows:
-    """Compiles queries, each with the begin of its lifetime (epoch ms)."""
+    """Compiles queries, each with the start of its lifetime (epoch ms)."""
     boxes, polygons, rings = _Ragged(), _Ragged(), _Ragged()
     each = [_conjunctions_of(query) for query in queries]
     conjunctions = [conjunction for some in each for conjunction in some]
@@ -123,29 +123,31 @@ def _region_of(query: Query) -> Region | None:
 
 
 def _conjunctions_of(query: Query) -> Sequence[Conjunction]:
-    """The conjunctions of a query's text; one without terms where any text will do."""
+    """Returns the conjunctions of a query's text; one without terms if any text matches."""
     expression = None if isinstance(query, RankedQuery) else query.expression
     return _ANY_TEXT if expression is None else expression.conjunctions
 
 
 def _rows_of_words(known: dict[str, int], groups: Sequence[Iterable[str]]) -> NDArray[np.int32]:
-    """i4[t], the row of each word of all groups; `known` gets those that are new."""
+    """Returns i4[t], the row of each word of all groups; adds new words to `known`."""
     return np.array(
         [known.setdefault(word, len(known)) for words in groups for word in words], np.int32
     )
 
 
 def _ends_of(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
-    """i8[g + 1], where each group begins and the last one ends, of all that follow each other."""
+    """Returns i8[g + 1], the start of each group and the end of the last, for consecutive
+    groups.
+    """
     ends = np.zeros(len(groups) + 1, np.int64)
     np.cumsum([len(group) for group in groups], out=ends[1:])
     return ends
 
 
 def with_numbers(rows: QueryRows, hashing: TermHashing) -> QueryRows:
-    """Returns queries whose terms are numbered as the process numbers them, without their words.
+    """Returns queries with the process's term numbers, without words.
 
-    Terms whose words are not known keep the hash of the wire.
+    Terms with unknown words keep their wire hash.
     """
     if not hashing.is_keyed or not rows.has_words:
         return rows
@@ -159,7 +161,7 @@ def with_numbers(rows: QueryRows, hashing: TermHashing) -> QueryRows:
 
 
 def without_text(rows: QueryRows) -> QueryRows:
-    """Returns queries that ask for everything else alone."""
+    """Returns the queries without their text conditions."""
     n = len(rows)
     nothing = np.zeros(n + 1, np.int64)
     return replace(
@@ -176,7 +178,7 @@ def without_text(rows: QueryRows) -> QueryRows:
 def numbers_or(
     wires: NDArray[np.uint64], numbers: NDArray[np.uint64], rows: NDArray[np.int32]
 ) -> NDArray[np.uint64]:
-    """Returns u8[t], the number of each term's row, or its hash of the wire where there is none."""
+    """Returns u8[t], the number of each term's row, or its wire hash if it has none."""
     if not len(numbers):
         return wires
     taken = numbers[rows]
@@ -216,9 +218,9 @@ def take_queries(rows: QueryRows, wanted: NDArray[np.integer]) -> QueryRows:
 def _taken_words(
     rows: QueryRows, positive: NDArray[np.int32], negative: NDArray[np.int32]
 ) -> dict[str, NDArray[Any]]:
-    """The columns of words for some terms: only the words that these are."""
+    """Returns the columns of words for some terms, with only their words."""
     used = np.zeros(len(rows.word_offsets), np.bool_)
-    # What is not known is -1, the place behind the last word.
+    # Unknown words are -1, the place after the last word.
     used[positive] = used[negative] = True
     kept = np.flatnonzero(used[:-1])
     place = np.full(len(used), -1, np.int32)

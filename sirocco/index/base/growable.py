@@ -1,8 +1,7 @@
-"""Arrays that grow in place: anonymous memory whose mapping the kernel of the system extends.
+"""Arrays that grow in place: anonymous memory whose mapping the operating system extends.
 
-Growing a NumPy array copies it and holds both copies for a while. Here the pages are moved to a
-longer mapping instead (mremap), nothing is copied, and pages that were never touched take no
-memory, so that room ahead is free.
+Growing a NumPy array copies it and holds both copies for a while. Here the pages move to a longer
+mapping (mremap), nothing is copied, and untouched pages take no memory, so that reserves are free.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ import numpy.typing as npt
 
 __all__ = ["GrowableArray"]
 
-# Below this size huge pages would take more memory than the array holds; above it random access
-# without them spends much of its time on address translation. A mapping whose length is a multiple
-# of them is placed, and moved, on a boundary of them, else they could not be used.
+# Below this size huge pages would take more memory than the array; above it random access without
+# them spends much of its time on address translation. A mapping of a multiple of huge pages is
+# placed, and moved, on their boundary; otherwise they could not be used.
 HUGE_PAGES_BYTES_MIN = 16 << 20
 _HUGE_PAGE_BYTES = 2 << 20
 
 
 def _anonymous(size: int) -> mmap.mmap:
-    # Private: a shared mapping is a file behind the scenes, which does not grow with it.
+    # Private: a shared mapping is internally a file, which does not grow with it.
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class GrowableArray:
-    """A one-dimensional array of zeros that can become longer.
+    """A one-dimensional array of zeros that can grow.
 
     Attributes:
-        array: the elements; the view changes with `reserve`, so never keep it across one.
+        array: the elements; `reserve` changes the view, so never keep it across a call.
     """
 
     __slots__ = ("_dtype", "_map", "array")
 
     def __init__(self, dtype: npt.DTypeLike, length: int) -> None:
-        """Makes an array of `length` zeros.
+        """Creates an array of `length` zeros.
 
         Args:
             dtype: a plain NumPy dtype.
@@ -59,15 +58,15 @@ class GrowableArray:
         self.array = np.frombuffer(self._map, self._dtype)
 
     def reserve(self, length: int) -> bool:
-        """Makes the array at least `length` long; what is added is zero.
+        """Makes the array at least `length` long; new elements are zero.
 
-        Growth is by a quarter at least, so that many small calls stay cheap.
+        It grows by at least a quarter, so that many small calls stay cheap.
 
         Returns:
-            True if the array moved, that is if views taken before are stale.
+            True if the array moved and earlier views are stale.
 
         Raises:
-            BufferError: Somebody kept a view of the array.
+            BufferError: A view of the array still exists.
         """
         if length <= len(self.array):
             return False

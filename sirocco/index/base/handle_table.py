@@ -1,4 +1,4 @@
-"""Handles (64-bit hashes of query ids, session numbers) → dense rows, 16 to 32 bytes an entry."""
+"""Handles (64-bit hashes of query ids, session numbers) → dense rows, 16 to 32 bytes per entry."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.hash_placement import secret
 from sirocco.kernels.base.sorting import sorted_distinct
 
-# Below this the table is not worth shrinking, and growth from it is a handful of doublings.
+# A smaller table is not worth shrinking, and growth from here takes few doublings.
 _SIZE_MIN = 64
 
 
 class HandleTable:
     """A map from u8 handles to i4 rows, for whole columns at a time.
 
-    Rows are the caller's; the table never invents or reuses one. It is written in one thread;
-    others may look meanwhile: a larger table is filled before it is theirs, and they look again
-    where entries have moved.
+    Rows are the caller's; the table never invents or reuses one. One thread writes; others may read
+    meanwhile: a larger table is filled before readers see it, and they read again if entries have
+    moved.
     """
 
     __slots__ = ("_count", "_moves", "_secret", "_table")
@@ -43,7 +43,7 @@ class HandleTable:
         return sum(column.nbytes for column in self._table)
 
     def get(self, handles: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Returns i4[n], the row of each handle, -1 where it is not known."""
+        """Returns i4[n], the row of each handle, -1 if it is unknown."""
         out = np.empty(len(handles), np.int32)
         while True:
             moves = self._moves
@@ -52,10 +52,10 @@ class HandleTable:
                 return out
 
     def put(self, handles: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
-        """Enters pairs; a known handle gets the new row.
+        """Adds pairs; a known handle gets the new row.
 
         Args:
-            handles: u8[n]; of an equal pair the last one counts.
+            handles: u8[n]; of equal handles the last one counts.
             rows: i4[n], not negative.
         """
         fresh = sorted_distinct(handles[self.get(handles) < 0])
@@ -64,7 +64,7 @@ class HandleTable:
         self._count += required(entered, "handle_table.put: no room")
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
-        """Removes handles; unknown ones are passed over."""
+        """Removes handles; unknown ones are ignored."""
         self._moves += 1
         self._count -= kernels.drop(*self._table, handles, *self._secret)
         self._moves += 1
@@ -76,14 +76,14 @@ class HandleTable:
         return handles[order], rows[order]
 
     def _taken(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """All handles and rows by their places, which are nobody else's business."""
+        """Returns all handles and rows in the order of their places."""
         keys, rows = self._table
         taken = rows > 0
         return keys[taken], rows[taken] - np.int32(1)
 
     def _reserve(self, count: int) -> None:
         size = held = len(self._table[0])
-        # Linear probing at a load above 5/8 grows long runs.
+        # Linear probing at a load above 5/8 creates long runs.
         while count * 8 > size * 5:
             size *= 2
         if size == held:

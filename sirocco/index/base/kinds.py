@@ -1,4 +1,4 @@
-"""The kinds of standing queries as slots number them."""
+"""Numbers of the kinds of standing queries in slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KIND_RANGE = 0
 KIND_KNN = 1
 KIND_TERMS = 2
 KIND_RANKED = 3
-# A range query that follows the values of an attribute.
+# A range query that tracks the values of an attribute.
 KIND_TRACKED = 4
 
 

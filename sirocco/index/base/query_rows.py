@@ -1,4 +1,4 @@
-"""Compiled continuous range queries as columns: what the index takes in."""
+"""Compiled continuous range queries as columns: the input of the index."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ NEVER_MS = np.iinfo(np.int64).max
 class QueryRows:
     """Columns of n continuous range queries.
 
-    A query's text is a disjunction of conjunctions: query i has the conjunctions
-    `conj_offsets[i] : conj_offsets[i + 1]`; conjunction c holds where all of its positive terms
-    and none of its negative terms are in the object. A conjunction without positive terms is a
-    query without text (it has no negative terms either).
+    A query's text is a disjunction of conjunctions: query i has the conjunctions `conj_offsets[i] :
+    conj_offsets[i + 1]`; conjunction c holds if all of its positive terms and none of its negative
+    terms are in the object. A conjunction without positive terms is a query without text (it has no
+    negative terms either).
 
     Attributes:
         conj_offsets: i8[n + 1]; every query has at least one conjunction.
@@ -42,19 +42,19 @@ class QueryRows:
         pos_terms: u8[p], wire hashes, distinct within a conjunction.
         neg_offsets: i8[c + 1] into `neg_terms`.
         neg_terms: u8[m], wire hashes.
-        box_offsets: i8[n + 1]; every query has one or more boxes, of a circle or polygon its
+        box_offsets: i8[n + 1]; every query has one or more boxes, for a circle or polygon its
             bounding boxes.
         boxes: f8[b, 4], degrees, rows (west, south, east, north), closed, west ≤ east.
         shape: u1[n], SHAPE_BOX, SHAPE_CIRCLE or SHAPE_POLYGON.
-        circles: f8[n, 3], (lon, lat, radius_m); read where the shape is a circle.
-        polygon_offsets: i8[n + 1] into the rings; empty ranges where the shape is no polygon.
+        circles: f8[n, 3], (lon, lat, radius_m); used if the shape is a circle.
+        polygon_offsets: i8[n + 1] into the rings; empty ranges if the shape is not a polygon.
         ring_offsets: i8[r + 1] into `vertices`.
         vertices: f8[v, 2], (lon, lat).
         expires_ms: i8[n], first arrival time at which the query is dead; NEVER_MS for never.
         flags: u1[n], see FLAG_RESIDUAL.
-        words: u1, UTF-8, distinct words, one behind the other; word_offsets: i8[w + 1].
-        pos_word_rows, neg_word_rows: i4[p], i4[m], which of the words each term is, -1 where that
-            is not known; both are empty where none is: what came of an earlier version.
+        words: u1, UTF-8, distinct words, one after another; word_offsets: i8[w + 1].
+        pos_word_rows, neg_word_rows: i4[p], i4[m], word of each term, -1 if unknown; both are empty
+            if all are unknown (queries of an earlier version).
     """
 
     conj_offsets: npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ class QueryRows:
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """i8[n], about how many bytes each query takes, here and in records."""
+        """i8[n], approximate bytes of each query, here and in records."""
         terms = np.diff(self.pos_offsets[self.conj_offsets])
         terms += np.diff(self.neg_offsets[self.conj_offsets])
         conjunctions, boxes = np.diff(self.conj_offsets), np.diff(self.box_offsets)
@@ -96,7 +96,7 @@ class QueryRows:
         entries = 8 * (conjunctions + rings) + 32 * boxes + 16 * vertices + FIXED_BYTES
         if not self.has_words:
             return np.asarray(entries + 8 * terms)
-        # Which word a term is takes half of what its hash does.
+        # A term's word takes half of the memory of its hash.
         return np.asarray(entries + 12 * terms + self._bytes_of_words)
 
     @property
@@ -116,13 +116,15 @@ class QueryRows:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, npt.NDArray[Any]], prefix: str = "") -> Self:
-        """Makes queries of columns by name, those of an earlier version too, which had no words."""
+        """Creates queries from columns by name, including those of earlier versions without
+        words.
+        """
         names = [name for name in cls.__slots__ if prefix + name in columns]
         return cls(**{name: columns[prefix + name] for name in names})
 
     @property
     def has_words(self) -> bool:
-        """Whether it is said which words terms are."""
+        """Whether the words of terms are known."""
         is_positive = len(self.pos_word_rows) == len(self.pos_terms)
         return is_positive and len(self.neg_word_rows) == len(self.neg_terms)
 
@@ -133,7 +135,7 @@ class QueryRows:
         term_offsets: npt.NDArray[np.int64],
         terms: npt.NDArray[np.uint64],
     ) -> QueryRows:
-        """Makes queries of one box and one conjunction of positive terms each, living for ever.
+        """Creates queries of one box and one conjunction of positive terms each, without end.
 
         Args:
             boxes: f8[n, 4], rows (west, south, east, north).

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 def take_ragged(
     offsets: NDArray[np.int64], rows: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the pieces of some rows lie.
+    """Returns the places of some rows' pieces.
 
     Args:
-        offsets: i8[n + 1], where each row's piece begins in the flat column.
-        rows: int[k], the rows wanted, in any order.
+        offsets: i8[n + 1], start of each row's piece in the flat column.
+        rows: int[k], the wanted rows, in any order.
 
     Returns:
         i8[k + 1], the offsets of the taken rows, and i8[m], the places of their elements in the
@@ -23,7 +23,7 @@ def take_ragged(
     if not len(rows):
         return taken, np.empty(0, np.int64)
     begins = offsets[rows]
-    # Of the rows wanted alone: there may be far more.
+    # Only for the wanted rows: there may be far more.
     lengths = offsets[rows + 1] - begins
     lengths.cumsum(out=taken[1:])
     places = np.arange(taken[-1]) + (begins - taken[:-1]).repeat(lengths)

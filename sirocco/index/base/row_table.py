@@ -1,4 +1,4 @@
-"""Handles → rows of a table that has a column of handles: 6 to 13 bytes an entry."""
+"""Handles → rows of a table that has a column of handles: 6 to 13 bytes per entry."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sirocco.kernels.base import row_table as kernels
 from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.hash_placement import secret
 
-# Growth from it is a handful of doublings.
+# Initial places; growth from here takes few doublings.
 _PLACES_MIN = 64
 
 
 class RowTable:
     """Finds rows by handle, for whole columns at a time.
 
-    The handles are those of the caller's column, which is passed with each call: the handle of a
-    row stands there for as long as the row is in the table.
+    The handles are in the caller's column, which is passed with each call: a row's handle must stay
+    there while the row is in the table.
     """
 
     __slots__ = ("_count", "_places", "_secret")
@@ -36,18 +36,18 @@ class RowTable:
         return int(self._places.nbytes)
 
     def get(self, handles: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Returns i4[n], the row of each wanted handle, -1 where it is not known."""
+        """Returns i4[n], the row of each wanted handle, -1 if it is unknown."""
         out = np.empty(len(wanted), np.int32)
         kernels.get(self._places, handles, np.ascontiguousarray(wanted), out, *self._secret)
         return out
 
     def put(self, handles: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
-        """Enters rows; a handle that is known gets the new row, of equal ones the last."""
+        """Adds rows; a known handle gets the new row, of equal handles the last."""
         self._reserve(handles, self._count + len(rows))
         self._count += self._enter(handles, np.ascontiguousarray(rows))
 
     def drop(self, handles: NDArray[np.uint64], unwanted: NDArray[np.uint64]) -> None:
-        """Removes handles; unknown ones are passed over."""
+        """Removes handles; unknown ones are ignored."""
         unwanted = np.ascontiguousarray(unwanted)
         self._count -= kernels.drop(self._places, handles, unwanted, *self._secret)
 
@@ -56,7 +56,7 @@ class RowTable:
         return np.sort(self._taken())
 
     def _taken(self) -> NDArray[np.int32]:
-        """All rows by their places, which are nobody else's business."""
+        """Returns all rows in the order of their places."""
         found: NDArray[np.int32] = self._places[self._places > 0] - np.int32(1)
         return found
 
@@ -66,7 +66,7 @@ class RowTable:
 
     def _reserve(self, handles: NDArray[np.uint64], count: int) -> None:
         size = len(self._places)
-        # Linear probing at a load above 5/8 grows long runs.
+        # Linear probing at a load above 5/8 creates long runs.
         while count * 8 > size * 5:
             size *= 2
         if size == len(self._places):

@@ -1,4 +1,4 @@
-"""Stored objects row by row: what makes a slice, comes out of one, and lies in the archive."""
+"""Stored objects row by row: source and content of slices and of archived files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OBJECT_PREFIX = "object."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRows:
-    """n objects with all that a slot keeps of them.
+    """n objects with all data that a slot keeps.
 
     Attributes:
         objects: n rows.
@@ -31,7 +31,7 @@ class StoredRows:
         lengths: i4[n], tokens of the text with repeats.
         term_offsets: i8[n + 1] into `terms`.
         terms: u8[t], numbers of terms, ascending and distinct within an object.
-        counts: u2[t], how often the object's text holds each term, at least 1.
+        counts: u2[t], occurrences of each term in the object's text, at least 1.
     """
 
     objects: ObjectColumns
@@ -63,7 +63,7 @@ class StoredRows:
         )
 
     def with_terms(self, hashing: TermHashing) -> StoredRows:
-        """Returns the rows with the terms of their texts, as `hashing` numbers them."""
+        """Returns the rows with the terms of their texts, numbered by `hashing`."""
         found = hashing.analyse(self.objects.text, self.objects.text_offsets)
         return replace(
             self,
@@ -83,7 +83,7 @@ class StoredRows:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, NDArray[Any]]) -> StoredRows:
-        """Makes rows of what `columns` gave."""
+        """Creates rows from the result of `columns`."""
         objects = ObjectColumns(
             **{f.name: columns[_OBJECT_PREFIX + f.name] for f in fields(ObjectColumns)}
         )
@@ -92,7 +92,7 @@ class StoredRows:
 
     @classmethod
     def concat(cls, parts: Sequence[StoredRows]) -> StoredRows:
-        """Joins rows, one part behind the other; at least one part."""
+        """Joins rows, one part after another; at least one part."""
         if len(parts) == 1:
             return parts[0]
         shifts = np.cumsum([0, *(len(part.terms) for part in parts[:-1])])

@@ -1,1 +1,1 @@
-"""What a router looks up for each object."""
+"""Look-ups of a router for each object."""

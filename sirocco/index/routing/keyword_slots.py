@@ -1,7 +1,7 @@
-"""Keywords → the slots that have a use for objects that hold them (Tornado's textual summary).
+"""Keywords → the slots that need objects with them (Tornado's textual summary).
 
-Tornado (section 3.1) keeps a hash table of keywords for each evaluator in every routing unit. Here
-one table serves all slots, with a set of slots for each keyword.
+Tornado (section 3.1) keeps a hash table of keywords per evaluator in every routing unit. Here one
+table serves all slots, with a set of slots per keyword.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.hash_placement import secret
 from sirocco.kernels.routing.keyword_filter import add_keywords, keep_wanted
 
-# Stands for no keyword at all: the slot wants every object. A term whose hash it is makes its slots
-# take more than they need, and nothing wrong.
+# Means no keyword: the slot wants every object. A term with this hash makes its slots receive more
+# than they need, which is harmless.
 ANY_TERM = 0
 
-# At most half of a table is filled; below this there is nothing to be won.
+# At most half of a table is filled; a smaller table saves nothing.
 _PLACES_MIN = 64
 
-# What a keyword takes at a load of a half: term, set and hints, twice.
+# Bytes of a keyword at half load: term, set and hints, twice.
 _WORD_BYTES = 8
 
 
 def words_of(slots: int) -> int:
-    """How many words the set of a keyword has, for so many slots."""
+    """Returns the number of words in a keyword's set of slots."""
     return (slots + 63) // 64
 
 
 def set_of(slots: Iterable[int], words: int) -> NDArray[np.uint64]:
-    """u8[words], a set of slots."""
+    """Returns u8[words], a set of slots."""
     bits = np.zeros(words, np.uint64)
     for slot in slots:
         bits[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
@@ -42,7 +42,7 @@ def set_of(slots: Iterable[int], words: int) -> NDArray[np.uint64]:
 def joined(
     terms: NDArray[np.uint64], sets: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Each keyword once, ascending, with all of its slots."""
+    """Returns each keyword once, ascending, with all of its slots."""
     if not len(terms):
         return terms, sets
     order = np.argsort(terms, kind="stable")
@@ -52,7 +52,7 @@ def joined(
 
 
 def keywords_max(bytes_max: int, words: int) -> int:
-    """How many keywords fit into so much memory."""
+    """Returns how many keywords fit into an amount of memory."""
     return max(1, bytes_max // (2 * (_WORD_BYTES * (1 + words) + 1)))
 
 
@@ -61,7 +61,7 @@ class KeywordSlots:
 
     Args:
         words: of each set, see `words_of`.
-        count_max: so many keywords at the most; the slots of those beyond want every object.
+        count_max: maximum number of keywords; slots of further keywords want every object.
 
     Attributes:
         open_set: u8[words], slots that want every object.
@@ -77,7 +77,7 @@ class KeywordSlots:
         self._allocate(_PLACES_MIN)
 
     def __len__(self) -> int:
-        """How many keywords it holds."""
+        """Number of keywords."""
         return self._count
 
     @property
@@ -88,7 +88,7 @@ class KeywordSlots:
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Returns all keywords u8[k], ascending, and their slots u8[k, words].
 
-        Slots that want every object stand behind `ANY_TERM`, at the end.
+        Slots that want every object are last, under `ANY_TERM`.
         """
         order = np.argsort(self._terms)[len(self._terms) - self._count :]
         terms, sets = self._terms[order], self._sets[order]
@@ -122,12 +122,12 @@ class KeywordSlots:
         slots: NDArray[np.int32],
         keep: NDArray[np.bool_],
     ) -> None:
-        """Marks which objects have a keyword of the slot that they are to go to, or find it open.
+        """Marks the objects that have a keyword of their destination slot, or whose slot is open.
 
         Args:
             term_offsets: i8[n + 1], into `terms`.
             terms: u8, of each object.
-            rows: i4[m], which object goes to ...
+            rows: i4[m], which object is sent to ...
             slots: i4[m], ... which slot.
             keep: bool[m], overwritten.
         """

@@ -1,1 +1,1 @@
-"""The index of standing queries: which of them an arriving object matches."""
+"""The index of standing queries: finds those that an arriving object matches."""

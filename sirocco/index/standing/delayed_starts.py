@@ -1,8 +1,8 @@
-"""Rows whose lifetimes begin at a time, and not with their place in the log.
+"""Rows whose lifetimes begin at a time instead of their position in the log.
 
-Such a row is in its index like any other. While objects may come that arrive before it begins, it
-sleeps through these: its born position is then behind all that there are, so that the index passes
-it over, in matches, lists and sets alike. Where no row waits nothing is done at all.
+Such a row is in its index like any other. For objects that arrive before its start, it sleeps: its
+born position is then after all existing positions, so that the index skips it in matches, lists and
+sets. Without waiting rows this costs nothing.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Living(Protocol):
-    """An index whose rows are born at positions."""
+    """An index whose rows have born positions."""
 
     @property
     def row_store(self) -> RowStore:
-        """Its rows."""
+        """The rows of the index."""
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Lets rows that every object from a position on meets go unchecked."""
+        """Ends individual checks of rows that every object from a position on can match."""
 
 
 class Beginnings:
-    """The rows of one index that have not begun: 12 bytes each, as long as they stand there."""
+    """The rows of one index that have not started: 12 bytes each while they wait."""
 
     __slots__ = ("_begins_ms", "_index", "_rows")
 
@@ -45,25 +45,25 @@ class Beginnings:
         self._begins_ms = np.empty(0, np.int64)
 
     def __len__(self) -> int:
-        """How many rows wait."""
+        """Number of waiting rows."""
         return len(self._rows)
 
     @property
     def rows(self) -> npt.NDArray[np.int32]:
-        """i4[k], those that wait."""
+        """i4[k], the waiting rows."""
         return self._rows
 
     @property
     def begins_ms(self) -> npt.NDArray[np.int64]:
-        """i8[k], when each begins, ascending."""
+        """i8[k], start of each, ascending."""
         return self._begins_ms
 
     def begun(self, arrivals_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-        """i8[n], how many of them have begun when each of n objects arrives."""
+        """Returns i8[n], how many rows have started when each of n objects arrives."""
         return np.searchsorted(self._begins_ms, arrivals_ms, side="right")
 
     def add(self, rows: npt.NDArray[np.int32], begins_ms: npt.NDArray[np.int64]) -> None:
-        """Has rows wait that were just inserted; `begins_ms` i8[k]."""
+        """Adds waiting rows that were just inserted; `begins_ms` i8[k]."""
         if len(rows) == 0:
             return
         joined = np.concatenate([self._begins_ms, begins_ms]).astype(np.int64)
@@ -73,7 +73,7 @@ class Beginnings:
 
     @contextmanager
     def asleep(self, arrival_ms: int) -> Iterator[None]:
-        """Meanwhile objects of that arrival pass over all rows that begin later."""
+        """In the context, objects of this arrival skip all rows that start later."""
         late = self._rows[np.searchsorted(self._begins_ms, arrival_ms, side="right") :]
         if len(late) == 0:
             yield
@@ -89,15 +89,15 @@ class Beginnings:
             store.words[born] = positions
 
     def pass_by(self, time_ms: int, position: int) -> None:
-        """Forgets rows that have begun, or are free.
+        """Forgets rows that have started, or are free.
 
         Args:
-            time_ms: no object comes any more that arrived earlier.
+            time_ms: no object with an earlier arrival follows.
             position: every object at a lower position has been matched.
         """
         is_free = self._index.row_store.state[self._rows] & STATE_MASK == STATE_FREE
         is_over = self._begins_ms <= time_ms
-        # Whoever slept is compared with each object until it is said that this is over.
+        # A row that slept is compared with each object until it is settled.
         self._index.settle(self._rows[is_over & ~is_free], position)
         waits = ~(is_over | is_free)
         self._rows, self._begins_ms = self._rows[waits], self._begins_ms[waits]

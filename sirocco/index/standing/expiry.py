@@ -1,7 +1,7 @@
-"""Which rows end when: sorted runs that are merged by size.
+"""Expiry times of rows: sorted runs that are merged by size.
 
 A heap of Python objects would take ten times the memory of the rows themselves, and buckets of one
-length are either many or long. Runs take 12 bytes a row, whatever the lifetimes are.
+length would be too many or too long. Runs take 12 bytes per row, whatever the lifetimes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import numpy.typing as npt
 
 __all__ = ["ExpiryQueue"]
 
-# Merging runs of this length takes a few milliseconds; longer ones would hold up a batch.
+# Merging runs of this length takes a few milliseconds; longer ones would delay a batch.
 _RUN_ROWS_MAX = 1 << 18
 
 
 class ExpiryQueue:
     """Rows in the order in which their lifetimes end.
 
-    Rows that were freed in the meantime stay in the queue; who takes them out compares with the
-    row itself.
+    Rows freed meanwhile stay in the queue; the caller compares each with the row itself.
     """
 
     __slots__ = ("_next_ms", "_rows", "_times_ms")
@@ -31,7 +30,7 @@ class ExpiryQueue:
 
     @property
     def next_ms(self) -> int | None:
-        """When the first lifetime of all ends; None where none does."""
+        """When the first lifetime ends; None if none does."""
         return self._next_ms
 
     @property
@@ -40,7 +39,7 @@ class ExpiryQueue:
         return 12 * sum(len(rows) for rows in self._rows)
 
     def add(self, rows: npt.NDArray[np.int32], expires_ms: npt.NDArray[np.int64]) -> None:
-        """Enters rows; `rows` i4[k], `expires_ms` i8[k], k ≥ 1."""
+        """Adds rows; `rows` i4[k], `expires_ms` i8[k], k ≥ 1."""
         self._push(rows, expires_ms)
         while len(self._rows) > 1:
             last, previous = len(self._rows[-1]), len(self._rows[-2])
@@ -52,7 +51,7 @@ class ExpiryQueue:
         self._next_ms = first if self._next_ms is None else min(first, self._next_ms)
 
     def _push(self, rows: npt.NDArray[np.int32], times_ms: npt.NDArray[np.int64]) -> None:
-        # A stable sort is a merge where its input consists of two sorted runs.
+        # A stable sort of two sorted runs is a merge.
         order = np.argsort(times_ms, kind="stable")
         self._times_ms.append(times_ms[order])
         self._rows.append(rows[order])
@@ -65,7 +64,7 @@ class ExpiryQueue:
         for i, times in enumerate(self._times_ms):
             end = int(np.searchsorted(times, now_ms, side="right"))
             due.append(self._rows[i][:end])
-            # Views: a run keeps what was taken until it is merged or used up.
+            # Views: a run keeps removed entries until it is merged or used up.
             self._times_ms[i] = times[end:]
             self._rows[i] = self._rows[i][end:]
         self._times_ms = [times for times in self._times_ms if len(times)]

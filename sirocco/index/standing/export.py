@@ -1,7 +1,7 @@
-"""The queries that a range index holds, as the columns that it once took in.
+"""The queries of a range index, as the columns from which they were inserted.
 
-A checkpoint writes them (docs/adr/0012): the index keeps all that is needed to say a query again,
-so that nobody has to hold a second copy of it.
+A checkpoint writes them (docs/adr/0012): the index keeps everything needed to restore a query, so
+that no second copy is necessary.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def export_queries(index: RangeIndex, rows: npt.NDArray[np.int32]) -> QueryRows:
 
     Args:
         index: the index.
-        rows: i4[k], rows as `insert` gave them, removed ones too until they are reclaimed.
+        rows: i4[k], rows returned by `insert`, including removed ones until they are reclaimed.
 
     Returns:
-        k queries in the order of `rows`. The conjunctions of each stand in their order, the
-        positive terms of one may stand in another. `flags` are 0: the index does not keep them,
-        since whoever checks something after a hit knows so itself.
+        k queries in the order of `rows`. The conjunctions of each keep their order; the positive
+        terms of one may be in a different order. `flags` are 0: the index does not keep them, since
+        the caller itself knows its checks after a hit.
     """
     return export_rows(index._rows, index.vocabulary, rows)
 
@@ -44,7 +44,7 @@ def export_rows(store: RowStore, vocabulary: Vocabulary, rows: npt.NDArray[np.in
     """
     rows = np.ascontiguousarray(rows, np.int32)
     n = len(rows)
-    # Their ids first where words have to be found too.
+    # Ids first if words have to be found too.
     hash_of = vocabulary.wire_of
     if vocabulary.is_keyed:
         hash_of = np.arange(len(hash_of), dtype=np.uint64)
@@ -98,7 +98,7 @@ def export_rows(store: RowStore, vocabulary: Vocabulary, rows: npt.NDArray[np.in
 
 
 def _named(queries: QueryRows, vocabulary: Vocabulary) -> QueryRows:
-    """Puts the hashes of the wire and the words in the place of ids."""
+    """Replaces ids by the wire's hashes and the words."""
     positive, negative = queries.pos_terms.astype(np.int64), queries.neg_terms.astype(np.int64)
     distinct, places = np.unique(np.concatenate([positive, negative]), return_inverse=True)
     words, word_offsets = vocabulary.words.of(distinct)

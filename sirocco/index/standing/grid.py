@@ -22,8 +22,8 @@ class Grid:
     Attributes:
         west, south, east, north: degrees, the bounding box of the slot's leaves.
         finest_level: 2^finest_level cells a side at the bottom, at most 13.
-        list_length: postings that a list may be expected to get before queries go two levels
-            further down. More: fewer postings and less memory; less: shorter lists.
+        list_length: expected postings of a list above which queries are stored two levels deeper.
+            More: fewer postings and less memory; less: shorter lists.
     """
 
     west: float = -180.0

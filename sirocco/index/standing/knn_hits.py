@@ -1,4 +1,4 @@
-"""What a batch does to the lists of standing kNN queries, and what such a list holds."""
+"""Changes of a batch to the lists of standing kNN queries, and the contents of such a list."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["KnnHits", "KnnIndexStatistics", "NearList", "joined"]
 
 @dataclass(frozen=True, slots=True)
 class KnnHits:
-    """Pairs of a batch in which the object entered the query's list of the moment.
+    """Pairs of a batch in which the object entered the query's list.
 
     Attributes:
         object_rows: i4[m], numbers of objects within the batch, ascending.
-        query_rows: i4[m], rows as `KnnIndex.insert` gave them, no order within one object.
+        query_rows: i4[m], rows returned by `KnnIndex.insert`, unordered within one object.
         distances_m: f8[m], rounded to 1 mm.
     """
 
@@ -52,7 +52,7 @@ class KnnIndexStatistics:
     Attributes:
         live_queries: inserted and not removed.
         dead_queries: removed and not yet reclaimed.
-        full_lists: lists, of both, that hold k objects.
+        full_lists: lists of k objects, of live and dead queries.
         postings: in all cells, with free ones in their blocks.
         keys: (cell, term) pairs with postings.
         postings_tested: by all objects so far.
@@ -71,7 +71,7 @@ class KnnIndexStatistics:
 
 
 def joined(parts: Sequence[KnnHits]) -> KnnHits:
-    """Returns parts of a batch as one, in their order."""
+    """Joins the parts of a batch in their order."""
     if len(parts) == 1:
         return parts[0]
     if not parts:

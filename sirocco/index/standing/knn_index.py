@@ -1,11 +1,11 @@
-"""Continuous kNN queries of one slot: the k nearest objects so far, and what enters them.
+"""Continuous kNN queries of one slot: the k nearest objects so far, and new entries.
 
-Design (SSTD 6.1 with SEA-CNN, Xiong, Mokbel, Aref, ICDE 2005): each query has a list
-of the k nearest of this slot's objects that satisfy it (of those that arrived within
-its lifetime, none expires), and stands in the cells that the circle of its k-th distance meets,
-under its rarest keyword. The cells come from a pyramid, so that a list which is not full, whose
-circle is the world, stands in one cell. As circles only shrink, a query is listed anew when its
-circle has shrunk to half, between batches or when many have; what stands meanwhile is exact.
+Design (SSTD 6.1 with SEA-CNN, Xiong, Mokbel, Aref, ICDE 2005): each query has a list of the k
+nearest of this slot's objects that satisfy it (of those that arrived within its lifetime, none
+expires), and is posted in the cells that the circle of its k-th distance meets, under its rarest
+keyword. The cells are from a pyramid, so that a query with an incomplete list, whose circle is the
+world, is in one cell. As circles only shrink, a query is posted again when its circle has halved,
+between batches or when many have; results are exact meanwhile.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ WORLD = (-180.0, -90.0, 180.0, 90.0)
 Accepts = Callable[[int, int], bool]
 """Whether an object (row of the batch) satisfies what else a query (row) asks for."""
 
-# Every n-th batch shows its terms to the vocabulary: enough for frequencies, cheap enough.
+# The vocabulary counts the terms of every n-th batch: enough for frequencies, and cheap.
 _OBSERVED_BATCHES = 8
 _STAMPS_MAX = np.iinfo(np.uint32).max - 1
-# Rows that wait until they are listed anew, a few milliseconds of work: while they wait, their
-# postings are tested by more objects than need be.
+# Rows waiting to be posted again, a few milliseconds of work: meanwhile, their postings are tested
+# by more objects than necessary.
 _DUE_MAX = 8_192
-# Postings tested with rows waiting: as much work as listing a few thousand rows.
+# Postings tested while rows wait: as much work as posting a few thousand rows.
 _SCANNED_MAX = 1 << 20
-# Fewer waiting rows than this stay until the next batch: each listing has a fixed cost.
+# Fewer waiting rows than this stay until the next batch: each posting run has a fixed cost.
 _DUE_MIN = 256
-# Pairs that wait for the caller: so many decisions are made with the bounds of before.
+# Pairs waiting for the caller: this many decisions use the earlier bounds.
 _ASKED_MAX = 4_096
 
 
 class KnnIndex:
     """Standing kNN queries of one slot.
 
-    Rows, positions, lifetimes and batches mean what they mean in `RangeIndex`: rows are dense and
-    given again after removal and reclaim; a query meets the objects at positions in [born, dead)
-    that arrive before its expiry; registrations and removals come in log order. Objects are taken
-    in the order of the batch, and every one comes once.
+    Rows, positions, lifetimes and batches are as in `RangeIndex`: rows are dense and reused after
+    removal and reclaim; a query can match objects at positions in [born, dead) that arrive before
+    its expiry; registrations and removals are in log order. Objects are processed in the order of
+    the batch, each once.
 
     One thread at a time: kernels release the GIL and write into arrays of the index.
     """
@@ -84,11 +84,11 @@ class KnnIndex:
         expected_queries: int = 0,
         hashing: TermHashing = WIRE_TERMS,
     ) -> None:
-        """Makes an empty index.
+        """Creates an empty index.
 
         Args:
             extent: west, south, east, north of most objects; only speed depends on it.
-            expected_queries: sizes the table at once; it grows all the same.
+            expected_queries: initial size of the table; it grows if needed.
             hashing: numbers the terms of queries and objects.
 
         Raises:
@@ -99,7 +99,7 @@ class KnnIndex:
         self._rows = KnnRows(extent, expected_queries, hashing)
         self._lives = RowLives(self._rows.store)
         self._batches = 0
-        self._objects_before = 1  # no row bears the stamp 0 of one that was never met
+        self._objects_before = 1  # no row has stamp 0, that of rows never tested
         self._term_ids = np.empty(1 << 14, np.int32)
         self._probe_keys = np.empty(1 << 13, np.uint64)
         self._probe_hashes = np.empty(1 << 13, np.uint64)
@@ -110,7 +110,7 @@ class KnnIndex:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The terms of its queries."""
+        """The terms of the queries."""
         return self._rows.vocabulary
 
     # Queries -------------------------------------------------------------------------------
@@ -122,10 +122,10 @@ class KnnIndex:
         k: npt.NDArray[np.integer],
         position: int,
     ) -> npt.NDArray[np.int32]:
-        """Adds queries with empty lists; they are met by objects from `position` on.
+        """Adds queries with empty lists; they match objects from `position` on.
 
         Args:
-            queries: n compiled queries; their regions are not read.
+            queries: n compiled queries; their regions are ignored.
             points: f8[n, 2], lon and lat.
             k: int[n].
             position: slot position of the registration.
@@ -134,8 +134,8 @@ class KnnIndex:
             i4[n], the row of each query.
 
         Raises:
-            ValueError: A k is not in 1..65,535, or a conjunction has more terms than a term
-                block can say.
+            ValueError: A k is not in 1..65,535, or a conjunction has more terms than fit a term
+                block.
         """
         n = len(queries)
         if n == 0:
@@ -152,7 +152,7 @@ class KnnIndex:
         if k.min() < 1 or k.max() > SIZE_MASK:
             raise ValueError(f"k: must lie in 1..{SIZE_MASK}")
         for offsets in (queries.pos_offsets, queries.neg_offsets):
-            # Few terms in all are few in each.
+            # A small total implies few terms in each.
             if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
                 raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
         rows = self._rows.write(queries, points, k, born)
@@ -161,7 +161,7 @@ class KnnIndex:
         return rows
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Ends queries: objects at `position` and later do not meet them.
+        """Ends queries: they do not match objects at `position` and later.
 
         Args:
             rows: i4[n], live rows, each once.
@@ -171,14 +171,14 @@ class KnnIndex:
             self._lives.end(rows, position)
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
-        """Frees what removed queries took, once no object before their end can come any more.
+        """Frees the memory of removed queries, once no object before their end can follow.
 
         Args:
             position: every object at a lower position has been matched.
             rows_max: bound of the work of one call.
 
         Returns:
-            How many rows were freed; they may be given again.
+            The number of freed rows, which may be reused.
         """
         freed = 0
         while freed < rows_max:
@@ -202,11 +202,11 @@ class KnnIndex:
 
     @property
     def row_store(self) -> RowStore:
-        """The lives of its rows."""
+        """The lifetimes of the rows."""
         return self._rows.store
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Lets rows that every object from a position on meets go unchecked."""
+        """Ends individual checks of rows that every object from a position on can match."""
         self._lives.settle(rows, position)
 
     # Lists ---------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ class KnnIndex:
         numbers: npt.NDArray[np.uint64],
         distances_m: npt.NDArray[np.float64],
     ) -> None:
-        """Puts objects of the past into the list of a query; what is in it already stays single.
+        """Adds past objects to the list of a query, without duplicates.
 
         Args:
-            row: of a query in use.
+            row: row of a query in use.
             ids, sessions, numbers: u8[n], distinct objects that satisfy the query.
             distances_m: f8[n].
         """
@@ -270,7 +270,7 @@ class KnnIndex:
         numbers: npt.NDArray[np.uint64],
         accepts: Accepts | None = None,
     ) -> KnnHits:
-        """Puts a batch of objects, in its order, into the lists that take them.
+        """Adds a batch of objects, in its order, to the lists that they enter.
 
         Args:
             lon, lat: f8[n], degrees; longitudes ±180 are equal.
@@ -279,13 +279,13 @@ class KnnIndex:
             arrival_ms: i8[n].
             positions: i8[n], slot positions.
             ids: u8[n], object ids; sessions, numbers: u8[n], event keys.
-            accepts: asked for pairs that hold otherwise, of queries with FLAG_RESIDUAL.
+            accepts: called for pairs of queries with FLAG_RESIDUAL for which everything else holds.
 
         Returns:
             Each pair (object, query) in which the object entered the list, once.
 
         Raises:
-            ValueError: A query has FLAG_RESIDUAL and there is nobody to ask.
+            ValueError: A query has FLAG_RESIDUAL and `accepts` is missing.
         """
         n = len(lon)
         if n == 0 or self._rows.store.in_use == 0:
@@ -353,12 +353,12 @@ class KnnIndex:
         n: int,
         terms_max: int,
     ) -> None:
-        """Makes room for the probes of a batch, keeps stamps and term frequencies going."""
+        """Makes room for the probes of a batch; updates stamps and term frequencies."""
         rows = self._rows
         if self._batches % _OBSERVED_BATCHES == 0:
             rows.vocabulary.observe(term_ids, int(term_offsets[0]), int(term_offsets[-1]), n)
         self._batches += 1
-        # Stamps of the batch before were below its first one plus its objects.
+        # The previous batch's stamps were below its first one plus its objects.
         rows.progress[STAMP] += self._objects_before
         self._objects_before = n
         if rows.progress[STAMP] > _STAMPS_MAX - n:
@@ -382,7 +382,7 @@ class KnnIndex:
         objects: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.uint64]],
         accepts: Accepts | None,
     ) -> KnnHits:
-        """Copies the pairs out, after asking about those that the caller decides."""
+        """Returns the pairs, after the caller's decisions."""
         out_rows = self._out_rows[:pairs]
         if (out_rows >= ASKED).any():
             self._ask(pairs, objects, accepts)
@@ -398,7 +398,7 @@ class KnnIndex:
         objects: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.uint64]],
         accepts: Accepts | None,
     ) -> None:
-        """Decides pairs one by one, as each depends on those before; refused ones get row −1."""
+        """Decides pairs one by one, as each depends on earlier ones; refused ones get row −1."""
         if accepts is None:
             raise ValueError("accepts: is missing, and a query asks for it")
         rows = self._rows
@@ -431,15 +431,15 @@ class KnnIndex:
         """Returns queries with their lists as named columns, for `restore`.
 
         Args:
-            rows: i4[n], rows in use; without, all of them, ascending, removed ones that are not
-                reclaimed too.
+            rows: i4[n], rows in use; None: all, ascending, including removed ones that are not
+                reclaimed.
         """
         return export_state(self._rows, self._rows.in_use() if rows is None else rows)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
-        """Puts the queries of a state into this index, which is empty.
+        """Puts the queries of a state into this empty index.
 
-        It then answers as the one that the state was taken of, but for the numbers of rows.
+        It then answers like the index of the state, except for row numbers.
 
         Returns:
             i4[n], the row of each query of the state.
@@ -461,7 +461,7 @@ class KnnIndex:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of memory that the index takes, lists included."""
+        """Memory of the index in bytes, including lists."""
         return self._rows.bytes_total + self._lives.bytes_total
 
     def statistics(self) -> KnnIndexStatistics:

@@ -1,4 +1,4 @@
-"""Where standing kNN queries stand: rows, lists, and the postings of their circles."""
+"""Storage of standing kNN queries: rows, lists, and the postings of their circles."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["FINEST_LEVEL", "LEVELS", "KnnRows"]
 
-# 2^16 cells a side, 600 m by 300 m on the equator for the whole world: as deep as keys can say.
-# Levels in use are every second one, so that an object has few cells to look at.
+# 2^16 cells a side, 600 m by 300 m on the equator for the whole world: the deepest level that keys
+# can hold. Every second level is used, so that an object has few cells to look up.
 FINEST_LEVEL = 16
 LEVELS = FINEST_LEVEL // 2 + 1
-# Cells that a circle may meet at its level. More: finer cells, fewer objects that are tested in
-# vain; less: fewer postings and less memory.
+# Cells that a circle may meet at its level. More: finer cells, fewer useless tests of objects;
+# less: fewer postings and less memory.
 CELLS_MAX = 4
 # Postings planned at a time: their memory stays in the cache.
 _KEYS_PLANNED = 1 << 14
@@ -50,10 +50,10 @@ class KnnRows:
     """Rows, lists and postings of the queries of one index.
 
     Attributes:
-        store: life and text of the rows; lists: the memory of their lists.
-        vocabulary: the terms they use; table: their postings.
+        store: lifetimes and texts of the rows; lists: the memory of their lists.
+        vocabulary: their terms; table: their postings.
         transform: f8[4], of the pyramid.
-        progress: i8[5], what matching keeps from one batch to the next.
+        progress: i8[5], state of matching between batches.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class KnnRows:
 
     @property
     def listed(self) -> npt.NDArray[np.uint8]:
-        """u1[rows], class of the bound for which each row was listed; stale after `write`."""
+        """u1[rows], class of the bound for which each row was posted; stale after `write`."""
         return self._listed.array
 
     @property
@@ -105,7 +105,7 @@ class KnnRows:
 
     @property
     def due(self) -> npt.NDArray[np.int32]:
-        """i4[rows], queue of rows to be listed anew; stale after `write`."""
+        """i4[rows], queue of rows to be posted again; stale after `write`."""
         return self._due.array
 
     @property
@@ -127,10 +127,10 @@ class KnnRows:
         k: npt.NDArray[np.integer],
         born: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int32]:
-        """Writes new rows with empty lists, not listed yet; returns i4[n].
+        """Writes new rows with empty lists and without postings; returns i4[n].
 
         Args:
-            queries: n compiled queries, of which regions are not read.
+            queries: n compiled queries; their regions are ignored.
             points: f8[n, 2], lon and lat.
             k: int[n].
             born: i8[n], slot position of each.
@@ -170,7 +170,7 @@ class KnnRows:
         return rows
 
     def place(self, rows: npt.NDArray[np.int32]) -> None:
-        """Makes the postings of rows that have none, for their circles of the moment."""
+        """Creates the postings of rows that have none, for their present circles."""
         room = _KEYS_PLANNED
         begin = 0
         while begin < len(rows):
@@ -202,7 +202,7 @@ class KnnRows:
             begin = done
 
     def withdraw(self, rows: npt.NDArray[np.int32]) -> None:
-        """Takes the postings of listed rows out."""
+        """Removes the postings of posted rows."""
         room = _KEYS_PLANNED
         begin = 0
         while begin < len(rows):
@@ -227,7 +227,7 @@ class KnnRows:
             begin = done
 
     def place_due(self) -> None:
-        """Lists the rows on the queue anew and empties it."""
+        """Posts the rows on the queue again and empties it."""
         rows = self.due[: self.due_count].copy()
         self.progress[DUE_COUNT] = 0
         self.withdraw(rows)
@@ -235,7 +235,7 @@ class KnnRows:
         self.table.repack()
 
     def free(self, rows: npt.NDArray[np.int32]) -> None:
-        """Gives rows back with all that they hold."""
+        """Frees rows with all their data."""
         if self.due_count:
             self.place_due()  # none of these rows may stay on the queue
         self.withdraw(rows)
@@ -261,7 +261,7 @@ class KnnRows:
         self.store.give(rows)
 
     def draw_in(self, row: int, bound_mm: int) -> None:
-        """Lowers the distance beyond which no object can enter the list of a listed row."""
+        """Lowers the distance beyond which no object can enter the list of a posted row."""
         draw_in(
             row,
             bound_mm,
@@ -274,14 +274,14 @@ class KnnRows:
         )
 
     def farthest_mm(self, row: int) -> int:
-        """Returns the distance of the last in a full list; BOUND_NONE where there is room."""
+        """Returns the distance of the last object in a full list; BOUND_NONE if there is room."""
         word = int(self.store.words[row * ROW_WORDS + LIST])
         if (word >> COUNT_SHIFT) & SIZE_MASK < word & SIZE_MASK:
             return BOUND_NONE
         return int(self.lists.words[(word >> LIST_SHIFT) * ENTRY_WORDS])
 
     def list_words(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Returns i8[n], the list word of each row (see `kernels.knn_plan`)."""
+        """Returns i8[n], the list word of each row (see `kernels.standing.knn_plan`)."""
         words: npt.NDArray[Any] = self.store.words[rows.astype(np.int64) * ROW_WORDS + LIST]
         return words
 

@@ -1,10 +1,10 @@
-"""Standing kNN queries as named columns: what a checkpoint keeps of them, and back.
+"""Standing kNN queries ⇄ named columns for a checkpoint.
 
 Columns of n queries: `conj_offsets`, `pos_offsets`, `pos_terms`, `neg_offsets`, `neg_terms`, the
 words of both, `expires_ms` and `flags` as in `QueryRows`; `points` f8[n, 2] (lon, lat); `k` i8[n];
 `born` and `dead` i8[n], slot positions; `bounds_mm` i8[n]; `list_offsets` i8[n + 1] into the
 entries `list_mm` (distances), `list_ids`, `list_sessions` and `list_numbers` u8[e], in the order of
-`kernels.knn_list`: a heap.
+`kernels.standing.knn_list`: a heap.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def restore_state(
 def _places(
     begins: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the offsets of pieces laid one behind the other, and where their elements lie."""
+    """Returns the offsets of consecutive pieces, and the places of their elements."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets, np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], counts)
@@ -97,7 +97,7 @@ def _queries(state: Mapping[str, npt.NDArray[Any]]) -> QueryRows:
     one_each = np.arange(n + 1, dtype=np.int64)
     return QueryRows(
         **{name: state[name] for name in (*_TEXT, "flags")},
-        # Not in a state of an earlier version.
+        # Absent from a state of an earlier version.
         **{name: state[name] for name in _WORDS if name in state},
         box_offsets=one_each,
         boxes=np.tile(np.array(_WORLD), (n, 1)),

@@ -15,11 +15,11 @@ __all__ = ["ListStore"]
 
 
 class ListStore:
-    """Room for lists of given lengths, one after the other in one array (see `kernels.knn_list`).
+    """Lists of given lengths, one after the other in one array (see `kernels.standing.knn_list`).
 
-    Room that was given back is given again to lists of the same length only: queries of one
-    workload share a few values of k, and no list ever has to be moved. What a list does not fill
-    yet is never touched and takes no memory where it is longer than a page.
+    Freed room is only reused for lists of the same length: queries of one workload share a few
+    values of k, and no list ever moves. The unfilled part of a list is untouched, and takes no
+    memory beyond its first page.
     """
 
     __slots__ = ("_end", "_free", "_words")
@@ -36,7 +36,7 @@ class ListStore:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of all lists ever in use at once, filled or not."""
+        """Bytes of all lists ever in use at the same time, filled or not."""
         return 8 * ENTRY_WORDS * self._end
 
     def take(self, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -69,6 +69,6 @@ class ListStore:
         return np.concatenate(taken) if taken else np.empty(0, np.int64)
 
     def give(self, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        """Takes lists back; `begins` and `lengths` i8[n]."""
+        """Frees lists; `begins` and `lengths` i8[n]."""
         for length in sorted_distinct(lengths).tolist():
             self._free.setdefault(length, []).append(begins[lengths == length])

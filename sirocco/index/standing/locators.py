@@ -1,8 +1,8 @@
-"""Locators of queries: in which of its slots an object is reported to each (PS2Stream IV.C).
+"""Locators of queries: which slot of an object reports it to a query (PS2Stream IV.C).
 
-Where a map parts the vocabulary an object stands in several slots, and each of them may hold a
-query that it satisfies. The query's locator picks one: see `kernels.locate` for rule and form.
-Nothing is kept for a query whose locator follows from its conjunctions.
+If a map splits the vocabulary, an object is in several slots, and each of them may hold a query
+that it satisfies. The query's locator selects one: see `kernels.standing.locate` for rule and form.
+Nothing is stored for a query whose locator follows from its conjunctions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sirocco.index.base.growable import GrowableArray
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.kernels.standing.locate import LOCATOR_HEAD, mark_counted
 
-# Compact the words when more than half of them, and at least so many, are garbage.
+# Compact the words when more than half of them, and at least this many, are garbage.
 GARBAGE_WORDS_MIN = 1 << 13
 
 _WORD = np.dtype("<u8")
@@ -30,8 +30,8 @@ class Alternative:
 
     Attributes:
         key: hash of the term that leads to the slot; 0 for the object's home.
-        positive: hashes of terms that the object has, none for the home.
-        negative: hashes of terms that it has not.
+        positive: hashes of terms that the object must have, none for the home.
+        negative: hashes of terms that it must not have.
     """
 
     key: int
@@ -39,7 +39,7 @@ class Alternative:
     negative: tuple[int, ...] = ()
 
 
-# What all objects satisfy: where nothing else decides, the home does.
+# All objects satisfy it: the home reports if no other alternative decides.
 HOME = Alternative(0, ())
 
 
@@ -59,7 +59,7 @@ def write_alternatives(
 
 
 def read_locator(data: bytes) -> tuple[Alternative, ...]:
-    """Returns the alternatives of a sound locator."""
+    """Returns the alternatives of a valid locator."""
     words = np.frombuffer(data, _WORD).tolist()
     found = []
     at = 0
@@ -77,10 +77,10 @@ HOME_LOCATOR = write_locator([HOME])
 
 
 class LocatorTable:
-    """The locators of the rows of a range index that have one of their own."""
+    """The locators of those rows of a range index that have their own."""
 
     def __init__(self) -> None:
-        # By row: where the locator begins, behind its length; 0 for none of its own.
+        # By row: start of the locator, after its length; 0 for none of its own.
         self._references = GrowableArray(np.int32, 1)
         self._words = GrowableArray(np.uint64, 1)
         self._end = 1
@@ -97,7 +97,7 @@ class LocatorTable:
         return self._end == 1
 
     def put(self, rows: NDArray[np.int32], locators: Sequence[bytes] | None) -> None:
-        """Enters the locators of new rows; None: none has one of its own."""
+        """Stores the locators of new rows; None: none has its own."""
         if self.is_empty and (locators is None or not any(locators)):
             return
         self._references.reserve(int(rows.max(initial=-1)) + 1)
@@ -106,7 +106,7 @@ class LocatorTable:
             self._store(rows, locators)
 
     def get(self, rows: NDArray[np.int32]) -> list[bytes]:
-        """The locators of rows, empty for those that have none of their own."""
+        """Returns the locators of rows, empty for rows without their own."""
         references, words = self._references.array, self._words.array
         found = []
         for row in rows.tolist():
@@ -126,16 +126,16 @@ class LocatorTable:
         own_offsets: NDArray[np.int64],
         own_terms: NDArray[np.uint64],
     ) -> NDArray[np.bool_]:
-        """Which hits of an index count here.
+        """Returns which hits of an index are reported here.
 
         Args:
-            index: whose rows the table speaks of.
+            index: index of the table's rows.
             object_rows, query_rows: i4[m], its hits.
             homes: bool[n], whether this is the home of each object.
             term_offsets: i8[n + 1], into `terms`.
             terms: u8[t], hashes of the wire.
             via: bool[t], whether each term leads to this place.
-            own_offsets, own_terms: the terms of objects as the index numbers them.
+            own_offsets, own_terms: the objects' terms as numbered by the index.
         """
         counted = np.empty(len(object_rows), np.bool_)
         mark_counted(
@@ -162,7 +162,7 @@ class LocatorTable:
         if not len(own):
             return
         lengths = lengths[own]
-        # Each behind its length.
+        # Each after its length.
         begins = self._end + np.cumsum(lengths + 1) - lengths - 1
         end = int(begins[-1] + lengths[-1]) + 1
         self._words.reserve(end)
@@ -175,7 +175,7 @@ class LocatorTable:
         self._end = end
 
     def _drop(self, rows: NDArray[np.int32]) -> None:
-        """A row keeps its locator until it is given again: objects before its end still meet it."""
+        """A row keeps its locator until it is reused: objects before its end still match it."""
         references = self._references.array
         former = references[rows]
         self._dead += int((self._words.array[former[former > 0]] + np.uint64(1)).sum())

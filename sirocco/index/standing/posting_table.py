@@ -1,4 +1,4 @@
-"""The posting lists of a range index with the table that leads to them."""
+"""The posting lists of a range index, and the table that finds them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BITS_MAX = 32
 _STRETCH_HOMES = 16_384
 # Keys per home at which a doubling begins. Most probes end in the filter, so that a fuller table
 # costs little time (two thirds instead of a half: 3 %), and slots are much of the memory: right
-# after a doubling there are three homes a key.
+# after a doubling there are three homes per key.
 _LOAD_NUMERATOR, _LOAD_DENOMINATOR = 2, 3
 
 
 class PostingTable:
-    """Owns slots, filter and postings; see `kernels.pyramid` for their words.
+    """Owns slots, filter and postings; see `kernels.standing.pyramid` for their words.
 
     The views `slots`, `filter_words`, `postings` and `posting_boxes` are stale after `post`.
     """
@@ -35,9 +35,9 @@ class PostingTable:
     __slots__ = ("_filter", "_postings", "_slots", "blocks", "state")
 
     def __init__(self, expected_queries: int) -> None:
-        """Makes an empty table with room for the keys of `expected_queries`."""
+        """Creates an empty table with room for the keys of `expected_queries`."""
         bits = _BITS_MIN
-        # About 1.5 keys a query, at most half full.
+        # About 1.5 keys per query, at most half full.
         while 1 << bits < 3 * expected_queries:
             bits += 1
         self.state = new_table_state(bits)
@@ -73,7 +73,7 @@ class PostingTable:
 
     @property
     def postings_in_blocks(self) -> int:
-        """Postings that the blocks of all lists can hold."""
+        """Capacity of the blocks of all lists, in postings."""
         return int(self.blocks[END] - self.blocks[FREE_UNITS])
 
     @property
@@ -85,9 +85,9 @@ class PostingTable:
         return 16 * homes + (8 * homes >> FILTER_SHIFT) + 32 * int(self.blocks[END])
 
     def _make_room(self, keys_more: int) -> None:
-        """Keeps the load in bounds; doubles the table step by step, ahead of need."""
+        """Keeps the load in bounds; doubles the table step by step, before it is full."""
         while True:
-            # Longer than what is touched: where a key stands depends on all others.
+            # Longer than the touched part: the place of a key depends on all others.
             self._slots.reserve(2 * slots_needed(self.state, keys_more))
             homes = 1 << int(self.state[0])
             keys = int(self.state[2]) + keys_more
@@ -98,7 +98,7 @@ class PostingTable:
             step = max(_STRETCH_HOMES, 16 * (-(-4 * keys_more // 16)))
             is_done = stretch(self.slots, self.filter_words, self.state, step)
             required(is_done, "stretch: no room")
-            # Past 0.75 runs of collisions become long: then finish at once.
+            # Above 0.75, runs of collisions become long: finish at once.
             if not is_done and keys * 100 <= homes * 75:
                 return
 
@@ -136,7 +136,7 @@ class PostingTable:
             begin = done
 
     def unpost(self, keys: npt.NDArray[np.uint64], row_state: npt.NDArray[np.uint8]) -> None:
-        """Takes the postings of free rows out of the lists of `keys` (u8[k])."""
+        """Removes the postings of free rows from the lists of `keys` (u8[k])."""
         done = unpost(
             self.slots,
             self.filter_words,

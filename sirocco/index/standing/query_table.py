@@ -1,4 +1,4 @@
-"""What a slot knows of its queries beside the matching index: names, revisions, filters.
+"""Data of a slot's queries outside the matching index: names, revisions, filters.
 
 Rows are those of the slot's `RangeIndex`; all columns are arrays over them.
 """
@@ -16,7 +16,7 @@ from sirocco.index.base.row_table import RowTable
 from sirocco.kernels.base.columns import distinct, gather_bytes
 from sirocco.model.attributes import Filter
 
-# Compact the arena of ids when more than half of it, and at least so much, is garbage.
+# Compact the ids when more than half of their bytes, and at least this many, are garbage.
 GARBAGE_BYTES_MIN = 1 << 16
 
 NO_REVISION = -1
@@ -29,8 +29,8 @@ class NamedQueries:
     Attributes:
         handles: u8[q].
         ids: u1[b], UTF-8, with `id_offsets` i8[q + 1].
-        subscribers: i4[q], rows of the names beside.
-        specs: canonical JSON of those that are no plain range queries; None when all are.
+        subscribers: i4[q], rows of the subscribers' names.
+        specs: canonical JSON of those that are not plain range queries; None if all are plain.
     """
 
     handles: NDArray[np.uint64]
@@ -41,7 +41,7 @@ class NamedQueries:
 
 
 class Subscribers:
-    """Who is told, numbered in order of first appearance; shared by the tables of a slot."""
+    """Subscribers, numbered in order of first appearance; shared by the tables of a slot."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -54,7 +54,7 @@ class Subscribers:
         return self._lengths.array
 
     def row(self, name: str) -> int:
-        """The number of a subscriber, which is a new one's from here on."""
+        """Returns the number of a subscriber, adding a new one."""
         row = self._rows.setdefault(name, len(self.names))
         if row == len(self.names):
             self.names.append(name)
@@ -67,8 +67,8 @@ class QueryTable:
     """Live queries of one slot.
 
     Attributes:
-        filters: row → attribute filter, where there is one.
-        specs: row → canonical JSON, of queries that are no plain range queries.
+        filters: row → attribute filter, if any.
+        specs: row → canonical JSON of queries that are not plain range queries.
     """
 
     def __init__(self, subscribers: Subscribers | None = None) -> None:
@@ -97,7 +97,7 @@ class QueryTable:
 
     @property
     def revisions(self) -> NDArray[np.int64]:
-        """i8[capacity], by row, `NO_REVISION` where a query has ended; stale after `put`."""
+        """i8[capacity], by row, `NO_REVISION` if a query has ended; stale after `put`."""
         return self._revisions.array
 
     @property
@@ -111,15 +111,15 @@ class QueryTable:
         return self._known_subscribers.names
 
     def find(self, handles: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """i4[q], the row of each live query, -1 where there is none."""
+        """Returns i4[q], the row of each live query, -1 for none."""
         return self._rows.get(self.handles, handles)
 
     def subscriber_rows(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        """i4[k], place in `subscriber_names` of each row's subscriber."""
+        """Returns i4[k], place in `subscriber_names` of each row's subscriber."""
         return self.subscribers[rows]
 
     def handle_rows(self, rows: NDArray[np.int32]) -> NDArray[np.uint64]:
-        """u8[k], handle of each row."""
+        """Returns i4[k], handle of each row."""
         return self.handles[rows]
 
     @property
@@ -135,7 +135,7 @@ class QueryTable:
         revisions: NDArray[np.int64],
         filters: list[str] | None,
     ) -> None:
-        """Enters queries at rows that the index gave; a known handle moves to its new row."""
+        """Adds queries at rows of the index; a known handle moves to its new row."""
         self._reserve(int(rows.max(initial=-1)) + 1)
         places = np.array([self._known_subscribers.row(name) for name in subscribers], np.int32)
         self.handles[rows] = names.handles
@@ -150,34 +150,34 @@ class QueryTable:
         self._rows.put(self.handles, rows)
 
     def forget(self, rows: NDArray[np.int32], *, gone: bool) -> None:
-        """Ends rows; `gone` tells that their handles have no newer row."""
+        """Ends rows; `gone` means that their handles have no newer row."""
         if gone:
             self._rows.drop(self.handles, self.handles[rows])
         self.revisions[rows] = NO_REVISION
         self._ids_dead += int(self.id_lengths(rows).sum())
 
     def tidy(self) -> None:
-        """Reclaims the room of ended ids; only while no ended row can be met any more."""
+        """Reclaims the memory of ended ids; only while no ended row can match any more."""
         if self._ids_dead > GARBAGE_BYTES_MIN and self._ids_dead > self._ids_end // 2:
             self._compact()
 
     def names(self, rows: NDArray[np.int32]) -> NamedQueries:
-        """Gathers the names of rows."""
+        """Returns the names of rows."""
         begins, lengths = self._id_begins.array[rows].astype(np.int64), self.id_lengths(rows)
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         ids = np.empty(int(offsets[-1]), np.uint8)
         gather_bytes(self._ids.array, begins, lengths, offsets, ids)
-        # A row keeps its spec, like its filter, until it is given again.
+        # A row keeps its spec, like its filter, until it is reused.
         specs = tuple(self.specs[row] for row in rows.tolist()) if self.specs else None
         return NamedQueries(self.handles[rows], ids, offsets, self.subscribers[rows], specs)
 
     def id_lengths(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """i8[k], bytes of the id of each row."""
+        """Returns i8[k], bytes of the id of each row."""
         return self._id_lengths.array[rows].astype(np.int64)
 
     def name_bytes(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """i8[k], bytes of all that names each row in a record: id, subscriber, definition."""
+        """Returns i8[k], bytes of all names of each row in a record: id, subscriber, definition."""
         lengths = self.id_lengths(rows)
         lengths += self._known_subscribers.lengths[self.subscribers[rows]]
         if self.specs:
@@ -185,17 +185,17 @@ class QueryTable:
         return lengths
 
     def distinct(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The distinct rows in order of appearance, and for each row its place among them."""
+        """Returns the distinct rows in order of appearance, and each row's place among them."""
         found, places = np.empty_like(rows), np.empty_like(rows)
         count = distinct(rows, self._scratch.array, found, places)
         return found[:count], places
 
     def live(self) -> NDArray[np.int32]:
-        """i4[q], the rows of all live queries."""
+        """Returns i4[q], the rows of all live queries."""
         return self._rows.rows()
 
     def _put_filters(self, rows: NDArray[np.int32], filters: list[str] | None) -> None:
-        # A row keeps its filter until it is given again: objects before its end still meet it.
+        # A row keeps its filter until it is reused: objects before its end still match it.
         if self.filters:
             for row in rows.tolist():
                 self.filters.pop(row, None)

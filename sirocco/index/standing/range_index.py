@@ -1,11 +1,10 @@
 """Continuous range queries of one slot: insertion, removal, expiry, and matching of batches.
 
-Design (docs/adr/0003; FAST, Mahmood, Aly, Aref, ICDE 2018; Tornado 4): a hash table on (cell,
-least frequent keyword of a conjunction) leads to lists of 32-byte postings that hold all that
-most objects need to be told apart from a query. Cells come from a pyramid of grids, of which
-every second level is used; a region stands at the finest of them at which it meets at most two
-cells in each direction, or at the next where lists stay short, and each term remembers at which
-levels it has postings.
+Design (docs/adr/0003; FAST, Mahmood, Aly, Aref, ICDE 2018; Tornado 4): a hash table on (cell, least
+frequent keyword of a conjunction) leads to lists of 32-byte postings, which are enough to reject
+most objects. Cells are from a pyramid of grids, of which every second level is used. A region is
+stored at the finest level at which it meets at most two cells in each direction, or at the next if
+lists stay short. Each term stores the levels at which it has postings.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Grid", "Matches", "RangeIndex", "RangeIndexStatistics"]
 
-# Every n-th batch shows its terms to the vocabulary: enough for frequencies, cheap enough.
+# The vocabulary counts the terms of every n-th batch: enough for frequencies, and cheap.
 _OBSERVED_BATCHES = 8
-# A box meets at most 2 cells in each direction at its level, by rounding 3.
+# A box meets at most 2 cells in each direction at its level, 3 after rounding.
 _CELLS_PER_BOX_MAX = 9
 _STAMPS_MAX = np.iinfo(np.uint32).max - 1
 
@@ -44,7 +43,7 @@ class Matches:
 
     Attributes:
         object_rows: i4[m], numbers of objects within the batch, ascending.
-        query_rows: i4[m], rows as `RangeIndex.insert` gave them, no order within one object.
+        query_rows: i4[m], rows returned by `RangeIndex.insert`, unordered within one object.
     """
 
     object_rows: npt.NDArray[np.int32]
@@ -79,9 +78,9 @@ class RangeIndexStatistics:
 class RangeIndex:
     """Standing range queries of one slot.
 
-    Rows are dense numbers; a row is given again after its query was removed and reclaimed.
-    Positions are those of the slot's log; a query is met by the objects at positions in
-    [born, dead) that arrive before its expiry. Registrations and removals come in log order.
+    Rows are dense numbers; a row is reused after its query was removed and reclaimed. Positions are
+    those of the slot's log; a query can match the objects at positions in [born, dead) that arrive
+    before its expiry. Registrations and removals are in log order.
 
     One thread at a time: kernels release the GIL and write into arrays of the index.
     """
@@ -116,11 +115,11 @@ class RangeIndex:
         expected_queries: int = 0,
         hashing: TermHashing = WIRE_TERMS,
     ) -> None:
-        """Makes an empty index.
+        """Creates an empty index.
 
         Args:
             grid: extent and depth of the pyramid; the whole world by default.
-            expected_queries: sizes the table at once; it grows all the same.
+            expected_queries: initial size of the table; it grows if needed.
             hashing: numbers the terms of queries and objects.
         """
         self._grid = grid or Grid()
@@ -149,7 +148,7 @@ class RangeIndex:
     # Insertion -----------------------------------------------------------------------------
 
     def insert(self, queries: QueryRows, position: int) -> npt.NDArray[np.int32]:
-        """Adds queries; they are met by objects from `position` on.
+        """Adds queries; they match objects from `position` on.
 
         Args:
             queries: n compiled queries; batches of about 1,000 are fastest.
@@ -159,13 +158,13 @@ class RangeIndex:
             i4[n], the row of each query.
 
         Raises:
-            ValueError: A conjunction has more terms than a term block can say.
+            ValueError: A conjunction has more terms than fit a term block.
         """
         n = len(queries)
         if n == 0:
             return np.empty(0, np.int32)
         for offsets in (queries.pos_offsets, queries.neg_offsets):
-            # Few terms in all are few in each.
+            # A small total implies few terms in each.
             if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
                 raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
         words = queries.words, queries.word_offsets
@@ -227,7 +226,7 @@ class RangeIndex:
     # Removal -------------------------------------------------------------------------------
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Ends queries: objects at `position` and later do not meet them.
+        """Ends queries: they do not match objects at `position` and later.
 
         Args:
             rows: i4[k], live rows, each once.
@@ -240,14 +239,14 @@ class RangeIndex:
         self._dead.append((position, rows))
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
-        """Frees what removed queries took, once no object before their end can come any more.
+        """Frees the memory of removed queries, once no object before their end can follow.
 
         Args:
             position: every object at a lower position has been matched.
             rows_max: bound of the work of one call.
 
         Returns:
-            How many rows were freed; they may be given again.
+            The number of freed rows, which may be reused.
         """
         freed = 0
         while self._dead and self._dead[0][0] <= position and freed < rows_max:
@@ -281,7 +280,7 @@ class RangeIndex:
         return ended
 
     def _advance_horizon(self, arrival_ms_max: int) -> None:
-        """Puts rows that ended by this time under check."""
+        """Marks rows that end by this time for individual checks."""
         self._horizon_ms = max(self._horizon_ms, arrival_ms_max)
         due = self._expiry.take_until(self._horizon_ms)
         if len(due):
@@ -290,15 +289,15 @@ class RangeIndex:
 
     @property
     def row_store(self) -> RowStore:
-        """Its rows."""
+        """The rows of the index."""
         return self._rows
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Lets rows that every object from a position on meets go unchecked."""
+        """Ends individual checks of rows that every object from a position on can match."""
         self._rows.settle(rows, position, self._horizon_ms)
 
     def _settle(self, position: int) -> None:
-        """Lets rows that every object from a position on meets go unchecked."""
+        """Ends individual checks of rows that every object from a position on can match."""
         while self._young and self._young[0][0] <= position:
             born, rows = self._young.popleft()
             self._rows.settle(rows, position, self._horizon_ms)
@@ -341,7 +340,7 @@ class RangeIndex:
         arrival_ms: npt.NDArray[np.int64],
         positions: npt.NDArray[np.int64],
     ) -> Matches:
-        """Matches a batch whose terms are ids of `vocabulary` already; else as `match`."""
+        """Matches a batch whose terms are already ids of `vocabulary`; otherwise as `match`."""
         n = len(lon)
         if n == 0:
             return Matches(np.empty(0, np.int32), np.empty(0, np.int32))
@@ -375,7 +374,7 @@ class RangeIndex:
         positions: npt.NDArray[np.int64],
         check_all: int,
     ) -> Matches:
-        """Runs the kernel until all objects are done, with longer output where one needs it."""
+        """Runs the kernel until all objects are done, with longer output if one needs it."""
         table = self._table
         rows = self._rows
         parts: list[Matches] = []
@@ -430,10 +429,10 @@ class RangeIndex:
     def seed_frequencies(
         self, terms: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64], objects: int
     ) -> None:
-        """Tells how many of a sample of objects hold each term; only speed depends on it.
+        """Sets how many objects of a sample hold each term; only speed depends on it.
 
         Args:
-            terms: u8[t], numbers of terms, distinct; those that no query uses are ignored.
+            terms: u8[t], numbers of terms, distinct; terms that no query uses are ignored.
             counts: i8[t].
             objects: size of the sample.
         """
@@ -450,7 +449,7 @@ class RangeIndex:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of memory that the index takes, without room ahead that was never touched."""
+        """Memory of the index in bytes, without untouched reserves."""
         return (
             self._table.bytes_total
             + self._rows.bytes_total
@@ -471,7 +470,7 @@ class RangeIndex:
 
 
 def _rounded_outwards(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Returns f4[b, 4], rows (west, south, −east, −north), each rounded towards less."""
+    """Returns f4[b, 4], rows (west, south, −east, −north), each rounded down."""
     signed = boxes * np.array([1.0, 1.0, -1.0, -1.0])
     rounded: npt.NDArray[np.float32] = signed.astype(np.float32)
     too_great = rounded > signed

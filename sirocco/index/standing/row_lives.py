@@ -1,4 +1,4 @@
-"""From where to where in the log, and until when, the rows of an index live."""
+"""Lifetimes of an index's rows: positions in the log, and expiry."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["RowLives"]
 
 
 class RowLives:
-    """Births, ends and lifetimes of the rows of one store, as `RangeIndex` means them.
+    """Births, ends and lifetimes of the rows of one store, as defined in `RangeIndex`.
 
-    A row meets the objects at positions in [born, dead) that arrive before its expiry. Most rows
-    have no end in sight when a batch comes: only the others are compared object by object.
+    A row can match objects at positions in [born, dead) that arrive before its expiry. For most
+    rows that holds for a whole batch: only the others are compared object by object.
     """
 
     __slots__ = ("_dead", "_due", "_expiry", "_horizon_ms", "_rows", "_settled", "_young")
@@ -35,7 +35,7 @@ class RowLives:
 
     @property
     def dead_queries(self) -> int:
-        """Rows that ended and were not handed out by `take_dead`."""
+        """Rows that ended and were not returned by `take_dead`."""
         return sum(len(rows) for _, rows in self._dead)
 
     @property
@@ -49,7 +49,7 @@ class RowLives:
         position: int,
         expires_ms: npt.NDArray[np.int64],
     ) -> None:
-        """Notes rows that were written: born at `position` or before, ending at `expires_ms`."""
+        """Records newly written rows: born at `position` or before, ending at `expires_ms`."""
         self._young.append((position, rows))
         mortal = expires_ms != NEVER_MS
         if mortal.any():
@@ -62,7 +62,7 @@ class RowLives:
         self._dead.append((position, rows))
 
     def take_dead(self, position: int, rows_max: int) -> npt.NDArray[np.int32] | None:
-        """Returns rows that ended at `position` or before, each once; None when there are none."""
+        """Returns rows that ended at `position` or before, each once; None if there are none."""
         if not self._dead or self._dead[0][0] > position:
             return None
         dead_at, rows = self._dead.popleft()
@@ -83,11 +83,11 @@ class RowLives:
         """Prepares the rows for a batch of objects.
 
         Args:
-            first_position: the least of the batch.
-            arrival_ms_max: its latest arrival.
+            first_position: the lowest position of the batch.
+            arrival_ms_max: its latest arrival, epoch ms.
 
         Returns:
-            Whether every row has to be compared, as the batch goes back before births.
+            Whether every row has to be compared, because the batch begins before some births.
         """
         self._advance(arrival_ms_max)
         if first_position < self._settled:
@@ -99,11 +99,11 @@ class RowLives:
         return False
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Lets rows that every object from a position on meets go unchecked."""
+        """Ends individual checks of rows that every object from a position on can match."""
         self._rows.settle(rows, position, self._horizon_ms)
 
     def _advance(self, arrival_ms_max: int) -> None:
-        """Puts rows that end by this time under check."""
+        """Marks rows that end by this time for individual checks."""
         self._horizon_ms = max(self._horizon_ms, arrival_ms_max)
         due = self._expiry.take_until(self._horizon_ms)
         if len(due):

@@ -1,4 +1,4 @@
-"""The rows of a range index: life, region and text of each query."""
+"""The rows of a range index: lifetime, region and text of each query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLANNED_KEYS = 1 << 14
 
 
 class RowStore:
-    """Owns the row arrays; see `kernels.pyramid` for their words.
+    """Owns the row arrays; see `kernels.standing.pyramid` for their words.
 
     The views are stale after `take`, `write_shapes` and `reserve_terms`.
     """
@@ -91,7 +91,7 @@ class RowStore:
 
     @property
     def in_use(self) -> int:
-        """Rows given and not given back."""
+        """Number of rows in use."""
         return self._used - self._free_count
 
     @property
@@ -101,7 +101,7 @@ class RowStore:
         return self._used * _ROW_BYTES + 4 * self._free_count + blocks
 
     def take(self, n: int) -> npt.NDArray[np.int32]:
-        """Returns i4[n], rows that are in use from now on; freed ones first."""
+        """Allocates rows, i4[n]; freed ones first."""
         reused = min(n, self._free_count)
         begin = self._free_count - reused
         rows = np.empty(n, np.int32)
@@ -115,17 +115,17 @@ class RowStore:
         return rows
 
     def give(self, rows: npt.NDArray[np.int32]) -> None:
-        """Takes rows back whose postings are gone."""
+        """Frees rows whose postings are gone."""
         self._free.reserve(self._free_count + len(rows))
         self._free.array[self._free_count : self._free_count + len(rows)] = rows
         self._free_count += len(rows)
 
     def reserve_terms(self, words: int) -> None:
-        """Makes room for term blocks of so many words in all."""
+        """Makes room for `words` words of term blocks in all."""
         self._terms.reserve(4 * int(self.terms_state[END]) + words)
 
     def write_shapes(self, rows: npt.NDArray[np.int32], queries: QueryRows) -> None:
-        """Sets the kind of new rows and stores regions that are not one box."""
+        """Sets the kind of new rows, and stores regions that are not a single box."""
         n = len(rows)
         if len(queries.boxes) == n and not queries.shape.any():
             self._state.array[rows] = 0
@@ -159,17 +159,21 @@ class RowStore:
         end_rows(rows, position, self.words, self.state)
 
     def check(self, rows: npt.NDArray[np.int32], horizon_ms: int) -> None:
-        """Puts rows under check whose lifetime ends at `horizon_ms` or before."""
+        """Marks rows for individual checks whose lifetime ends at `horizon_ms` or before."""
         check_rows(rows, horizon_ms, self.words, self.state)
 
     def settle(self, rows: npt.NDArray[np.int32], position: int, horizon_ms: int) -> None:
-        """Ends the check of rows that all objects from a position on meet, up to a time."""
+        """Ends individual checks of rows that all objects from a position on can match, up to a
+        time.
+        """
         settle_rows(rows, position, horizon_ms, self.words, self.state)
 
     def split_expired(
         self, rows: npt.NDArray[np.int32], now_ms: int, horizon_ms: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Splits live rows into those that ended by `now_ms` and those that do by `horizon_ms`."""
+        """Splits live rows into those that have ended by `now_ms` and those that end by
+        `horizon_ms`.
+        """
         ended = np.empty(len(rows), np.int32)
         later = np.empty(len(rows), np.int32)
         ended_count, later_count = split_expired(
@@ -183,7 +187,7 @@ class RowStore:
         """Frees rows and their blocks, some rows at a time.
 
         Yields:
-            (keys u8[k] of their postings, terms i4[t] released); valid until the next ones.
+            (keys u8[k] of their postings, released terms i4[t]); valid until the next pair.
         """
         room = _PLANNED_KEYS
         keys = np.empty(room, np.uint64)

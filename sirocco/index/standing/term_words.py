@@ -1,7 +1,7 @@
-"""The words of the terms in a vocabulary, and their hashes of the wire, by id.
+"""The words of the terms in a vocabulary, and their wire hashes, by id.
 
-An index numbers terms as its process does (`model.term_hashing`). What leaves it, a checkpoint or
-the rule by which an object counts in one of several slots, speaks of words and of the wire.
+An index numbers terms like its process (`model.term_hashing`). Outside it, in a checkpoint or in
+the rule that counts an object in one of several slots, words and wire hashes are used.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["TermWords"]
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 
-# Words are packed anew when more than half of their bytes, and at least so many, are garbage.
+# Words are compacted when more than half of their bytes, and at least this many, are garbage.
 _GARBAGE_MIN = 1 << 16
 
 
 class TermWords:
-    """Words of the ids in use; ids without a word have the hash of the wire as their number."""
+    """Words of the ids in use; ids without a word have the wire hash as their number."""
 
     __slots__ = ("_begins", "_bytes", "_end", "_garbage", "_lengths", "_wire_of", "unnamed")
 
     def __init__(self) -> None:
         self._wire_of = GrowableArray(np.uint64, 256)
-        # One more than where the word begins; 0: nobody uses the id.
+        # One more than the start of the word; 0: the id is not in use.
         self._begins = GrowableArray(np.int64, 256)
         self._lengths = GrowableArray(np.int32, 256)
         self._bytes = GrowableArray(np.uint8, 4_096)
@@ -41,12 +41,12 @@ class TermWords:
 
     @property
     def wire_of(self) -> npt.NDArray[np.uint64]:
-        """u8[ids], the hash of the wire of each id; stale after `put`."""
+        """u8[ids], the wire hash of each id; stale after `put`."""
         return self._wire_of.array
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of memory for the words, without what is kept by id."""
+        """Bytes of memory for the words, without the arrays by id."""
         return self._end
 
     def put(
@@ -57,20 +57,20 @@ class TermWords:
         offsets: Offsets,
         rows: npt.NDArray[np.int32],
     ) -> None:
-        """Enters ids that begin to be used; those that are used already keep their words.
+        """Adds ids that are newly used; ids in use keep their words.
 
         Args:
             ids: i4[t].
-            wires: u8[t], hashes of the wire.
+            wires: u8[t], wire hashes.
             words: u1[b], offsets: i8[w + 1].
-            rows: i4[t], which of the words each is; -1: not known.
+            rows: i4[t], word of each; -1: unknown.
         """
         if not len(ids):
             return
         room = int(ids.max()) + 1
         for column in (self._wire_of, self._begins, self._lengths):
             column.reserve(room)
-        # Each new id has another word.
+        # Each new id has a different word.
         self._bytes.reserve(self._end + len(words))
         self._end, unnamed = put_words(
             ids, wires, words, offsets, rows,
@@ -81,11 +81,11 @@ class TermWords:
         self.unnamed += unnamed
 
     def drop(self, ids: npt.NDArray[np.int32], in_use: Callable[[], npt.NDArray[np.int32]]) -> None:
-        """Forgets ids that nobody uses any more.
+        """Forgets ids that are no longer used.
 
         Args:
             ids: i4[t], each once.
-            in_use: finds those that are left, i4[u]; asked now and then.
+            in_use: returns the remaining ids, i4[u]; called at intervals.
         """
         lengths = self._lengths.array[ids]
         self._begins.array[ids] = 0

@@ -1,4 +1,4 @@
-"""The terms that the queries of one slot use: number ⇄ dense id, uses and frequencies."""
+"""The terms used by the queries of one slot: number ⇄ dense id, uses and frequencies."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ _RESERVED_IDS = 2
 _BITS_MIN = 5
 # One insertion call moves at least this many buckets of a doubling: about 50 µs of work.
 _STRETCH_BUCKETS = 1_024
-# Share of places taken at which a doubling begins, in tenths: past it more and more look-ups
-# take the slow way on to the next bucket, below it the table leaves the second-level cache.
+# Share of used places at which a doubling begins, in tenths: above it more and more look-ups
+# continue in the next bucket, which is slow; below it the table leaves the second-level cache.
 _LOAD_TENTHS = 6
-# Share at which a doubling is finished at once, before runs of full buckets become long.
+# Share at which a doubling is completed at once, before runs of full buckets become long.
 _LOAD_TENTHS_MAX = 8
-# Counts are halved when so many objects were sampled: frequencies follow a drifting stream, and
-# the counters cannot overflow.
+# Counts are halved after this many sampled objects: frequencies follow a drifting stream, and the
+# counters cannot overflow.
 _SEEN_OBJECTS_MAX = 1 << 24
-# Fewer sampled objects than this say less than the queries themselves about frequencies.
+# With fewer sampled objects, the queries themselves are a better guess of frequencies.
 _SEEN_OBJECTS_MIN = 4_096
 
 
 class Vocabulary:
     """Interns terms by their numbers (`model.term_hashing`).
 
-    Ids are dense and small; those whose last use was released are given again. An object's term
-    that no query uses has id 1 (`term_ids.UNKNOWN`).
+    Ids are dense and small; ids without uses are reused. An object's term that no query uses has id
+    1 (`term_ids.UNKNOWN`).
 
     Attributes:
-        levels: u2[ids], bit l set: postings of the term may stand at pyramid level l.
+        levels: u2[ids], bit l set: the term may have postings at pyramid level l.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Vocabulary:
     )
 
     def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
-        """Makes an empty one; `hashing` numbers the terms, of queries and objects alike."""
+        """Creates an empty vocabulary; `hashing` numbers the terms of queries and objects."""
         self._hashing = hashing
         self.words = TermWords()
         self._table = new_table_state(_BITS_MIN)
@@ -93,17 +93,17 @@ class Vocabulary:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether terms have other numbers than on the wire."""
+        """Whether the terms' numbers differ from those on the wire."""
         return self._hashing.is_keyed
 
     @property
     def has_wire_terms(self) -> bool:
-        """Whether terms are in use that have their numbers of the wire, for want of words."""
+        """Whether some terms in use have wire numbers because their words are unknown."""
         return not self.is_keyed or self.words.unnamed > 0
 
     @property
     def wire_of(self) -> npt.NDArray[np.uint64]:
-        """u8[ids], hash of the wire of each id; stale after `acquire`."""
+        """u8[ids], wire hash of each id; stale after `acquire`."""
         return self.words.wire_of if self.is_keyed else self._hash_of.array
 
     @property
@@ -113,19 +113,19 @@ class Vocabulary:
 
     @property
     def uses(self) -> npt.NDArray[np.int32]:
-        """i4[ids], how often queries use each id; stale after `acquire`."""
+        """i4[ids], uses of each id by queries; stale after `acquire`."""
         return self._uses.array
 
     @property
     def frequencies(self) -> npt.NDArray[np.int32]:
-        """i4[ids], the best present guess of relative term frequencies among objects."""
+        """i4[ids], present estimate of relative term frequencies among objects."""
         if self._seen_objects >= _SEEN_OBJECTS_MIN:
             return self._seen.array
         return self._uses.array
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of memory that the tables take."""
+        """Bytes of memory of the tables."""
         ids = int(self._id_state[1])
         named = ids * 20 + self.words.bytes_total if self.is_keyed else 0
         return (
@@ -139,9 +139,9 @@ class Vocabulary:
         return bool(self._table[1] < 1 << int(self._table[0]))
 
     def _make_room(self, terms: int) -> None:
-        """Keeps the load in bounds; doubles the table step by step, ahead of need."""
+        """Keeps the load in bounds; doubles the table step by step, before it is full."""
         while True:
-            # Longer than what is touched: where a term stands depends on all others.
+            # Longer than the touched part: the place of a term depends on all others.
             self._reserve(buckets_needed(self._table, terms))
             places = BUCKET_TERMS << int(self._table[0])
             keys = int(self._table[2]) + terms
@@ -156,7 +156,7 @@ class Vocabulary:
     def _reserve(self, buckets: int) -> None:
         if BUCKET_WORDS * buckets <= len(self._words.array):
             return
-        del self._values  # the array moves only when nobody looks at it
+        del self._values  # the array can only move without a view of it
         self._words.reserve(BUCKET_WORDS * buckets)
         self._values = self._words.array.view(np.int32)
 
@@ -167,13 +167,13 @@ class Vocabulary:
         word_offsets: npt.NDArray[np.int64] = _NO_OFFSETS,
         word_rows: npt.NDArray[np.int32] = _NO_ROWS,
     ) -> npt.NDArray[np.int32]:
-        """Returns the ids of terms that queries begin to use; counts one use of each.
+        """Returns the ids of newly used terms; counts one use of each.
 
         Args:
-            wires: u8[t], hashes of the wire.
+            wires: u8[t], wire hashes.
             words: u1[b], word_offsets: i8[w + 1], distinct words.
-            word_rows: i4[t], which of them each term is; -1, or empty for all: not known. Such a
-                term has its hash of the wire as its number.
+            word_rows: i4[t], word of each term; -1, or empty for all: unknown. Such a term has its
+                wire hash as its number.
 
         Returns:
             i4[t].
@@ -210,7 +210,7 @@ class Vocabulary:
         return out
 
     def release(self, ids: npt.NDArray[np.int32]) -> None:
-        """Takes back one use of each id; `ids` i4[t] as `acquire` gave them."""
+        """Releases one use of each id; `ids` i4[t] from `acquire`."""
         done = release_ids(
             self._words.array,
             self._values,
@@ -233,11 +233,11 @@ class Vocabulary:
     def look_up(
         self, hashes: npt.NDArray[np.uint64], out: npt.NDArray[np.int32] | None = None
     ) -> npt.NDArray[np.int32]:
-        """Returns the ids of an object batch's terms, 1 where no query uses the term.
+        """Returns the ids of an object batch's terms, 1 if no query uses the term.
 
         Args:
             hashes: u8[t], the numbers of the terms.
-            out: i4[≥ t] to write into; a new array if not given.
+            out: i4[≥ t], the output; None: a new array.
         """
         if out is None:
             out = np.empty(len(hashes), np.int32)
@@ -260,7 +260,7 @@ class Vocabulary:
         Args:
             hashes: u8[t], distinct.
             counts: i8[t].
-            objects: size of the sample that was counted.
+            objects: size of the counted sample.
         """
         ids = self.look_up(hashes)
         room = np.iinfo(np.int32).max // 2

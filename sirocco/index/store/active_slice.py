@@ -1,7 +1,7 @@
-"""The active slice: the newest objects of a slot, as they came.
+"""The active slice: the newest objects of a slot, in order of arrival.
 
-One thread appends; others read at the same time what was there when they took a view. So nothing
-below the count is ever written again, and an array that is full is replaced by a longer copy.
+One thread appends; other threads read the rows that existed when they took a view. So nothing below
+the count is ever written again, and a full array is replaced by a longer copy.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from sirocco.model.objects import Bytes, ObjectColumns, Offsets
 
 __all__ = ["ActiveSlice", "ActiveView"]
 
-# A slice of long texts is sealed early: sealing stays a matter of milliseconds, and offsets
-# within a slice far below 2^32.
+# A slice of long texts is sealed early: sealing takes only milliseconds, and offsets within a slice
+# stay far below 2^32.
 _TERMS_MAX = 1 << 21
 _BYTES_MAX = 32 << 20
 
@@ -48,9 +48,9 @@ class ActiveView:
         lengths: i4, tokens of the text with repeats.
         ts: i8, epoch ms, MISSING_TS where absent.
         term_offsets: i8, terms: u8 (wire hashes, ascending within a row), counts: u2.
-        tags: u2, the lower bits of `terms`: a word is looked for in them, a quarter of the bytes.
+        tags: u2, the lower bits of `terms`, searched for a word: a quarter of the bytes.
         names, text, attributes: u1, with offsets i8.
-        table_row: i8[TABLE_WORDS], the slice as kernels read it; of use as long as the view lives.
+        table_row: i8[TABLE_WORDS], the slice as kernels read it; valid as long as the view exists.
     """
 
     rows: int
@@ -79,7 +79,7 @@ class ActiveView:
         return self.rows
 
     def first(self, rows: int) -> ActiveView:
-        """Returns the first of its rows."""
+        """Returns a view of the first rows."""
         table_row = self.table_row.copy()
         table_row[LAST_SEQ] = self.first_seq + rows - 1
         table_row[COUNTS] = rows
@@ -123,7 +123,7 @@ _PLAIN: dict[str, type[np.generic]] = {
     "lengths": np.int32,
     "ts": np.int64,
 }
-# Flat column, dtype, offsets, elements a row for which there is room at first.
+# Flat column, dtype, offsets, initial capacity in elements per row.
 _RAGGED: tuple[tuple[str, type[np.generic], str, int], ...] = (
     ("terms", np.uint64, "term_offsets", 12),
     ("counts", np.uint16, "term_offsets", 12),
@@ -132,7 +132,7 @@ _RAGGED: tuple[tuple[str, type[np.generic], str, int], ...] = (
     ("text", np.uint8, "text_offsets", 80),
     ("attributes", np.uint8, "attribute_offsets", 0),
 )
-# Of each address of a row of a table, see `slice_table`; None for what an active slice has not.
+# Columns of each address in a row of a table, see `slice_table`; None if an active slice has none.
 _ADDRESSED: tuple[str | None, ...] = (
     "lon", "lat", "arrivals_ms", None, "term_offsets", "terms", "counts", None, "tags", None,
     None, "ids", "sessions", "numbers", None, None, "lengths", "ts", None, None, "name_offsets",
@@ -141,18 +141,18 @@ _ADDRESSED: tuple[str | None, ...] = (
 
 
 class ActiveSlice:
-    """Rows in the order of the log: pieces that are full and wait to be sealed, and one more.
+    """Rows in the order of the log: full pieces waiting to be sealed, and one open piece.
 
     Attributes:
         first_seq: number within the slot of the first row.
-        rows: how many there are.
-        ends: how many rows there are up to the end of each full piece.
+        rows: number of rows.
+        ends: number of rows up to the end of each full piece.
     """
 
     __slots__ = ("_columns", "_rows_max", "_table_row", "ends", "first_seq", "rows")
 
     def __init__(self, first_seq: int, rows_max: int) -> None:
-        """Makes an empty slice whose first piece takes `rows_max` rows."""
+        """Creates an empty slice whose first piece holds `rows_max` rows."""
         self.first_seq = first_seq
         self.rows = 0
         self.ends: list[int] = []
@@ -162,17 +162,17 @@ class ActiveSlice:
         }
         for name, dtype, offsets, room in _RAGGED:
             self._columns[name] = np.empty(rows_max * room, dtype)
-            # Not zeros: a slot that gets no objects would hold them for nothing.
+            # Not zeros: in a slot without objects they would take memory for nothing.
             self._columns[offsets] = np.empty(rows_max + 1, np.int64)
             self._columns[offsets][0] = 0
         # None since a column was replaced.
         self._table_row: NDArray[np.int64] | None = None
 
     def fitting(self, rows: StoredRows, begin: int) -> int:
-        """Returns how many rows from `begin` on the last piece takes until it is full, at least 1.
+        """Returns how many rows from `begin` on fit the last piece, at least 1.
 
-        It depends on the rows alone, not on the batches that they came in: what a slice holds is
-        a function of the log.
+        It depends only on the rows, not on their batches: the contents of a slice are a function of
+        the log.
         """
         room = self._begin + self._rows_max - self.rows
         if len(rows) - begin <= room and not self._is_large(rows):
@@ -184,22 +184,22 @@ class ActiveSlice:
             (self._filled("attribute_offsets"), rows.objects.attribute_offsets, _BYTES_MAX),
         ):
             ends = offsets[begin + 1 : begin + count + 1] - offsets[begin]
-            # Up to the row that reaches the bound, that one included.
+            # Up to and including the row that reaches the bound.
             count = min(count, int(np.searchsorted(ends, most - filled)) + 1)
         return count
 
     @property
     def _begin(self) -> int:
-        """The first row of the last piece."""
+        """First row of the last piece."""
         return self.ends[-1] if self.ends else 0
 
     def _filled(self, offsets: str) -> int:
-        """What the last piece holds of a ragged column."""
+        """Number of elements of a ragged column in the last piece."""
         column = self._columns[offsets]
         return int(column[self.rows]) - int(column[self._begin])
 
     def _is_large(self, rows: StoredRows) -> bool:
-        """Whether the last piece might be full of terms or bytes with these rows."""
+        """Whether the last piece may be full of terms or bytes with these rows."""
         objects = rows.objects
         content = max(len(objects.text), len(objects.attributes))
         held = max(self._filled("text_offsets"), self._filled("attribute_offsets"))
@@ -208,7 +208,7 @@ class ActiveSlice:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to end the last piece."""
+        """Whether the last piece is full."""
         return (
             self.rows == self._begin + self._rows_max
             or self._filled("term_offsets") >= _TERMS_MAX
@@ -217,7 +217,7 @@ class ActiveSlice:
         )
 
     def end_piece(self, rows_max: int) -> None:
-        """Ends the last piece; the next one takes `rows_max` rows."""
+        """Ends the last piece; the next one holds `rows_max` rows."""
         self.ends.append(self.rows)
         self._rows_max = rows_max
 
@@ -226,7 +226,7 @@ class ActiveSlice:
         return self.view().first(self.ends[0]).stored()
 
     def behind_first(self) -> ActiveSlice:
-        """Returns what is behind the first full piece, with room of its own."""
+        """Returns the rows after the first full piece, as a copy."""
         end = self.ends[0]
         rest = ActiveSlice(self.first_seq + end, self._rows_max)
         rest.append(self.view().stored(), end, self.rows)
@@ -235,7 +235,7 @@ class ActiveSlice:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes that the rows take; room ahead was never touched."""
+        """Bytes of the rows, without untouched reserves."""
         columns, n = self._columns, self.rows
         plain = sum(columns[name].itemsize for name in _PLAIN)
         offsets = {offsets_name for _, _, offsets_name, _ in _RAGGED}
@@ -246,7 +246,7 @@ class ActiveSlice:
         return n * (plain + 8 * len(offsets)) + flat
 
     def append(self, rows: StoredRows, begin: int, end: int) -> None:
-        """Takes rows [begin, end), which belong to the last piece."""
+        """Appends rows [begin, end), which belong to the last piece."""
         columns, objects = self._columns, rows.objects
         at, stop = self.rows, self.rows + end - begin
         if stop > len(columns["lon"]):
@@ -271,7 +271,7 @@ class ActiveSlice:
         self.rows = stop
 
     def _lengthen(self, rows: int) -> None:
-        """Makes room for so many rows, beside what views hold."""
+        """Makes room for `rows` rows, without changing existing views."""
         self._table_row = None
         room = max(rows, 2 * len(self._columns["lon"]))
         ends = dict.fromkeys((offsets for _, _, offsets, _ in _RAGGED), 1)
@@ -308,7 +308,7 @@ class ActiveSlice:
         )
 
     def view(self) -> ActiveView:
-        """Returns the rows that are there now."""
+        """Returns the present rows."""
         if self._table_row is None:
             self._table_row = self._addresses()
         table_row = self._table_row.copy()

@@ -1,8 +1,8 @@
-"""The most frequent terms of a region, by the counts that slices keep for nodes of their trees.
+"""The most frequent terms of a region, from the counts that slices keep for nodes of their trees.
 
-SSTD 6.1 adds up tables of all terms. Here only the terms that are frequent somewhere in a slice
-have sums (`node_counts`); a bound says how often any other can occur. Whatever may still be among
-the k most frequent is looked up in posting lists, so the answer is exact.
+SSTD 6.1 adds up tables of all terms. Here only terms that are frequent somewhere in a slice have
+sums (`node_counts`); a bound limits the count of any other. Terms that may still be among the k
+most frequent are looked up in posting lists, so the answer is exact.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from sirocco.kernels.store.terms_count import count_sealed, hold_terms
 
 __all__ = ["count_frequent"]
 
-# Of longer lists the last terms are hardly more frequent than those that are not counted.
+# In longer lists, the last terms are hardly more frequent than uncounted ones.
 _K_MAX = FREQUENT // 4
 
 Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
 
 def count_frequent(view: StoreView, condition: Condition, bounds: Bounds, k: int) -> Counts | None:
-    """Finds the k most frequent terms and all that tie with the last of them.
+    """Finds the k most frequent terms and all ties with the last of them.
 
     Returns:
-        u8[t], wire hashes, ascending, and i8[t], how many objects hold each; None where counting
-        all terms is quicker, or the only way: a text or a filter chooses single objects.
+        u8[t], wire hashes, ascending, and i8[t], objects with each; None if counting all terms is
+        faster, or the only way because a text or a filter selects single objects.
     """
     if k > _K_MAX or condition.conjunctions or condition.where is not None:
         return None
@@ -44,7 +44,7 @@ def count_frequent(view: StoreView, condition: Condition, bounds: Bounds, k: int
 
 
 def _nodes_row(slice_: SealedSlice, bounds: Bounds) -> tuple[int, int, int, int]:
-    # Their counts are of all rows, whenever those arrived.
+    # Node counts cover all rows, whatever their arrival.
     is_within = (
         slice_.arrival_first_ms >= bounds.arrival_from_ms
         and slice_.arrival_last_ms <= bounds.arrival_upto_ms
@@ -55,13 +55,13 @@ def _nodes_row(slice_: SealedSlice, bounds: Bounds) -> tuple[int, int, int, int]
 
 
 class _Listed:
-    """What the slices list.
+    """The listed terms of the slices.
 
     Attributes:
         hashes: u8[t], ascending.
         counts: i8[t], in the slices that list the term.
-        open: i8[t], in how many objects of other slices it may be beside.
-        rest: what `open` is for a term that no slice lists.
+        open: i8[t], maximum number of further objects with it in other slices.
+        rest: `open` of a term that no slice lists.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class _Listed:
     ) -> None:
         self._view, self._condition, self._nodes = view, condition, nodes
         sizes = [len(slice_.vocabulary) for slice_ in view.sealed]
-        # Memory that is not touched costs nothing.
+        # Untouched memory costs nothing.
         hashes = np.empty(sum(sizes), np.uint64)
         counts, weights = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
         begins, self._bounds = np.empty(len(sizes) + 1, np.int64), np.empty(len(sizes), np.int64)
@@ -96,13 +96,13 @@ class _Listed:
 
     def most_frequent(self, k: int) -> Counts | None:
         """See `count_frequent`."""
-        # Of fewer than k any other term is one of the most frequent.
+        # With fewer than k, any other term may be one of the most frequent.
         least = _kth(self.counts, k) if len(self.counts) >= k else 1
         if self.rest >= max(1, least):
             return None
         kept = np.flatnonzero(self.counts + self.open >= least)
         hashes, counts, is_open = self.hashes[kept], self.counts[kept], self.open[kept] > 0
-        # Slices whose others are bounded by nothing have listed all that they hold.
+        # Slices without a bound for other terms have listed all of theirs.
         partly = np.flatnonzero(self._bounds)
         found = np.zeros(int(is_open.sum()), np.int64)
         hold_terms(
@@ -115,7 +115,7 @@ class _Listed:
 
 
 def _kth(counts: NDArray[np.int64], k: int) -> int:
-    """Returns the k-th greatest, the least of fewer."""
+    """Returns the k-th greatest value, or the least if there are fewer."""
     if not len(counts):
         return 0
     place = max(0, len(counts) - k)

@@ -1,4 +1,4 @@
-"""Stored objects out of slices: rows of any slices of a store, in any order."""
+"""Reads stored objects out of slices: rows of any slices of a store, in any order."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sirocco.model.objects import ObjectColumns
 
 __all__ = ["gather_rows", "gather_table", "row_bytes", "slice_rows"]
 
-# Place of the address of the terms' offsets in a row of the table.
+# Place of the address of term offsets in a row of the table.
 _TERM_OFFSETS = ADDRESSES + 4
 
-# Of an object beside its text, attributes and string id: four numbers, three offsets.
+# Bytes of an object besides text, attributes and string id: four numbers, three offsets.
 _PLAIN_BYTES = 56
 
 
@@ -31,13 +31,13 @@ def gather_rows(
     *,
     terms: bool = True,
 ) -> StoredRows:
-    """Returns stored objects with all that is kept of them, in the given order.
+    """Returns stored objects with all their data, in the given order.
 
     Args:
         sources: s ≥ 1 slices.
         numbers: i8[m], for each object the place of its slice in `sources`.
         rows: i8[m], its row there.
-        terms: whether their terms are wanted, which are most of the work; else all have none.
+        terms: whether to include terms, which are most of the work.
     """
     return gather_table(np.array([s.table_row for s in sources]), numbers, rows, terms=terms)
 
@@ -93,7 +93,7 @@ def gather_table(
 
 
 def row_bytes(source: SealedSlice | ActiveView, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns i8[m], how many bytes some rows of a slice take as `ObjectColumns`."""
+    """Returns i8[m], the bytes of rows of a slice as `ObjectColumns`."""
     sizes = np.full(len(rows), _PLAIN_BYTES)
     ends: list[NDArray[Any]]
     if isinstance(source, ActiveView):
@@ -107,5 +107,5 @@ def row_bytes(source: SealedSlice | ActiveView, rows: NDArray[np.int64]) -> NDAr
 
 
 def slice_rows(slice_: SealedSlice) -> StoredRows:
-    """Returns all rows of a slice in its order; `sealing.seal` makes the same slice of them."""
+    """Returns all rows of a slice in its order; `sealing.seal` builds the same slice from them."""
     return gather_rows([slice_], np.zeros(len(slice_), np.int64), np.arange(len(slice_)))

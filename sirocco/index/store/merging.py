@@ -1,4 +1,4 @@
-"""Merging of sealed slices that follow each other in the log."""
+"""Merging of consecutive sealed slices."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ from sirocco.model.objects import Bytes
 
 __all__ = ["MergeJob", "choose_merge", "merge_slices"]
 
-# Offsets within a slice have 32 bits; half of that is left for what nobody thought of.
+# Offsets within a slice have 32 bits; half of the range is a safety margin.
 _FLAT_MAX = 1 << 31
-# Weight of the number of slices that a merge takes away against the rows that it writes: found by
-# simulation. Each object is then merged 1 to 3 times in its life, however long that is.
+# Weight of the number of slices removed by a merge against the rows written, found by simulation.
+# Each object is then merged 1 to 3 times in its life, however long.
 _SLICES_WEIGHT = 2.0
 
 
 def choose_merge(
     slices: Sequence[SealedSlice], slices_max: int, rows_max: int
 ) -> tuple[SealedSlice, ...] | None:
-    """Chooses neighbours to be merged, once there are too many slices.
+    """Chooses neighbours to merge, once there are too many slices.
 
     Args:
         slices: in the order of the log.
-        slices_max: as many that are not full may be; full ones have half of `rows_max` rows.
-        rows_max: of a slice that is made.
+        slices_max: maximum number of slices that are not full; full ones have half of `rows_max`
+            rows.
+        rows_max: rows of a merged slice.
 
     Returns:
-        Two or more neighbours, without a gap between them; None where nothing is to be done.
+        Two or more neighbours, without a gap between them; None if nothing is to be done.
     """
     sizes = [len(s) for s in slices]
     is_full = [2 * size >= rows_max for size in sizes]
@@ -144,7 +145,7 @@ def merge_slices(sources: Sequence[SealedSlice]) -> SealedSlice:
 
 
 class _Merge:
-    """Columns of several slices, put together in the order of the curve."""
+    """Columns of several slices, combined in the order of the curve."""
 
     def __init__(self, sources: Sequence[SealedSlice]) -> None:
         self.sources = sources
@@ -155,11 +156,11 @@ class _Merge:
             curve_keys(source.lon, source.lat, keys[begin:end])
         places = np.empty(self.rows, np.uint32)
         merge_keys(keys, bounds, places)
-        # Of each source, where its rows go.
+        # Of each source, the places of its rows.
         self.places = [places[begin:end] for begin, end in pairwise(bounds.tolist())]
 
     def longs(self, name: str, dtype: type[np.generic]) -> NDArray[Any]:
-        """A column of eight bytes a row."""
+        """Returns a column of eight bytes per row."""
         out = np.empty(self.rows, dtype)
         for source, places in zip(self.sources, self.places, strict=True):
             scatter_long(getattr(source, name).view(np.uint64), places, out.view(np.uint64))
@@ -168,7 +169,7 @@ class _Merge:
     def fours(
         self, name: str, dtype: type[np.generic], added: Sequence[int] | None = None
     ) -> NDArray[Any]:
-        """A column of four bytes a row; `added`: how much more it is in each source."""
+        """Returns a column of four bytes per row; `added`: the increment for each source."""
         out = np.empty(self.rows, dtype)
         more = added or [0] * len(self.sources)
         for source, places, plus in zip(self.sources, self.places, more, strict=True):
@@ -193,7 +194,7 @@ class _Merge:
     def terms(
         self,
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-        """Returns (vocabulary, term_offsets, terms, rows with each term behind a zero)."""
+        """Returns (vocabulary, term_offsets, terms, rows with each term after a zero)."""
         bounds = np.cumsum([0, *(len(s.vocabulary) for s in self.sources)])
         hashes = np.concatenate([s.vocabulary for s in self.sources])
         vocabulary, numbers = np.empty_like(hashes), np.empty(len(hashes), np.uint32)
@@ -240,7 +241,7 @@ class _Merge:
     def bytes_of(
         self, column: Callable[[SealedSlice], tuple[Bytes, NDArray[np.uint32]] | None]
     ) -> tuple[Bytes, NDArray[np.uint32]] | None:
-        """A column of bytes with its offsets; None where all are empty."""
+        """Returns a byte column with its offsets; None if all rows are empty."""
         columns = [column(source) for source in self.sources]
         if all(one is None for one in columns):
             return None
@@ -254,7 +255,7 @@ class _Merge:
         return data, offsets
 
     def _offsets(self, columns: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-        """Offsets of pieces that were at these offsets in the sources."""
+        """Returns the merged offsets of pieces at these offsets in the sources."""
         offsets = np.zeros(self.rows + 1, np.uint32)
         for own, places in zip(columns, self.places, strict=True):
             scatter_lengths(own, places, offsets)

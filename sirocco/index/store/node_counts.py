@@ -1,4 +1,4 @@
-"""Counts of terms that a sealed slice keeps for nodes of its tree, for lists of frequent terms."""
+"""Term counts of the nodes of a sealed slice's tree, for lists of frequent terms."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from sirocco.kernels.store.terms_nodes import NODE_ROWS, STRETCH_ROWS, find_peak
 __all__ = ["FREQUENT", "NodeCounts", "node_counts"]
 
 _NAME = "node_counts"
-# Smaller slices are counted row by row: that takes no longer than a few lists.
+# Smaller slices are counted row by row, in the time of a few lists.
 _ROWS_MIN = 1 << 16
-# 8 bytes an object. The tops of all languages and places of a slice: what a list of ten asks for.
+# 8 bytes per object. The top terms of all languages and places of a slice, enough for a list of
+# ten.
 FREQUENT = 1_024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeCounts:
-    """Counts of a slice of n rows with f frequent terms, see `kernels.terms_nodes`.
+    """Counts of a slice of n rows with f frequent terms, see `kernels.store.terms_nodes`.
 
     Attributes:
         frequent: i8[f], ascending, numbers of terms in the slice's vocabulary.
@@ -44,7 +45,7 @@ class NodeCounts:
 def node_counts(slice_: SealedSlice) -> NodeCounts | None:
     """Returns the counts of a slice, None if it is small.
 
-    They are made when they are first asked for: 70 ms a million rows.
+    They are computed at the first request: 70 ms per million rows.
     """
     found: NodeCounts | None = slice_.derived.get(_NAME)
     if found is not None or len(slice_) < _ROWS_MIN:

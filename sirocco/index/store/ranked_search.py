@@ -1,12 +1,11 @@
-"""What a slot knows for a ranked query (Pastri 3: TkSKQ), so that mergers can rank exactly.
+"""A slot's part of a ranked query (Pastri 3: TkSKQ), so that mergers can rank exactly.
 
-The score weighs a textual part (BM25), which needs counts over all slots, a spatial and a temporal
-one, which are known here. BM25 grows with the frequency of each keyword and falls with the length
-of the text for any counts, so an object that is behind k others in all of that cannot be among the
-k best, and the greatest BM25 of all is not lost with it either.
+The score combines a textual part (BM25), which needs counts over all slots, with a spatial and a
+temporal part, which are known here. For any counts, BM25 grows with the frequency of each keyword
+and falls with the length of the text. So an object worse than k others in all of these cannot be
+among the k best, and without it the greatest BM25 is still known.
 
-Distances are rounded to 1 mm before anything is made of them: the radius and the score both see
-the rounded one.
+Distances are rounded to 1 mm first: the radius and the score both use the rounded value.
 """
 
 from __future__ import annotations
@@ -54,22 +53,22 @@ __all__ = ["RankedPart", "RankedSearch"]
 _HEAPS_MAX = 1 << 17
 _GROUPS_MORE = 48
 _STEPS_MAX = 8
-# Candidates that are compared with each other at once: about a millisecond.
+# Candidates compared with each other at once: about a millisecond.
 _CANDIDATES_MAX = 4_096
 _NEVER_SHORT = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPart:
-    """What a slot knows; m keywords in the query's order, c candidates.
+    """A slot's result; m keywords in the query's order, c candidates.
 
     Attributes:
         objects_total: objects of the window within the radius.
         tokens_total: sum of their lengths.
-        holders: i8[m], how many of them hold each keyword.
+        holders: i8[m], number of them with each keyword.
         candidates: c rows, the objects that may be among the k best; None for none.
         distances_m: f8[c], rounded to 1 mm.
-        frequencies: u2[c, m], how often each holds each keyword.
+        frequencies: u2[c, m], occurrences of each keyword in each.
     """
 
     objects_total: int
@@ -81,14 +80,14 @@ class RankedPart:
 
 
 class RankedSearch:
-    """A ranked query, ready to be asked of views.
+    """A ranked query, prepared for views.
 
-    The attribute filter decides who may be ranked; the counts that BM25 needs are over all objects
+    The attribute filter decides which objects are ranked; the counts for BM25 are over all objects
     of the window within the radius.
     """
 
     def __init__(self, query: RankedQuery, hashing: TermHashing = WIRE_TERMS) -> None:
-        """Compiles a query for stores whose terms `hashing` numbers."""
+        """Compiles a query for stores whose terms are numbered by `hashing`."""
         rows = compile_queries([replace(query, where=None, ttl_ms=None)], [0])
         self._query = query
         self._hashes = hashing.numbers(query.keywords)
@@ -96,20 +95,20 @@ class RankedSearch:
 
     @property
     def nothing(self) -> RankedPart:
-        """What a search of a window without objects finds."""
+        """Returns the result for a window without objects."""
         keywords = len(self._hashes)
         holders, frequencies = np.zeros(keywords, np.int64), np.empty((0, keywords), np.uint16)
         return RankedPart(0, 0, holders, None, np.empty(0), frequencies)
 
     def search(self, view: StoreView, now_ms: int, bounds: Bounds = ALL_TIME) -> RankedPart:
-        """Asks a view; ages count from `now_ms`."""
+        """Searches a view; ages count from `now_ms`."""
         scan = _Scan(self._query, self._hashes, view, now_ms)
         scan.read(self._near, bounds)
         return scan.part()
 
 
 class _Scan:
-    """One search: what the kernels keep of it (see `kernels.ranked_state`)."""
+    """One search: its kernel state (see `kernels.store.ranked_state`)."""
 
     def __init__(
         self, query: RankedQuery, hashes: NDArray[np.uint64], view: StoreView, now_ms: int
@@ -133,13 +132,13 @@ class _Scan:
         signatures[: m * m : m + 1] = 1
         name_groups(signatures, m, codes)
         bits, plain = self._keyword_bits()
-        # Memory that is not touched costs nothing.
+        # Untouched memory costs nothing.
         room = postings + len(view.active) + 1
         self._keys = np.empty(KEYS * room, np.uint64)
         self._refs = np.empty(REFS * room, np.int64)
         self._floats = np.empty(FLOATS * room)
         self._often = np.empty(m * room, np.uint16)
-        # The search knows their addresses only.
+        # The search only holds their addresses.
         self._kept = (
             figures, _length_steps(view, steps), np.full((groups + 1) * steps * k, -np.inf),
             np.full((groups + 1) * steps, -np.inf), signatures, codes,
@@ -163,7 +162,8 @@ class _Scan:
         bits = np.full(m, BITS - 1)
         own = np.arange(m)
         if m > BITS:
-            # Who holds one of those that share a bit is looked at: the rarest share it.
+            # Objects with a keyword that shares a bit are checked one by one: the rarest keywords
+            # share it.
             own = np.argsort(-self._frequencies_in_largest())[: BITS - 1]
         bits[own] = np.arange(len(own))
         plain = np.full(1 << BITS, -1, np.int64)
@@ -179,7 +179,7 @@ class _Scan:
         return np.where(numbers < 0, 0, np.append(counts, 0)[numbers])
 
     def read(self, near: Condition, bounds: Bounds) -> None:
-        """Reads all that lies within the bounds; `near` is the query's circle."""
+        """Reads everything within the bounds; `near` is the query's circle."""
         view = self._view
         active = view.active
         sealed = view.sealed
@@ -205,7 +205,7 @@ class _Scan:
         )  # fmt: skip
 
     def part(self) -> RankedPart:
-        """Returns what was found, candidates that are out left away; these without their terms."""
+        """Returns the result, without excluded candidates and without the candidates' terms."""
         if self._query.where is not None:
             self._filter()
             self._search[PRUNES] = True
@@ -213,7 +213,7 @@ class _Scan:
         sift_candidates(False, self._search)
         count, m = contenders_of(self._search), len(self._hashes)
         numbers, rows = self._references(count)
-        # Slice by slice, each in the order of its rows: what is near in memory is read together.
+        # Slice by slice, each in row order: neighbours in memory are read together.
         order = np.lexsort((rows, numbers))
         candidates = None
         if count:
@@ -228,7 +228,7 @@ class _Scan:
         )
 
     def _filter(self) -> None:
-        """Leaves the candidates that satisfy the filter on attributes."""
+        """Keeps only candidates that satisfy the filter on attributes."""
         assert self._query.where is not None
         count = int(self._search[CANDIDATES])
         numbers, rows = self._references(count)
@@ -263,7 +263,7 @@ def _may_hold(slice_: SealedSlice, bounds: Bounds) -> bool:
 
 
 def _length_steps(view: StoreView, count: int) -> NDArray[np.int64]:
-    """Returns i8[count], lengths from 1 to three times the mean, evenly by their logarithms."""
+    """Returns i8[count], lengths from 1 to three times the mean, evenly spaced in logarithm."""
     objects, tokens = view.active.rows, int(view.active.lengths[: view.active.rows].sum())
     if view.sealed:
         largest = max(view.sealed, key=len)

@@ -1,4 +1,4 @@
-"""What bounds the scores that rows of a sealed slice can have in a ranked search."""
+"""Bounds of the scores of a sealed slice's rows in a ranked search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RowBounds:
 
     Attributes:
         summaries: u4[n], see `summarise_rows`.
-        addresses: of the slice's `block_lengths` and of `summaries`, for kernels.
+        addresses: addresses of the slice's `block_lengths` and of `summaries`, for kernels.
     """
 
     summaries: NDArray[np.uint32]
@@ -34,7 +34,7 @@ class RowBounds:
 
 
 def row_bounds(slice_: SealedSlice) -> RowBounds:
-    """Returns the bounds of a slice, made when they are first asked for (5 ms a million rows)."""
+    """Returns the bounds of a slice, computed at the first request (5 ms per million rows)."""
     found: RowBounds | None = slice_.derived.get(_NAME)
     if found is None:
         summaries = np.empty(len(slice_), np.uint32)

@@ -45,7 +45,7 @@ def tree_levels(rows: int) -> NDArray[np.int64]:
 
 
 def seal(rows: StoredRows) -> SealedSlice:
-    """Makes a slice of rows that follow each other in a slot's log, given in any order.
+    """Seals consecutive rows of a slot's log, given in any order, into a slice.
 
     Args:
         rows: n ≥ 1 rows; their `seqs` are a permutation of n successive numbers.
@@ -139,7 +139,7 @@ def _lay_terms(
 def _long_counts(
     rows: StoredRows, order: NDArray[np.uint32], terms: NDArray[np.uint32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Returns (places, counts) of the terms whose count does not fit their word."""
+    """Returns (places, counts) of the terms whose count does not fit its word."""
     if len(rows.counts) == 0 or rows.counts.max() < COUNT_LONG:
         return np.empty(0, np.int64), np.empty(0, np.int32)
     places = np.flatnonzero(terms >> np.uint32(TERM_BITS) == COUNT_LONG)
@@ -154,7 +154,7 @@ def _session_table(
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]:
     """Returns (sessions, number_bases, row of each object in them)."""
     bases = numbers & ~_LOW
-    # Most slices know few sessions, and none of them counts past 2^32.
+    # Most slices have few sessions, and no numbers beyond 2^32.
     if not bases.any():
         table, rows = np.unique(sessions, return_inverse=True)
         return table, np.zeros(len(table), np.uint64), rows.astype(np.uint32)

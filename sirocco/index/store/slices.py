@@ -1,13 +1,13 @@
-"""The layout of a sealed slice: the objects of one slot that arrived in one stretch of its log.
+"""The layout of a sealed slice: the objects of one slot in one stretch of its log.
 
-Rows stand in the order of a space-filling curve (`slice_curve`), so that what is near in space is
-near in memory, and a region is a few runs of rows. Blocks of BLOCK_ROWS rows are the leaves of a
-packed tree of boxes over the same order: no pointers, a node's children and rows follow from its
-number. It adapts to dense places as a grid of even cells would not.
+Rows are in the order of a space-filling curve (`slice_curve`), so that neighbours in space are near
+in memory, and a region is a few runs of rows. Blocks of BLOCK_ROWS rows are the leaves of a packed
+tree of boxes over the same order: no pointers, a node's children and rows follow from its number.
+Unlike a grid of even cells, it adapts to dense places.
 
-A word of `terms` is the term's number in the slice's own vocabulary with the number of times that
-the text holds it above TERM_BITS: bytes where a column of counts would take as many again as the
-ids of the objects. See `term_of`, `count_of`.
+A word of `terms` is the term's number in the slice's own vocabulary, with its count in the text
+above TERM_BITS; a column of counts would take as much memory as the objects' ids. See `term_of`,
+`count_of`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "event_times",
 ]
 
-# Numbers that the lower bits of a word of `terms` can say.
+# Numbers that fit the lower bits of a word of `terms`.
 VOCABULARY_MAX = 1 << TERM_BITS
 
 
@@ -43,7 +43,7 @@ class SealedSlice:
     """n ≥ 1 stored objects, sorted along the curve; immutable.
 
     Attributes:
-        first_seq, last_seq: the stretch of the slot's objects that it holds, both inclusive.
+        first_seq, last_seq: range of the slot's objects that it holds, both inclusive.
         arrival_first_ms, arrival_last_ms: least and greatest arrival.
         lon, lat: f8[n], degrees.
         arrivals_ms: i8[n], epoch ms.
@@ -52,8 +52,8 @@ class SealedSlice:
         numbers: u4[n], number within the session, less its `number_bases`.
         seqs: u4[n], less `first_seq`; a permutation of 0 … n − 1.
         lengths: i4[n], tokens of the text with repeats.
-        sessions: u8[s], number_bases: u8[s]; a session has several rows where its numbers lie
-            2^32 and more apart.
+        sessions: u8[s], number_bases: u8[s]; a session has several rows if its numbers differ by
+            2^32 or more.
         term_offsets: u4[n + 1] into `terms`.
         terms: u4[t], number of the term in the vocabulary (ascending within a row) | count <<
             TERM_BITS; count COUNT_LONG: see `long_places`.
@@ -62,19 +62,19 @@ class SealedSlice:
         vocabulary: u8[v], wire hashes, ascending.
         posting_offsets: u4[v + 1] into `postings`; the difference is the number of objects with
             the term.
-        postings: u4[t], rows that hold the term, ascending.
-        boxes: f4[4 · nodes], rows (west, south, −east, −north), each rounded towards less; all
-            nodes of level 0 (blocks of BLOCK_ROWS rows), then of level 1 (FANOUT nodes of level 0
-            each), …, last the root.
+        postings: u4[t], rows with the term, ascending.
+        boxes: f4[4 · nodes], rows (west, south, −east, −north), each rounded down; all nodes of
+            level 0 (blocks of BLOCK_ROWS rows), then of level 1 (FANOUT nodes of level 0 each), …,
+            last the root.
         levels: i8[h + 1], number of the first node of each level, and of all nodes at its end.
         block_lengths: i8[blocks + 1], sum of `lengths` of all rows before each block.
-        names, text, attributes: u1[b], bytes of the rows in the order of the curve, with
-            offsets u4[n + 1]; None where all rows are empty.
-        ts: i4[n], event time less arrival, or i8[n] as it is (MISSING_TS where absent); None
-            where all are missing or, with `ts_is_arrival`, equal to the arrival.
-        derived: what searches build of it once and keep, by name; values are to have a
-            `bytes_total`. Building twice at once is harmless.
-        table_row: i8[TABLE_WORDS], the slice as kernels read it, see `slice_table`.
+        names, text, attributes: u1[b], bytes of the rows in the order of the curve, with offsets
+            u4[n + 1]; None if all rows are empty.
+        ts: i4[n], event time less arrival, or i8[n] unchanged (MISSING_TS where absent); None if
+            all are missing or, with `ts_is_arrival`, equal to the arrival.
+        derived: data that searches derive once and keep, by name; values must have a `bytes_total`.
+            Concurrent derivation is harmless.
+        table_row: i8[TABLE_WORDS], the slice in the kernels' form, see `slice_table`.
     """
 
     first_seq: int
@@ -122,12 +122,12 @@ class SealedSlice:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of memory, text and what was derived included."""
+        """Bytes of memory, including text and derived data."""
         return self._own_bytes + sum(int(v.bytes_total) for v in list(self.derived.values()))
 
     @property
     def content_bytes(self) -> int:
-        """Bytes of string ids, texts and attributes alone."""
+        """Bytes of string ids, texts and attributes only."""
         return sum(
             part[0].nbytes for part in (self.names, self.text, self.attributes) if part is not None
         )
@@ -140,7 +140,7 @@ class SealedSlice:
         return self.sessions[places], self.number_bases[places] + self.numbers[rows]
 
     def numbers_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Returns i8[k], the numbers of terms in the vocabulary, −1 for those it lacks."""
+        """Returns i8[k], the numbers of terms in the vocabulary, −1 for absent ones."""
         places = np.searchsorted(self.vocabulary, hashes)
         found = np.minimum(places, len(self.vocabulary) - 1)
         if len(self.vocabulary) == 0:
@@ -149,7 +149,7 @@ class SealedSlice:
 
 
 def _table_row(slice_: SealedSlice) -> list[int]:
-    """The slice as a row of a table of addresses, see `slice_table`."""
+    """Returns the slice as a row of a table of addresses, see `slice_table`."""
     columns: tuple[NDArray[Any] | None, ...] = (
         slice_.lon, slice_.lat, slice_.arrivals_ms, slice_.seqs, slice_.term_offsets,
         slice_.terms, slice_.vocabulary, slice_.posting_offsets, slice_.postings, slice_.boxes,
@@ -177,7 +177,7 @@ def _table_row(slice_: SealedSlice) -> list[int]:
 
 
 def address_of(column: NDArray[Any]) -> int:
-    """Returns where the values of an array lie."""
+    """Returns the address of an array's values."""
     return int(column.__array_interface__["data"][0])
 
 

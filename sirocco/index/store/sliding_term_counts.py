@@ -1,11 +1,11 @@
-"""Frequent terms of a window that slides: counted on from step to step (SSTD 6).
+"""Frequent terms of a sliding window, updated from step to step (SSTD 6).
 
-SSTD's groups keep a table of all terms that queries share. Here each query keeps what fits into
-some kilobytes: the terms that were the most frequent, counted one by one, and bounds of all others.
-A step adds the objects that entered the window and takes away those that left it. While no other
-term can be as frequent as the k-th, the answer is exact. Where one might, the whole window is
-counted: the terms that any query counts one by one (`term_codes`) and, of the others, those below
-that bound, which are few.
+SSTD's groups keep a table of all terms that queries share. Here each query keeps some kilobytes:
+the most frequent terms, counted individually, and bounds of all others. A step adds the objects
+that entered the window and subtracts those that left it. While no other term can be as frequent as
+the k-th, the answer is exact. If one might be, the whole window is counted: the terms that any
+query counts individually (`term_codes`), and those others that the bound does not exclude, which
+are few.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
 __all__ = ["K_MAX", "NOTHING_GONE", "Gone", "KeptTerms"]
 
-# Of longer lists the last terms are hardly more frequent than those that share a counter.
+# In longer lists, the last terms are hardly more frequent than terms that share a counter.
 K_MAX = 32
-# Terms that are counted one by one: those that may come among the first k before all is counted
-# anew, and the most frequent of the others, which would spoil the bounds.
+# Terms counted individually: those that may become one of the first k before the next full count,
+# and the most frequent of the others, which would spoil the bounds.
 _KEPT_PER_K = 4
 _KEPT_MIN = 64
-# The terms of so many buckets at most, those with most, are looked at one by one together: the k-th
-# of them bounds what else may be among the first k.
+# At most this many buckets, the fullest ones, have their terms counted individually together: the
+# k-th of these terms bounds the rest.
 _HOT_BUCKETS = 48
-# Terms for which there is room when buckets are looked at; most often they are fewer.
+# Initial capacity for terms when buckets are counted; usually they are fewer.
 _ROOM = 1 << 11
-# Counters have 32 bits, and all terms of a store might be of one bucket.
+# Counters have 32 bits, and all terms of a store may be in one bucket.
 _COUNT_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What left a store.
+    """Slices that have left a store.
 
     Attributes:
-        slices: how many.
+        slices: number of slices.
         latest_ms: the greatest arrival in them.
     """
 
@@ -64,22 +64,22 @@ NOTHING_GONE = Gone()
 
 
 class KeptTerms:
-    """What one standing query keeps of its window. For regions alone, without text or filter."""
+    """A standing query's counts of its window. Only for regions, without text or filter."""
 
     __slots__ = ("_bounds", "_codes", "_counts", "_gone", "_k", "_kept", "_others")
 
     def __init__(self, k: int, codes: TermCodes | None = None) -> None:
-        """Keeps nothing yet.
+        """Starts without counts.
 
         Args:
-            k: how many terms are asked for, at most `K_MAX`.
-            codes: of the store; queries of one store have the same. None for a query alone.
+            k: number of requested terms, at most `K_MAX`.
+            codes: numbering of the store, shared by its queries. None for a single query.
         """
         self._k = k
         self._codes = TermCodes() if codes is None else codes
         self._gone = NOTHING_GONE
         self._bounds = ALL_TIME
-        # Numbers of `_codes`.
+        # Numbers in `_codes`.
         self._kept: NDArray[np.uint16] = np.empty(0, np.uint16)
         self._counts: NDArray[np.int32] = np.empty(0, np.int32)
         self._others: NDArray[np.int32] = np.empty(0, np.int32)
@@ -92,14 +92,14 @@ class KeptTerms:
     def count(
         self, view: StoreView, condition: Condition, bounds: Bounds, gone: Gone
     ) -> TermCounts:
-        """Finds the k most frequent terms and all that tie with the last of them.
+        """Finds the k most frequent terms and all ties with the last of them.
 
         Args:
-            view: of the store. Since the last call it may have got objects that arrived behind
-                the bounds of then, no others.
+            view: view of the store. Since the last call, only objects after the former bounds may
+                have arrived.
             condition: the same each time.
-            bounds: of arrivals alone.
-            gone: what left the store so far.
+            bounds: bounds of arrivals only.
+            gone: slices that have left the store so far.
         """
         window = _Window(view, condition, condition.within(bounds), self._codes)
         if window.terms_max > _COUNT_MAX:
@@ -109,7 +109,7 @@ class KeptTerms:
         return TermCounts(hashes, counts, partial(scan_range, view, condition, bounds))
 
     def forget(self) -> None:
-        """Begins anew with the next window, and gives back the numbers of its terms."""
+        """Starts afresh with the next window, and releases the numbers of its terms."""
         self._codes.release(self._kept)
         self._kept = np.empty(0, np.uint16)
         self._counts = np.empty(0, np.int32)
@@ -130,7 +130,9 @@ class KeptTerms:
         return self._count_anew(window)
 
     def _can_go_on(self, bounds: Bounds, gone: Gone) -> bool:
-        """Whether the window is the last one moved on, and what it moved over is all there."""
+        """Whether the window is the last one moved on, and everything it moved over is still
+        here.
+        """
         last = self._bounds
         return (
             len(self._others) > 0
@@ -149,7 +151,7 @@ class KeptTerms:
             hashes = np.concatenate([hashes, found])
             codes = np.concatenate([codes, np.full(len(found), -1)])
             counts = np.concatenate([counts, found_counts])
-            # All of them are known now.
+            # All of them are counted now.
             others[hot] = 0
             least = _least(counts, self._k)
         self._keep(hashes, codes, counts, others)
@@ -163,7 +165,7 @@ class KeptTerms:
         counts: NDArray[np.int32],
         others: NDArray[np.int32],
     ) -> None:
-        """Goes on with the most frequent terms; the others are counted by bucket."""
+        """Continues with the most frequent terms; the others are counted by bucket."""
         wanted = max(_KEPT_MIN, _KEPT_PER_K * self._k)
         order = np.argsort(-counts, kind="stable")[:wanted]
         chosen = codes[order]
@@ -181,7 +183,7 @@ class _Window:
     """The objects of a region that arrived within bounds.
 
     Attributes:
-        terms_max: no term is in more of them.
+        terms_max: upper bound of any term's count.
     """
 
     def __init__(
@@ -224,7 +226,7 @@ class _Window:
         )
 
     def tally(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Counts all; returns the terms that have a number, their counts, and those of buckets."""
+        """Counts everything; returns the numbered terms, their counts, and those of buckets."""
         tallies = self._codes.tallies
         tally_terms(np.array([self.span]), *self._columns, tallies)
         codes = BUCKETS + np.flatnonzero(tallies[BUCKETS:])
@@ -233,7 +235,7 @@ class _Window:
         return codes, counts, others
 
     def count_hot(self, hot: NDArray[np.bool_]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """Counts the terms of some buckets without a number, each once an object."""
+        """Counts the unnumbered terms of some buckets, once per object."""
         spans, room = np.array([self.span]), _ROOM
         is_hot = np.zeros(BUCKETS + len(self._codes.buckets), np.uint8)
         is_hot[:BUCKETS] = hot
@@ -248,7 +250,7 @@ class _Window:
 
 
 def _hottest(others: NDArray[np.int32], least: int) -> NDArray[np.bool_]:
-    """Returns bool[BUCKETS]: those with most of what may be as frequent as the k-th."""
+    """Returns bool[BUCKETS], the fullest buckets among those that may reach the k-th count."""
     hot = others >= least
     if np.count_nonzero(hot) > _HOT_BUCKETS:
         hot[:] = False
@@ -257,7 +259,7 @@ def _hottest(others: NDArray[np.int32], least: int) -> NDArray[np.bool_]:
 
 
 def _least(counts: NDArray[np.int32], k: int) -> int:
-    """Returns the k-th greatest count; 1, which all terms have, where there are fewer."""
+    """Returns the k-th greatest count; 1, the minimum of any term, if there are fewer."""
     if len(counts) < k:
         return 1
     return max(1, int(np.partition(counts, len(counts) - k)[len(counts) - k]))

@@ -1,12 +1,12 @@
 """The object store of one slot.
 
-New objects go to the active slice, which is scanned; when it is full it is sealed (sorted, with
-postings and a tree of boxes), and sealed slices that follow each other in the log are merged as
-they become many: a log-structured store (Pastri's document store; SSTD's slices). A search takes
-a view, which never changes, in any thread, while one thread appends, merges and forgets.
+New objects are added to the active slice, which is scanned. When full, it is sealed (sorted, with
+postings and a tree of boxes), and consecutive sealed slices are merged as they become many: a
+log-structured store (Pastri's document store; SSTD's slices). A search in any thread uses a view,
+which never changes, while one thread appends, merges and forgets.
 
-What takes long is apart: `next_job` gives a merge, or the sealing of what is full where that may
-wait, which any thread runs, and `install` puts its result in place.
+Long work is separate: `next_job` returns a merge, or the sealing of full rows if that may wait. Any
+thread runs it, and `install` puts its result in place.
 """
 
 from __future__ import annotations
@@ -43,25 +43,26 @@ __all__ = [
 
 State = Mapping[str, NDArray[Any]]
 
-# Slices that wait for the archive may be so many times as many as others before they are merged all
-# the same: between two checkpoints at some 30,000 objects a second and slot, or without an archive.
+# Slices that wait for the archive may be this many times the others before they are merged
+# nevertheless: between two checkpoints at some 30,000 objects a second and slot, or without an
+# archive.
 UNSAVED_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Sizes that steer a store; only speed and memory depend on them.
+    """Size limits of a store; only speed and memory depend on them.
 
     Attributes:
-        active_rows: rows of the active slice. A scan of so many takes about 10 us, sealing them
-            about 10 ms.
-        slices: sealed slices that a search should meet at most; each costs it some microseconds.
-        slice_rows: larger slices are not made while fewer than `slices` of this size would hold
-            all: whole slices are dropped by age, and merging ever larger ones costs ever more.
-        phase_rows: slices end where the number of the next object, less so many, is a multiple of
-            `active_rows` (or before, where texts are long).
-        unsealed: so many times `active_rows` may wait in the active slice until somebody seals
-            them as a job; what is more is sealed at once, and the slot waits.
+        active_rows: rows of the active slice. Scanning them takes about 10 us, sealing about 10 ms.
+        slices: desired maximum of sealed slices in a search; each costs some microseconds.
+        slice_rows: larger slices are not made while fewer than `slices` of this size hold
+            everything: whole slices are dropped by age, and merging ever larger ones costs ever
+            more.
+        phase_rows: slices end where the number of the next object minus this is a multiple of
+            `active_rows` (or earlier, if texts are long).
+        unsealed: this many times `active_rows` may wait in the active slice to be sealed as a job;
+            more rows are sealed at once, and the slot waits.
     """
 
     active_rows: int = 16_384
@@ -72,33 +73,33 @@ class StoreLimits:
 
     @property
     def full_rows(self) -> int:
-        """Slices of so many rows are merged no more."""
+        """Slices of this many rows are not merged any more."""
         return -(-self.slice_rows // 2)
 
     def of_slot(self, slot: int) -> StoreLimits:
-        """The limits of one of many slots that objects come to evenly, served by one process.
+        """Returns the limits of one of many evenly loaded slots in one process.
 
-        Without a phase of its own each would seal in the same moment as all others. Sealed beside
-        what it matches, a slot whose objects fill a slice every two seconds has six for it.
+        Without separate phases all would seal at the same moment. Sealing in parallel with
+        matching, a slot that fills a slice every two seconds has six seconds for it.
         """
-        # Multiples of the golden section stay as far from each other as so many can.
+        # Multiples of the golden section are as far from each other as possible.
         share = slot * 40_503 % (1 << 16)
         return replace(self, phase_rows=share * self.active_rows >> 16, unsealed=2)
 
     def rows_from(self, seq: int) -> int:
-        """How many rows the slice that begins with an object takes."""
+        """Returns how many rows the slice that begins with an object holds."""
         return self.active_rows - (seq - self.phase_rows) % self.active_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoreView:
-    """What a store held at one moment; immutable.
+    """The contents of a store at one moment; immutable.
 
     Attributes:
         sealed: in the order of the log.
-        active: rows behind them.
-        next_seq: number within the slot of the object that would have come next.
-        table: i8[s, TABLE_WORDS], the sealed slices as kernels read them.
+        active: rows after them.
+        next_seq: number within the slot of the next object.
+        table: i8[s, TABLE_WORDS], the sealed slices in the kernels' form.
     """
 
     sealed: tuple[SealedSlice, ...]
@@ -108,34 +109,34 @@ class StoreView:
 
     @property
     def first_seq(self) -> int:
-        """Number of the first object that is here."""
+        """Number of the first object here."""
         return self.sealed[0].first_seq if self.sealed else self.active.first_seq
 
     @property
     def objects_total(self) -> int:
-        """How many objects are here."""
+        """Number of objects here."""
         return int(self.table[:, COUNTS].sum()) + self.active.rows
 
     @property
     def newest_ms(self) -> int:
-        """The greatest arrival of an object that is here; -2^63 without any."""
+        """Greatest arrival of an object here; -2^63 without any."""
         sealed = max((slice_.arrival_last_ms for slice_ in self.sealed), default=-(1 << 63))
         active = self.active.arrivals_ms[: self.active.rows]
         return max(sealed, int(active.max())) if len(active) else sealed
 
     def behind(self, older: Sequence[SealedSlice]) -> StoreView:
-        """Returns the view with slices before its own, in the order of the log."""
+        """Returns the view with older slices before its own, in the order of the log."""
         sealed = (*older, *self.sealed)
         return StoreView(sealed, self.active, self.next_seq, slice_table(sealed))
 
 
 def slice_table(slices: tuple[SealedSlice, ...]) -> NDArray[np.int64]:
-    """Returns the table of slices for a view; it is of use as long as the slices live."""
+    """Returns the table of slices for a view; valid as long as the slices exist."""
     return np.array([s.table_row for s in slices], np.int64).reshape(-1, TABLE_WORDS)
 
 
 class SealJob:
-    """The sealing of rows that are full; `run` may be called in any thread.
+    """The sealing of full rows; `run` may be called in any thread.
 
     Attributes:
         first_seq: number of the first of them.
@@ -158,12 +159,12 @@ Job: TypeAlias = MergeJob | SealJob
 
 
 class SlotStore:
-    """Objects of one slot. One thread changes it; `view` may be called in any."""
+    """Objects of one slot. One thread changes it; any thread may call `view`."""
 
     __slots__ = ("_active", "_limits", "_published", "_sealed", "_table", "next_seq")
 
     def __init__(self, limits: StoreLimits | None = None) -> None:
-        """Makes an empty store."""
+        """Creates an empty store."""
         self._limits = limits or StoreLimits()
         self._sealed: tuple[SealedSlice, ...] = ()
         self._active = ActiveSlice(0, self._limits.rows_from(0))
@@ -181,7 +182,7 @@ class SlotStore:
         arrivals_ms: NDArray[np.int64],
         terms: TermColumns,
     ) -> None:
-        """Takes the next objects of the slot's log; seals what becomes full.
+        """Appends the next objects of the slot's log; seals full rows.
 
         Args:
             objects: n rows.
@@ -204,7 +205,7 @@ class SlotStore:
         )
 
     def append_rows(self, rows: StoredRows) -> None:
-        """Takes the next objects as rows; their `seqs` go on from `next_seq`."""
+        """Appends the next objects as rows; their `seqs` continue from `next_seq`."""
         begin = 0
         while begin < len(rows):
             end = begin + self._active.fitting(rows, begin)
@@ -226,16 +227,17 @@ class SlotStore:
         self._publish()
 
     def _put_sealed(self, slice_: SealedSlice) -> None:
-        """Puts a slice in the place of the first full piece of the active one."""
+        """Replaces the first full piece of the active slice by a sealed slice."""
         self._sealed = (*self._sealed, slice_)
         self._active = self._active.behind_first()
 
     def next_job(self, saved_seq: int | None = None) -> Job | None:
-        """Returns what is due next, None when nothing is. One at a time.
+        """Returns the next due job, None if there is none. One at a time.
 
         Args:
-            saved_seq: slices behind this object are not in the archive yet and are not merged,
-                unless they become too many: what is written once need not be written merged.
+            saved_seq: slices after this object are not in the archive yet and are not merged,
+                unless they become too many: an archived slice need not be archived again in merged
+                form.
         """
         if self._active.ends:
             return SealJob(self._active.first_seq, self._active.first_piece())
@@ -248,10 +250,10 @@ class SlotStore:
         return None if chosen is None else MergeJob(chosen)
 
     def install(self, job: Job) -> bool:
-        """Puts the result of a job in the place of its sources.
+        """Replaces a job's sources by its result.
 
         Returns:
-            Whether it was; not when one of them has left the store since, or was sealed at once.
+            Whether it did; not if a source has left the store since, or was sealed at once.
 
         Raises:
             ValueError: The job has not run.
@@ -276,10 +278,10 @@ class SlotStore:
         return True
 
     def adopt(self, slice_: SealedSlice) -> None:
-        """Puts a slice that was loaded in its place.
+        """Inserts a loaded slice at its place.
 
         Raises:
-            ValueError: It overlaps what the store has.
+            ValueError: It overlaps the store's objects.
         """
         slices = sorted((*self._sealed, slice_), key=lambda s: s.first_seq)
         ends = [s.last_seq + 1 for s in slices]
@@ -303,9 +305,9 @@ class SlotStore:
         """Drops the oldest sealed slices until the store is small enough; returns them.
 
         Args:
-            bytes_max: of the store.
-            is_archived: a slice that is not is kept, and with it all later ones: what a store
-                lacks is a beginning of its log.
+            bytes_max: limit of the store.
+            is_archived: a slice that is not archived is kept, with all later ones: a store only
+                lacks a beginning of its log.
         """
         dropped: list[SealedSlice] = []
         bytes_left = self.bytes_total
@@ -319,7 +321,7 @@ class SlotStore:
     # Reading -------------------------------------------------------------------------------
 
     def view(self) -> StoreView:
-        """Returns what the store holds after the last change; safe in any thread."""
+        """Returns the store's contents after the last change; safe in any thread."""
         return self._published
 
     @property
@@ -329,7 +331,7 @@ class SlotStore:
 
     @property
     def first_seq(self) -> int:
-        """Number of the first object that is still here."""
+        """Number of the first object still here."""
         return self._sealed[0].first_seq if self._sealed else self._active.first_seq
 
     @property
@@ -345,10 +347,10 @@ class SlotStore:
     # Checkpoints ---------------------------------------------------------------------------
 
     def state(self, hashing: TermHashing = WIRE_TERMS) -> State:
-        """Returns the active rows and where they begin; the sealed slices are kept apart.
+        """Returns the active rows and their start; sealed slices are stored separately.
 
         Args:
-            hashing: how the store's terms are numbered; the state has their hashes of the wire.
+            hashing: the numbering of the store's terms; the state holds wire hashes.
         """
         active = self._active.view()
         rows = active.stored()
@@ -363,10 +365,10 @@ class SlotStore:
         limits: StoreLimits | None = None,
         hashing: TermHashing = WIRE_TERMS,
     ) -> SlotStore:
-        """Makes a store from what `state` gave, without slices; `adopt` brings those.
+        """Creates a store from a `state`, without slices; `adopt` adds those.
 
         Args:
-            state: of an earlier version or process, perhaps.
+            state: possibly of an earlier version or another process.
             limits: of the store.
             hashing: numbers the terms of the store.
         """
@@ -399,5 +401,5 @@ def slice_columns(slice_: SealedSlice) -> dict[str, NDArray[Any]]:
 
 
 def slice_from_columns(columns: Mapping[str, NDArray[Any]]) -> SealedSlice:
-    """Makes a slice of the columns of its rows."""
+    """Creates a slice from the columns of its rows."""
     return seal(StoredRows.from_columns(columns))

@@ -1,4 +1,4 @@
-"""What a search asks of stored objects, as the kernels of slices read it."""
+"""The condition of a search over stored objects, in the form for the kernels of slices."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _GREATEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which stretch of a slot's objects is searched.
+    """The searched part of a slot's objects.
 
     Attributes:
-        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive, epoch ms.
         seq_before: bound of numbers within the slot, exclusive.
     """
 
@@ -42,8 +42,8 @@ class Condition:
     Attributes:
         words: i8, values: f8, quads: f4: the region, and the bounds of the conjunctions.
         hashes: u8, terms of all conjunctions.
-        expires_ms: objects that arrive then or later do not count.
-        where: what attributes have to be like; None for anything.
+        expires_ms: objects with this or a later arrival do not count.
+        where: filter on attributes; None for any.
     """
 
     words: NDArray[np.int64]
@@ -55,11 +55,11 @@ class Condition:
 
     @property
     def conjunctions(self) -> int:
-        """How many conjunctions the text has; 0: any text."""
+        """Number of conjunctions of the text; 0: any text."""
         return int(self.words[3])
 
     def within(self, bounds: Bounds) -> Bounds:
-        """Returns the bounds with the end of the condition's lifetime."""
+        """Returns the bounds limited by the end of the condition's lifetime."""
         if self.expires_ms > bounds.arrival_upto_ms:
             return bounds
         return Bounds(bounds.arrival_from_ms, self.expires_ms - 1, bounds.seq_before)
@@ -71,7 +71,7 @@ def compile_condition(query: QueryRows, where: Filter | None = None, row: int = 
     Args:
         query: of any kind, see `compile_queries`.
         where: its filter on attributes.
-        row: which of the queries.
+        row: index of the query.
     """
     heads, hashes = _text(query, row)
     first, last = query.box_offsets[row : row + 2].tolist()
@@ -98,7 +98,7 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 
 def _text(query: QueryRows, row: int) -> tuple[list[int], NDArray[np.uint64]]:
-    """Returns (heads, hashes); one head alone where a conjunction asks for no term."""
+    """Returns (heads, hashes); only one head if a conjunction has no terms."""
     first, last = query.conj_offsets[row : row + 2].tolist()
     positive = query.pos_offsets[first : last + 1].tolist()
     negative = query.neg_offsets[first : last + 1].tolist()
@@ -119,7 +119,7 @@ def _text(query: QueryRows, row: int) -> tuple[list[int], NDArray[np.uint64]]:
 
 
 def _with_twins(boxes: list[list[float]]) -> list[list[float]]:
-    """Adds to boxes that touch one of the longitudes ±180 their border at the other."""
+    """Adds the opposite border to boxes that touch longitude ±180."""
     twins = [
         [-side, south, -side, north]
         for west, south, east, north in boxes
@@ -138,9 +138,9 @@ def _is_world(boxes: list[list[float]]) -> bool:
 
 
 def _quads(boxes: list[list[float]]) -> NDArray[np.float32]:
-    """Returns f4[4 · b]: (east, north, −west, −south) of each box, rounded towards more."""
+    """Returns f4[4 · b]: (east, north, −west, −south) of each box, rounded up."""
     quads = [(east, north, -west, -south) for west, south, east, north in boxes]
-    # By a step also where nothing was rounded away: what it lets in is checked exactly.
+    # One step even without rounding: the objects admitted by it are checked exactly.
     return np.nextafter(np.array(quads, np.float32).ravel(), np.float32(np.inf))
 
 

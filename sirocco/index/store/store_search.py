@@ -1,6 +1,6 @@
 """Searches over a slot's stored objects: by region and text, and the nearest.
 
-A search reads a view, slice by slice, newest first; it may be left off after any slice.
+A search reads a view, slice by slice, newest first; it may be stopped after any slice.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 _UNLIMITED = (1 << 63) - 1
-# Rows for which there is room at first; few searches find more in one slice.
+# Initial capacity in rows; few searches find more in one slice.
 _ROOM = 1 << 14
-# With a filter on attributes, the nearest are found with this many others around each, and at
-# last by reading all: the tree knows nothing of attributes.
+# With a filter on attributes, this many times the candidates are searched, and finally all rows:
+# the tree does not contain attributes.
 _FILTERED_FACTOR = 8
 _FILTERED_MAX = 1 << 15
 
@@ -77,10 +77,10 @@ class Hits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """What a range search found.
+    """Result of a range search.
 
     Attributes:
-        hits: slice by slice, newest first, no empty ones.
+        hits: slice by slice, newest first, without empty ones.
     """
 
     hits: tuple[Hits, ...]
@@ -94,7 +94,7 @@ class Found:
 
 
 def gather(hits: Sequence[Hits], *, terms: bool = True) -> StoredRows | None:
-    """Returns the objects of hits, in their order, if wanted with their terms; None if no hits."""
+    """Returns the objects of hits in order, optionally with their terms; None without hits."""
     if not hits:
         return None
     numbers = np.repeat(np.arange(len(hits)), [len(one) for one in hits])
@@ -111,10 +111,10 @@ def search_range(
     """Finds the objects that satisfy a condition.
 
     Args:
-        view: of the store.
+        view: view of the store.
         condition: region, text, filter.
-        bounds: which stretch of the slot's objects.
-        limit: stops at so many; the newest slices come first, within a slice there is no order.
+        bounds: part of the slot's objects.
+        limit: maximum number of objects; newest slices first, unordered within a slice.
     """
     hits = []
     left = _UNLIMITED if limit is None else limit
@@ -131,7 +131,7 @@ def scan_range(
     bounds: Bounds = ALL_TIME,
     limit: int = _UNLIMITED,
 ) -> Iterator[Hits]:
-    """Yields what `search_range` finds, slice by slice as it is found, at most `limit` ≥ 1."""
+    """Yields the results of `search_range` slice by slice, at most `limit` ≥ 1 objects."""
     bounds = condition.within(bounds)
     wanted = limit if condition.where is None else _UNLIMITED
     left = limit
@@ -149,7 +149,7 @@ def scan_range(
 def _unfiltered(
     view: StoreView, condition: Condition, bounds: Bounds, limit: int
 ) -> Iterator[Hits]:
-    """Yields what satisfies all but the filter on attributes."""
+    """Yields objects that satisfy everything except the filter on attributes."""
     left = limit
     rows = _active_rows(view.active, condition, bounds, left)
     if len(rows):
@@ -170,7 +170,7 @@ def _unfiltered(
                 yield Hits(sealed[i], out[begin:end].astype(np.int64))
         left -= end
         if todo == slices:
-            # Memory that is not touched costs nothing.
+            # Untouched memory costs nothing.
             out = np.empty(len(sealed[todo - 1]), np.uint32)
         slices = todo
 
@@ -198,12 +198,12 @@ def filtered_rows(
     if isinstance(source, ActiveView):
         data, offsets = source.attributes, source.attribute_offsets
     elif source.attributes is None:
-        # No filter holds where there is no attribute.
+        # Without attributes no filter holds.
         return rows[:0] if where.conditions else rows
     else:
         data, offsets = source.attributes
     keep = np.empty(len(rows), np.bool_)
-    # Attributes repeat themselves: what was found for some bytes holds for them everywhere.
+    # Attributes repeat: a result for some bytes holds for them everywhere.
     known: dict[bytes, bool] = {}
     begins, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
     for i, (begin, end) in enumerate(zip(begins, ends, strict=True)):
@@ -216,7 +216,7 @@ def filtered_rows(
 
 
 def _members(attributes: bytes) -> dict[str, Any]:
-    # The front has checked them; what a broken writer put on the topic since has no attributes.
+    # The front has checked them; an object of a broken writer has no attributes.
     try:
         members = orjson.loads(attributes) if attributes else {}
     except orjson.JSONDecodeError:
@@ -234,8 +234,8 @@ class Nearest:
     Attributes:
         distances_m: f8[m], rounded to 1 mm.
         ids, sessions, numbers: u8[m].
-        sources: slices that they are from.
-        table: i8[s, TABLE_WORDS], these as kernels read them.
+        sources: their slices.
+        table: i8[s, TABLE_WORDS], the slices in the kernels' form.
         refs: i8[m], row | number of the source << 32.
     """
 
@@ -251,7 +251,7 @@ class Nearest:
         return len(self.refs)
 
     def take(self, places: NDArray[np.integer]) -> Nearest:
-        """Returns some of them, in the given order."""
+        """Returns some of the objects, in the given order."""
         return Nearest(
             self.distances_m[places],
             self.ids[places],
@@ -263,7 +263,7 @@ class Nearest:
         )
 
     def gather(self, *, terms: bool = True) -> StoredRows | None:
-        """Returns the objects in order, if wanted with their terms; None if there are none."""
+        """Returns the objects in order, optionally with their terms; None if there are none."""
         if len(self.refs) == 0:
             return None
         numbers, rows = self.refs >> 32, self.refs & 0xFFFFFFFF
@@ -295,12 +295,12 @@ def search_knn_of(
     """Finds the k nearest objects that satisfy a condition.
 
     Args:
-        views: of stores, at least one; what one has found bounds the search in the others, so that
-            the one where most is expected is best the first.
+        views: views of stores, at least one; results of one bound the search in the others, so that
+            the most promising should be first.
         lon, lat: the point, degrees.
         k: at least 1.
-        condition: text and filter, also a region.
-        bounds: which stretch of the slot's objects; of several, that of each.
+        condition: text, filter, and possibly a region.
+        bounds: part of the objects of each slot.
         radius_m_max: objects farther than this (rounded to 1 mm) do not count.
     """
     bounds = condition.within(bounds)
@@ -320,11 +320,11 @@ def search_knn_of(
 
 
 class _Best:
-    """The k nearest so far, as the kernels keep them.
+    """The k nearest so far, in the kernels' form.
 
     Attributes:
         sources: the sealed slices of all stores, then their active ones.
-        table: i8[s, TABLE_WORDS], these as kernels read them.
+        table: i8[s, TABLE_WORDS], the slices in the kernels' form.
         columns: see `slice_best`.
     """
 
@@ -345,7 +345,7 @@ class _Best:
         )
 
     def ordered(self) -> Nearest:
-        """Returns them in order."""
+        """Returns the objects in order."""
         metres, keys, refs, state = self.columns
         count = int(state[0])
         ids, sessions, numbers = keys[: 3 * count].reshape(-1, 3).T
@@ -371,8 +371,8 @@ def _nearest(
     best = _Best(views, k)
     sealed = len(best.table) - len(views)
     if sealed:
-        # The first view's first, where the point is likely to lie, and of each the largest: its k
-        # nearest bound the search in the others.
+        # First the first view, where the point probably is, and of each view the largest slice: its
+        # k nearest bound the search in the others.
         owners = np.repeat(np.arange(len(views)), [len(view.sealed) for view in views])
         order = np.lexsort((-best.table[:sealed, COUNTS], owners))
         nearest_sealed(
@@ -388,7 +388,7 @@ def _nearest(
 
 
 def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
-    """Returns the places of those whose attributes satisfy a filter."""
+    """Returns the places of objects whose attributes satisfy a filter."""
     numbers, rows = nearest.refs >> 32, nearest.refs & 0xFFFFFFFF
     keep = np.zeros(len(nearest), np.bool_)
     for number in sorted_distinct(numbers).tolist():
@@ -405,7 +405,7 @@ def _nearest_of_all(
     condition: Condition,
     bounds: Bounds,
 ) -> Nearest:
-    """The nearest by reading every object that satisfies the condition, slice by slice."""
+    """Returns the nearest by reading every object that satisfies the condition, slice by slice."""
     best = _Best(views, k)
     numbers = {id(source): number for number, source in enumerate(best.sources)}
     for hits in chain.from_iterable(scan_range(view, condition, bounds) for view in views):

@@ -1,8 +1,8 @@
-"""Numbers of two bytes for the terms that standing queries of a slot count one by one.
+"""Two-byte numbers for the terms that standing queries of a slot count individually.
 
-All other terms share the numbers of buckets (`kernels.terms_kept`). Each sealed slice keeps the
-number of every entry of its vocabulary; what no query counts any more gives its number back when
-there are no more.
+All other terms share the numbers of buckets (`kernels.store.terms_kept`). Each sealed slice keeps
+the number of every entry of its vocabulary; terms that no query counts any more lose theirs when
+numbers run out.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sirocco.kernels.store.sliding_term_counts import (
 __all__ = ["Coded", "TermCodes"]
 
 _NAME = "term_codes"
-# Numbers are taken back together: each time all slices are numbered anew, some ms.
+# Numbers are reclaimed together: each time all slices are numbered again, some ms.
 _FREED_MIN = CODES_MAX // 16
 _ROOM = 1 << 9
 
 
 @dataclass(slots=True, eq=False)
 class _SliceCodes:
-    """The numbers of a slice's vocabulary (u2[v]) and what of the terms' numbers they know."""
+    """The numbers of a slice's vocabulary (u2[v]), and up to which state of the numbering."""
 
     owner: TermCodes
     codes: NDArray[np.uint16]
@@ -55,11 +55,11 @@ class Coded:
     """The numbers of a table of sealed slices.
 
     Attributes:
-        table: it; whoever keeps this keeps no slices.
-        addresses: i8[s], where the numbers lie.
+        table: the table; this object does not keep the slices alive.
+        addresses: i8[s], addresses of the numbers.
         terms_total: terms of all objects.
         epoch, known: see `_SliceCodes`.
-        parts: what the addresses belong to.
+        parts: the arrays at the addresses.
     """
 
     table: weakref.ref[NDArray[np.int64]]
@@ -74,36 +74,37 @@ class TermCodes:
     """Numbers for terms of one slot. One thread at a time.
 
     Attributes:
-        secret: by which terms are dealt to buckets and placed (see `kernels.placement`).
+        secret: secret for the distribution of terms to buckets and places (see
+            `kernels.base.placement`).
     """
 
     def __init__(self, codes_max: int = CODES_MAX) -> None:
-        """Begins without terms.
+        """Creates an empty numbering.
 
         Args:
-            codes_max: numbers in all, those of buckets included.
+            codes_max: total of numbers, including those of buckets.
         """
         self._codes_max = codes_max
         self.secret = secret()
-        # By number, less those of buckets.
+        # By number, without those of buckets.
         self._hashes = np.zeros(_ROOM, np.uint64)
         self._users = np.zeros(_ROOM, np.int32)
         self._end = 0
         self._free: list[int] = []
-        # Numbers in the order in which they were given, since the last were taken back.
+        # Numbers in order of assignment since the last reclaim.
         self._given = np.zeros(_ROOM, np.uint16)
         self._known = 0
         self._epoch = 0
         self._coded: Coded | None = None
         self.table_hashes = np.zeros(4 * _ROOM, np.uint64)
         self.table_codes = np.zeros(4 * _ROOM, np.uint16)
-        # Of each number the bucket that its term would be counted in.
+        # For each number, the bucket of its term.
         self._buckets = np.zeros(_ROOM, np.uint16)
         self._tallies = np.zeros(BUCKETS + _ROOM, np.int32)
 
     @property
     def bytes_total(self) -> int:
-        """Memory, bytes; that of slices is theirs."""
+        """Memory in bytes, without that of slices."""
         arrays = (
             self._hashes, self._users, self._given, self.table_hashes, self.table_codes,
             self._buckets, self._tallies,
@@ -117,7 +118,7 @@ class TermCodes:
 
     @property
     def tallies(self) -> NDArray[np.int32]:
-        """i4[BUCKETS + n], zeros, to be zeros again."""
+        """i4[BUCKETS + n], zeros; the caller must zero them again."""
         return self._tallies[: BUCKETS + self._end]
 
     def hashes(self, codes: NDArray[np.uint16]) -> NDArray[np.uint64]:
@@ -125,7 +126,7 @@ class TermCodes:
         return self._hashes[codes.astype(np.int64) - BUCKETS]
 
     def coded(self, view: StoreView) -> Coded:
-        """Numbers what the sealed slices of a view hold and is not numbered yet."""
+        """Numbers the terms of a view's sealed slices that have no numbers yet."""
         last = self._coded
         if (
             last is not None
@@ -159,14 +160,14 @@ class TermCodes:
         return found
 
     def use(self, hashes: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Gives numbers to terms that a query counts from now on, one by one.
+        """Assigns numbers to terms that a query counts individually from now on.
 
         Args:
-            hashes: u8[m], different ones.
-            codes: i8[m], their numbers; −1, for terms without one: overwritten.
+            hashes: u8[m], distinct.
+            codes: i8[m], their numbers; −1 entries are overwritten.
 
         Returns:
-            bool[m], which have one now; the others found no room.
+            bool[m], which have a number now; for the others there was no room.
         """
         has_code = codes >= 0
         np.add.at(self._users, codes[has_code] - BUCKETS, 1)
@@ -179,11 +180,11 @@ class TermCodes:
         return codes >= 0
 
     def release(self, codes: NDArray[np.uint16]) -> None:
-        """A query counts terms no more."""
+        """Releases terms that a query no longer counts."""
         np.subtract.at(self._users, codes.astype(np.int64) - BUCKETS, 1)
 
     def _numbers(self, count: int) -> NDArray[np.int64]:
-        """Returns numbers that are free, as many as there are."""
+        """Returns free numbers, at most `count`."""
         if len(self._free) + self._codes_max - BUCKETS - self._end < count:
             self._take_back()
         reused, self._free = self._free[:count], self._free[count:]
@@ -203,7 +204,7 @@ class TermCodes:
         self._put(hashes, given)
 
     def _take_back(self) -> None:
-        """Frees the numbers of terms that no query counts, if they are many."""
+        """Reclaims the numbers of terms that no query counts, if there are many."""
         is_free = self._users[: self._end] == 0
         if np.count_nonzero(is_free) < min(_FREED_MIN, self._codes_max // 16):
             return

@@ -1,4 +1,4 @@
-"""The texts of terms, which are numbers everywhere else: found in the objects that hold them."""
+"""The texts of terms, which are numbers elsewhere: found in the objects that contain them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sirocco.model.text import analyse
 
 __all__ = ["TermNames"]
 
-# Terms whose texts are kept: some 10 MB. The most frequent ones are asked for again and again.
+# Terms with cached texts: some 10 MB. The most frequent ones are requested repeatedly.
 KEPT_MAX = 100_000
 
 
 class TermNames:
-    """Finds the texts of terms, and keeps those found last. One thread at a time."""
+    """Finds the texts of terms, and caches the latest. One thread at a time."""
 
     def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
-        """Knows none yet; `hashing` numbers the terms."""
+        """Starts with an empty cache; `hashing` numbers the terms."""
         self.hashing = hashing
         self._texts: dict[int, str] = {}
 
@@ -35,15 +35,15 @@ class TermNames:
         """Returns the texts of terms, in their order.
 
         Args:
-            hashes: u8[t], all held by objects of `hits`.
+            hashes: u8[t], each in some object of `hits`.
             hits: where to look.
-            rows_with: rows of hits that hold any of some terms.
+            rows_with: returns the rows of hits that contain any of some terms.
         """
         wanted = hashes.tolist()
         texts = self._texts
         missing = np.array([each for each in wanted if each not in texts], np.uint64)
         found: dict[int, str] = {}
-        # To find where to look may itself take a while.
+        # Producing the hits may itself take a while.
         for one in hits if len(missing) else ():
             words = list({w for t in _texts_of(one, rows_with(one, missing)) for w in analyse(t)})
             found |= zip(self.hashing.numbers(words).tolist(), words, strict=True)

@@ -19,11 +19,11 @@ def add_counts(
     """Adds up counts of terms.
 
     Args:
-        parts: one at least; hashes and counts, a term at most once in each. Quickest where the
-            hashes of a part ascend: the sort merges runs.
+        parts: at least one; hashes and counts, a term at most once in each. Fastest if the hashes
+            of a part ascend: the sort merges runs.
 
     Returns:
-        The hashes of all, ascending unless there was but one part, and their sums.
+        The distinct hashes, ascending unless there was only one part, and their sums.
     """
     if len(parts) == 1:
         return parts[0]

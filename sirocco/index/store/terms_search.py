@@ -26,12 +26,12 @@ __all__ = ["NO_COUNTS", "TermCounts", "count_terms", "named_counts", "top_terms"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermCounts:
-    """How many objects hold each term.
+    """Number of objects with each term.
 
     Attributes:
         hashes: u8[t], wire hashes, ascending.
         counts: i8[t], at least 1.
-        hits: finds where they were counted; the texts there hold the terms.
+        hits: returns the counted rows, whose texts contain the terms.
     """
 
     hashes: NDArray[np.uint64]
@@ -55,11 +55,10 @@ def count_terms(
     """Counts the terms of the objects that satisfy a condition, each object once for each term.
 
     Args:
-        view: of the store.
+        view: view of the store.
         condition: region, text and filter.
-        bounds: which stretch of the slot's objects.
-        k: only the k most frequent are wanted, and all that tie with the last of them; None for
-            all terms.
+        bounds: part of the slot's objects.
+        k: limit to the k most frequent and all ties with the last of them; None for all terms.
     """
     if k is not None and (frequent := count_frequent(view, condition, bounds, k)) is not None:
         return TermCounts(*frequent, partial(scan_range, view, condition, bounds))
@@ -82,15 +81,15 @@ def _counted(hits: Hits) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
 
 
 def top_terms(found: TermCounts, k: int, names: TermNames) -> list[tuple[str, int]]:
-    """The k most frequent terms, ties by code point.
+    """Returns the k most frequent terms, ties by code point.
 
     Args:
-        found: what was counted.
+        found: the counts.
         k: at least 1.
         names: finds the texts of terms.
     """
     if len(found) > k:
-        # All that tie with the k-th are looked at: their texts decide.
+        # All ties with the k-th are included: their texts decide.
         least = np.partition(found.counts, len(found) - k)[len(found) - k]
         kept = np.flatnonzero(found.counts >= least)
         found = TermCounts(found.hashes[kept], found.counts[kept], found.hits)
@@ -99,12 +98,12 @@ def top_terms(found: TermCounts, k: int, names: TermNames) -> list[tuple[str, in
 
 
 def named_counts(found: TermCounts, names: TermNames) -> list[str]:
-    """The terms that were counted, as texts, in their order."""
+    """Returns the texts of the counted terms, in their order."""
     return names.of(found.hashes, found.hits(), _rows_with)
 
 
 def _rows_with(hits: Hits, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Rows of hits that hold any of the terms, one for each that is held, not ordered."""
+    """Returns rows of hits that contain any of the terms, one per term, unordered."""
     source = hits.source
     if isinstance(source, ActiveView):
         offsets, places = take_ragged(source.term_offsets[: source.rows + 1], hits.rows)

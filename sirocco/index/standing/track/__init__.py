@@ -1,1 +1,1 @@
-"""Tracked values: which of them are inside which query, and where they were last."""
+"""Tracked values: which query they are inside of, and their last objects."""

@@ -1,7 +1,7 @@
-"""The newest objects of tracked values, by which it is told where a value was last inside.
+"""The newest objects of tracked values: they show where a value was last inside a query.
 
-Objects are numbered as they come; entries of `ValueSets` name them. What no entry names any more is
-left out when that is more than half.
+Objects are numbered in order of arrival; entries of `ValueSets` refer to them. Unreferenced objects
+are removed when they are more than half.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from sirocco.kernels.base.sorting import sorted_distinct
 
 __all__ = ["NOT_KNOWN", "LastObjects"]
 
-# The number of an object that was not kept: a version before had no room for it.
+# The number of an object that was not kept: an earlier version had no room for it.
 NOT_KNOWN = -1
 
-# Objects that may be there without an entry: below this, to look is not worth its time.
+# Objects that may be unreferenced: for fewer, a check is not worthwhile.
 _GARBAGE_MIN = 1_024
 
 
 class LastObjects:
-    """Objects by number, in chunks as they came."""
+    """Objects by number, in chunks in order of arrival."""
 
     __slots__ = ("_chunks", "_ends", "_kept")
 
@@ -32,7 +32,7 @@ class LastObjects:
         self._kept = 0
 
     def __len__(self) -> int:
-        """Returns how many objects are kept, named or not."""
+        """Number of kept objects, referenced or not."""
         return self._ends[-1] if self._ends else 0
 
     @property
@@ -42,7 +42,7 @@ class LastObjects:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether most objects may be named by nobody: `keep` is to be called."""
+        """Whether most objects may be unreferenced: the caller then calls `keep`."""
         return len(self) > 2 * self._kept + _GARBAGE_MIN
 
     def add(self, objects: StoredRows) -> int:
@@ -70,10 +70,10 @@ class LastObjects:
         return joined.take(places)
 
     def keep(self, named: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Forgets all but some objects.
+        """Forgets all other objects.
 
         Args:
-            named: i4[m], their numbers, perhaps several times.
+            named: i4[m], their numbers, possibly repeated.
 
         Returns:
             i4[n], the new number of each object by its old one.

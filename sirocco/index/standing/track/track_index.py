@@ -1,10 +1,10 @@
-"""Standing range queries that follow tracked values: who enters, stays inside, leaves.
+"""Standing range queries over tracked values, which enter, stay inside and leave.
 
 Objects that share a value of an attribute (a vehicle, a person) are one moving thing. For every
-value the index knows the queries whose region, text and filter its newest object satisfied
-(Tornado 2 gives queries over moving objects; events are ours, docs/reference/queries.md). An object
-satisfies the queries that a `RangeIndex` finds, as far as they follow its key and their filter
-holds; what was satisfied before and is no longer is left, what was not before is entered.
+value the index knows the queries whose region, text and filter its newest object satisfied (Tornado
+2 has queries over moving objects; events are ours, docs/reference/queries.md). An object satisfies
+the queries that a `RangeIndex` finds, if they track its key and their filter holds. A query that
+was satisfied before and is not now is left; a newly satisfied one is entered.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["ENTERS", "EXITS", "INSIDE", "Members", "TrackHits", "TrackIndex"]
 
-# Entries of ended queries that may stay in sets of values that nobody hears of any more: below
-# this, a sweep through all sets is not worth its time.
+# Entries of ended queries that may stay in the sets of silent values: for fewer, a sweep through
+# all sets is not worthwhile.
 _GARBAGE_MIN = 4_096
-# Objects of members that are looked at together, and at most so many pairs with queries.
+# Members' objects evaluated together, and maximum number of their pairs with queries.
 _OBJECTS_MAX = 1_024
 _PAIRS_MAX = 1 << 20
 _NEVER_DEAD = np.iinfo(np.int64).max
@@ -54,14 +54,14 @@ _BORN, _DEAD = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class TrackHits:
-    """What objects of a batch did to queries, as far as these ask for it.
+    """Events of a batch of objects, as far as queries ask for them.
 
     Attributes:
         object_rows: i4[m], numbers of objects within the batch, ascending.
-        query_rows: i4[m], rows as `TrackIndex.insert` gave them.
-        events: u1[m], ENTERS, INSIDE or EXITS; of one object exits come first, then enters. An
-            object says one thing to a query at most: where it comes in and that is not asked
-            for, it is inside like those that stay.
+        query_rows: i4[m], rows returned by `TrackIndex.insert`.
+        events: u1[m], ENTERS, INSIDE or EXITS; of one object exits are first, then enters. An
+            object causes at most one event of a query: if it enters and that is not asked for, it
+            is inside like those that stay.
     """
 
     object_rows: npt.NDArray[np.int32]
@@ -79,9 +79,9 @@ class Members:
 
     Attributes:
         query_rows: i4[m].
-        values: u8[m], as objects bring them.
-        numbers: i4[m], the newest object of each that satisfied the query, `NOT_KNOWN` where it
-            was not kept; see `TrackIndex.objects`.
+        values: u8[m], as in objects.
+        numbers: i4[m], the newest object of each that satisfied the query, `NOT_KNOWN` if it was
+            not kept; see `TrackIndex.objects`.
     """
 
     query_rows: npt.NDArray[np.int32]
@@ -98,12 +98,11 @@ class Members:
 
 
 class TrackIndex:
-    """Standing range queries of one slot that follow values of attributes.
+    """Standing range queries of one slot that track values of attributes.
 
-    Rows, positions and lifetimes mean what they mean in `RangeIndex`; objects are taken in the
-    order of the batch. A query knows nothing when it is inserted: the first object of a value that
-    satisfies it enters. An object for which a query is not alive changes nothing for it. A removed
-    query is inside nothing.
+    Rows, positions and lifetimes are as in `RangeIndex`; objects are processed in the order of the
+    batch. An inserted query has no values: the first object of a value that satisfies it enters. An
+    object outside a query's lifetime changes nothing for it. A removed query has no values.
 
     One thread at a time: kernels release the GIL and write into arrays of the index.
     """
@@ -129,10 +128,10 @@ class TrackIndex:
         expected_queries: int = 0,
         hashing: TermHashing = WIRE_TERMS,
     ) -> None:
-        """Makes an empty index; arguments as of `RangeIndex`."""
+        """Creates an empty index; arguments as of `RangeIndex`."""
         self._ranges = RangeIndex(grid, expected_queries, hashing)
         self._sets = ValueSets()
-        # Handles of sets that an old checkpoint knew by former hashes of their values.
+        # Handles of sets that an old checkpoint stored under former hashes of their values.
         self._former: set[int] = set()
         self._last = LastObjects()
         self._hashing = hashing
@@ -146,7 +145,7 @@ class TrackIndex:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The terms of its queries."""
+        """The terms of the queries."""
         return self._ranges.vocabulary
 
     # Queries -------------------------------------------------------------------------------
@@ -158,19 +157,19 @@ class TrackIndex:
         events: npt.NDArray[np.uint8],
         position: int,
     ) -> npt.NDArray[np.int32]:
-        """Adds queries; they are met by objects from `position` on.
+        """Adds queries; they match objects from `position` on.
 
         Args:
             queries: n compiled queries.
-            keys: u8[n], the attribute that each follows, as objects name it.
-            events: u1[n], bit 1 << e is set where the query asks for event e.
+            keys: u8[n], the attribute that each tracks, as in objects.
+            events: u1[n], bit 1 << e is set if the query asks for event e.
             position: slot position of the registration.
 
         Returns:
             i4[n], the row of each query.
 
         Raises:
-            ValueError: A conjunction has more terms than a term block can say.
+            ValueError: A conjunction has more terms than fit a term block.
         """
         rows = self._ranges.insert(queries, position)
         if len(rows) == 0:
@@ -186,7 +185,7 @@ class TrackIndex:
         return rows
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Ends queries: objects at `position` and later do not meet them.
+        """Ends queries: they do not match objects at `position` and later.
 
         Args:
             rows: i4[k], live rows, each once.
@@ -196,14 +195,14 @@ class TrackIndex:
         self._garbage += int(self._members.array[rows].sum())
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
-        """Frees what removed queries took, once no object before their end can come any more.
+        """Frees the memory of removed queries, once no object before their end can follow.
 
         Args:
             position: every object at a lower position has been matched.
-            rows_max: bound of the work of one call, but for a sweep now and then.
+            rows_max: bound of the work of one call, except for occasional sweeps.
 
         Returns:
-            How many rows were freed; they may be given again.
+            The number of freed rows, which may be reused.
         """
         freed = self._ranges.reclaim(position, rows_max)
         if freed and self._garbage > max(_GARBAGE_MIN, self._sets.entries_count // 2):
@@ -237,11 +236,11 @@ class TrackIndex:
 
     @property
     def row_store(self) -> RowStore:
-        """The lives of its rows."""
+        """The lifetimes of the rows."""
         return self._ranges.row_store
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
-        """Lets rows that every object from a position on meets go unchecked."""
+        """Ends individual checks of rows that every object from a position on can match."""
         self._ranges.settle(rows, position)
 
     # Matching ------------------------------------------------------------------------------
@@ -261,24 +260,24 @@ class TrackIndex:
         former_values: npt.NDArray[np.uint64] | None = None,
         rows_of: Callable[[npt.NDArray[np.intp]], StoredRows] | None = None,
     ) -> TrackHits:
-        """Takes a batch of objects, each for some of its tracked attributes.
+        """Processes a batch of objects, each for some of its tracked attributes.
 
         Args:
             lon … positions: as in `RangeIndex.match`, n objects.
-            rows: i8[v], ascending: the objects, once for each attribute for which they come.
+            rows: i8[v], ascending: the objects, once for each tracked attribute.
             keys: u8[v], that attribute; those of one object are distinct.
             values: u8[v], the hash of its value.
-            accepts: asked for pairs (object row, query row) that hold otherwise, of queries with
-                FLAG_RESIDUAL.
-            former_values: u8[v], the hash by which versions before knew the value.
-            rows_of: gives some of the objects (row numbers), to be kept as the newest of their
-                values, each once; without, they are not known later.
+            accepts: called for pairs (object row, query row) of queries with FLAG_RESIDUAL for
+                which everything else holds.
+            former_values: u8[v], the value's hash in earlier versions.
+            rows_of: returns some of the objects (row numbers), to be kept as the newest of their
+                values, each once; without it, they are unknown later.
 
         Returns:
             The events that queries ask for.
 
         Raises:
-            ValueError: A query has FLAG_RESIDUAL and there is nobody to ask.
+            ValueError: A query has FLAG_RESIDUAL and `accepts` is missing.
         """
         if self._ranges._rows.in_use == 0 or not len(rows):
             return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
@@ -286,7 +285,7 @@ class TrackIndex:
             self._rename(keys, values, former_values)
         found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
         object_rows, query_rows = found.object_rows, found.query_rows
-        # Which value of the object each query follows; from here on of pairs of value and query.
+        # The object's value that each query tracks; from here on pairs of value and query.
         named = _named(rows, keys, object_rows, self._keys.array[query_rows])
         named, query_rows = named[named >= 0], query_rows[named >= 0]
         if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
@@ -301,7 +300,7 @@ class TrackIndex:
             self._sets.note(sets, former_values)
         numbers = np.full(len(keys), NOT_KNOWN, np.int32)
         if rows_of is not None and len(named):
-            # An object is kept once, however many of its values are inside something.
+            # An object is kept once, even if several of its values are inside queries.
             satisfying = sorted_distinct(named)
             distinct, places = np.unique(rows[satisfying], return_inverse=True)
             numbers[satisfying] = self._last.add(rows_of(distinct)) + places
@@ -319,7 +318,7 @@ class TrackIndex:
         values: npt.NDArray[np.uint64],
         former_values: npt.NDArray[np.uint64],
     ) -> None:
-        """Lets sets that are known by former hashes be those of the values that come with these."""
+        """Renames sets with former hashes to the hashes of these values."""
         handles = self._sets.handles_of(keys, values).tolist()
         former = self._sets.handles_of(keys, former_values).tolist()
         for handle, before in zip(handles, former, strict=True):
@@ -334,7 +333,7 @@ class TrackIndex:
         asked: npt.NDArray[np.intp],
         accepts: Callable[[int, int], bool] | None,
     ) -> npt.NDArray[np.bool_]:
-        """Returns bool[m], which pairs hold after the caller has decided those asked about."""
+        """Returns bool[m], the pairs that hold after the caller's decisions."""
         if accepts is None:
             raise ValueError("accepts: is missing, and a query asks for it")
         holds = np.ones(len(query_rows), np.bool_)
@@ -352,7 +351,9 @@ class TrackIndex:
         named: npt.NDArray[np.int64],
         query_rows: npt.NDArray[np.int32],
     ) -> TrackHits:
-        """Turns the pairs of value and query that hold now, in the order of values, into events."""
+        """Converts the pairs of value and query that hold now, in the order of values, into
+        events.
+        """
         n, held = len(keys), self._sets
         touched = sorted_distinct(sets[sets >= 0])
         entries_max = int(held.counts(touched).sum()) + len(query_rows)
@@ -390,7 +391,7 @@ class TrackIndex:
     # Members ------------------------------------------------------------------------------
 
     def take_members(self, rows: npt.NDArray[np.int32]) -> Members:
-        """Takes out of queries what is inside them, as it is before the next object.
+        """Removes the values inside queries and returns them, as before the next object.
 
         Args:
             rows: i4[k], rows in use, each once.
@@ -419,15 +420,15 @@ class TrackIndex:
         return Members(query_rows[order], values[order], numbers[order])
 
     def put_members(self, members: Members) -> None:
-        """Lets values be inside queries in which they are not; nobody is told of it."""
+        """Puts values inside queries in which they are not, without events."""
         self._put_members(members.query_rows, members.values, members.numbers)
 
     def objects(self, numbers: npt.NDArray[np.int32]) -> StoredRows:
-        """Returns the objects that members name, one row each; at least one."""
+        """Returns the objects of members, one row each; at least one."""
         return self._last.take(numbers)
 
     def keys_of(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
-        """Returns u8[k], the attribute that each query follows."""
+        """Returns u8[k], the attribute that each query tracks."""
         keys: npt.NDArray[np.uint64] = self._keys.array[rows]
         return keys
 
@@ -445,14 +446,14 @@ class TrackIndex:
     ) -> npt.NDArray[np.bool_]:
         """Returns bool[m], whether the object of each member satisfies its query at a position.
 
-        An index of the members' queries alone is asked, for each object once: an object may be
-        inside thousands of queries, and satisfy as many that nobody asks about here.
+        An index of only the members' queries is searched, once per object: an object may be inside
+        thousands of queries, and satisfy as many that are not in question here.
 
         Args:
-            members: pairs whose objects are known.
-            begins_ms: i8[m], objects that arrived before do not count.
-            position: in the slot.
-            accepts: gives for some objects what `match` asks.
+            members: pairs with known objects.
+            begins_ms: i8[m], earlier objects do not count.
+            position: position in the slot.
+            accepts: returns, for some objects, the `accepts` of `match`.
         """
         rows, own = np.unique(members.query_rows, return_inverse=True)
         numbers, objects = np.unique(members.numbers, return_inverse=True)
@@ -481,17 +482,17 @@ class TrackIndex:
     # Checkpoints ---------------------------------------------------------------------------
 
     def state(self, rows: npt.NDArray[np.int32] | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Returns queries and what is inside them as named columns, for `restore`.
+        """Returns queries and the values inside them as named columns, for `restore`.
 
         Columns: those of `QueryRows`; `keys`, `events`; `born` and `dead` i8[n], slot positions;
         `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query, by the
-        hash of versions before; `member_identities` u8[m]: by the hash of now; `member_is_former`
-        u1[m]: 1 where the hash of now is not known.
-        `member_objects` i4[m]: row of `last.…`, the columns of `StoredRows`, or `NOT_KNOWN`.
+        hash of earlier versions; `member_identities` u8[m]: by the present hash; `member_is_former`
+        u1[m]: 1 if the present hash is unknown. `member_objects` i4[m]: row of `last.…`, the
+        columns of `StoredRows`, or `NOT_KNOWN`.
 
         Args:
-            rows: i4[n], rows in use; without, all of them, ascending, removed ones that are not
-                reclaimed too.
+            rows: i4[n], rows in use; None: all, ascending, including removed ones that are not
+                reclaimed.
         """
         store = self._ranges._rows
         if rows is None:
@@ -507,10 +508,10 @@ class TrackIndex:
         values = self._sets.handles_of(self._keys.array[member_rows], handles)
         order = np.lexsort((values, place[member_rows]))
         is_former = np.array([handle in self._former for handle in handles.tolist()], np.uint8)
-        # As versions before know them, where that is known.
+        # The hash of earlier versions, if known.
         known = np.where(former_values == 0, values, former_values)
         named = sorted_distinct(numbers[numbers != NOT_KNOWN])
-        # As whoever takes the slot over may number terms otherwise, they are those of the wire.
+        # With wire hashes, as the next owner may number terms differently.
         last = self._last.take(named).with_terms(WIRE_TERMS).columns() if len(named) else {}
         number_of = np.where(numbers == NOT_KNOWN, NOT_KNOWN, np.searchsorted(named, numbers))
         return {
@@ -529,9 +530,9 @@ class TrackIndex:
         }
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
-        """Puts the queries of a state into this index, which is empty.
+        """Puts the queries of a state into this empty index.
 
-        It then answers as the one that the state was taken of, but for the numbers of rows.
+        It then answers like the index of the state, except for row numbers.
 
         Returns:
             i4[n], the row of each query of the state.
@@ -541,11 +542,11 @@ class TrackIndex:
             return np.empty(0, np.int32)
         born, dead = state["born"], state["dead"]
         rows = self.insert(queries, state["keys"], state["events"], int(born.max()))
-        # Until an object at the greatest of them comes, births are compared one by one.
+        # Until an object at the greatest of them arrives, births are compared one by one.
         self._ranges._rows.words[rows.astype(np.int64) * ROW_WORDS + _BORN] = born
         members, former_values = rows[state["member_queries"]], state["member_values"]
         values = state.get("member_identities", former_values)
-        # Of a former version nothing is known of where values were.
+        # States of earlier versions lack the last objects of values.
         numbers = state.get("member_objects", np.full(len(members), NOT_KNOWN, np.int32))
         last = {n.removeprefix("last."): c for n, c in state.items() if n.startswith("last.")}
         if last:
@@ -611,13 +612,13 @@ def _named(
     object_rows: npt.NDArray[np.int32],
     followed: npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.int64]:
-    """Returns i8[p], which value of its object each pair is about; -1 where the object has none.
+    """Returns i8[p], the value of each pair's object; -1 if the object has none.
 
     Args:
         rows: i8[v], the objects of values.
         keys: u8[v], their attributes.
         object_rows: i4[p], the objects of pairs.
-        followed: u8[p], the attribute that the query of each follows.
+        followed: u8[p], the attribute that each query tracks.
     """
     distinct, numbers = np.unique(keys, return_inverse=True)
     known = rows * len(distinct) + numbers
@@ -633,7 +634,7 @@ def _named(
 def _met(
     index: RangeIndex, found: StoredRows, position: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Returns (row of `found`, query row) i4[p] of what objects meet at a position."""
+    """Returns (row of `found`, query row) i4[p] of the matches at a position."""
     pairs = index.match(
         found.objects.lon,
         found.objects.lat,

@@ -1,4 +1,4 @@
-"""The sets of a track index: for each tracked value the queries that it is inside of."""
+"""The sets of a track index: for each tracked value the queries that contain it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class ValueSets:
-    """Finds the set of a value, makes those that are missing, and drops empty ones.
+    """Finds the set of a value, creates missing ones, and drops empty ones.
 
-    A value is known by `handles_of`: for one key, different values have different handles; where
-    values of two keys share one, the set holds rows of both, and each row knows its key.
+    A value is identified by `handles_of`: for one key, different values have different handles. If
+    values of two keys share a handle, the set holds rows of both, and each row has its key.
 
     Attributes:
-        blocks: i8[34], of the entries; progress: i8[2] (see `kernels.track_sets`).
+        blocks: i8[34], of the entries; progress: i8[2] (see `kernels.standing.track_sets`).
     """
 
     __slots__ = (
@@ -41,7 +41,7 @@ class ValueSets:
     def __init__(self) -> None:
         self._names = HandleTable()
         self._handles = GrowableArray(np.uint64, 256)
-        # The hash by which versions before know the value, 0 where that is not known.
+        # The value's hash in earlier versions, 0 if unknown.
         self._former = GrowableArray(np.uint64, 256)
         self._words = GrowableArray(np.int64, 256)
         self._free: list[npt.NDArray[np.int32]] = []
@@ -51,14 +51,14 @@ class ValueSets:
         self.progress = np.zeros(2, np.int64)
 
     def __len__(self) -> int:
-        """Returns the number of sets, none of which is empty between batches."""
+        """Returns the number of sets; none is empty between batches."""
         return len(self._names)
 
     @staticmethod
     def handles_of(
         keys: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.uint64]:
-        """Returns u8[n], the handles of values; given handles, it returns the values."""
+        """Returns u8[n], the handles of values; its own inverse."""
         return values ^ (keys * _GOLDEN)
 
     @property
@@ -68,7 +68,7 @@ class ValueSets:
 
     @property
     def words_in_use(self) -> npt.NDArray[np.int64]:
-        """i8[s], those of sets that have been made, in the order of memory; likewise."""
+        """i8[s], those of created sets, in memory order; stale likewise."""
         return self._words.array[: self._used]
 
     @property
@@ -90,7 +90,7 @@ class ValueSets:
     def find_or_make(
         self, handles: npt.NDArray[np.uint64], is_needed: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int32]:
-        """Returns i4[n], the set of each handle; −1 where there is none and none is needed."""
+        """Returns i4[n], the set of each handle; −1 if there is none and none is needed."""
         sets = self._names.get(handles)
         fresh = sorted_distinct(handles[is_needed & (sets < 0)])
         if len(fresh) == 0:
@@ -99,12 +99,12 @@ class ValueSets:
         return self._names.get(handles)
 
     def note(self, sets: npt.NDArray[np.int32], former_values: npt.NDArray[np.uint64]) -> None:
-        """Notes by what hash versions before know the values of sets (i4[n], -1 for none)."""
+        """Stores the hashes of earlier versions for the values of sets (i4[n], -1 for none)."""
         is_set = sets >= 0
         self._former.array[sets[is_set]] = former_values[is_set]
 
     def rename(self, handle: int, new_handle: int) -> None:
-        """The set of a handle, if there is one, is that of another from here on."""
+        """Moves the set of a handle, if any, to another handle."""
         before, after = np.array([[handle], [new_handle]], np.uint64)
         sets = self._names.get(before)
         if sets[0] >= 0 and self._names.get(after)[0] < 0:
@@ -137,13 +137,13 @@ class ValueSets:
         return self.words[sets] & COUNT_MASK
 
     def reserve(self, entries: int) -> None:
-        """Makes room for sets to be `entries` long together, wherever they grow."""
-        # A set that grows leaves blocks behind that are together as long as its new one, which
-        # is less than twice as long as the set.
+        """Makes room for sets with `entries` entries in all, wherever they grow."""
+        # A growing set leaves blocks behind. Together they are as long as its new block, which is
+        # less than twice as long as the set.
         self._entries.reserve(ENTRY_WORDS * (int(self.blocks[END]) + 4 * entries + 1))
 
     def drop_empty(self, sets: npt.NDArray[np.int32]) -> None:
-        """Forgets those of some sets (i4[s], each once) that are empty."""
+        """Removes the empty ones of some sets (i4[s], each once)."""
         empty = sets[self.counts(sets) == 0]
         if len(empty):
             self._names.drop(self._handles.array[empty])
@@ -159,7 +159,7 @@ class ValueSets:
         return handles
 
     def renumber(self, number_of: npt.NDArray[np.int32]) -> None:
-        """Lets entries name the objects by other numbers: `number_of[n]` in place of n."""
+        """Renumbers the objects of entries: `number_of[n]` replaces n."""
         places, _ = self._places(self.all())
         numbers = self._table()[:, 2]
         known = places[numbers[places] >= 0]
@@ -173,7 +173,7 @@ class ValueSets:
     def _places(
         self, sets: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Returns i8[m], where the entries of sets are, and i8[s], how many each has."""
+        """Returns i8[m], the places of the sets' entries, and i8[s], the entries of each."""
         words = self.words[sets]
         counts = words & COUNT_MASK
         ends = np.cumsum(counts)
