@@ -87,8 +87,7 @@ class ClusterSettings:
         balance_interval_ms: how often loads are measured.
         balance_cooldown_ms: from the end of a change to the next one that is not urgent.
         balance_objects_min: objects of an interval below which nothing is decided.
-        balance_threshold: load of the most loaded evaluator over the mean, up to which nothing
-            changes.
+        balance_threshold: the most loaded evaluator's load over the mean that changes nothing.
         merger: limits of each merger.
         edge: how much each gRPC server takes at a time.
     """

@@ -358,7 +358,7 @@ class ProcessMetrics:
 
     Args:
         registry: of the service.
-        service, member: what it is, and who.
+        service, member: its kind, and its id in the cluster.
     """
 
     def __init__(self, registry: CollectorRegistry, service: str, member: str) -> None:

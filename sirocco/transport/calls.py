@@ -142,7 +142,7 @@ class LogCall(Generic[_Response]):
         self._open += 1
 
     def settle(self, error: Exception | None, offset: int) -> None:
-        """Takes that the log has a request, or never will (`Producer.append`'s `on_ack`)."""
+        """Notes that the log has a request, or never will (`Producer.append`'s `on_ack`)."""
         if error is None:
             self.offsets.append(offset)
         else:

@@ -226,7 +226,7 @@ class KafkaLog:
         """Returns the result of an admin call, None where it failed with the `allowed` code."""
         try:
             found = future.result(timeout=CALL_TIMEOUT_S + 1.0)
-            self._admin.poll(0)  # what the client had to say before is of no interest
+            self._admin.poll(0)  # earlier reports of the client do not matter
             return found
         except FutureTimeoutError as error:
             raise TransportUnavailable(f"{what}: no answer") from error

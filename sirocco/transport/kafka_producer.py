@@ -112,17 +112,17 @@ class KafkaProducer:
                     if self._has_begun:
                         raise TransactionAborted(f"append to {topic}: it failed") from error
                     raise RuntimeError("append outside a transaction") from error
-                self.poll(0.0)  # brings the reason why the client refuses
+                self.poll(0.0)  # fetches the reason why the client refuses
                 raise self._fatal or typed(cause, f"append to {topic}") from error
 
     def poll(self, timeout_s: float) -> None:
         """See `Producer.poll`."""
         try:
             self._producer.poll(timeout_s)
-        except KafkaException as error:  # the client's way to tell that it cannot go on
+        except KafkaException as error:  # how the client reports that it cannot continue
             self._note_fatal(cause_of(error))
         if self._fatal is not None and self._pending > 0:
-            self._producer.purge()  # the client would keep what it will never send
+            self._producer.purge()  # the client would keep records that it will never send
 
     def flush(self, timeout_s: float) -> int:
         """See `Producer.flush`.

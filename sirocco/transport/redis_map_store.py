@@ -146,9 +146,8 @@ class RedisMapStore:
             return call()
         except RedisError as error:
             if isinstance(error, (ReadOnlyError, MasterDownError)):
-                # A failover may leave connections to the former master open. Only a new connection
-                # reaches its successor; those in use by others are dropped when they get this
-                # error.
+                # A failover may leave connections to the former master open. Only a new one reaches
+                # its successor; those in use by others are dropped when they get this error.
                 self._client.connection_pool.disconnect(inuse_connections=False)
             raise TransportUnavailable(f"redis: {type(error).__name__}: {error}") from error
 

@@ -21,7 +21,7 @@ from sirocco.schemes.balance.base.placement import added
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, Stage
 from sirocco.schemes.map.map import PartitionMap
 
-# Decisions that are kept for those who ask.
+# Decisions that are kept to be shown.
 DECISIONS_MAX = 20
 
 # An evaluator is relieved without delay if its excess over the mean is so many times the excess
@@ -236,13 +236,11 @@ class Rounds:
         """Returns the plan's memory; a change that was proposed and has to wait stays due.
 
         A balancer notes the time of a change at intervals as soon as it proposes it. If that were
-        kept, it would not propose it again in the next round, and no such change could be proposed
-        twice.
+        kept, the next round would not propose it again, and no such change would be wanted twice.
         """
         if is_decided or not plan.changes:
             return plan.memory
-        # For a change that it has never made it notes the present without a proposal: the interval
-        # starts.
+        # For a change that it has never made it notes the present, which starts the interval.
         kept, given = self.memory, plan.memory
         return replace(
             given,

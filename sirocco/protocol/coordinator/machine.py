@@ -207,8 +207,7 @@ class CoordinatorMachine:
         if not applied:
             return effects + self._said_again(declaration)
         if isinstance(declaration, LeaderElected):
-            # Records that were void while nobody led, or while a predecessor led that stopped at
-            # once.
+            # Records that were void while nobody led, or only a predecessor that stopped at once.
             for void in self._void.values():
                 effects += self._said_again(void)
         return [*effects, *self._switch(), self._view()]

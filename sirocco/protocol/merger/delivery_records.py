@@ -1,7 +1,6 @@
 """Turns the results that mergers accepted into few records on `deliveries`.
 
-It also returns each subscriber's part of such a record. Matches and lists have records of their
-own: a query has either.
+It also returns each subscriber's part. Matches and lists have separate records: a query has either.
 """
 
 from __future__ import annotations

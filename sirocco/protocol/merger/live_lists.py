@@ -146,7 +146,7 @@ class LiveLists:
         return self.steps.awaits_query(told_to(query_number(query), subscriber), revision)
 
     def forget(self, reached: Reached) -> None:
-        """Forgets versions that nothing more is reported of; called from time to time."""
+        """Forgets versions of which nothing more is reported; called from time to time."""
         if not self.versions.has_ends:
             return
         slots = range(self.slots)

@@ -117,8 +117,7 @@ class Window:
         lists: answers that are lists.
         progress: the last written progress; it is committed unless a transaction is open.
         written_ms: when it was written.
-        durable_offset: offset of the newest checkpoint that a successor may start from; -1 for
-            none.
+        durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
         floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
         closed: messages to send before all others: the end of a query follows them.
         parts, matches, bytes_waiting: what waits to be sent, without lists.
@@ -184,8 +183,7 @@ class MergerMachine:
         self.repeats_total = 0
         self._settings = settings
         self._transactions = 0
-        # Kafka partition → name of the checkpoint asked for last; and of those that wait for
-        # another one.
+        # Kafka partition → checkpoint asked for last; the second for those that need a newer one.
         self._asked: dict[int, str] = {}
         self._lacking: dict[int, str] = {}
         self._forgot_ms = 0
@@ -439,9 +437,8 @@ class MergerMachine:
 
     def _checkpoint_taken(self, declaration: CheckpointTaken) -> list[Effect]:
         window = self.windows.get(declaration.partition)
-        # A former owner's record may arrive late, when `partials` is already truncated below a
-        # later progress. That checkpoint was empty: an owner that sends lists has read of its
-        # checkpoint before.
+        # A former owner's may arrive late, when `partials` is already truncated below a later
+        # progress. It was empty: an owner that sends lists has read of its checkpoint before.
         if window is None or declaration.offset < window.floor_offset:
             return []
         window.durable_offset = max(window.durable_offset, declaration.offset)

@@ -1,10 +1,9 @@
 """Versions of standing queries: when they end, and when no more reports of them can arrive.
 
-A version is identified by its text (`query_specs`), and ends in each slot at a position of that
-slot's log. The first slot that reports the end ends it: later reports of slower slots are not sent.
-The exception are steps that all slots passed while they held the version. An expired lifetime ends
-a version in the same way, by a record of the registry: no time that is known here shows it, since
-slots may be far behind.
+A version is identified by its text (`query_specs`), and ends in each slot at a position of its log.
+The first slot that reports the end ends it: reports of slower slots are not sent, except steps that
+all slots passed while they held the version. An expired lifetime ends it in the same way, by a
+record of the registry: no time known here shows the expiry, since slots may be far behind.
 
 An end is remembered until all slots have reached it. No time shows that either: routers may be away
 for long while objects arrive, and replayed events make a year pass in minutes. Offsets do show it.
@@ -107,7 +106,7 @@ class Versions:
                 end.before = positions
 
     def forget(self, positions: NDArray[np.int64], time_ms: int) -> list[int]:
-        """Forgets, and returns, versions that no more reports can arrive of.
+        """Forgets, and returns, versions of which no report can arrive any more.
 
         Args:
             positions: i8[slots], up to which the slots have been taken.

@@ -4,9 +4,8 @@ Every slot with a result for a step sends it, in one part or more, when its time
 step. Parts are added up. A step is complete when the time of all slots has passed it, since each
 slot sends its new time with the last of its parts.
 
-A query that asks for the past has a first step that looks back. The time of all slots may have
-passed it before they install the query, so its steps wait until all have sent the first
-(`first_step_barrier`).
+A query that asks for the past has a first step that looks back. All slots may have passed its time
+when they install the query: its steps wait until all have sent the first (`first_step_barrier`).
 
 For other queries a part may arrive even later, if a slot installed the query when its own time and
 those of the others had passed the step. It makes a step of its own, unless a later step has been
@@ -87,8 +86,7 @@ class StepMerges:
 
     Attributes:
         bytes_max: about how many bytes pending steps may take.
-        late_parts: number of parts that arrived after a step as late was complete, or after the
-            end.
+        late_parts: how many parts arrived after a step as late was complete, or after the end.
         partial_steps: number of steps that were sent without waiting for all slots.
         bytes_total: about how many bytes pending steps take.
     """
@@ -191,7 +189,7 @@ class StepMerges:
         return any(each.query == query and each.revision <= revision for each in versions)
 
     def pause(self, slot: int) -> None:
-        """Takes that a slot has sent its time, and so all its parts before it."""
+        """Notes that a slot has sent its time, and so all its parts before it."""
         for key in self._first_words.pause(slot):
             self._await_no_more(key)
 
@@ -283,7 +281,7 @@ class StepMerges:
             self._await_no_more(key)
 
     def leave(self, spec: Spec, query: int, revision: int) -> None:
-        """Takes that a slot knows of no version that continues an ended one.
+        """Notes that a slot knows of no version that continues an ended one.
 
         Args:
             spec: of the version that has ended.
@@ -298,7 +296,7 @@ class StepMerges:
             self._standing[query] = standing, max(left_by, revision)
 
     def stay(self, key: int, query: int, revision: int) -> None:
-        """Takes that a version does continue an ended one: a slot that is left could not know it.
+        """Notes that a version does continue an ended one: a slot that is left could not know it.
 
         Args:
             key: of the version.

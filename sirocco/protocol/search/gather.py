@@ -1,4 +1,4 @@
-"""The gathering of one search: whom to ask, what to do with the answers, when to give up.
+"""The gathering of one search: questions, answers, retries, and when to give up.
 
     wanted ──Ask──▶ asked ──last of its answer──▶ done
        ▲              │
@@ -453,8 +453,7 @@ class Gather:
             part.slots.tolist(), part.states.tolist(), part.row_ends.tolist(), strict=True
         ):
             slot = self._slots[number]
-            # One answer has each row once. After another question the rows that the client has are
-            # left out.
+            # One answer has each row once. A repeated one is sent without rows the client has.
             handed = [events for of, events in slot.handed if of != ask]
             if handed and end > begin:
                 keep = np.ones(len(part.objects), np.bool_) if keep is None else keep

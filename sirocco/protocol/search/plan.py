@@ -94,8 +94,7 @@ def slots_within(routing: RoutingArrays, boxes: NDArray[np.float64]) -> tuple[in
 
 def _first_boxes(query: Query) -> NDArray[np.float64]:
     if isinstance(query, KnnQuery):
-        # A circle without extent: its boxes handle the meridian at 180 degrees, which has two
-        # names.
+        # A circle without extent: its boxes handle the two names of the meridian at 180 degrees.
         return Circle(query.lon, query.lat, 0.0).boxes()
     if isinstance(query, RankedQuery):
         return Circle(query.lon, query.lat, query.radius_m).boxes()

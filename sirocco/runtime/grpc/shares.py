@@ -93,8 +93,7 @@ class Shares:
         """Takes places as soon as they are free; see `take`.
 
         Raises:
-            ResourceExhausted: they are not free in time, or as many wait already as there are
-                places.
+            ResourceExhausted: they are not free in time, or too many wait already.
         """
         if not self.fits(tenant, amount, peer=peer):
             with self._queued(tenant, amount, peer):

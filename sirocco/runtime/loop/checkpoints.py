@@ -44,9 +44,8 @@ SAVE_AGAIN_MS = 5_000
 # damaged, an offset that the log does not have. It may be restored (docs/guides/runbooks.md).
 UNUSABLE = (BlobNotFound, CorruptCheckpoint, CorruptSlice)
 
-# The longest pause between tries of a load. The granted partition stands still meanwhile: it
-# resumes soon after the archive is back, and a hundred waiting slots ask at most some thirty times
-# a second.
+# The longest pause between tries of a load. The granted partition waits: it resumes soon after the
+# archive is back, and a hundred waiting slots ask at most some thirty times a second.
 LOAD_AGAIN_MS_MAX = 5_000
 
 

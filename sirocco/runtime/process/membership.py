@@ -165,9 +165,8 @@ class LeaseKeeper:
         """Gives the lease back, so that others take over at once.
 
         Args:
-            is_harmed: A record that the process read has ended it. Otherwise it reports that it has
-                left; without that, records it was processing would be suspected, see
-                `poison_trials`.
+            is_harmed: A record that the process read has ended it. Otherwise it reports that it
+                left, or the records it was processing would be suspected, see `poison_trials`.
         """
         self._stopping.set()
         self._thread.join(5)

@@ -13,9 +13,8 @@ import threading
 # batch of the back; below 0.5 ms the switching itself becomes visible.
 SWITCH_S = 0.0005
 
-# Thresholds of the collector of cycles. Objects under way (queries, records, futures) are young and
-# are freed by their count; checking them after every 700 took a sixth of a bulk registration's
-# time.
+# Thresholds of the collector of cycles. Queries, records and futures under way are young and freed
+# by their count; checking them after every 700 took a sixth of a bulk registration's time.
 GC_THRESHOLDS = (50_000, 20, 100)
 
 # Settings of the GNU C library's allocator. A page from the system costs up to 4 us on a virtual
