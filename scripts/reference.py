@@ -11,7 +11,8 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -24,27 +25,45 @@ from sirocco.telemetry import metrics
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
+# An option that so many commands have is described once for all.
+SHARED_BY = 5
 _NOTE = "<!-- Written by scripts/reference.py from the code. Do not edit. -->\n"
 
 
 def cli_page() -> str:
     """Returns the page of the commands: what each is for, its arguments and their meaning."""
     parts = [_NOTE, "# The command `sirocco`", "", *_paragraphs(_DESCRIPTION), ""]
+    parsers: list[argparse.ArgumentParser] = []
     for command in _COMMANDS:
         top = argparse.ArgumentParser(prog="sirocco")
         command_module(command).add_parser(top.add_subparsers())
         for parser in _subparsers(top):
-            for each in _with_subcommands(parser):
-                parts += [f"## `{each.prog}`", "", *_paragraphs(each.description or ""), ""]
-                parts += [*_arguments(each), ""]
+            parsers += _with_subcommands(parser)
+    # What many commands have is described once.
+    rows = Counter(row for each in parsers for row in _arguments(each))
+    shared = [row for row, number in rows.items() if number >= SHARED_BY]
+    parts += ["## Options of many commands", "", *_table(shared), ""]
+    for each in parsers:
+        own = [row for row in _arguments(each) if row not in shared]
+        others = [row[0] for row in _arguments(each) if row in shared]
+        parts += [f"## `{each.prog}`", "", *_paragraphs(each.description or ""), ""]
+        parts += [*_table(own), ""] if own else []
+        parts += [f"And of many commands: {', '.join(others)}.", ""] if others else []
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _paragraphs(text: str) -> list[str]:
-    return [line.rstrip() for line in inspect.cleandoc(text).splitlines()]
+    return [_shown(line.rstrip()) for line in inspect.cleandoc(text).splitlines()]
 
 
-def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    yield "| argument | meaning |"
+    yield "|---|---|"
+    for name, meaning in rows:
+        yield f"| {name} | {meaning} |"
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     # Written here and not by `format_help`, whose form differs from one Python to the next.
     shown = [
         each
@@ -52,16 +71,13 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
         if not isinstance(each, argparse._HelpAction | argparse._SubParsersAction)
         and each.help != argparse.SUPPRESS
     ]
-    if shown:
-        yield "| argument | meaning |"
-        yield "|---|---|"
     for action in shown:
         names = ", ".join(f"`{each}`" for each in action.option_strings)
         value = _value_of(action)
         name = " ".join(filter(None, [names, f"`{value}`" if value else ""]))
         meaning = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
         required = " (required)" if action.required and action.option_strings else ""
-        yield f"| {name} | {_cell(meaning)}{required} |"
+        yield name, f"{_cell(meaning)}{required}"
 
 
 def _value_of(action: argparse.Action) -> str:
@@ -75,7 +91,12 @@ def _value_of(action: argparse.Action) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return _shown(" ".join(text.split()).replace("|", "\\|"))
+
+
+def _shown(text: str) -> str:
+    # As text, and not as a tag of HTML.
+    return re.sub(r"<(?=[a-z])", "&lt;", text)
 
 
 def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
