@@ -87,7 +87,7 @@ class ClusterSettings:
         balance_interval_ms: how often loads are measured.
         balance_cooldown_ms: from the end of a change to the next one that is not urgent.
         balance_objects_min: objects of an interval below which nothing is decided.
-        balance_threshold: the most loaded evaluator's load over the mean that changes nothing.
+        balance_threshold: load over the mean from which the most loaded evaluator is relieved.
         merger: limits of each merger.
         edge: how much each gRPC server takes at a time.
     """
