@@ -109,7 +109,8 @@ def test_what_ended_is_remembered_for_a_while(
     for name in ("ending-1", "ending-2"):
         speaker.register(query_message(name, "enders", **near))
         speaker.unregister(name)
-    wait_until(lambda: ended() == before + 2)
+    # What the test before has removed may end meanwhile.
+    wait_until(lambda: ended() >= before + 2)
 
     # test: a checkpoint of the registry, behind which nobody hears of the changes any more.
     monkeypatch.setattr(router, "CHECKPOINT_INTERVAL_MS", 0)
