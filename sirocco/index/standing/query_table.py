@@ -119,7 +119,7 @@ class QueryTable:
         return self.subscribers[rows]
 
     def handle_rows(self, rows: NDArray[np.int32]) -> NDArray[np.uint64]:
-        """Returns i4[k], handle of each row."""
+        """Returns u8[k], handle of each row."""
         return self.handles[rows]
 
     @property
