@@ -14,8 +14,8 @@ from sirocco import __version__
 from sirocco.cli.terminal.status import ExitCode
 from sirocco.cli.terminal.terminal import note
 
-# Each command is a module below `sirocco.cli` with `add_parser`, which is imported when the command
-# is called: the tool answers at once, and the client takes a quarter of a second to import, the
+# Each command is a module below `sirocco.cli` with `add_parser`, imported when the command is
+# called: the tool starts at once, while importing the client takes a quarter of a second and the
 # engine with its compiler a whole one.
 _COMMANDS = {
     "replay": ("replay.command", "run files of objects and queries through a cluster"),
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except BrokenPipeError:
-        # Whoever reads has enough; nothing may be flushed at exit into the closed pipe.
+        # The reader of the output has closed it; nothing may be flushed into the closed pipe at
+        # exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except KeyboardInterrupt:
@@ -64,13 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message, code = describe(error)
         if code == ExitCode.UNEXPECTED and args.debug:
             traceback.print_exc()
-        # What a log says at its end has lines of its own.
+        # The end of a log in the message has separate lines.
         note(*f"sirocco: {message}".split("\n"))
         return code
 
 
 def _command_of(arguments: Sequence[str]) -> str | None:
-    """The command that is asked for; None if help, nothing or nonsense comes first."""
+    """Returns the requested command; None if help, nothing or an unknown word is first."""
     for argument in arguments:
         if argument in _COMMANDS:
             return argument
@@ -80,12 +81,12 @@ def _command_of(arguments: Sequence[str]) -> str | None:
 
 
 def command_module(command: str) -> Any:
-    """Imports the module of a command, which has `add_parser`."""
+    """Imports the module of a command, with its `add_parser`."""
     return importlib.import_module(f"sirocco.cli.{_COMMANDS[command][0]}")
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Returns a parser that knows all options of all commands, which takes a while to make."""
+    """Returns a parser with all options of all commands, which takes a while."""
     parser, commands = _frame()
     for name, (_, purpose) in _COMMANDS.items():
         command_module(name).add_parser(_WithPurpose(commands, purpose))
@@ -93,7 +94,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 class _WithPurpose:
-    """Adds a command with what it is for; what has no help is not completed."""
+    """Adds a command with its purpose; commands without help are not completed."""
 
     def __init__(self, commands: Any, purpose: str) -> None:
         self._commands = commands
@@ -107,7 +108,7 @@ class _WithPurpose:
 
 
 def _frame() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
-    """A parser without commands, and where these belong."""
+    """Returns a parser without commands, and the place of these."""
     parser = argparse.ArgumentParser(
         prog="sirocco",
         description=_DESCRIPTION,
@@ -119,7 +120,7 @@ def _frame() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argpar
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:
-    """A parser that knows the options of one command, of the others the names."""
+    """Returns a parser with the options of one command, and only the names of the others."""
     parser, commands = _frame()
     if command is None:
         for name, (_, purpose) in _COMMANDS.items():

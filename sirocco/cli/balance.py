@@ -1,4 +1,4 @@
-"""`sirocco balance`: loads as they were measured last, what was decided, and what would be."""
+"""`sirocco balance`: last measured loads, decisions, and the proposed change."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sirocco.cli.terminal.terminal import say_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Leaves that are shown; the cluster tells of more with --json.
+# Leaves that are shown; --json prints more.
 LEAVES_SHOWN = 8
 
-# The terminal's width where there is no terminal: nothing is cut off.
+# Width without a terminal: nothing is truncated.
 WIDTH = 200
 
 
@@ -130,5 +130,5 @@ def _time(at_ms: int) -> str:
     try:
         return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        # No calendar has it; shown as it was told.
+        # Outside the calendar; shown as a number.
         return f"{at_ms} ms"

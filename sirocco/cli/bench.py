@@ -1,4 +1,4 @@
-"""`sirocco bench`: measures a part alone."""
+"""`sirocco bench`: measures one part in isolation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sirocco cluster`: who is there, who owns what and what nobody does, which map is in force."""
+"""`sirocco cluster`: members, owners, unowned partitions, and the map in force."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sirocco.cli.terminal.terminal import say_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-# What processes tell each other, not those who look: how long each has heard from the log, which
-# grows as long as all is well.
+# For other processes, not for users: the time since each has read the log's end, which normally
+# grows.
 _NOT_SHOWN = frozenset({"log_heard_s"})
 
 
@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def unowned_slots(found: ClusterDescription) -> list[int]:
-    """Returns the slots whose owner is nobody, or none of the processes that are there."""
+    """Returns the slots without a living owner."""
     if _is_partial(found):
         return []
     present = {member.id for member in found.members}
@@ -65,7 +65,7 @@ def unowned_slots(found: ClusterDescription) -> list[int]:
 
 
 def _is_partial(found: ClusterDescription) -> bool:
-    """Whether the token is a tenant's: such are told neither loads nor who owns what."""
+    """Whether the token is a tenant's: tenants see neither loads nor owners."""
     return not found.ownerships and not any(member.loads for member in found.members)
 
 
@@ -128,6 +128,6 @@ def _numbers(slots: Iterable[int]) -> str:
 
 
 def _console() -> Console:
-    """A console that cuts nothing off where no terminal sets the width."""
+    """Returns a console that truncates nothing if no terminal sets the width."""
     console = console_of(soft_wrap=True)
     return console if console.is_terminal else console_of(width=250)

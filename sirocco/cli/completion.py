@@ -1,4 +1,4 @@
-"""`sirocco completion`: a script by which a shell completes commands and options."""
+"""`sirocco completion`: a script for shells that completes commands and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sirocco map`: the partition map in force, another to follow it, and how far that has come."""
+"""`sirocco map`: the partition map in force, proposals of another, and their progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say, say_json
 
-# Between looks at a change that is waited for.
+# Between looks at a change in progress.
 LOOK_S = 0.5
 
 
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    # The engine takes a while to import; the other actions can do without.
+    # The engine takes a while to import; the other actions do not need it.
     from sirocco.schemes.map.map_bytes import from_bytes  # noqa: PLC0415
 
     with connect(args) as client:
@@ -78,7 +78,7 @@ def _propose(args: argparse.Namespace) -> int:
 
 
 def _goes_on(found: MapChange, version: int) -> bool:
-    """Whether the change to a version is not over; others may follow it at once."""
+    """Whether the change to a version is still in progress; another may follow at once."""
     is_under_way = found.phase != "none" and found.next_version <= version
     return found.map_version < version or is_under_way
 

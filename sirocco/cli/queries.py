@@ -19,7 +19,7 @@ from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode, counted
 from sirocco.cli.terminal.terminal import say, say_json
 
-# Errors of a file that are held back until its end.
+# Errors of a file held back until its end.
 _HELD_MAX = 10_000
 
 _STANDARD_INPUT = Path("/dev/stdin")
@@ -81,7 +81,7 @@ def _showing(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace]
 
 
 class _Lines:
-    """Reads the file of a command and keeps account of what was bad."""
+    """Reads the file of a command and records bad lines."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
@@ -90,13 +90,13 @@ class _Lines:
         self._lines: list[int] = []
         self.bad = BadLines(args.file)
         self.good = 0
-        # Where somebody waits at the other end of a pipe, each error is told at once; else all are
-        # held back so that they stand in the order of lines, a repeat among the others.
+        # From a pipe that may stay open, each error is reported at once. Otherwise all are held
+        # back for the order of lines, including repeats.
         self._is_live = is_live(self.path)
 
     def queries(self) -> Iterator[Query]:
-        """Yields the good lines."""
-        # Here: the engine with its compiler, which not every step needs.
+        """Yields the valid lines."""
+        # Imported here: the engine with its compiler, which not every step needs.
         from sirocco.cli.files.query_file import QueryLine, read_queries  # noqa: PLC0415
 
         for line in read_queries(self.path, self._name):
@@ -107,18 +107,18 @@ class _Lines:
                 self._refuse(line.line, line.error)
 
     def refused(self, row: int, error: SiroccoError) -> None:
-        """The cluster refused the query of a row."""
+        """Records that the cluster refused the query of a row."""
         self._refuse(self._lines[row], error)
 
     def done(self, query_id: str, revision: int, *, as_json: bool) -> None:
-        """The cluster has a query."""
+        """Records that the cluster accepted a query."""
         self.good += 1
         if as_json:
             say_json({"id": query_id, "revision": revision})
 
     @contextlib.contextmanager
     def account(self, what: str, *, as_json: bool) -> Iterator[None]:
-        """Says at the end how it went, also where it ends early."""
+        """Reports the result at the end, even after an early end."""
         try:
             yield
         finally:
@@ -128,7 +128,7 @@ class _Lines:
 
     @property
     def status(self) -> int:
-        """The exit status of a run that came to its end."""
+        """Exit status of a completed run."""
         return ExitCode.BAD_LINES if self.bad.count else ExitCode.OK
 
     def _refuse(self, line: int, error: object) -> None:
@@ -195,7 +195,7 @@ def _remove(args: argparse.Namespace) -> int:
 def _ids(
     args: argparse.Namespace, client: Client, lines: list[int], bad: BadLines, bar: Bar
 ) -> Iterator[str]:
-    """Yields the ids that are to be removed, and notes in `lines` where each of them is from."""
+    """Yields the ids to remove, and adds their line numbers to `lines`."""
     if args.file is not None:
         path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
         bar.begin("removing queries", lines_total(path, bar))
@@ -203,7 +203,7 @@ def _ids(
         return
     ids: list[str] = args.ids
     if args.all:
-        # All of them first: pages go on from places that removals would move.
+        # All ids first: pages continue from positions that removals would move.
         bar.begin("reading the list")
         ids = [registered.query.id for registered in client.list(args.subscriber)]
     bar.begin("removing queries", len(ids))
@@ -213,7 +213,7 @@ def _ids(
 
 
 def _ids_of_lines(path: Path, lines: list[int], bad: BadLines) -> Iterator[str]:
-    """Yields the ids of a file: a line is one as it is, or a query's JSON."""
+    """Yields the ids of a file: a line is an id, or a query's JSON."""
     from loadgen.lines import numbered_lines  # noqa: PLC0415
 
     for number, line in numbered_lines(path):

@@ -1,4 +1,4 @@
-"""`sirocco subscribe`: the notifications of a subscriber as they come."""
+"""`sirocco subscribe`: prints the notifications of a subscriber as they arrive."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import ExitCode, counted
 from sirocco.cli.terminal.terminal import note, say, say_json
 
-# Queries that are counted before a subscriber listens; of more, how many does not matter.
+# Queries that are counted before the subscription; for more, the exact number does not matter.
 _COUNTED_MAX = 1_000
 
-# A subscriber outlasts every end of the cluster: it goes on when that is back.
+# A subscriber survives any restart of the cluster: it continues afterwards.
 _RETRY = Retry(attempts=1 << 30)
 
 
@@ -60,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
     left = args.count
     with connect(args, retry=_RETRY) as client:
         subscription = client.subscribe(args.subscriber, cursor, from_earliest=args.from_earliest)
-        # What is refused here, or cannot be reached, has told nothing to go on from.
+        # A subscription refused here, or without a server, has no cursor to continue from.
         subscription.open(args.timeout)
         note(f"listening as {args.subscriber}{_queries_of(client, args.subscriber)}")
         printed = ""
@@ -75,13 +75,13 @@ def _run(args: argparse.Namespace) -> int:
                         if not left:
                             break
         finally:
-            # The subscription's own stays before a batch until the next one is asked for.
+            # The subscription's own cursor stays before a batch until the next one is requested.
             note(f"go on with --cursor {printed or subscription.cursor}")
     return ExitCode.OK
 
 
 def _queries_of(client: Client, subscriber: str) -> str:
-    """What there is to be told of, in words; nothing where the token does not open that."""
+    """Describes the subscriber's queries in words; empty if the token does not allow it."""
     try:
         found = sum(1 for _ in islice(client.list(subscriber), _COUNTED_MAX + 1))
     except SiroccoError:
@@ -105,7 +105,7 @@ def _json_members(told: Told) -> dict[str, Any]:
 
 
 def _members(told: Told) -> dict[str, Any]:
-    """The line of OUT, with the whole object for a match and what else is known of it."""
+    """Returns the line of OUT, with the whole object for a match and its other data."""
     members: dict[str, Any] = {"query": told.query}
     if isinstance(told, Notification):
         members["object"] = told.object.members()

@@ -1,4 +1,4 @@
-"""`sirocco token`: a new token for clients, to a file; the servers learn its digest."""
+"""`sirocco token`: writes a new token for clients to a file; the servers get its digest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sirocco.cli.terminal.terminal import say
 from sirocco.model.access import SCOPES, Grant, digest_of, read_tenant, read_time_ms, write_grant
 from sirocco.model.errors import InvalidArgument
 
-# Too many to be guessed.
+# Too many to guess.
 _SECRET_BYTES = 32
 
 
@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError("admin goes with tokens of no tenant: it changes things of all")
     token = f"sirocco_{secrets.token_urlsafe(_SECRET_BYTES)}"
     try:
-        # Nobody else may read it, not even for a moment; what is there already is not replaced.
+        # No other user may read it, not even briefly; an existing file is not replaced.
         with os.fdopen(os.open(args.secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
             f.write(token + "\n")
     except OSError as error:

@@ -1,1 +1,1 @@
-"""`sirocco demo`: a stream of posts over real cities, its queries, and what it shows."""
+"""`sirocco demo`: a stream of posts over real cities, its queries, and its view."""

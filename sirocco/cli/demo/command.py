@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Without that the import below compiles them, one after another and without a word.
+    # Otherwise the import below compiles them one after another without a message.
     compile_ahead(lambda line: say(f"sirocco demo: {line}"), at_start=True)
     say("sirocco demo: loading the engine …")
     from sirocco.cli.demo.run import DemoSettings, run_demo  # noqa: PLC0415

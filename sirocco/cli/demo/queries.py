@@ -1,4 +1,4 @@
-"""The standing queries of the demo: readable questions over real places."""
+"""The standing queries of the demo: readable queries over real places."""
 
 from __future__ import annotations
 

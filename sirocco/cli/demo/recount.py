@@ -1,7 +1,7 @@
-"""Counts anew which standing range queries match which objects, one by one, without the engine.
+"""Recounts the matches of standing range queries one by one, without the engine.
 
-For the demo's last word. It uses the reference of the text analysis and the exact geometry of the
-model, none of the indexes, kernels or services.
+For the demo's final check. It uses the reference text analysis and the exact geometry of the model,
+but no indexes, kernels or services.
 """
 
 from __future__ import annotations

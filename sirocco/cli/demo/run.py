@@ -1,4 +1,4 @@
-"""The course of the demo: start, register, publish, show, count anew."""
+"""The course of the demo: start, register, publish, show, recount."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _SAMPLE_POSTS = 5_000
 # New Year's Day 2026, noon in London: morning in the Americas, evening in Asia.
 _START_MS = 1_767_268_800_000
 _LOOK_S = 0.5
-# A plain log says between the matches how it goes.
+# Interval of status lines in a plain log.
 _STATUS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """How long and how much.
+    """Length and size of the demo.
 
     Attributes:
         seconds: Length of the stream.
         posts_per_s: Rate of the stream.
-        seed: Of the posts.
+        seed: Seed of the posts.
         evaluators: Number of evaluators.
     """
 
@@ -79,7 +79,7 @@ def run_demo(settings: DemoSettings) -> int:
 
 @contextlib.contextmanager
 def _sample(settings: DemoSettings) -> Iterator[Path]:
-    """Some posts of another seed, from which the map is built."""
+    """Yields a file with posts of another seed, from which the map is built."""
     world = WorldPosts(settings.seed + 1)
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         for batch in world.batches(_SAMPLE_POSTS):
@@ -92,8 +92,8 @@ class Demo:
     """One run.
 
     Args:
-        settings: How long and how much.
-        console: Where it is shown; a terminal gets the live view, all else plain lines.
+        settings: Length and size of the demo.
+        console: The output; a terminal gets the live view, other outputs plain lines.
     """
 
     def __init__(self, settings: DemoSettings, console: Console) -> None:
@@ -118,7 +118,7 @@ class Demo:
         self._cpu = ""
 
     def run(self, client: Client) -> None:
-        """Registers, publishes and shows until all is processed."""
+        """Registers, publishes and shows until everything is processed."""
         for result in client.register_many(
             query_from_json(members, _SUBSCRIBER) for members in self._members
         ):
@@ -148,7 +148,7 @@ class Demo:
         self._cpu = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in used)
 
     def finish(self) -> int:
-        """Counts all matches anew, prints the summary; returns the exit status."""
+        """Recounts all matches, prints the summary; returns the exit status."""
         state, latency = self._state, self._state.latency_ms
         self._console.print()
         self._console.print(
@@ -204,7 +204,7 @@ class Demo:
     # --- what the threads do
 
     def _take(self, batch: NotificationBatch) -> None:
-        """Notes the matches of a batch, in the thread of the receiver."""
+        """Records the matches of a batch, in the receiver's thread."""
         self._found.update((query, int(one)) for query, one in batch.pairs())
         state = self._state
         state.notified += len(batch)
@@ -226,7 +226,7 @@ class Demo:
                 say(match.line())
 
     def _watch(self, client: Client, receiver: Receiver, stopping: threading.Event) -> None:
-        """Brings the figures up to date until asked to stop."""
+        """Updates the figures until asked to stop."""
         begin_s = status_s = time.monotonic()
         before, before_s = 0, begin_s
         while not stopping.wait(_LOOK_S):

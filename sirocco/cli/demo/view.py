@@ -1,4 +1,4 @@
-"""What the demo shows: figures, the last matches, and the leaves of the world with their load."""
+"""The demo's view: figures, the last matches, and the leaves of the world with their load."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sirocco.cli.terminal.terminal import shown
 from sirocco.kernels.base.sorting import sorted_distinct
 
 _MAP_COLUMNS_MAX, _MAP_ROWS_MAX = 100, 26
-# Nobody lives beyond; the rows are better spent between.
+# Almost nobody lives beyond these latitudes; the rows are better used between them.
 _MAP_NORTH, _MAP_SOUTH = 72.0, -56.0
 _SHADES = (
     "grey11", "grey19", "dark_blue", "blue", "dodger_blue1", "green", "yellow", "orange1", "red1",
 )  # fmt: skip
-# The same where colours are not wanted (NO_COLOR).
+# Marks instead of colours, if these are not wanted (NO_COLOR).
 _MARKS = " .:-=+*#@"
 _MATCHES_SHOWN = 14
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One notification as it is shown."""
+    """One notification as displayed."""
 
     query: str
     place: str
@@ -47,7 +47,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class LeafLoad:
-    """A leaf of the map in force; degrees, and a load of which only ratios mean something."""
+    """A leaf of the map in force; degrees, and a load of which only ratios matter."""
 
     slot: int
     west: float
@@ -59,7 +59,7 @@ class LeafLoad:
 
 @dataclass(slots=True)
 class DemoState:
-    """What the view shows; written by the demo, read by the view."""
+    """Data of the view, written by the demo."""
 
     seconds_total: float
     seconds: float = 0.0
@@ -96,7 +96,7 @@ def render(state: DemoState) -> RenderableType:
 class LeafMap:
     """The world as coloured cells: the load of the leaves above each, matches as stars.
 
-    Takes the room that it is given.
+    Uses the room that it is given.
     """
 
     def __init__(self, leaves: Sequence[LeafLoad], matches: Sequence[Match] = ()) -> None:
@@ -119,7 +119,7 @@ def leaf_map(
 ) -> Text:
     """Returns the map of the given size in characters; plain: load by marks, not by colours."""
     density = leaf_density(leaves, rows, columns)
-    # Ranks rather than values: a city is a thousand times as dense as the sea around it.
+    # Ranks instead of values: a city is a thousand times as dense as the sea around it.
     order = sorted_distinct(density)
     shades = np.searchsorted(order, density) * (len(_SHADES) - 1) // max(1, len(order) - 1)
     stars = {_cell(match.lon, match.lat, rows, columns) for match in matches}
@@ -139,7 +139,7 @@ def leaf_map(
 
 
 def leaf_density(leaves: Sequence[LeafLoad], rows: int, columns: int) -> NDArray[np.float64]:
-    """Returns f8[rows, columns]: load per area, summed over leaves that lie above one another."""
+    """Returns f8[rows, columns]: load per area, summed over overlapping leaves."""
     density = np.zeros((rows, columns))
     lon = (np.arange(columns) + 0.5) * 360 / columns - 180
     lat = _MAP_NORTH - (np.arange(rows) + 0.5) * (_MAP_NORTH - _MAP_SOUTH) / rows
@@ -150,7 +150,7 @@ def leaf_density(leaves: Sequence[LeafLoad], rows: int, columns: int) -> NDArray
         )
         if density[inside].size:
             density[inside] += leaf.load / area
-        else:  # a leaf smaller than a cell still shows
+        else:  # a leaf smaller than a cell is still shown
             middle = (leaf.west + leaf.east) / 2, (leaf.south + leaf.north) / 2
             density[_cell(*middle, rows, columns)] += leaf.load / area
     return density
@@ -190,7 +190,7 @@ def _last_matches(state: DemoState) -> RenderableType:
 
 
 def _even(text: str) -> str:
-    """Leaves out words with combining marks.
+    """Removes words with combining marks.
 
     Terminals disagree on their width, and a line wider than counted makes the whole view jump.
     """

@@ -1,1 +1,1 @@
-"""`sirocco explain`: how a query is understood, where it is placed, why an object matches."""
+"""`sirocco explain`: the meaning of a query, its places, and why an object matches."""

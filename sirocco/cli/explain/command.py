@@ -1,4 +1,4 @@
-"""`sirocco explain`: how a query is understood, where it stands, why an object matches or not."""
+"""`sirocco explain`: the meaning of a query, its places, and why an object matches or not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sirocco.cli.explain.report import Asked, Cluster, Lately
     from sirocco.model.objects import ObjectRow
 
-# Objects that are counted; of a query that meets more, how many more does not matter.
+# Objects that are counted; for more, the exact number does not matter.
 COUNTED_MAX = 100_000
 
 _DESCRIPTION = """\
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
     _check(args)
     with connect(args) as client:
         asked = _registered(client, args.id) if args.file is None else _read_query(args.file)
-        # Here, and below: the engine with its compiler, which takes a while to import.
+        # Imported here, and below: the engine with its compiler, which takes a while.
         from sirocco.cli.explain.report import report, window_of  # noqa: PLC0415
 
         one = _read_object(args)
@@ -174,7 +174,7 @@ def _parsed(source: str, parse: Callable[[], _Found]) -> _Found:
 
 
 def _look(client: Client) -> Cluster:
-    """What is known of the cluster; a client that may not be told learns less."""
+    """Returns the known state of the cluster; a client with fewer rights gets less."""
     from sirocco.cli.explain.report import Cluster  # noqa: PLC0415
     from sirocco.schemes.map.map_bytes import from_bytes  # noqa: PLC0415
 
@@ -190,7 +190,7 @@ def _look(client: Client) -> Cluster:
 
 
 def _lately(client: Client, asked: Asked, window_ms: int, *, is_wanted: bool) -> Lately:
-    """Counts what the query met within the window, by a search for the same conditions."""
+    """Counts the query's objects within the window, by a search for the same conditions."""
     from sirocco.cli.explain.report import Lately, question_of  # noqa: PLC0415
 
     if not is_wanted:

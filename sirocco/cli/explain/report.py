@@ -1,4 +1,4 @@
-"""What `sirocco explain` has to say, as the members of one JSON object; no call is made here."""
+"""The report of `sirocco explain` as the members of one JSON object, without any calls."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from sirocco.protocol.explain.routes import (
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.routing import compile_map
 
-# Counted over so long where the query has no window of its own.
+# Period of the count if the query has no window of its own.
 LATELY_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The query that is asked about.
+    """The explained query.
 
     Attributes:
         query: The query.
-        subscriber: Who is told; empty of one that is not registered.
-        revision: Of a registered query, else None.
+        subscriber: Its subscriber; empty if it is not registered.
+        revision: Revision of a registered query, else None.
         start_ms: When its lifetime begins, None if it is not registered.
-        is_start_given: Whether the registration said so.
+        is_start_given: Whether the registration named `start_ms`.
     """
 
     query: Query
@@ -53,14 +53,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is known of the cluster.
+    """Known state of the cluster.
 
     Attributes:
         described: Members and owners, and what a router sent to each leaf.
-        map: In force; None if that is not known.
-        phase: Of a change of the map.
-        balance: Loads; None if they are not known.
-        why: Why something is not known.
+        map: The map in force; None if it is unknown.
+        phase: Phase of a change of the map.
+        balance: Loads; None if they are unknown.
+        why: Why something is unknown.
     """
 
     described: ClusterDescription
@@ -72,14 +72,14 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Lately:
-    """What the query met lately.
+    """Recent objects of the query.
 
     Attributes:
-        window_ms: In so long.
-        count: How many objects satisfied its conditions, None if that is not known.
+        window_ms: Length of the period.
+        count: Number of objects that satisfied its conditions, None if unknown.
         is_more: Whether there were more.
-        why: Why it is not known.
-        has_store: Whether the cluster keeps objects, None if that is not known.
+        why: Why the number is unknown.
+        has_store: Whether the cluster stores objects, None if unknown.
     """
 
     window_ms: int
@@ -98,15 +98,15 @@ def report(
     now_ms: int,
     arrival_ms: int | None,
 ) -> dict[str, Any]:
-    """Returns all there is to say.
+    """Returns the complete report.
 
     Args:
         asked: The query.
-        cluster: Where it stands.
-        lately: What it met.
-        one: An object to be judged, or None.
+        cluster: State of the cluster.
+        lately: Its recent objects.
+        one: An object to check, or None.
         now_ms: The time, epoch ms.
-        arrival_ms: When the object arrives; None is now.
+        arrival_ms: When the object arrives; None: now.
     """
     query = asked.query
     members: dict[str, Any] = {
@@ -194,7 +194,7 @@ def _text_members(query: Query, places: QueryPlaces | None) -> dict[str, Any]:
 
 
 def index_of(query: Query) -> str:
-    """Says which objects a slot looks at for a query that no keyword leads to."""
+    """Says which objects a slot checks for a query that no keyword finds."""
     match query:
         case KnnQuery():
             return "no keyword: every object nearer than the k-th is looked at"
@@ -213,7 +213,7 @@ def _region_members(query: Query) -> dict[str, Any] | None:
         dict(zip(("west", "south", "east", "north"), box, strict=True))
         for box in region.boxes().tolist()
     ]
-    # A box without extent is the other name of a meridian, not another side of it.
+    # A box without width is the other name of a meridian, not another side of the region.
     wide = [box for box in boxes if box["west"] < box["east"]]
     return {**region.canonical(), "boxes": boxes, "crosses_antimeridian": len(wide) > 1}
 
@@ -256,7 +256,7 @@ def _load_members(places: QueryPlaces, cluster: Cluster) -> dict[str, Any]:
     sent = {leaf.id: leaf.objects for leaf in cluster.described.leaves}
     total = sum(sent.values())
     members: dict[str, Any] = {
-        # Since the asked router started, by what it has routed itself.
+        # Objects routed by the answering router since its start.
         "leaves_share": _share(sum(sent.get(leaf, 0) for leaf in leaves), total),
         "router_objects": total,
     }
@@ -290,7 +290,7 @@ def _cost_members(query: Query, places: QueryPlaces | None, lately: Lately) -> d
     if query.mode == "snapshot":
         return members | {"slots_asked": len(places.slots)}
     members |= {"leaf_copies": len(places.leaves), "slot_copies": len(places.slots)}
-    # Only without a store do routers hold anything back.
+    # Routers only hold objects back if there is no store.
     forwarded = None if places.forwarded is None else list(places.forwarded)
     return members | {"keywords_forwarded": forwarded}
 
@@ -299,13 +299,13 @@ def _cost_members(query: Query, places: QueryPlaces | None, lately: Lately) -> d
 
 
 def window_of(query: Query, wanted_ms: int | None) -> int:
-    """Returns over how long is counted: as wanted, the query's own window, or an hour."""
+    """Returns the period of the count: as requested, the query's own window, or an hour."""
     own_ms = LATELY_MS if query.window_ms is None else query.window_ms
     return own_ms if wanted_ms is None else wanted_ms
 
 
 def question_of(query: Query, window_ms: int) -> dict[str, Any]:
-    """Returns the search that finds the objects which satisfy a query's conditions."""
+    """Returns the search for objects that satisfy a query's conditions."""
     form = canonical(query)
     members: dict[str, Any] = {"id": query.id, "kind": "range", "mode": "snapshot"}
     members |= {name: form[name] for name in ("text", "where") if name in form}

@@ -1,4 +1,4 @@
-"""What `sirocco explain` prints for people, from the members that `--json` prints."""
+"""The readable output of `sirocco explain`, from the members that `--json` prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sirocco.model.explanation import alternative_words, metres, moment, words_o
 
 _NAME_WIDTH = 14
 
-# More numbers of leaves or slots than these tell nobody anything; --json has all of them.
+# Longer lists of leaves or slots help no reader; --json prints all of them.
 _NUMBERS_SHOWN = 12
 # The same for alternatives of a text.
 _ALTERNATIVES_SHOWN = 16
@@ -125,7 +125,7 @@ def _region(members: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield "rectangle"
     for box in region["boxes"]:
-        # A meridian under its other name is no place of its own.
+        # A meridian under its other name is not a separate place.
         if box["west"] < box["east"] or len(region["boxes"]) == 1:
             sides = (f"{side} {box[side]:.5f}" for side in ("west", "south", "east", "north"))
             yield f"box {', '.join(sides)}"
@@ -259,7 +259,7 @@ def _goes_to(places: Mapping[str, Any]) -> str:
     for sure, other, noun in (("leaves", "or_leaves", "leaf"), ("slots", "or_slots", "slot")):
         said = [f"{noun} {_numbers(places[sure])}"] if places[sure] else []
         if places[other]:
-            # Its home may be one of those where it goes anyway.
+            # Its home may be one of its other slots.
             perhaps = "perhaps " if said else ""
             said.append(f"{perhaps}one of {noun} {_numbers(places[other])}")
         parts.append(" and ".join(said))

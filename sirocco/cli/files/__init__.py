@@ -1,1 +1,1 @@
-"""Files that commands read: queries, objects, and the lines that they came from."""
+"""Files that commands read: queries, objects, and their line numbers."""

@@ -1,4 +1,4 @@
-"""Which line of a file each published object came from."""
+"""Line number of each published object in its file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ObjectLines:
 
     @property
     def count(self) -> int:
-        """How many objects were added."""
+        """Number of added objects."""
         return self._next_number - 1
 
     def add(self, lines: NDArray[np.int64]) -> int:

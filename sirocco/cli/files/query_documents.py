@@ -1,8 +1,7 @@
-"""Finds the queries of a file: one a line, or JSON that goes over several lines, or an array.
+"""Finds the queries of a file: one per line, or JSON over several lines, or an array.
 
-A document begins at a line with `{` or `[` that is not whole, and ends where its brackets do. Until
-then nothing is taken for granted: where it turns out to be no document, its first line is bad by
-itself and the next one is looked at anew.
+A document begins at an incomplete line with `{` or `[`, and ends with its brackets. If it turns out
+not to be a document, only its first line is bad, and reading continues at the next one.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import orjson
 
 from loadgen.live_lines import NumberedLine
 
-# What a document may take; a line or an object of an array may be as long as `LINE_BYTES_MAX`.
+# Bytes of a document; a line or an object of an array may be as long as `LINE_BYTES_MAX`.
 _DOCUMENT_BYTES_MAX = 64 << 20
 
-# Lines that are looked at in vain, in all, before the file counts as one of lines: a file of a
-# million lines that each begin something would be read a million times.
+# Lines read in vain, in all, before the file counts as one of lines: otherwise a file of a million
+# lines that each begin a document would be read a million times.
 _LOOKS_MAX = 200_000
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -30,7 +29,7 @@ _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 
 
 def query_documents(lines: Iterator[NumberedLine]) -> Iterator[NumberedLine]:
-    """Yields the JSON text of each query with the number of the line that it begins on."""
+    """Yields the JSON text of each query with the number of its first line."""
     again: deque[NumberedLine] = deque()
     looks_left = _LOOKS_MAX
     while (first := _next(again, lines)) is not None:
@@ -52,7 +51,7 @@ def _next(again: deque[NumberedLine], lines: Iterator[NumberedLine]) -> Numbered
 
 
 def _may_begin(line: bytes) -> bool:
-    """Whether a line can begin what does not end on it."""
+    """Whether a line can begin a document that does not end on it."""
     if not line.lstrip().startswith(_OPENING):
         return False
     return line.lstrip().startswith(b"[") or not _is_whole(line)
@@ -69,9 +68,9 @@ def _is_whole(line: bytes) -> bool:
 def _gather(
     held: list[NumberedLine], again: deque[NumberedLine], lines: Iterator[NumberedLine]
 ) -> bool:
-    """Adds lines up to the end of a document; tells whether it has one.
+    """Adds lines up to the end of a document; returns whether it has one.
 
-    When it has none, the lines that were added are to be looked at anew.
+    If it has none, the added lines must be read again.
     """
     first = held[0][1]
     in_array = first.lstrip().startswith(b"[")
@@ -81,7 +80,7 @@ def _gather(
         rest = _STRING.sub(b"", line)
         size += len(line)
         if b'"' in rest or size > _DOCUMENT_BYTES_MAX:
-            # A string does not go over the end of a line.
+            # A string does not continue over the end of a line.
             return False
         depth += sum(map(rest.count, _OPENING)) - sum(map(rest.count, _CLOSING))
         if depth <= 0:
@@ -96,15 +95,15 @@ def _gather(
 
 
 def _begins_another(line: bytes, *, in_array: bool) -> bool:
-    """Whether a line belongs to what follows an unfinished document: the rest of that is lost."""
+    """Whether a line belongs to the document after an unfinished one, whose rest is lost."""
     if in_array:
         return line.startswith(b"[")
-    # Documents of people and of programs are indented; a line with a whole query is one.
+    # Documents of people and of programs are indented; a line with a whole query is a document.
     return line.startswith(_OPENING) or (b'"kind"' in line and _is_whole(line))
 
 
 def _split(held: list[NumberedLine]) -> Iterator[NumberedLine]:
-    """Yields the documents of a text that is balanced: an object, or those of an array."""
+    """Yields the documents of a balanced text: an object, or those of an array."""
     raw = b"".join(line if line.endswith(b"\n") else line + b"\n" for _, line in held)
     whole = held[0][0], raw.strip()
     if not whole[1].startswith(b"["):
@@ -116,7 +115,7 @@ def _split(held: list[NumberedLine]) -> Iterator[NumberedLine]:
         if not found or not all(isinstance(one, dict) for one in found):
             raise ValueError("is no array of objects")
     except (ValueError, RecursionError):
-        # Its reader says what is wrong with it.
+        # Its reader reports the error.
         yield whole
         return
     decoder = json.JSONDecoder()

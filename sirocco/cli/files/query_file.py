@@ -1,4 +1,4 @@
-"""Files of queries of all kinds: read one by one, bad lines told apart, repeats sorted out."""
+"""Reads files of queries of all kinds, with bad lines and repeats reported."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
 from sirocco.model.json_text import load_json
 from sirocco.model.query import Query, parse_query
 
-# What came by a pipe is kept in memory up to so much, and behind that on disk.
+# Input from a pipe is kept in memory up to this size, and the rest on disk.
 _KEPT_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLine:
-    """A good line.
+    """A valid line.
 
     Attributes:
         line: Its number, from 1.
@@ -37,16 +37,16 @@ class QueryLine:
 
     @property
     def is_standing(self) -> bool:
-        """Whether the query is registered and told of changes, not asked once."""
+        """Whether the query is registered for notifications instead of being searched once."""
         return self.query.mode == "continuous"
 
 
 def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
     """Yields the queries of a file or a pipe.
 
-    One stands on each line, or they are JSON over several lines, or an array. An equal repeat of a
-    query is left out. Repeats are judged at the end, by reading the file again, so that a file of
-    millions of queries is not kept in memory.
+    There is one per line, or JSON over several lines, or an array. An equal repeat of a query is
+    skipped. Repeats are checked at the end, by reading the file again, so that a file of millions
+    of queries is not kept in memory.
 
     Args:
         path: The file or pipe, plain or gzip.
@@ -77,7 +77,7 @@ def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
 
 
 class _Lines:
-    """The lines of a file or a pipe, which gives them once and is to be read again, too."""
+    """The lines of a file or a pipe; a pipe is stored, to be read a second time."""
 
     def __init__(self, path: Path, kept: IO[bytes]) -> None:
         self._path = path
@@ -85,14 +85,14 @@ class _Lines:
         self._kept = kept
 
     def read(self) -> Iterator[NumberedLine]:
-        """Yields them for the first time."""
+        """Yields the lines for the first time."""
         for number, line in numbered_lines(self._path):
             if self._is_live:
                 self._kept.write(b"%d %b\n" % (number, line.removesuffix(b"\n")))
             yield number, line
 
     def read_again(self) -> Iterator[NumberedLine]:
-        """Yields what was read."""
+        """Yields the lines that were read."""
         if not self._is_live:
             yield from numbered_lines(self._path)
             return
@@ -120,7 +120,7 @@ def _judge(
     firsts: dict[str, Query] = {}
     for number, line in query_documents(lines.read_again()):
         if number in wanted:
-            # Several objects of an array may stand on one line.
+            # Several objects of an array may be on one line.
             with suppress(InvalidArgument):
                 query = _parse_line(number, line).query
                 if first_line[query.id] == number:

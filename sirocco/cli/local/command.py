@@ -31,14 +31,14 @@ from sirocco.local.process import LocalError, WrongUseError
 from sirocco.local.redis import RedisServer
 from sirocco.transport.errors import TopicMismatch
 
-# What `up` starts of each service unless it is told otherwise. The parser leaves its options
-# empty: to a cluster that is there already, what is said matters and what is not said does not.
+# Processes that `up` starts of each service by default. The parser leaves its options empty: for an
+# existing cluster, only given options matter.
 _COUNTS = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
 
-# On a few processors fewer slots mean fewer, larger records and shorter ways (ADR 8).
+# On a few processors, fewer slots mean fewer, larger records and shorter paths (ADR 8).
 _SLOTS = "8"
 
-# Options of `up` that become settings of the services, and what these take without them.
+# Options of `up` that become settings of the services, and the defaults of these.
 _OPTIONS = {
     "scheme": ("SIROCCO_SCHEME", "qt-tree"),
     "slots": ("SIROCCO_SLOTS", "16"),
@@ -101,7 +101,7 @@ def _wanted(text: str) -> tuple[str, int]:
     service, _, wanted = text.partition("=")
     try:
         if service in SERVICES:
-            # None at all is refused with what to do instead.
+            # Zero is refused with advice.
             return service, whole(0, COUNT_GREATEST)(wanted)
     except argparse.ArgumentTypeError:
         pass
@@ -119,7 +119,7 @@ def _up(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _alone(args: argparse.Namespace) -> Iterator[None]:
-    """Lets one command at a time start or stop processes of a directory."""
+    """Allows one command at a time to start or stop processes of a directory."""
     with alone(
         args.directory.resolve(),
         waits=lambda: note(f"waiting for another command at work in {args.directory} …"),
@@ -158,19 +158,19 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _tool(args: argparse.Namespace) -> str:
-    """What to type before a step, for the directory that this command is about."""
+    """Returns the command line prefix for this directory."""
     if args.directory == DIRECTORY:
         return f"{program()} local"
     return f"{program()} local --directory {shlex.quote(str(args.directory))}"
 
 
 def _connection(args: argparse.Namespace, cluster: LocalCluster) -> str:
-    """The option that commands need to find a cluster; empty where they find it by themselves."""
+    """Returns the option by which commands find a cluster; empty if they find it by themselves."""
     return "" if args.directory == DIRECTORY else f" --router {cluster.router_addresses[0]}"
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuses addresses of servers that are none, before anything is started for them."""
+    """Refuses malformed addresses of servers, before anything is started for them."""
     host, _, port = (args.kafka or "localhost:9092").rpartition(":")
     if not host or not _is_port(port):
         raise CommandError(f"--kafka: {args.kafka!r:.60} is not HOST:PORT")
@@ -181,7 +181,7 @@ def _check(args: argparse.Namespace) -> None:
         except ValueError:
             is_whole = False
         if not is_whole:
-            # What is wrong with it is not repeated: it may hold a password.
+            # The value is not repeated: it may hold a password.
             raise CommandError("--redis: is not redis://[USER:PASSWORD@]HOST[:PORT][/DB]")
     if args.sample is not None:
         args.sample.open("rb").close()
@@ -195,10 +195,10 @@ def _is_port(text: str) -> bool:
 
 
 def _refuse_others(args: argparse.Namespace, cluster: LocalCluster) -> None:
-    """Refuses options that say something else than what is there was started with.
+    """Refuses options that differ from those of the running cluster.
 
     Raises:
-        WrongUseError: There are such; the message names them, and what to do.
+        WrongUseError: Some differ; the message names them, and what to do.
     """
     settings = cluster.settings
     counts = {
@@ -227,7 +227,7 @@ def _refuse_others(args: argparse.Namespace, cluster: LocalCluster) -> None:
 
 
 def _value_of(args: argparse.Namespace, option: str) -> str | None:
-    """What is said of an option, as the services find it in their environment."""
+    """Returns the value of an option, as in the services' environment."""
     value = getattr(args, option)
     if value is None:
         return None
@@ -235,7 +235,7 @@ def _value_of(args: argparse.Namespace, option: str) -> str | None:
 
 
 def _hint(error: LocalError, directory: Path) -> str:
-    """What to do where the data from before do not go with what is asked for; empty elsewhere."""
+    """Returns advice if existing data do not fit the request; empty otherwise."""
     if f'"kind":"{TopicMismatch.__name__}"' not in str(error):
         return ""
     return (
@@ -246,7 +246,7 @@ def _hint(error: LocalError, directory: Path) -> str:
 
 def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterSettings:
     directory = args.directory.resolve()
-    # What it consisted of before; without that, or where something else is said, what is usual.
+    # The previous composition; without one, or for given options, the defaults.
     last = last_settings(directory)
     counts = _COUNTS | last.get("counts", {})
     given = {service: getattr(args, f"{service}s") for service in _COUNTS}
@@ -268,7 +268,7 @@ def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterS
 
 @contextmanager
 def _stopped_on_failure() -> Iterator[list[KafkaServer | RedisServer]]:
-    """Gives a list for servers that are started; whoever fails leaves none of them behind."""
+    """Yields a list for started servers; a failure stops all of them."""
     started: list[KafkaServer | RedisServer] = []
     try:
         yield started
@@ -284,9 +284,9 @@ def _start_servers(
     redis: str | None,
     started: list[KafkaServer | RedisServer],
 ) -> tuple[str, str]:
-    """Starts own servers where no other is named, or where the named one is our own.
+    """Starts own servers if no other is named, or if the named one is our own.
 
-    Those that did not run before are added to `started`, before their start.
+    Those that were not running are added to `started`, before their start.
     """
     broker = KafkaServer(directory, outlive=True)
     if kafka is None or _is_own(directory / "kafka.properties", kafka):
@@ -330,7 +330,7 @@ def _stop(args: argparse.Namespace) -> int:
         try:
             cluster = LocalCluster.open(directory)
         except LocalError:
-            # Damaged, as a full disk leaves it: what it told is lost, what runs is not.
+            # Damaged, for example by a full disk: its contents are lost, the processes still run.
             (directory / STATE).unlink()
         else:
             running = [one.name for one in cluster.processes if one.running]
@@ -364,7 +364,7 @@ def _status(args: argparse.Namespace) -> int:
 
 def _scale(args: argparse.Namespace) -> int:
     directory: Path = args.directory.resolve()
-    # Not before: there is no directory to be at work in.
+    # Not earlier: there may be no directory.
     LocalCluster.open(directory)
     with _alone(args):
         cluster = LocalCluster.open(directory)

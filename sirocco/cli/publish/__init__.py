@@ -1,1 +1,1 @@
-"""`sirocco publish`: objects from a file or standard input into a cluster."""
+"""`sirocco publish`: publishes objects from a file or standard input to a cluster."""

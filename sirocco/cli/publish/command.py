@@ -1,4 +1,4 @@
-"""`sirocco publish`: objects from a file or standard input into a running cluster."""
+"""`sirocco publish`: publishes objects from a file or standard input to a running cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing a file: read in batches, at a pace, bad lines told apart."""
+"""Publishes a file: read in batches, at a given rate, with bad lines reported."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from sirocco.model.errors import InvalidArgument
 _BATCH_ROWS = 1_000
 _STANDARD_INPUT = Path("/dev/stdin")
 
-# How long a run that ends early waits for what is under way. The user has pressed ^C and watches.
+# How long a run that ends early waits for requests in flight: the user has pressed ^C and waits.
 _EARLY_END_S = 3.0
 
-# How often bad lines are told whose turn has come by acknowledgements alone.
+# How often bad lines are reported that only waited for acknowledgements.
 _SETTLE_S = 0.1
 
 
 def run_publish(args: argparse.Namespace) -> int:
-    """Publishes the file that the options name; returns the exit status."""
+    """Publishes the file of the options; returns the exit status."""
     path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
     if not is_live(path):
-        # Before anything is begun for it.
+        # Before anything else is started.
         path.open("rb").close()
     run = _Run(path, args.file, Pace(args.rate))
     begin_s = time.monotonic()
@@ -56,10 +56,10 @@ def run_publish(args: argparse.Namespace) -> int:
 
 
 class _Run:
-    """One file on its way.
+    """The publishing of one file.
 
     Attributes:
-        bad: Lines that were no objects, or that the cluster refused.
+        bad: Lines that were not objects, or that the cluster refused.
     """
 
     def __init__(self, path: Path, name: str, pace: Pace) -> None:
@@ -68,7 +68,7 @@ class _Run:
         self._name = name
         self._pace = pace
         self._lines = ObjectLines()
-        # So many objects, and the lines up to this one.
+        # Number of objects taken, and the last line of these.
         self._taken = (0, 0)
         self._refused = 0
         self._publisher: Publisher | None = None
@@ -76,11 +76,11 @@ class _Run:
 
     @property
     def acknowledged(self) -> int:
-        """How many objects are in the log."""
+        """Number of objects in the log."""
         return 0 if self._publisher is None else self._publisher.acknowledged - self._refused
 
     def summary(self, seconds: float) -> dict[str, object]:
-        """Returns what programs are told."""
+        """Returns the summary for programs."""
         return {
             "objects": self.acknowledged,
             "bad_lines": self.bad.count,
@@ -89,7 +89,7 @@ class _Run:
         }
 
     def publish(self, client: Client, bar: Bar) -> None:
-        """Publishes all, and waits until it is acknowledged."""
+        """Publishes everything, and waits for the acknowledgements."""
         publisher = self._publisher = client.publisher(on_rejected=self._refuse)
         with self._settling():
             try:
@@ -109,7 +109,7 @@ class _Run:
         self._lines.add(batch.lines)
         for one in batch.bad:
             self.bad.add(one.line, one.error)
-        # Whole: the thread that tells bad lines must not see one half of it.
+        # One value: the thread that reports bad lines must not see half of it.
         lines = [*batch.lines[-1:].tolist(), *(one.line for one in batch.bad)]
         self._taken = (self._lines.count, max(lines, default=self._taken[1]))
         if not len(batch.lines):
@@ -120,14 +120,14 @@ class _Run:
         publisher.publish_columns(message)
 
     def _refuse(self, one: Rejected) -> None:
-        """Notes an object that the cluster refuses, on the publisher's thread."""
+        """Records an object that the cluster refuses, on the publisher's thread."""
         self._refused += 1
         error = InvalidArgument(one.error.message, field=one.error.field)
         self.bad.add(self._lines.line_of(one.number), error)
 
     @contextlib.contextmanager
     def _settling(self) -> Iterator[None]:
-        """Tells of bad lines while it goes on; a pipe may not end."""
+        """Reports bad lines during the run; a pipe may never end."""
         stopping = threading.Event()
 
         def settle() -> None:

@@ -1,1 +1,1 @@
-"""`sirocco replay`: files in, every match out, on real services."""
+"""`sirocco replay`: replays files on real services, and writes every match."""

@@ -1,4 +1,4 @@
-"""Where a replay runs: all services in this process on the memory log, or as processes."""
+"""Environments of a replay: all services in this process on the memory log, or as processes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _ANSWER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a cluster is, and how it cuts the workload.
+    """Size of a cluster, and how it splits the workload.
 
     Attributes:
-        routers, evaluators, mergers: Processes (or their likes in one process).
+        routers, evaluators, mergers: Processes (or their equivalents in one process).
         slots: Number of slots.
         leaves: Leaves of the first map.
         scheme: Name of the scheme.
         event_arrivals: Take an object's own time as its arrival.
         sample: Objects from which the first map is built, or None.
-        balances: Move load between evaluators while it runs; else the map is the same throughout.
-        store: Keep objects for searches.
+        balances: Move load between evaluators while it runs; else the map never changes.
+        store: Store objects for searches.
     """
 
     routers: int = 1
@@ -53,12 +53,12 @@ class Shape:
     store: bool = True
 
     def settings(self, cluster: str) -> ClusterSettings:
-        """Returns what all services have in common."""
+        """Returns the settings shared by all services."""
         return ClusterSettings(
             cluster=cluster,
             slots=self.slots,
             leaves=self.leaves,
-            # Nobody may be without a Kafka partition to own.
+            # Every router must own a Kafka partition.
             intake_partitions=1 if self.event_arrivals else max(4, self.routers),
             registry_partitions=max(4, self.routers),
             partials_partitions=max(2, self.mergers),
@@ -84,7 +84,7 @@ class Backend(Protocol):
         """CPU time of each service so far, by name."""
 
     def peak_memory_bytes(self) -> int:
-        """Greatest resident size, of all processes together."""
+        """Largest resident size of all processes together, bytes."""
 
 
 class _Embedded:
@@ -139,16 +139,16 @@ def memory_backend(shape: Shape) -> Iterator[Backend]:
 def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
     """Runs all services as processes under a fresh cluster name; restarts those that crash.
 
-    When all went well, nothing of it stays behind on the servers.
+    After success, nothing of it remains on the servers.
 
     Args:
-        shape: Of the cluster.
+        shape: Size of the cluster.
         kafka: HOST:PORT of a running broker.
         redis: URL of a running Redis.
 
     Raises:
         CommandError: Kafka or Redis does not answer.
-        LocalError: A service does not come up.
+        LocalError: A service does not start.
     """
     _check_servers(kafka, redis)
     settings = shape.settings(f"replay-{secrets.token_hex(4)}")
@@ -190,12 +190,12 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         with cluster:
             cluster.guard()
             yield _Processes(cluster)
-    # After a failure everything stays, for whoever wants to know why.
+    # After a failure everything stays for diagnosis.
     _tidy(settings, kafka, redis)
 
 
 def _tidy(settings: ClusterSettings, kafka: str, redis: str) -> None:
-    """Leaves nothing of a cluster behind: its topics, and what stood in the map store."""
+    """Removes a cluster's topics and its keys in the map store."""
     log = KafkaLog(KafkaSettings(kafka, topic_prefix=f"{settings.cluster}."))
     store = RedisMapStore(redis, prefix=settings.cluster)
     try:
@@ -210,7 +210,7 @@ def _tidy(settings: ClusterSettings, kafka: str, redis: str) -> None:
 
 
 def _check_servers(kafka: str, redis: str) -> None:
-    """Fails early and in plain words rather than by the log of a service."""
+    """Fails early with a plain message instead of a service's log."""
     if not reachable(KafkaSettings(bootstrap=kafka), timeout_s=_ANSWER_S):
         raise CommandError(f"no Kafka answers at {kafka}: see --kafka", ExitCode.UNAVAILABLE)
     try:

@@ -1,4 +1,6 @@
-"""`sirocco replay`: files of objects and queries in, every match out, on real services."""
+"""`sirocco replay`: replays files of objects and queries on real services, and writes every
+match.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.kafka is not None and args.log is not None:
         raise CommandError("--log memory and --kafka exclude one another")
     for path in (args.objects, args.queries, args.sample):
-        # Before anything is started for it; a pipe would not be opened again.
+        # Before anything else is started; a pipe cannot be opened twice.
         if path is not None and not is_live(path):
             path.open("rb").close()
     return _replay(args)
@@ -94,7 +96,7 @@ def _run(args: argparse.Namespace) -> int:
 def _replay(args: argparse.Namespace) -> int:
     with Bar() as bar:
         bar.begin("loading the engine")
-        # Here, under the bar: the first import ever compiles the kernels.
+        # Imported here, under the bar: the first import compiles the kernels.
         from sirocco.cli.replay.run import Replay, ReplayFiles  # noqa: PLC0415
 
         backend_of = _backend(args)
@@ -124,7 +126,7 @@ def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
         leaves=args.leaves or max(64, 4 * slots),
         scheme=args.scheme,
         event_arrivals=args.arrival == "event",
-        # What is read of a pipe for a sample would be missing from the stream.
+        # Objects read from a pipe for a sample would be missing from the stream.
         sample=args.sample or (None if is_live(args.objects) else args.objects),
         balances=args.balance == "on",
         store=args.store == "on",

@@ -14,8 +14,8 @@ import orjson
 class ResultsFile:
     """Writes results, from several threads if need be.
 
-    Lines of matches are put together from pieces that are encoded once. Ids of objects are numbers
-    or strings, as they were published.
+    Lines of matches are assembled from parts that are encoded once. Ids of objects are numbers or
+    strings, as they were published.
 
     Args:
         path: Overwritten.
@@ -141,14 +141,14 @@ class ResultsFile:
         self.write({"query": query_id, "event": "ended", "reason": reason})
 
     def flush(self) -> None:
-        """Makes all that was written seen by whoever watches the file."""
+        """Makes all written lines visible to readers of the file."""
         with self._lock:
             self._out.flush()
 
     def _write_batch(self, lines: bytes) -> None:
         with self._lock:
             self._out.write(lines)
-            # A batch at a time: whoever watches the file sees matches as they come.
+            # One batch at a time: readers of the file see matches as they arrive.
             self._out.flush()
 
 
@@ -157,7 +157,7 @@ def _heads(query_ids: Sequence[str]) -> list[bytes]:
 
 
 def _event(event: str | None, track: Any) -> bytes:
-    """The rest of a line behind the object's id."""
+    """Returns the rest of a line after the object's id."""
     if event is None:
         return b"}\n"
     return b',"event":%s,"track":%s}\n' % (orjson.dumps(event), orjson.dumps(track))

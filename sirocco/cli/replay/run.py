@@ -1,4 +1,4 @@
-"""One replay against a running cluster: register, publish, wait until all is processed, search."""
+"""One replay against a running cluster: register, publish, wait until processed, search."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from sirocco.runtime.process.clock import now_ms
 
 SUBSCRIBER = "replay"
 
-# Objects of one request: large, since the whole file waits and records are what costs.
+# Objects per request: many, since the whole file waits and records are the main cost.
 _BATCH_ROWS = 4_096
 _FLOW = PublishFlow(
     batch_objects=_BATCH_ROWS,
@@ -50,26 +50,26 @@ _FLOW = PublishFlow(
     outstanding_bytes_max=64 << 20,
 )
 
-# Showing progress costs more than registering one query.
+# Updating the bar costs more than registering one query.
 _BAR_ROWS = 1_000
 
-# While nothing moves for so long, something is broken for good: an evaluator that was killed is
-# missed after its lease, and its slots load again from their checkpoints.
+# If there is no progress for this time, something is broken permanently: a killed evaluator is
+# detected after its lease, and its slots load again from their checkpoints.
 _STALL_S = 300.0
 
-# Steps by the clock never end, so that something moving is no proof.
+# By the clock, steps never end, so that progress proves nothing.
 _STALLS_MAX = 24
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """What is replayed.
+    """Input of a replay.
 
     Attributes:
         objects: Lines of objects.
         queries: Lines of queries, or None.
         event_arrivals: Arrivals follow the objects' own times.
-        objects_per_s: Rate of publishing; None: as fast as they are taken.
+        objects_per_s: Rate of publishing; None: as fast as they are accepted.
     """
 
     objects: Path
@@ -82,9 +82,9 @@ class Replay:
     """The state of one replay.
 
     Args:
-        client: Speaks to the cluster.
-        files: What is replayed.
-        out: Takes the results.
+        client: Client of the cluster.
+        files: The input.
+        out: Receives the results.
         bar: Shows the progress.
     """
 
@@ -99,7 +99,7 @@ class Replay:
         self._queries = 0
         self._snapshots: list[QueryLine] = []
         self._newest_ms = MISSING_TS
-        # By the clock: when the last object had arrived.
+        # By the clock: arrival of the last object.
         self._ended_ms = DEFAULT_LIMITS.ts_ms
         self._token = ""
         self._searches = LatencyHistogram()
@@ -109,7 +109,7 @@ class Replay:
         """Replays the files; returns the figures for the summary.
 
         Raises:
-            SiroccoError: The cluster cannot be reached, or refuses what it should take.
+            SiroccoError: The cluster cannot be reached, or refuses valid input.
             OSError: A file cannot be read or written.
         """
         batches = self._good_objects()
@@ -182,7 +182,9 @@ class Replay:
                 self._snapshots.append(line)
 
     def _end_time(self, receiver: Receiver) -> None:
-        """Says that nothing follows, so that the steps at the newest arrival come as well."""
+        """Reports the end of the stream, so that the steps at the newest arrival are also
+        evaluated.
+        """
         if not self._token:
             return
         end_ms = self._newest_ms + 1 if self._files.event_arrivals else self._ended_ms
@@ -190,9 +192,9 @@ class Replay:
         _await_token(self._client, self._token, receiver)
 
     def _search(self) -> None:
-        """Asks the snapshot queries, now that everything has arrived."""
+        """Runs the snapshot queries, now that everything has arrived."""
         self._bar.begin("searching")
-        # Without objects any time will do.
+        # Without objects any time is valid.
         newest_ms = 0 if self._newest_ms == MISSING_TS else self._newest_ms
         asked_ms = newest_ms if self._files.event_arrivals else None
         for line in self._snapshots:
@@ -216,7 +218,7 @@ class Replay:
     # --- objects
 
     def _good_objects(self) -> Iterator[ReadBatch]:
-        """Yields the file in batches of good lines; reports the others."""
+        """Yields the file in batches of valid lines; reports the others."""
         name = str(self._files.objects)
         pace = Pace(self._files.objects_per_s)
         begun = not self._files.event_arrivals
@@ -231,7 +233,7 @@ class Replay:
                 yield found
 
     def _from_first_time(self, batch: ReadBatch, name: str) -> ReadBatch:
-        """Refuses the objects before the first that has a time: nothing says when they arrived."""
+        """Refuses the objects before the first one with a time: their arrival is unknown."""
         timed = np.flatnonzero(batch.objects.ts != MISSING_TS)
         start = int(timed[0]) if len(timed) else len(batch.lines)
         for line in batch.lines[:start].tolist():
@@ -253,7 +255,7 @@ class Replay:
             pace.wait(len(batch.lines))
             message = ObjectsMessage()
             put_objects(message, batch.objects)
-            # Before the call: waiting for room in the publisher is a part of the latency.
+            # Before the call: waiting for room in the publisher is part of the latency.
             self._sent.add(self._lines.add(batch.lines), time.monotonic())
             self._newest_ms = max(self._newest_ms, int(batch.objects.ts.max()))
             publisher.publish_columns(message)
@@ -264,7 +266,9 @@ class Replay:
 
     @property
     def _last_step_ms(self) -> int:
-        """Steps behind the newest arrival are not asked for; by the clock they go on for ever."""
+        """Time of the last step. Steps after the newest arrival are not wanted; by the clock they
+        would never end.
+        """
         return self._newest_ms if self._files.event_arrivals else self._ended_ms
 
     def _write(self, batch: NotificationBatch) -> None:
@@ -311,13 +315,13 @@ class Replay:
 
 
 def await_processed(client: Client, publisher: Publisher, receiver: Receiver) -> str:
-    """Waits until everything published is matched and every notification of it was taken.
+    """Waits until everything published is matched and every notification of it was received.
 
     Returns:
-        The position token of all of it; empty if nothing was published.
+        The position token of the last object; empty if nothing was published.
 
     Raises:
-        DeadlineExceeded, TimeoutError: Nothing moved for minutes, or it took hours.
+        DeadlineExceeded, TimeoutError: There was no progress for minutes, or it took hours.
     """
     token = publisher.flush().position_token
     if token:

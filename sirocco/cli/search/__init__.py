@@ -1,1 +1,1 @@
-"""`sirocco search`: one-off questions about what has arrived so far."""
+"""`sirocco search`: one-off searches over the objects so far."""

@@ -1,4 +1,4 @@
-"""`sirocco search`: one-off questions about what has arrived so far."""
+"""`sirocco search`: one-off searches over the objects so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import is_terminal, say_json
 
-# Members of an answer that are as long as it.
+# Members of an answer that are as long as the answer.
 _LISTS = {"objects", "distance_m", "score", "terms"}
 
 _STANDARD_INPUT = Path("/dev/stdin")
@@ -115,7 +115,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _members(args: argparse.Namespace) -> dict[str, Any]:
-    """The query that the options say, in its public JSON form."""
+    """Returns the query of the options in its public JSON form."""
     members: dict[str, Any] = {"id": args.id, "kind": args.kind, "mode": "snapshot"}
     if args.rect is not None:
         members["region"] = {"rect": dict(zip(_SIDES, args.rect, strict=True))}
@@ -148,7 +148,7 @@ def _json(text: str, option: str) -> Any:
 
 
 def _answer_file(args: argparse.Namespace, client: Client) -> int:
-    # Reading files takes the engine with its compiler; a question by options does without.
+    # Reading files imports the engine with its compiler; a search by options does not need it.
     from loadgen.lines import BadLine  # noqa: PLC0415
     from sirocco.cli.files.query_file import read_queries  # noqa: PLC0415
 

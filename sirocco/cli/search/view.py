@@ -12,16 +12,16 @@ from sirocco.cli.terminal.status import counted
 from sirocco.cli.terminal.terminal import console, say
 from sirocco.model.explanation import moment
 
-# What fits a terminal, unless another number is asked for.
+# Rows that fit a terminal, unless another number is given.
 ROWS = 20
 
-# Longer ids are cut; --json has them whole.
+# Longer ids are truncated; --json prints them in full.
 _ID_WIDTH_MAX = 24
 _TEXT_CHARACTERS_MAX = 1_000
 
 
 def show(answer: SearchAnswer, limit: int | None) -> None:
-    """Prints an answer as a table of so many rows, and how many there are in all."""
+    """Prints an answer as a table of at most `limit` rows, and the total number."""
     rows_max = ROWS if limit is None else limit
     is_terms = isinstance(answer.query, TermsQuery)
     table = Table(box=None, pad_edge=False, expand=not is_terms)
@@ -64,7 +64,7 @@ def _cells(found: FoundObject) -> Iterator[str]:
     yield f"{one.lon:.5f}"
     yield f"{one.lat:.5f}"
     yield _time(found.arrival_ms if one.ts_ms is None else one.ts_ms)
-    # No more than any line holds: a text of 64 KB would be measured whole.
+    # No line shows more: measuring a text of 64 KB would be slow.
     yield one.text[:_TEXT_CHARACTERS_MAX]
 
 

@@ -1,1 +1,1 @@
-"""What all commands share: output, progress, numbers, errors, the connection to a cluster."""
+"""Shared by all commands: output, progress, numbers, errors, the connection to a cluster."""

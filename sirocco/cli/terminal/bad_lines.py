@@ -1,4 +1,4 @@
-"""Tells of bad lines of a file: in the order of lines, and equal ones only so often."""
+"""Reports bad lines of a file, in line order, with a limit on equal errors."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Callable
 
 from sirocco.cli.terminal.terminal import note
 
-# Equal errors that are told one by one; a file of a million lines without `lon` has one error.
+# Equal errors reported one by one; a file of a million lines without `lon` has one error.
 EQUAL_MAX = 10
 
-# Different errors that are counted; beyond, each is told.
+# Distinct errors that are counted; further ones are all reported.
 _DIFFERENT_MAX = 10_000
 
 
 class BadLines:
-    """Tells of bad lines on standard error. Safe to share between threads.
+    """Reports bad lines on standard error. Safe to share between threads.
 
     Attributes:
-        count: How many lines were bad.
+        count: Number of bad lines.
     """
 
     def __init__(self, file: str, tell: Callable[[str], None] = note) -> None:
-        """Begins without any; `file` is the name in errors."""
+        """Starts without bad lines; `file` is its name in errors."""
         self.count = 0
         self._file = file
         self._tell = tell
@@ -34,24 +34,24 @@ class BadLines:
 
     @property
     def waiting(self) -> int:
-        """How many bad lines are not told yet."""
+        """Number of bad lines not reported yet."""
         with self._lock:
             return len(self._waiting)
 
     def add(self, line: int, error: object) -> None:
-        """Takes a bad line, which is told when `settle` comes as far."""
+        """Adds a bad line, to be reported when `settle` reaches it."""
         with self._lock:
             self.count += 1
             heapq.heappush(self._waiting, (line, str(error)))
 
     def settle(self, line: int | None = None) -> None:
-        """Tells all bad lines up to one, in order: all before it are known. None: all lines."""
+        """Reports all bad lines up to `line` in order: all before it are known. None: all lines."""
         with self._lock:
             while self._waiting and (line is None or self._waiting[0][0] <= line):
                 self._tell_one(*heapq.heappop(self._waiting))
 
     def finish(self) -> None:
-        """Tells the rest, and how many equal ones were not told."""
+        """Reports the rest, and the number of equal errors not reported."""
         self.settle()
         for error, times in self._equal.items():
             if times > EQUAL_MAX:

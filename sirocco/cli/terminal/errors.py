@@ -1,4 +1,4 @@
-"""The one line that a failed command leaves on standard error, and its exit status."""
+"""The error line of a failed command on standard error, and its exit status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sirocco.model.errors import SiroccoError as EngineError
 
 
 def describe(error: Exception) -> tuple[str, ExitCode]:
-    """Returns what to tell the user of an error, in one line, and how the command ends."""
+    """Returns the error as one line for the user, and the exit status."""
     match error:
         case CommandError():
             message, code = str(error), error.exit_code

@@ -1,4 +1,4 @@
-"""Reads every number that stands on the command line outside queries.
+"""Reads every number on the command line outside queries.
 
 Each function returns a `type` for argparse, whose errors name the option and the bounds.
 """
@@ -10,19 +10,19 @@ import math
 import re
 from collections.abc import Callable
 
-# Numbers of the wire.
+# Bounds of the wire's integers.
 INTEGER_LEAST, INTEGER_GREATEST = -(1 << 63), (1 << 63) - 1
 
 # Processes, slots and leaves.
 COUNT_GREATEST = 65_536
 
-# A call that takes longer than a week has been forgotten.
+# A call longer than a week is a mistake.
 SECONDS_GREATEST = 7 * 86_400.0
 
-# Slower than one in a quarter of an hour is no rate, faster than this no machine is.
+# Slower than one in a quarter of an hour is not a rate; no machine is faster than the maximum.
 RATE_LEAST, RATE_GREATEST = 0.001, 1e9
 
-# More digits than any bound needs; `int` refuses very long numbers with words of its own.
+# More digits than any bound needs; for very long numbers `int` raises an error text of its own.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
 
@@ -55,7 +55,7 @@ def real(least: float, greatest: float) -> Callable[[str], float]:
 
 
 def finite(text: str) -> float:
-    """Reads a number of a query, whose bounds the query's own rules know."""
+    """Reads a number of a query; the query's own rules check its bounds."""
     value = _finite(text)
     if value is None:
         raise argparse.ArgumentTypeError(f"{text!r:.60} is no number")

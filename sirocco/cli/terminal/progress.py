@@ -1,4 +1,4 @@
-"""A bar on standard error for what takes longer than a moment; nothing where nobody looks."""
+"""A progress bar on standard error for longer work; nothing without a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sirocco.cli.terminal.terminal import console as console_of
 
 
 class Bar:
-    """Progress of one thing after another.
+    """Progress of one task after another.
 
     Attributes:
         is_shown: Whether standard error is a terminal; elsewhere nothing is shown.
@@ -54,22 +54,22 @@ class Bar:
         self._progress.stop()
 
     def begin(self, what: str, total: int | None = None) -> None:
-        """Turns to the next thing."""
+        """Starts the next task."""
         self._progress.reset(self._task, total=total, description=what, note="")
 
     def advance(self, count: int, note: str = "") -> None:
-        """So many more are done."""
+        """Adds `count` finished items."""
         self._progress.update(self._task, advance=count, note=note)
 
 
-# Files up to this size are counted first; that takes a second at most.
+# Files up to this size are counted first, which takes a second at most.
 _COUNTED_BYTES_MAX = 1 << 30
 _PIECE_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 
 
 def lines_total(path: Path, bar: Bar) -> int | None:
-    """Returns how many lines a plain file has; None where nobody looks, or it is not known soon."""
+    """Returns the number of lines of a plain file; None without a terminal, or for large files."""
     if not bar.is_shown or not path.is_file() or path.stat().st_size > _COUNTED_BYTES_MAX:
         return None
     total, last = 0, b"\n"

@@ -1,4 +1,4 @@
-"""What all commands have in common that speak to a running cluster."""
+"""Shared by all commands that connect to a running cluster."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sirocco.cli.terminal.numbers import seconds
 from sirocco.cli.terminal.status import CommandError
 from sirocco.cli.terminal.terminal import note
 
-# A connection that is there again before nobody has missed: another router took over, say. Users
-# are to know within two seconds why nothing happens.
+# A connection restored within this time is not reported: for example, another router took over.
+# Within two seconds users must learn why nothing happens.
 _NOTE_S = 0.5
 _NOTED_TIMEOUT_S_MIN = 2.0
 
@@ -26,7 +26,7 @@ DIRECTORY = Path(".run")
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that say which cluster, and how to speak to it."""
+    """Adds the options that select the cluster and the connection."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--router",
@@ -48,11 +48,11 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator[Client]:
-    """Gives a client of the cluster that the options name, and tells of lost connections.
+    """Yields a client of the selected cluster, and reports lost connections.
 
     Args:
         args: The options.
-        retry: How broken streams are tried again; the client's own way if None.
+        retry: How broken streams are retried; None: the client's default.
 
     Raises:
         CommandError: A file that an option names cannot be read.
@@ -77,7 +77,7 @@ def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator
             token=token,
             retry=retry,
             timeout_s=args.timeout,
-            # Where the error itself comes as soon, it is enough.
+            # With a shorter time limit, the error itself is soon enough.
             on_connection=notes.changed if args.timeout > _NOTED_TIMEOUT_S_MIN else None,
         ) as client,
     ):
@@ -85,7 +85,7 @@ def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator
 
 
 class _ConnectionNotes:
-    """Says which servers cannot be reached, once they could not for a moment."""
+    """Reports servers that have been unreachable for a moment."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,7 +93,7 @@ class _ConnectionNotes:
         self._told = False
 
     def changed(self, change: ConnectionChange) -> None:
-        """A connection was lost, or is there again."""
+        """Records that a connection was lost or restored."""
         with self._lock:
             for timer in self._waiting.values() if change.is_up else ():
                 timer.cancel()
@@ -109,7 +109,7 @@ class _ConnectionNotes:
             timer.start()
 
     def close(self) -> None:
-        """Says nothing more."""
+        """Stops reporting."""
         with self._lock:
             for timer in self._waiting.values():
                 timer.cancel()
@@ -125,10 +125,11 @@ class _ConnectionNotes:
 
 
 def _router(args: argparse.Namespace) -> str:
-    """The router that is named, by the option, by the environment, or by a cluster beside.
+    """Returns the router named by the option, by the environment, or by a cluster in this
+    directory.
 
     Raises:
-        CommandError: There is none of them.
+        CommandError: None of them names a router.
     """
     if args.router is not None:
         return str(args.router)

@@ -1,4 +1,4 @@
-"""How a command ends."""
+"""Exit status of a command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """Exit status of a command."""
 
     OK = 0
     UNEXPECTED = 1
@@ -17,10 +17,10 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on; the message says what is wrong and what to do.
+    """A command cannot continue; the message says what is wrong and what to do.
 
     Attributes:
-        exit_code: How the command ends.
+        exit_code: Exit status of the command.
     """
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:

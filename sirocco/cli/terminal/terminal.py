@@ -1,7 +1,7 @@
-"""Prints lines for people and for programs: the one way out of the tool.
+"""Prints lines for people and for programs: the only output of the tool.
 
-Much of what is shown was written by strangers: texts and ids of objects, ids of queries, messages
-of servers. A terminal obeys control characters, so none of them leaves here as itself.
+Much of the output comes from strangers: texts and ids of objects, ids of queries, messages of
+servers. A terminal obeys control characters, so all of them are escaped here.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _escaped(character: str) -> str:
 def json_line(members: Any) -> str:
     r"""Returns a value as JSON on one line, with control characters as \u escapes."""
     text = json.dumps(members, ensure_ascii=False)
-    # They can stand in strings alone, where the escape means the same.
+    # They can only be in strings, where the escape means the same.
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def is_terminal() -> bool:
-    """Whether a person reads standard output."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -61,26 +61,26 @@ def note(*lines: str) -> None:
 
 def _print(out: Any, lines: tuple[str, ...]) -> None:
     text = "".join(f"{shown(line)}\n" for line in lines)
-    # What the terminal's encoding lacks must not end the command.
+    # Characters missing in the terminal's encoding must not end the command.
     encoding = getattr(out, "encoding", None) or "utf-8"
     out.write(text.encode(encoding, "backslashreplace").decode(encoding))
     out.flush()
 
 
 def console(*, stderr: bool = False, width: int | None = None, soft_wrap: bool = False) -> Console:
-    """Returns a console for tables: strings are shown as they are, controls escaped.
+    """Returns a console for tables: strings are shown unchanged, with controls escaped.
 
     Args:
         stderr: Print on standard error.
-        width: Of lines; None takes the terminal's.
-        soft_wrap: Leave the wrapping of long lines to the terminal.
+        width: Width of lines; None: the terminal's.
+        soft_wrap: Let the terminal wrap long lines.
     """
-    # Commands without tables answer sooner without it.
+    # Commands without tables start faster without it.
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     class Plain(Console):
-        """Takes no string for markup, and lets no control character through."""
+        """Takes no markup from strings, and escapes control characters."""
 
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(shown(text), **options | {"markup": False, "emoji": False})
