@@ -19,8 +19,7 @@ from sirocco.cli.terminal.terminal import say_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-# For other processes, not for users: the time since each has read the log's end, which normally
-# grows.
+# For other processes, not for users: how long each has reached the log without a break.
 _NOT_SHOWN = frozenset({"log_heard_s"})
 
 
