@@ -12,6 +12,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from sirocco.kernels.base.columns import gather_bytes
+from sirocco.kernels.base.wire_checks import is_outside
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import is_nested, load_json, may_exceed_64_bits, refuse_unkept
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
@@ -354,6 +355,8 @@ def split_valid(
     _check_bytes(columns, limits, errors)
     _check_names(columns, errors)
     _check_attributes(columns, limits, errors)
+    if not errors:
+        return np.arange(len(columns)), []
     good = np.ones(len(columns), np.bool_)
     good[list(errors)] = False
     return np.flatnonzero(good), sorted(errors.items())
@@ -394,7 +397,7 @@ def _check_shape(columns: ObjectColumns) -> None:
             raise InvalidArgument(
                 f"has {len(offsets)} entries, must have {len(columns) + 1}", field=offsets_name
             )
-        if offsets[0] != 0 or offsets[-1] != len(data) or np.any(offsets[1:] < offsets[:-1]):
+        if offsets[0] != 0 or offsets[-1] != len(data) or (offsets[1:] < offsets[:-1]).any():
             raise InvalidArgument(
                 f"must rise from 0 to the {len(data)} bytes of {name}", field=offsets_name
             )
@@ -403,6 +406,8 @@ def _check_shape(columns: ObjectColumns) -> None:
 def _refuse(
     errors: dict[int, InvalidArgument], bad: NDArray[np.bool_], field: str, message: str
 ) -> None:
+    if not bad.any():
+        return
     # One error for all: a client may send thousands of rows with the same error.
     error = InvalidArgument(message, field=field)
     for row in np.flatnonzero(bad).tolist():
@@ -412,9 +417,14 @@ def _refuse(
 def _check_numbers(
     columns: ObjectColumns, limits: Limits, errors: dict[int, InvalidArgument]
 ) -> None:
-    # This form also refuses NaN.
-    _refuse(errors, ~(np.abs(columns.lon) <= 180), "lon", "must be in [-180, 180]")
-    _refuse(errors, ~(np.abs(columns.lat) <= 90), "lat", "must be in [-90, 90]")
+    # NaN is outside as well.
+    lon, lat, ts = map(np.ascontiguousarray, (columns.lon, columns.lat, columns.ts))
+    if is_outside(lon, -180.0, 180.0):
+        _refuse(errors, ~(np.abs(columns.lon) <= 180), "lon", "must be in [-180, 180]")
+    if is_outside(lat, -90.0, 90.0):
+        _refuse(errors, ~(np.abs(columns.lat) <= 90), "lat", "must be in [-90, 90]")
+    if not is_outside(ts, -limits.ts_ms, limits.ts_ms):
+        return
     late = (columns.ts > limits.ts_ms) | (columns.ts < -limits.ts_ms)
     message = f"must be within {limits.ts_ms} ms of 1970"
     _refuse(errors, late & (columns.ts != MISSING_TS), "ts", message)
@@ -428,10 +438,15 @@ def _check_bytes(
         (columns.text, columns.text_offsets, "text", limits.text_bytes),
         (columns.attributes, columns.attribute_offsets, "attributes", limits.attribute_bytes),
     ):
+        if not len(data):
+            continue
         too_long = offsets[1:] - offsets[:-1] > bytes_max
         _refuse(errors, too_long, field, f"has more than {bytes_max} bytes")
+        invalid = invalid_utf8_rows(data, offsets)
+        if not len(invalid):
+            continue
         is_invalid = np.zeros(len(columns), np.bool_)
-        is_invalid[invalid_utf8_rows(data, offsets)] = True
+        is_invalid[invalid] = True
         _refuse(errors, is_invalid, field, "is no valid UTF-8")
 
 
@@ -448,6 +463,8 @@ def _check_attributes(
     columns: ObjectColumns, limits: Limits, errors: dict[int, InvalidArgument]
 ) -> None:
     offsets = columns.attribute_offsets
+    if not len(columns.attributes):
+        return
     holds_long = may_exceed_64_bits(columns.attributes.tobytes())
     no_object = InvalidArgument("must be a JSON object", field="attributes")
     for row in np.flatnonzero(offsets[1:] > offsets[:-1]).tolist():

@@ -456,7 +456,10 @@ class MemoryConsumer:
             if at in self._paused or at in self._stuck:
                 continue
             source, position = self._sources[at], self._positions[at]
-            if not source.low <= position <= source.end:
+            end = source.low + len(source.records)
+            if position == end:
+                continue
+            if not source.low <= position <= end:
                 if taken:
                     break
                 self._stuck.add(at)

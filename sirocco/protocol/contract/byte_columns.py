@@ -14,9 +14,11 @@ from sirocco.protocol.contract.effects import State
 
 def packed(name: str, texts: Sequence[bytes]) -> dict[str, NDArray[Any]]:
     """Returns u1[b], the strings one after another, and i8[n + 1], where each begins."""
+    data = b"".join(texts)
     offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return {name: np.frombuffer(b"".join(texts), np.uint8), f"{name}_offsets": offsets}
+    if data:
+        np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return {name: np.frombuffer(data, np.uint8), f"{name}_offsets": offsets}
 
 
 def unpacked(name: str, state: State) -> list[bytes]:

@@ -51,3 +51,23 @@ def both_terms(first: TermColumns, second: TermColumns) -> TermColumns:
         terms[places] = one.terms[one.offsets[0] : one.offsets[-1]]
         counts[places] = one.counts[one.offsets[0] : one.offsets[-1]]
     return TermColumns(terms, offsets, first.lengths, counts)
+
+
+class TermParts:
+    """The terms of objects in parts, which are joined when somebody looks at them.
+
+    Attributes:
+        parts: one behind the other, at least one.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[TermColumns]) -> None:
+        self.parts = parts
+
+    @property
+    def joined(self) -> TermColumns:
+        """The terms of all."""
+        if len(self.parts) > 1:
+            self.parts = [concat_terms(self.parts)]
+        return self.parts[0]

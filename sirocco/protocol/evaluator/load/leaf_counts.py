@@ -240,7 +240,7 @@ class LeafCounts:
         met = np.concatenate([each for _, _, each in self._waiting])
         lon = np.concatenate([each.objects.lon for each in batches])
         lat = np.concatenate([each.objects.lat for each in batches])
-        terms = concat_terms([each.terms for each in batches])
+        terms = concat_terms([part for each in batches for part in each.routed_terms.parts])
         keys = event_keys(EventColumns.concat([each.events for each in batches]))
         homes = np.concatenate([_homes(each) for each in batches])
         self._waiting, self._waiting_rows = [], 0

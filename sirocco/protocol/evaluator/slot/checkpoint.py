@@ -223,8 +223,10 @@ def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...
 
 def _names_state(prefix: str, table: QueryTable, rows: NDArray[np.int32]) -> Columns:
     names = table.names(rows)
-    filters = [table.filters.get(row) for row in rows.tolist()]
-    texts = [b"" if f is None else orjson.dumps(f.canonical()) for f in filters]
+    texts = [b""] * len(rows)
+    if table.filters:
+        filters = [table.filters.get(row) for row in rows.tolist()]
+        texts = [b"" if f is None else orjson.dumps(f.canonical()) for f in filters]
     specs = names.specs or ("",) * len(rows)
     return {
         f"{prefix}.revisions": table.revisions[rows],

@@ -14,7 +14,7 @@ from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.contract.positions import PART_BITS, position_of
-from sirocco.protocol.contract.term_rows import concat_terms, take_terms
+from sirocco.protocol.contract.term_rows import TermParts, take_terms
 from sirocco.protocol.evaluator.standing.standing_queries import Batch, Values, track_key
 
 Part = tuple[int, Routed, NDArray[np.intp] | None]
@@ -37,7 +37,7 @@ def joined(
     return Batch(
         together,
         EventColumns.concat(events),
-        concat_terms(terms),
+        TermParts(terms),
         np.concatenate(places),
         np.concatenate(offsets),
         *_followed(parts),

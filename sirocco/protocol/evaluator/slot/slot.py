@@ -31,6 +31,7 @@ from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.columns import NO_EVENTS
 from sirocco.protocol.contract.messages import (
     AT_ONCE_MS,
+    NEVER_MS,
     NO_OBJECTS,
     NO_PAST,
     NO_REVISION,
@@ -178,7 +179,9 @@ class Slot:
     @property
     def is_stepping(self) -> bool:
         """Whether steps are due: `go_on` must be called until there are none, before `take`."""
-        return self._due_ms < self.time_ms
+        due_ms = self._due_ms
+        # Where nothing is due ever, which is the rule, the time need not be looked for.
+        return due_ms != NEVER_MS and due_ms < self.time_ms
 
     @property
     def _due_ms(self) -> int:

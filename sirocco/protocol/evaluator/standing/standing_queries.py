@@ -37,7 +37,7 @@ from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.contract.query_definitions import query_of
 from sirocco.protocol.contract.query_specs import asked_spec, told_spec
-from sirocco.protocol.contract.term_rows import both_terms, take_terms
+from sirocco.protocol.contract.term_rows import TermParts, both_terms, take_terms
 from sirocco.protocol.contract.track_values import identities_of
 from sirocco.protocol.evaluator.standing.query_families import Family, Names, SlotQueries
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepKind, StepQuery
@@ -100,7 +100,7 @@ class Batch:
 
     Attributes:
         objects, events: n rows.
-        terms: n rows, from the routers: hashes of the wire.
+        routed_terms: n rows, from the routers: hashes of the wire.
         numbered: n rows, as this process numbers terms; None where they are those of the wire.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
@@ -113,7 +113,7 @@ class Batch:
 
     objects: ObjectColumns
     events: EventColumns
-    terms: TermColumns
+    routed_terms: TermParts
     positions: NDArray[np.int64]
     offsets: NDArray[np.int64]
     is_copy: NDArray[np.bool_] | None = None
@@ -125,6 +125,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    @property
+    def terms(self) -> TermColumns:
+        """The hashes of the wire."""
+        return self.routed_terms.joined
 
     @property
     def own_terms(self) -> TermColumns:
@@ -150,7 +155,7 @@ class Batch:
         return Batch(
             self.objects.take(rows),
             self.events.take(rows),
-            take_terms(self.terms, rows),
+            TermParts([take_terms(self.terms, rows)]),
             self.positions[rows],
             self.offsets[rows],
             None if self.is_copy is None else self.is_copy[rows],

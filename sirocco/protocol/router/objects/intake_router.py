@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.objects import concat
-from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.model.text import TermColumns, TextAnalyser
 from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns, event_keys
 from sirocco.protocol.contract.effects import Append, Effect, State
 from sirocco.protocol.contract.load_messages import ToldArrivals
@@ -133,6 +133,7 @@ class IntakeRouter:
     copied_bytes_total: int = 0
     slot_objects: NDArray[np.int64] = field(init=False)
     arrivals: LeafArrivals = field(init=False)
+    _analyser: TextAnalyser = field(default_factory=TextAnalyser)
     _waiting: list[Waiting] = field(default_factory=list)
     _waiting_objects: int = 0
     # Members by whose values objects are followed, over all sources.
@@ -301,10 +302,10 @@ class IntakeRouter:
         if not isinstance(message, Taken) or not len(message.objects):
             return 0
         objects = message.objects
+        if not self._track_keys:
+            return len(objects.text) + len(objects.attributes)
         sizes = np.diff(objects.text_offsets) + np.diff(objects.attribute_offsets)
-        if self._track_keys:
-            sizes = sizes * (1 + copies_max(objects, self.slots))
-        return int(sizes.sum())
+        return int((sizes * (1 + copies_max(objects, self.slots))).sum())
 
     def next_offset(self, partition: int) -> int:
         """Returns the offset of the next record to be added to an owned intake partition."""
@@ -343,7 +344,7 @@ class IntakeRouter:
             np.array([part.partition for part in parts], np.uint32),
             [len(part.objects) for part in parts],
         )
-        terms = analyse_batch(objects.text, objects.text_offsets)
+        terms = self._analyser.analyse_batch(objects.text, objects.text_offsets)
         routes = self.routings[version].route_objects(
             objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
         )

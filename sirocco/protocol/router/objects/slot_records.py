@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,10 @@ def with_places(
 
 def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
     """Splits rows [begin, end) into pieces that each fit a record, by rows and by bytes."""
+    if routed.tracks is None and end - begin <= SLOT_ROWS_MAX:
+        total = _bytes_upto(routed, end) - _bytes_upto(routed, begin)
+        if total <= RECORD_BYTES_MAX:
+            return [(begin, end)] if begin < end else []
     sizes, first = _bytes_before(routed, begin, end), begin
     ends = sizes[1:]
     bounds: list[tuple[int, int]] = []
@@ -105,11 +110,16 @@ def _tracks_of(routed: Routed, first: int, last: int) -> Routed:
     )
 
 
+def _bytes_upto(routed: Routed, rows: int | slice) -> Any:
+    """Bytes of all objects before rows, but for the values of their copies: of one row or some."""
+    objects = routed.objects
+    sizes = objects.text_offsets[rows] + objects.attribute_offsets[rows]
+    return sizes + objects.name_offsets[rows] + TERM_BYTES * routed.terms.offsets[rows]
+
+
 def _bytes_before(routed: Routed, begin: int, end: int) -> NDArray[np.int64]:
     """Returns i8[end - begin + 1], the bytes of all rows before each of [begin, end]."""
-    objects, own = routed.objects, slice(begin, end + 1)
-    sizes = objects.text_offsets[own] + objects.attribute_offsets[own] + objects.name_offsets[own]
-    sizes += TERM_BYTES * routed.terms.offsets[own]
+    sizes: NDArray[np.int64] = _bytes_upto(routed, slice(begin, end + 1))
     further = None if routed.further is None else routed.further.of(begin, end)
     if further is not None:
         # With the names of the members, counted again for each value that names them.
