@@ -1,8 +1,8 @@
 """Two-byte numbers for the terms that standing queries of a slot count individually.
 
-All other terms share the numbers of buckets (`kernels.store.terms_kept`). Each sealed slice keeps
-the number of every entry of its vocabulary; terms that no query counts any more lose theirs when
-numbers run out.
+All other terms share the numbers of buckets (`kernels.store.sliding_term_counts`). Each sealed
+slice keeps the number of every entry of its vocabulary; terms that no query counts any more lose
+theirs when numbers run out.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TermCodes:
 
     Attributes:
         secret: secret for the distribution of terms to buckets and places (see
-            `kernels.base.placement`).
+            `kernels.base.hash_placement`).
     """
 
     def __init__(self, codes_max: int = CODES_MAX) -> None:

@@ -1,6 +1,6 @@
-"""How each scheme adjusts to load: what was measured goes in, moves or a new map come out.
+"""Load balancing of each scheme: from measurements to moves or a new map.
 
-`balancers` says which balancer goes with which scheme, `view` what it is told and answers. A
-balancer changes nothing itself: its plan names slots that change hands, and at most one map to
-change to, with what both are expected to gain and to cost.
+`balancers` lists the balancer of each scheme; `view` defines its input and output. A balancer
+changes nothing itself: its plan names slots that change their owner, and at most one new map, with
+the expected gain and cost of both.
 """

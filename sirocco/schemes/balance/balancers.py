@@ -1,4 +1,4 @@
-"""Which balancer goes with which scheme."""
+"""The balancer of each scheme."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BALANCERS: Mapping[str, Balancer] = MappingProxyType(
 
 
 def balancer_of(scheme: str) -> Balancer | None:
-    """Returns the balancer of a scheme; None where its maps stay as they are."""
+    """Returns the balancer of a scheme; None if its maps never change."""
     return BALANCERS.get(scheme)
 
 
-# Schemes whose balancers ask for a sample of objects and queries.
+# Schemes whose balancers need a sample of objects and queries.
 SAMPLED = frozenset({"qt-tree", "kdt-tree"})

@@ -1,1 +1,1 @@
-"""Builders of partition maps, one for each way to cut."""
+"""Builders of partition maps, one per scheme."""

@@ -1,4 +1,4 @@
-"""Scheme `a-grid`: Tornado's cut of a fine grid with least maximum (Tornado 4.1)."""
+"""Scheme `a-grid`: Tornado's split of a fine grid with least maximum (Tornado 4.1)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sirocco.schemes.workload.spatial_grid import even_grid, extent_of, fine_gri
 from sirocco.schemes.workload.spatial_load import object_loads, with_queries
 from sirocco.schemes.workload.spatial_map import spatial_map
 
-# Cells along each side of the grid on which borders may lie: half a kilometre where objects are
-# spread over the world. A cell cannot be cut, and on Tornado's 1000 x 1000 cells one town would
-# be one leaf, with many times the load of the others.
+# Cells along each side of the grid of possible borders: half a kilometre if objects are spread over
+# the world. A cell cannot be split, and on Tornado's 1000 x 1000 cells one town would be one leaf,
+# with many times the load of the others.
 BORDER_SIDE = 1 << 16
 
-# Leaves from which the borders could span more cells than a tiling allows: half of the leaves'
-# borders cut columns and half cut rows. Such maps are laid on a grid that is just allowed.
+# From this number of leaves on, the borders could span more cells than a tiling allows: half of the
+# leaves' borders split columns and half split rows. Such maps use the finest grid allowed.
 MANY_LEAVES = 1 << 12
 BORDER_SIDE_OF_MANY = 1 << 12
 
@@ -32,21 +32,21 @@ Region: TypeAlias = tuple[int, int, int, int]
 
 
 class AGrid:
-    """Cuts the heaviest leaf where the heavier of its halves is least, until there are enough.
+    """Splits the heaviest leaf where the heavier half is lightest, until there are enough.
 
-    Regions are routed by Tornado's neighbour-based search (3.1) for every scheme alike, see
+    Regions of all schemes are routed by Tornado's neighbour-based search (3.1), see
     `sirocco.kernels.routing.routing`.
     """
 
     name = "a-grid"
 
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
-        """Cuts the fine grid (4.1), then allocates the leaves by Karmarkar-Karp.
+        """Splits the fine grid (4.1), then allocates the leaves by Karmarkar-Karp.
 
-        See `Scheme.build`. As many leaves as asked for; a leaf that is a single cell cannot be
-        cut, and where Tornado then stops we go on with the next. Queries are counted on cells
-        as wide as a query (5), borders lie on a finer grid over the same extent. A sample
-        without queries is taken with the queries of `assumed_queries`.
+        See `Scheme.build`. Makes `leaves` leaves. A leaf of a single cell cannot be split; Tornado
+        then stops, we continue with the next. Queries are counted on cells as wide as a query (5);
+        borders are on a finer grid over the same extent. A sample without queries gets those of
+        `assumed_queries`.
         """
         check_counts(leaves, slots)
         sample = with_queries(sample)
@@ -66,23 +66,23 @@ class AGrid:
 def least_maximum_regions(
     cells: NDArray[np.int64], load: NDArray[np.int64], region: Region, leaves: int
 ) -> tuple[list[Region], list[int]]:
-    """Cuts a rectangle of cells into smaller ones, always the heaviest, as Tornado 4.1 does.
+    """Splits a rectangle of cells into smaller ones, always the heaviest, as in Tornado 4.1.
 
-    The best cuts are NP-hard to find; this is the paper's heuristic. The workload of a cell
-    (equation 1) is that of the objects in it. A cut takes one pass over the objects of its
-    rectangle, then prefix sums over its columns and rows, not over its cells: these are far
-    more than objects, and almost all are empty.
+    The best splits are NP-hard to find; this is the paper's heuristic. The workload of a cell
+    (equation 1) is that of its objects. A split takes one pass over the objects of its rectangle,
+    then prefix sums over its columns and rows, not over its cells: these are far more than objects,
+    and almost all are empty.
 
     Args:
         cells: i8[2, n], column and row of each object.
         load: i8[n], workload of each object.
         region: The rectangle.
-        leaves: How many rectangles to make; fewer come where there are fewer cells.
+        leaves: Wanted number of rectangles; fewer if there are fewer cells.
 
     Returns:
-        The rectangles, in the order in which they were made, and their workloads.
+        The rectangles, in order of creation, and their workloads.
     """
-    # Of equal workloads the older is cut first: an empty grid is cut evenly.
+    # Of equal workloads the older is split first: an empty grid is split evenly.
     heap = [(-int(load.sum()), 0, region, np.arange(len(load)))]
     done: list[tuple[int, int, Region, NDArray[np.int64]]] = []
     serial = 1

@@ -1,4 +1,4 @@
-"""Scheme `kd-tree`: median cuts, a baseline of PS2Stream (VI.B) and SSTD (7)."""
+"""Scheme `kd-tree`: median splits, a baseline of PS2Stream (VI.B) and SSTD (7)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sirocco.schemes.workload.spatial_map import spatial_map
 
 
 class KdTree:
-    """Cuts each box at the median of its workload, across the wider side of its objects.
+    """Splits each box at the median of its workload, across the wider side of its objects.
 
-    The trees that PS2Stream compares with (its references 21 and 26) weigh objects by the
-    queries that they meet, and so do we: equation 1 of Tornado. Unlike `a-grid` the cuts follow
-    no grid, and the tree is as deep everywhere as its share of the leaves asks for.
+    The trees that PS2Stream compares with (its references 21 and 26) weigh objects by the queries
+    that they meet, and so do we: equation 1 of Tornado. Unlike in `a-grid` the splits follow no
+    grid, and the depth of the tree depends on its share of the leaves.
     """
 
     name = "kd-tree"
 
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
-        """Cuts the world, then allocates the leaves by Karmarkar-Karp.
+        """Splits the world, then allocates the leaves by Karmarkar-Karp.
 
-        See `Scheme.build`. As many leaves as asked for; fewer only where boxes become as small
-        as one place. A sample without queries is taken with those of `assumed_queries`.
+        See `Scheme.build`. Makes `leaves` leaves; fewer only if boxes become as small as one place.
+        A sample without queries gets those of `assumed_queries`.
         """
         check_counts(leaves, slots)
         sample = with_queries(sample)
@@ -43,7 +43,7 @@ class KdTree:
 
 
 def _places(sample: Sample) -> NDArray[np.float64]:
-    """Returns the places, moved into the world, f8[2, n]."""
+    """Returns the points, moved into the world, f8[2, n]."""
     return np.stack([np.clip(sample.lon, *WORLD[0::2]), np.clip(sample.lat, *WORLD[1::2])])
 
 
@@ -71,10 +71,10 @@ def _grow(
 def _cut(
     box: Box, places: NDArray[np.float64], weights: NDArray[np.int64], count: int
 ) -> tuple[int, float, int] | None:
-    """Returns (axis, where to cut, leaves before it); None where the box is too small.
+    """Returns (axis, split position, leaves before it); None if the box is too small.
 
-    A number of leaves that is not even shifts the median. Where many objects lie in one place
-    no cut meets it, and each side gets leaves by the workload that it has.
+    An odd number of leaves shifts the median. If many objects are in one place no split meets it,
+    and each side gets leaves by its workload.
     """
     share = (count // 2) / count
     if places.shape[1] > 1:

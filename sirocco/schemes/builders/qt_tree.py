@@ -28,41 +28,43 @@ from sirocco.schemes.workload.cost import handling_of, held_share_of, workload
 from sirocco.schemes.workload.sample import Sample
 from sirocco.schemes.workload.statistics import CellStatistics, QueryStatistics
 
-# About a metre. Objects closer than that are one place, and a border between them would part
-# nothing but the noise of their coordinates.
+# About a metre. Objects closer than that are one place, and a border between them would only split
+# the noise of their coordinates.
 SIDE_DEGREES_MIN = 1e-5
 
-# Objects left out at each end when the extent of a node's objects is taken. One stray point
-# would otherwise stretch it so far that a cut through its middle parts nothing, and the tree
-# would turn to text where space is what tells the objects apart.
+# Objects ignored at each end of the extent of a node's objects. Otherwise one stray point would
+# stretch it so far that a split through its middle separates nothing, and the tree would use text
+# where space distinguishes the objects.
 STRAY_SHARE = 0.005
 
-# Keywords in the frozen lists of one text node and of a whole map; those that weigh most are
-# kept. Every router reads the map from one record of `control`, where a keyword takes about ten
+# Keywords in the frozen lists of one text node and of a whole map; those with the largest weight
+# are kept. Every router reads the map from one record of `control`, where a keyword takes about ten
 # bytes: the bound keeps the map of any tree below the megabyte that brokers allow by default.
 TEXT_NODE_TERMS_MAX = 4096
 MAP_TERMS_MAX = 65_536
 
-# Two ways of splitting whose workloads differ less are equal, and space is preferred as in the
-# paper: rounding must not turn a tree to text where text makes no difference.
+# Two splits with a smaller difference of workloads are equal, and space is preferred as in the
+# paper: rounding must not lead to a text split that makes no difference.
 EQUAL_WORKLOAD = 1e-9
 
-# Load of a leaf that the sample never saw, in mean loads: enough that such leaves are dealt out
-# over all slots, too little to disturb the balance of what is known.
+# Load of a leaf without sample objects, in mean loads: enough to distribute such leaves over all
+# slots, too little to disturb the balance of the known loads.
 UNSEEN_LEAF_SHARE = 1e-3
 
 
 class QtTree:
-    """Splits the node of greatest workload in the way that leaves least, until there are enough."""
+    """Splits the node of greatest workload in the way of least remaining workload, until there are
+    enough.
+    """
 
     name = "qt-tree"
 
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
         """Runs Algorithm 1, then allocates the leaves by Karmarkar-Karp.
 
-        See `Scheme.build`. A split makes three leaves more, so the tree has the first number of
-        leaves ≥ `leaves` among 1, 4, 7, …; fewer where nothing is left to split. A sample
-        without queries is taken with the queries of `assumed_queries`.
+        See `Scheme.build`. A split adds three leaves, so the tree has the first number of leaves ≥
+        `leaves` among 1, 4, 7, …; fewer if nothing is left to split. A sample without queries gets
+        those of `assumed_queries`.
         """
         check_counts(leaves, slots)
         if len(sample.queries) == 0:
@@ -92,8 +94,8 @@ class _Node:
     """A node of the tree.
 
     Attributes:
-        box, within: As of a leaf.
-        objects: i8[n], rows of the sample's objects that the router sends here, ascending.
+        box, within: As for a leaf.
+        objects: i8[n], rows of the sample's objects that the router would send here, ascending.
         statistics: The cell of J with the same box.
         workload: W of the node.
     """
@@ -124,8 +126,8 @@ class _Builder:
         self._root = self._node(WORLD, None, everything, root)
 
     def grow(self) -> tuple[list[_Node], list[TextNode]]:
-        """Returns the leaves, in the order in which they were made, and the text nodes."""
-        # Ties go to the older node: a sample without objects gives an even quadtree.
+        """Returns the leaves, in order of creation, and the text nodes."""
+        # Ties prefer the older node: a sample without objects gives an even quadtree.
         heap = [(-self._root.workload, 0, self._root)]
         done: list[tuple[int, _Node]] = []
         serial = 1
@@ -141,7 +143,9 @@ class _Builder:
         return [node for _, node in sorted(done, key=lambda pair: pair[0])], self._text_nodes
 
     def _split(self, node: _Node) -> list[_Node]:
-        """Splits a node in the way of least workload; returns nothing where neither parts it."""
+        """Splits a node in the way of least workload; returns nothing if neither way separates
+        it.
+        """
         spatial = self._split_space(node)
         text_node, textual = self._split_text(node)
         if text_node is None:
@@ -154,9 +158,9 @@ class _Builder:
     def _split_space(self, node: _Node) -> list[_Node]:
         """Returns the four quarters; none around a single place.
 
-        SSTD cuts the middle of the node's box. We cut the middle of the extent of its objects
-        (the node's MBR): the world's box around the posts of one city would be cut a dozen
-        times, and make three empty leaves each time, before the first object is parted.
+        SSTD splits at the middle of the node's box. We split at the middle of the extent of its
+        objects (the node's MBR): otherwise the world's box around the posts of one city would be
+        split a dozen times, with three empty leaves each time, before any objects are separated.
         """
         lon, lat = self._sample.lon[node.objects], self._sample.lat[node.objects]
         west, south, east, north = node.box
@@ -182,7 +186,7 @@ class _Builder:
         ]
 
     def _split_text(self, node: _Node) -> tuple[TextNode | None, list[_Node]]:
-        """Returns a text node and its children; None where all objects go to one child."""
+        """Returns a text node and its children; None if all objects belong to one child."""
         if len(node.objects) < 2:
             return None, []
         text_node, child_of = self._part(node)
@@ -200,7 +204,7 @@ class _Builder:
         return text_node, children
 
     def _part(self, node: _Node) -> tuple[TextNode, NDArray[np.uint8]]:
-        """Parts a node's objects by text; returns the text node and u1[n], child of each."""
+        """Splits a node's objects by text; returns the text node and u1[n], child of each."""
         cell = node.statistics
         weights = cell.reach[:TEXTUAL_KINDS].copy()
         keywords = _weightiest(cell.share, weights, self._terms_max)
@@ -269,10 +273,10 @@ def _weightiest(
 
 
 def _cut(values: NDArray[np.float64], low: float, high: float) -> tuple[float | None, bool]:
-    """Returns where to cut one side of a box, and whether that parts the values.
+    """Returns the split position on one side of a box, and whether it separates the values.
 
-    None is returned where the side is too short. Where there are no values, or they are one
-    place, the middle of the side is cut.
+    The position is None if the side is too short. Without values, or if they are one place, it is
+    the middle of the side.
     """
     middle = (low + high) / 2
     if high - low < 2 * SIDE_DEGREES_MIN:

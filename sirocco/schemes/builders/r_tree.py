@@ -21,11 +21,10 @@ from sirocco.schemes.workload.spatial_map import spatial_map
 class RTree:
     """Packs the objects by Sort-Tile-Recursive (Leutenegger, Lopez, Edgington 1997).
 
-    The objects are cut into about as many upright slabs as each slab has tiles, all tiles with
-    equally many objects. The nodes of an R-tree are the bounding boxes of what was packed, and
-    leave gaps; a stream sends objects into the gaps too, and each must have one leaf. So tiles
-    are extended: their borders lie midway between neighbours, and the outer ones reach to the
-    border of the world.
+    The objects are split into about as many vertical slabs as each slab has tiles, all tiles with
+    equally many objects. The nodes of an R-tree are bounding boxes and leave gaps; a stream has
+    objects in the gaps too, and each needs one leaf. So tiles are extended: their borders are
+    midway between neighbours, and the outer ones are at the border of the world.
     """
 
     name = "r-tree"
@@ -33,10 +32,10 @@ class RTree:
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
         """Packs the sample, then allocates the leaves by Karmarkar-Karp.
 
-        See `Scheme.build`. As many leaves as asked for; fewer only where tiles would become as
-        small as one place. Tiles have equal numbers of objects, as an R-tree's nodes do; the
-        workload decides only which slot takes which leaf ("partitions the set of leaf nodes").
-        A sample without queries is taken with those of `assumed_queries`.
+        See `Scheme.build`. Makes `leaves` leaves; fewer only if tiles would become as small as one
+        place. Tiles have equal numbers of objects, like an R-tree's nodes; the workload only
+        decides which slot holds which leaf ("partitions the set of leaf nodes"). A sample without
+        queries gets those of `assumed_queries`.
         """
         check_counts(leaves, slots)
         sample = with_queries(sample)

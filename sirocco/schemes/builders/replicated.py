@@ -13,19 +13,19 @@ from sirocco.schemes.workload.sample import Sample
 
 
 class Replicated:
-    """Spreads objects by the hash of their event keys, perfectly even however they lie.
+    """Spreads objects by the hash of their event keys, evenly for any distribution.
 
-    Queries pay for it: each is installed everywhere, so neither their memory nor the checks of
-    an object shrink with the number of slots.
+    The cost is in the queries: each is installed everywhere, so neither their memory nor the checks
+    of an object decrease with the number of slots.
     """
 
     name = "replicated"
 
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
-        """Makes one leaf a slot, or `leaves` where these are less.
+        """Makes one leaf per slot, or `leaves` if these are fewer.
 
-        See `Scheme.build`. The sample decides nothing but the frequencies, for the keys of
-        queries outlive this map.
+        See `Scheme.build`. The sample only determines the frequencies, because the keys of queries
+        outlive this map.
         """
         check_counts(leaves, slots)
         workload = keyword_workload(sample)

@@ -1,4 +1,4 @@
-"""What a scheme is, and which there are."""
+"""The interface of a scheme, and the list of schemes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from sirocco.schemes.workload.sample import Sample
 
 
 class Scheme(Protocol):
-    """A way to cut the workload into leaves and to route it."""
+    """A method to split the workload into leaves and to route it."""
 
     @property
     def name(self) -> str:
         """Name by which users choose the scheme."""
 
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
-        """Cuts the workload of a sample; equal input gives an equal map.
+        """Splits the workload of a sample; equal input gives an equal map.
 
         Args:
-            sample: What is known; an empty one gives a valid map too.
-            leaves: How many leaves to make, see the scheme for how closely it is met.
-            slots: How many slots share them.
+            sample: The known workload; an empty one also gives a valid map.
+            leaves: Wanted number of leaves; the scheme describes how closely it is met.
+            slots: Number of slots that share them.
 
         Returns:
             A map of version 1.
@@ -46,7 +46,7 @@ class Scheme(Protocol):
         """
 
     def compile(self, partition_map: PartitionMap) -> RoutingArrays:
-        """Returns the arrays by which routers route; `partition_map` is of this scheme."""
+        """Returns the arrays for routing; `partition_map` is of this scheme."""
 
 
 SCHEMES: Mapping[str, Scheme] = MappingProxyType(
@@ -73,7 +73,7 @@ def scheme_named(name: str) -> Scheme:
     """Returns a scheme.
 
     Raises:
-        InvalidArgument: There is none of this name.
+        InvalidArgument: No scheme has this name.
     """
     if name not in SCHEMES:
         raise InvalidArgument(f"{name!r:.60} is none of {', '.join(SCHEMES)}", field="scheme")

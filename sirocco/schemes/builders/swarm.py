@@ -15,8 +15,8 @@ from sirocco.schemes.workload.spatial_grid import FineGrid, even_grid
 from sirocco.schemes.workload.spatial_map import spatial_map
 
 # Cells of SWARM's global index over the world (C1 x C2; the paper uses 1000 x 1000). Each is a
-# sixth of a degree wide and high. Halving a power of two always ends at a whole cell, and the
-# last of `TILES_MAX` leaves still has 32 of them to be split by later rounds.
+# sixth of a degree wide and high. Halving a power of two always ends at a whole cell, and even with
+# `TILES_MAX` leaves, each has 32 cells for splits in later rounds.
 COLUMNS = 1 << 11
 ROWS = 1 << 10
 
@@ -25,19 +25,19 @@ Region: TypeAlias = tuple[int, int, int, int]
 
 
 class Swarm:
-    """Halves the largest leaf until there are enough; rounds of balancing do the rest.
+    """Halves the largest leaf until there are enough; balancing rounds do the rest.
 
-    Each cell of the grid leads to its leaf in the router; we compile the leaves' borders, which
-    all lie on cells, and find a region's leaves by SWARM's Algorithm 1, which is Tornado's
+    In SWARM's router each grid cell leads to its leaf. We compile the leaves' borders, which are
+    all borders of cells, and find a region's leaves by SWARM's Algorithm 1, which is Tornado's
     neighbour-based search: see `sirocco.kernels.routing.routing`.
     """
 
     name = "swarm"
 
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
-        """Divides the world evenly (4.1.1); the sample is not looked at.
+        """Divides the world evenly (4.1.1); the sample is ignored.
 
-        See `Scheme.build`. As many leaves as asked for. The load of a leaf is its area.
+        See `Scheme.build`. Makes `leaves` leaves. The load of a leaf is its area.
         """
         check_counts(leaves, slots)
         grid = global_grid()
@@ -53,7 +53,7 @@ class Swarm:
 
 
 def global_grid() -> FineGrid:
-    """Returns the grid that all leaves are made of; `within` a leaf's box it has its cells."""
+    """Returns the grid of which all leaves consist; `within` a leaf's box returns its cells."""
     return even_grid(COLUMNS, ROWS)
 
 
@@ -62,11 +62,11 @@ def equal_areas(columns: int, rows: int, leaves: int) -> list[Region]:
 
     Args:
         columns, rows: Size of the grid, in cells as wide as they are high.
-        leaves: How many rectangles to make; fewer come where no part has two cells left.
+        leaves: Wanted number of rectangles; fewer if no part has two cells left.
 
     Returns:
-        The rectangles, in the order in which they were made; a side of an odd number of cells
-        is cut beside its middle.
+        The rectangles, in order of creation; a side with an odd number of cells is split beside its
+        middle.
     """
     heap: list[tuple[int, int, Region]] = [(-columns * rows, 0, (0, 0, columns, rows))]
     serial = 1

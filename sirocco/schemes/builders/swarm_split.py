@@ -1,4 +1,4 @@
-"""Where SWARM cuts a leaf so that two machines come to cost the same (SWARM 4.3.2)."""
+"""SWARM's split of a leaf, after which two machines have equal costs (SWARM 4.3.2)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from sirocco.schemes.workload.swarm_statistics import AxisStatistics, LeafStatis
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A cut of a leaf, one part of which moves to the cheapest machine.
+    """A split of a leaf; one part moves to the cheapest machine.
 
     Attributes:
-        axis: 0 cuts between columns, 1 between rows.
-        at: Number of columns or rows before the cut.
-        moves_first: Whether the part before the cut moves; else the one behind it.
-        difference: C_diff, what the dearest machine will cost more than the cheapest.
+        axis: 0 splits between columns, 1 between rows.
+        at: Number of columns or rows before the split.
+        moves_first: Whether the part before the split moves; otherwise the one after it.
+        difference: C_diff, the resulting cost of the most expensive machine minus that of the
+            cheapest.
     """
 
     axis: int
@@ -30,12 +31,12 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class CutCosts:
-    """What the parts of a leaf cost, for each cut of one axis.
+    """Costs of the parts of a leaf, for each split on one axis.
 
     Attributes:
         cells: Columns or rows of the leaf.
-        parts: Cut → cost of what lies before it and of what lies behind it. Cut i lies between
-            cells i and i + 1; the first never falls and the second never grows with i.
+        parts: Split → cost of the part before it and of the part after it. Split i is between cells
+            i and i + 1; the first cost never falls and the second never grows with i.
     """
 
     cells: int
@@ -43,11 +44,11 @@ class CutCosts:
 
 
 def numerator_costs(statistics: AxisStatistics, scale: float) -> CutCosts:
-    """Returns the costs of cuts by N Q R (equation 5).
+    """Returns the costs of splits by N Q R (equation 5).
 
     Args:
-        statistics: Of the axis.
-        scale: 1 / R(S), or whatever else the numerators are to be multiplied by.
+        statistics: Statistics of the axis.
+        scale: 1 / R(S), or another factor for the numerators.
     """
 
     def parts(cut: int) -> tuple[float, float]:
@@ -58,7 +59,7 @@ def numerator_costs(statistics: AxisStatistics, scale: float) -> CutCosts:
 
 
 def costs_of_sums(cumulative: NDArray[np.float64]) -> CutCosts:
-    """Returns the costs of cuts where costs add up.
+    """Returns the costs of splits for additive costs.
 
     Args:
         cumulative: f8[c], cost of all columns or rows up to and including each.
@@ -79,8 +80,8 @@ def best_split(
 
     Args:
         leaf: The leaf; its cost is part of `dearest`.
-        dearest: C(m_H), cost of the machine that holds the leaf.
-        cheapest: C(m_L), cost of the machine that takes one part.
+        dearest: C(m_H), cost of the machine with the leaf.
+        cheapest: C(m_L), cost of the machine that receives one part.
         recent_total: R(S), see `LeafStatistics.cost`.
     """
     scale = 1.0 / recent_total if recent_total > 0 else 0.0
@@ -92,12 +93,12 @@ def best_cut(axes: Iterable[CutCosts], others: float) -> Split | None:
     """Returns the split of least |C_diff|; None for a leaf of a single cell.
 
     Four binary searches: two axes, and either part may move. Moving more columns never raises
-    C_diff, so the best cut is one of the two beside the change of sign, and O(log columns + log
-    rows) cuts are priced, each in O(1).
+    C_diff, so the best split is one of the two beside the change of sign, and O(log columns + log
+    rows) splits are evaluated, each in O(1).
 
     Args:
-        axes: Costs of the leaf's cuts by column and by row.
-        others: What the other leaves of the two machines differ by.
+        axes: Costs of the leaf's splits by column and by row.
+        others: Difference of the two machines' other leaves.
     """
     best: Split | None = None
     for axis, costs in enumerate(axes):
@@ -111,11 +112,11 @@ def best_cut(axes: Iterable[CutCosts], others: float) -> Split | None:
 
 
 def _difference(costs: CutCosts, moves_first: bool, others: float) -> Callable[[int], float]:
-    """Returns C_diff as a function of the cut.
+    """Returns C_diff as a function of the split.
 
     Args:
-        costs: Of the cuts of an axis.
-        moves_first: Which part moves.
+        costs: Costs of the splits on an axis.
+        moves_first: Whether the first part moves.
         others: See `best_cut`.
     """
     sign = -1.0 if moves_first else 1.0
@@ -128,7 +129,7 @@ def _difference(costs: CutCosts, moves_first: bool, others: float) -> Callable[[
 
 
 def _beside_the_sign_change(difference: Callable[[int], float], cuts: int) -> list[int]:
-    """Returns the one or two cuts where a monotone function comes nearest to zero."""
+    """Returns the one or two splits where a monotone function is nearest to zero."""
     if cuts <= 0:
         return []
     falls = difference(0) >= difference(cuts - 1)

@@ -1,4 +1,4 @@
-"""What the schemes that cut the vocabulary alone have in common (PS2Stream VI.B)."""
+"""Shared code of the schemes that only split the vocabulary (PS2Stream VI.B)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sirocco.schemes.workload.keyword_workload import KeywordWorkload, keyword_w
 from sirocco.schemes.workload.sample import Sample
 from sirocco.schemes.workload.sample_keys import FREQUENT_TERMS_MAX
 
-# Keys of a map whose child is chosen; the others go to the child of their hash. With the
-# frequent terms they fill what a map may hold.
+# Keys of a map with a chosen child; the others belong to the child of their hash. With the frequent
+# terms they fill the limit of a map.
 CHOSEN_TERMS_MAX = MAP_TERMS_MAX - FREQUENT_TERMS_MAX
 
 # (keys, children, number of objects, costs) → i4[m], the child of each key.
@@ -27,16 +27,16 @@ Deal: TypeAlias = Callable[[TermSet, int, int, LoadCosts], NDArray[np.int32]]
 
 
 def text_cut(name: str, sample: Sample, leaves: int, slots: int, deal: Deal) -> PartitionMap:
-    """Makes the vocabulary of the world a keyword node with one leaf a slot.
+    """Makes the vocabulary of the world a keyword node with one leaf per slot.
 
-    More leaves than slots would only send objects to leaves that lie together again, so there
-    are `slots` leaves, or `leaves` where these are less. Terms that are no key of the sample's
-    queries belong to the leaf of their hash: all of them where there are no such queries.
+    More leaves than slots would only send objects to several leaves of one slot, so there are
+    `slots` leaves, or `leaves` if these are fewer. Terms that are not keys of the sample's queries
+    belong to the leaf of their hash: all of them if there are no such queries.
 
     Args:
         name: Name of the scheme.
         sample, leaves, slots: See `Scheme.build`.
-        deal: Chooses the child of each key.
+        deal: Selects the child of each key.
     """
     check_counts(leaves, slots)
     workload = keyword_workload(sample)
@@ -52,7 +52,7 @@ def text_cut(name: str, sample: Sample, leaves: int, slots: int, deal: Deal) -> 
 
 
 def heaviest(terms: TermSet, costs: LoadCosts, children: int) -> TermSet:
-    """Returns the set of the keys that weigh most, as many as a map may list."""
+    """Returns the keys with the largest weight, as many as a map may list."""
     if len(terms) <= CHOSEN_TERMS_MAX:
         return terms
     order = np.argsort(-terms.weights(costs, children), kind="stable")
@@ -68,8 +68,8 @@ def loads_of_children(
 ) -> NDArray[np.float64]:
     """Returns the load of each child of a keyword node over the world, f8[children].
 
-    Objects are at home in a child by a hash, so each child is reckoned with an equal share of
-    those that do not seek it anyway.
+    An object's home is a child by a hash, so each child gets an equal share of the objects that are
+    not sent to it anyway.
     """
     reached = np.repeat(child.astype(np.int64), np.diff(terms.offsets)) * objects + terms.holders
     sought = sorted_distinct(reached) // max(objects, 1)
@@ -96,7 +96,7 @@ def world_map(
     child: NDArray[np.int32],
     by_term: bool = True,
 ) -> PartitionMap:
-    """Returns the map whose only tile is a keyword node, one child a slot."""
+    """Returns the map whose only tile is a keyword node, with one child per slot."""
     node = KeywordNode(0, WORLD, None, children, terms, child.astype(np.int32), by_term)
     return PartitionMap(
         version=1,

@@ -1,4 +1,4 @@
-"""Scheme `text-frequency`: terms dealt out by how frequent they are (PS2Stream VI.B)."""
+"""Scheme `text-frequency`: terms distributed by their frequency (PS2Stream VI.B)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sirocco.schemes.workload.sample import Sample
 
 
 class TextFrequency:
-    """Deals terms to the least loaded leaf, the heaviest first; blind to what goes together.
+    """Assigns terms to the least loaded leaf, the heaviest first, ignoring which occur together.
 
-    Longest processing time first (Graham 1969) over the load that the frequencies of a term in
-    objects and queries make.
+    Longest processing time first (Graham 1969) over the load of a term's frequencies in objects and
+    queries.
     """
 
     name = "text-frequency"

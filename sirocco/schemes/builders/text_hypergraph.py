@@ -1,8 +1,8 @@
 """Scheme `text-hypergraph`: terms that occur together stay together (PS2Stream VI.B).
 
-Its reference 27, Cambazoglu, Kayaaslan, Jonassen, Aykanat 2013: terms are vertices that weigh what
-they cost, nets join terms that occur together, and a cut of little connectivity sends little to
-several places.
+Its reference 27, Cambazoglu, Kayaaslan, Jonassen, Aykanat 2013: terms are vertices weighted by
+their cost, nets join terms that occur together, and a partition of low connectivity sends few
+objects to several places.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from sirocco.schemes.workload.keyword_load import LoadCosts
 from sirocco.schemes.workload.keyword_terms import TermSet
 from sirocco.schemes.workload.sample import Sample
 
-# A net of so many terms is cut whatever is done, and a pass looks at all its pins for each.
+# A net of this many terms is cut in any case, and a pass visits all its pins for each.
 PINS_OF_NET_MAX = 64
 
-# Objects whose nets are looked at; of more, every so many-th. Passes take time with all pins,
-# and what occurs together often is seen in some ten thousand texts.
+# Objects whose nets are used; of more, a regular selection. Passes take time proportional to the
+# pins, and frequent co-occurrence shows in some ten thousand texts.
 NETS_MAX = 1 << 16
 
-# By how much a side may miss its load at each level of the recursion. Over ten levels, for
-# 1,024 leaves, a leaf is then loaded up to a third over the mean; a single heavy term does more.
+# Allowed deviation of a side from its load at each level of the recursion. Over ten levels, for
+# 1,024 leaves, a leaf is then loaded up to a third over the mean; a single heavy term deviates
+# more.
 SLACK_SHARE = 0.03
 
-# A pass gains a fraction of the one before; more than a few change nothing.
+# Each pass gains a fraction of the previous one; more than a few change nothing.
 PASSES_MAX = 6
 
 
 class TextHypergraph:
-    """Cuts the hypergraph of terms in two, and each side again, down to one leaf a slot."""
+    """Bisects the hypergraph of terms recursively, down to one leaf per slot."""
 
     name = "text-hypergraph"
 
@@ -59,7 +60,7 @@ class _Hypergraph:
         loads: f8[v].
         offsets: i8[e + 1], into `pins`.
         pins: i4, vertices of each net.
-        weights: f8[e], what cutting a net costs.
+        weights: f8[e], the cost of cutting each net.
     """
 
     loads: NDArray[np.float64]
@@ -68,7 +69,7 @@ class _Hypergraph:
     weights: NDArray[np.float64]
 
     def side(self, vertices: NDArray[np.int64]) -> _Hypergraph:
-        """Returns the part over some vertices; a cut net goes on as its part on each side."""
+        """Returns the part over some vertices; a cut net continues as its part on each side."""
         number = np.full(len(self.loads), -1, np.int32)
         number[vertices] = np.arange(len(vertices))
         pins = number[self.pins]
@@ -81,9 +82,9 @@ def deal_by_hypergraph(
 ) -> NDArray[np.int32]:
     """Returns the child of each key, i4[m]; see `text_cut.Deal`.
 
-    An object is a net over its keys: each leaf more that they spread to is one more copy. Its
-    weight is what handling a copy costs, and checking it. Queries make no nets: one is led by
-    its one key, so no cut doubles it.
+    An object is a net over its keys: each further leaf to which they spread is one more copy. Its
+    weight is the cost of handling and checking a copy. Queries are not nets: a query has one key,
+    so no cut duplicates it.
     """
     del objects
     graph = _of_terms(terms, children, costs)
@@ -106,9 +107,9 @@ def deal_by_hypergraph(
 
 
 def _too_heavy(loads: NDArray[np.float64], children: int) -> NDArray[np.int64]:
-    """Returns the vertices that load a child fully, each alone; one child at least is left.
+    """Returns the vertices that each fill a child alone; at least one child is left.
 
-    Cut together with others, each of them would take the share of several children with it.
+    In a bisection with others, each of them would take up the share of several children.
     """
     order = np.argsort(-loads, kind="stable")[: children - 1]
     behind = loads.sum() - np.cumsum(loads[order])
@@ -137,7 +138,7 @@ def _worth_cutting(
     pins: NDArray[np.int32],
     weights: NDArray[np.float64],
 ) -> _Hypergraph:
-    """Leaves out the nets that no cut, or every cut, goes through."""
+    """Removes the nets that no cut, or every cut, goes through."""
     size = np.diff(offsets)
     rows = np.flatnonzero((size > 1) & (size <= PINS_OF_NET_MAX))
     offsets, pins = take_rows(offsets, pins, rows)
@@ -145,7 +146,7 @@ def _worth_cutting(
 
 
 def _cut(graph: _Hypergraph, share: float) -> NDArray[np.uint8]:
-    """Returns the side of each vertex, u1[v]; side 0 takes about this share of the load."""
+    """Returns the side of each vertex, u1[v]; side 0 has about this share of the load."""
     count = len(graph.loads)
     net = np.repeat(np.arange(len(graph.weights), dtype=np.int32), np.diff(graph.offsets))
     order = np.argsort(graph.pins, kind="stable")

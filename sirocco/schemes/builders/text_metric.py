@@ -1,8 +1,8 @@
 """Scheme `text-metric`: terms placed one by one by a metric of spread and balance.
 
 PS2Stream VI.B, its reference 28: S3-TM (Basik, Gedik, Ferhatosmanoglu, Kalender 2015), whose SALB
-algorithm works on the bipartite graph of words and posts, so that posts go to few matchers and
-matchers are loaded evenly.
+algorithm works on the bipartite graph of words and posts, so that posts are sent to few matchers
+and matchers are loaded evenly.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sirocco.schemes.workload.sample import Sample
 
 
 class TextMetric:
-    """Gives each term to the leaf where the metric grows least, the heaviest term first.
+    """Assigns each term to the leaf where the metric grows least, the heaviest term first.
 
-    Our metric is the sum of squared loads (Definition 1): it falls with the number of leaves
-    that an object is sent to, and with every unevenness.
+    Our metric is the sum of squared loads (Definition 1): it decreases with the number of leaves
+    per object, and with every unevenness.
     """
 
     name = "text-metric"

@@ -13,18 +13,18 @@ from sirocco.schemes.map.tiling import TILES_MAX
 from sirocco.schemes.workload.allocation import karmarkar_karp
 from sirocco.schemes.workload.sample import Sample
 
-# Slots are Kafka partitions; brokers serve some thousand well, and a router keeps one buffer
-# for each, so a number beyond this is a slip of the user's hand.
+# Slots are Kafka partitions; brokers serve some thousand well, and a router keeps one buffer for
+# each, so a larger number is a user's mistake.
 SLOTS_MAX = 1 << 14
 
 
 class UniformGrid:
-    """Cuts the world into equal boxes, exactly as many as asked for."""
+    """Splits the world into equal boxes, exactly `leaves` of them."""
 
     name = "uniform-grid"
 
     def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
-        """Cuts the world; the sample decides only which slot takes which box.
+        """Splits the world; the sample only decides which slot holds which box.
 
         See `Scheme.build`. The load of a box is its number of sample objects.
         """
@@ -40,7 +40,7 @@ class UniformGrid:
         )
         column = np.clip(np.searchsorted(x, sample.lon, "right") - 1, 0, columns - 1)
         row = np.clip(np.searchsorted(y, sample.lat, "right") - 1, 0, rows - 1)
-        # One more everywhere: boxes that the sample never saw still get their share of slots.
+        # One more everywhere: boxes without sample objects are also distributed over slots.
         load = (np.bincount(row * columns + column, minlength=leaves) + 1).astype(np.float64)
         return PartitionMap(
             version=1,

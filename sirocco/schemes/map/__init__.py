@@ -1,1 +1,1 @@
-"""The partition map, its bytes, and the arrays by which routers look things up."""
+"""The partition map, its bytes, and the arrays for routing."""

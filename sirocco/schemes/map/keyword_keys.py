@@ -1,4 +1,4 @@
-"""The keyword by which a query is placed: the least frequent of those that it requires."""
+"""The keyword by which a query is placed: the least frequent of its required ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def least_frequent(
     frequent: NDArray[np.uint64],
     frequencies: NDArray[np.float32],
 ) -> NDArray[np.uint64]:
-    """Returns the least frequent term of each conjunction; of equal ones that of least hash.
+    """Returns the least frequent term of each conjunction; ties go to the least hash.
 
     Args:
         offsets: i8[c + 1], into `terms`; no conjunction is empty.

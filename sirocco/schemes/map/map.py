@@ -1,8 +1,8 @@
 """The partition map: leaves, text nodes, and the slot of each leaf.
 
-The world is a *frame* tiled by leaves and text nodes. A text node sends each object of its box
-to one of its children by the object's text; every child is again a frame of the same box, tiled
-by leaves and text nodes of its own. A spatial scheme has the one frame and leaves only.
+The world is a *frame* tiled by leaves and text nodes. A text node sends each object of its box to
+one of its children by the object's text. Every child is again a frame of the same box, tiled by its
+own leaves and text nodes. A spatial scheme has only the world's frame, with leaves.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from numpy.typing import NDArray
 from sirocco.model.errors import InvalidArgument
 from sirocco.schemes.map.tiling import CELLS_MAX, Tiling, tile
 
-# SSTD splits a node into four, in space and in text alike.
+# SSTD splits a node into four parts, in space and by text.
 CHILDREN = 4
-# Query kinds whose cost depends on the keywords held: range, kNN and ranked snapshots.
+# Query kinds whose cost depends on the keywords of a leaf: range, kNN and ranked snapshots.
 TEXTUAL_KINDS = 3
 
-# Children of a keyword node. One a slot is all that a text cut of the whole world needs.
+# Children of a keyword node. A text split of the whole world only needs one per slot.
 KEYWORD_CHILDREN_MAX = 1 << 14
 
-# Every process compiles every map and keeps two of them, and a map in the log is read again after
-# every restart. Maps of ours are far below: 10,000 leaves with 3,000 text nodes.
+# Every process compiles every map and keeps two of them, and reads a map in the log again after
+# every restart. Our maps are far below: 10,000 leaves with 3,000 text nodes.
 LEAVES_MAX = 1 << 17
 NODES_MAX = 1 << 13
 
-# Columns of a text node's `lengths`: queries have at most 1,024 keywords. Compiled, all nodes have
-# as many as the widest.
+# Columns of a text node's `lengths`: queries have at most 1,024 keywords. Compiled, all nodes are
+# as wide as the widest.
 LENGTHS_MAX = 1 << 12
 
-# What routing arrays may take together, some times what the map takes as bytes: a keyword table
-# has up to eight entries a term. 300 text nodes of a qt-tree take about 300 MiB.
+# Total size of the routing arrays, several times that of the map's bytes: a keyword table has up to
+# eight entries per term. 300 text nodes of a qt-tree take about 300 MiB.
 COMPILED_BYTES_MAX = 512 << 20
 
-# At most a quarter of a keyword table is filled: most terms of an object are no keyword of any
+# At most a quarter of a keyword table is filled: most terms of an object are not keywords of any
 # query, and their probes should end at the first entry.
 TABLE_ENTRIES_PER_TERM = 4
 
@@ -49,7 +49,7 @@ WORLD: Box = (-180.0, -90.0, 180.0, 90.0)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tile hangs below the world's frame: child `child` of text node `node`."""
+    """Place of a tile below the world's frame: child `child` of text node `node`."""
 
     node: int
     child: int
@@ -60,10 +60,10 @@ class Leaf:
     """One leaf.
 
     Attributes:
-        id: Unique within the map; free ids may be taken by the next map version.
-        box: West, south, east, north in degrees; half open towards north and east, except at
-            the frame's border.
-        within: The text child whose frame holds the leaf; None: the world's frame.
+        id: Unique within the map; the next map version may reuse free ids.
+        box: West, south, east, north in degrees; half open in the north and east, except at the
+            frame's border.
+        within: The text child whose frame contains the leaf; None: the world's frame.
     """
 
     id: int
@@ -73,16 +73,16 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextNode:
-    """A box whose objects are parted by text, with frozen keyword lists (SSTD 4.1.2).
+    """A box whose objects are split by text, with frozen keyword lists (SSTD 4.1.2).
 
     Attributes:
-        id: Unique among the map's text nodes; salts the breaking of ties.
-        box: As of a leaf.
-        within: As of a leaf.
-        terms: u8[m], ascending hashes of the query keywords that weigh most here. Only these
-            can change a workload increment, so the lists hold no others.
+        id: Unique among the map's text nodes; salt for breaking ties.
+        box: As for a leaf.
+        within: As for a leaf.
+        terms: u8[m], ascending hashes of the query keywords with the largest weight here. Only
+            these can change a workload increment, so the lists hold no others.
         share: f8[m, 3], probability that a query keyword is this one, per textual kind.
-        held: u1[m], bit c: the keyword list of child c has the term.
+        held: u1[m], bit c: the keyword list of child c contains the term.
         weights: f8[3], probability that a query is of the kind and reaches the box.
         lengths: f8[3, l], probability that such a query has 0, 1, … keywords.
         held_share: f8[4, 3], H of each child (SSTD eq. 1).
@@ -103,20 +103,20 @@ class TextNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordNode:
-    """A box whose vocabulary is parted among leaves (PS2Stream IV.A, text partitioning).
+    """A box whose vocabulary is split among leaves (PS2Stream IV.A, text partitioning).
 
-    An object belongs to the leaf of each of its terms; one leaf, by the hash of its event key, is
-    its home: it stores the object and answers whatever no keyword leads to. A query goes to the
-    leaf of the key of each of its conjunctions, and to all leaves where it has none.
+    An object belongs to the leaf of each of its terms. One leaf, by the hash of its event key, is
+    its home: it stores the object and answers queries without keywords. A query is sent to the leaf
+    of the key of each of its conjunctions, and to all leaves if it has none.
 
     Attributes:
-        id: Unique among the map's text and keyword nodes; salts the hashes.
-        box, within: As of a leaf.
-        children: Number of its leaves, each with the node's box and a place of its own within it.
-        terms: u8[m], ascending hashes of the terms whose child is chosen; every other term
-            belongs to the child of its hash.
+        id: Unique among the map's text and keyword nodes; salt of the hashes.
+        box, within: As for a leaf.
+        children: Number of its leaves, each with the node's box and a separate place within it.
+        terms: u8[m], ascending hashes of the terms with a chosen child; every other term belongs to
+            the child of its hash.
         child_of_term: i4[m].
-        by_term: False: every query goes to all children, and objects go to their homes only.
+        by_term: False: every query is sent to all children, and objects only to their homes.
     """
 
     id: int
@@ -138,21 +138,21 @@ def _no_frequencies() -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionMap:
-    """A cut of the workload; checked when it is made.
+    """A partition of the workload; checked at construction.
 
     Attributes:
         version: Map version, from 1.
         scheme: Name of the scheme that built it.
-        world: The extent; places outside it belong to the nearest tile at its border.
+        world: The extent; points outside it belong to the nearest border tile.
         leaves: All leaves.
         text_nodes: All text nodes.
         slot_of_leaf: i4[leaves], in the order of `leaves`.
-        load_of_leaf: f8[leaves], workload that the builder expects; only ratios mean something.
+        load_of_leaf: f8[leaves], workload expected by the builder; only ratios matter.
         slots: Number of slots.
         keyword_nodes: All keyword nodes.
-        frequent_terms: u8[f], ascending hashes of terms whose frequency is known; the key of a
-            conjunction is its least frequent term, and terms that are not listed have none.
-        frequencies: f4[f], in the order of `frequent_terms`; only their order means something.
+        frequent_terms: u8[f], ascending hashes of terms with known frequency; the key of a
+            conjunction is its least frequent term, and unlisted terms have frequency 0.
+        frequencies: f4[f], in the order of `frequent_terms`; only their order matters.
     """
 
     version: int
@@ -171,9 +171,9 @@ class PartitionMap:
         """Checks the map.
 
         Raises:
-            InvalidArgument: A number is out of range, an id is taken twice, a frame has gaps
-                or overlaps, a text node lacks a child or its columns do not fit together; or
-                it would compile to more than `COMPILED_BYTES_MAX`.
+            InvalidArgument: A number is out of range, an id is taken twice, a frame has gaps or
+                overlaps, a text node lacks a child or its columns do not fit together; or it would
+                compile to more than `COMPILED_BYTES_MAX`.
         """
         self._check_size()
         if not 0 < self.version < 1 << 63:
@@ -191,7 +191,7 @@ class PartitionMap:
             raise InvalidArgument("needs one load for each leaf", field="map.load_of_leaf")
         if not (np.isfinite(self.load_of_leaf) & (self.load_of_leaf >= 0)).all():
             raise InvalidArgument("a load is negative or not finite", field="map.load_of_leaf")
-        # Each is told as a share of all.
+        # Each is used as a share of all.
         with np.errstate(over="ignore"):
             if not np.isfinite(self.load_of_leaf.sum()):
                 raise InvalidArgument("loads have no sum", field="map.load_of_leaf")
@@ -206,12 +206,12 @@ class PartitionMap:
     def frames(self) -> Iterator[tuple[Place | None, Tiling, NDArray[np.int32]]]:
         """Yields every frame: the world, then the children of each text node in order.
 
-        Each comes as (place, tiling, items), where items i4[tiles] numbers the frame's tiles:
-        position of a leaf, number of leaves + position of a text node, or behind these the
-        position of a keyword node. The leaves of keyword nodes lie in no frame.
+        Each is (place, tiling, items), where items i4[tiles] numbers the frame's tiles: position of
+        a leaf, number of leaves + position of a text node, or after these the position of a keyword
+        node. The leaves of keyword nodes are in no frame.
 
         Raises:
-            InvalidArgument: A frame has gaps or overlaps, or a tile hangs nowhere.
+            InvalidArgument: A frame has gaps or overlaps, or a tile has no frame.
         """
         tiles: dict[Place | None, list[int]] = {None: []}
         for node in self.text_nodes:
@@ -233,7 +233,7 @@ class PartitionMap:
         self._check_reach(tiles)
         boxes = np.array([one.box for one in everything]).reshape(-1, 4)
         box_of_node = {node.id: node.box for node in self.text_nodes}
-        # Of all frames together.
+        # Cells of all frames together.
         cells_left = CELLS_MAX
         for place, items in tiles.items():
             box = self.world if place is None else box_of_node[place.node]
@@ -243,7 +243,7 @@ class PartitionMap:
             yield place, tiling, np.array(items, np.int32)
 
     def leaves_of_keyword_nodes(self) -> list[NDArray[np.int32]]:
-        """Returns of each keyword node the positions of its leaves, i4[children].
+        """Returns the positions of each keyword node's leaves, i4[children].
 
         Raises:
             InvalidArgument: A child has no leaf, several, or one of another box.
@@ -267,12 +267,12 @@ class PartitionMap:
         return held
 
     def _check_size(self) -> None:
-        """Refuses a map before anything is made of it that could take more than memory has."""
+        """Refuses a map before anything that may exceed the memory is built from it."""
         for name, count, most in (
             ("leaves", len(self.leaves), LEAVES_MAX),
             ("text_nodes", len(self.text_nodes), NODES_MAX),
             ("keyword_nodes", len(self.keyword_nodes), NODES_MAX),
-            # Each has a leaf of its own.
+            # Each child has its own leaf.
             ("keyword_nodes.children", sum(one.children for one in self.keyword_nodes), LEAVES_MAX),
         ):
             if count > most:
@@ -284,7 +284,7 @@ class PartitionMap:
             )
 
     def compiled_bytes(self) -> int:
-        """Returns what the routing arrays take at most, beside the cells of frames."""
+        """Returns the maximum size of the routing arrays without the cells of frames, bytes."""
         nodes, words = self.text_nodes, self.keyword_nodes
         longest = max((node.lengths.shape[-1] for node in nodes if node.lengths.ndim), default=0)
         numbers = TEXTUAL_KINDS * longest + 2 * CHILDREN * TEXTUAL_KINDS + 16
@@ -308,7 +308,7 @@ class PartitionMap:
             raise InvalidArgument("a frequency is negative or not finite", field=name)
 
     def _check_reach(self, tiles: dict[Place | None, list[int]]) -> None:
-        """Refuses text nodes that contain one another: nothing would ever reach them."""
+        """Refuses text nodes that contain one another: no object would reach them."""
         waiting: list[Place | None] = [None]
         reached = 0
         while waiting:
@@ -321,7 +321,7 @@ class PartitionMap:
             raise InvalidArgument("a text node lies within itself", field="map.text_nodes")
 
     def with_version(self, version: int) -> PartitionMap:
-        """Returns the same cut under another version."""
+        """Returns the same partition under another version."""
         return replace(self, version=version)
 
     def load_of_slot(self) -> NDArray[np.float64]:
@@ -330,7 +330,7 @@ class PartitionMap:
 
 
 def table_entries(terms: int) -> int:
-    """Returns how many entries an open-addressing table of so many terms has."""
+    """Returns the number of entries of an open-addressing table for `terms` terms."""
     return 1 << max(1, TABLE_ENTRIES_PER_TERM * terms - 1).bit_length()
 
 

@@ -1,8 +1,8 @@
-"""Partition map ⇄ bytes: what `control` records, Redis and proposal files hold.
+"""Partition map ⇄ bytes, as in `control` records, Redis and proposal files.
 
-Layout: 8 magic bytes that name the form's version, then a zlib stream (with its checksum) of a
-u4 header length, the header as canonical JSON, and the header's columns one after the other in
-little-endian order. Equal maps give equal bytes.
+Layout: 8 magic bytes that name the format's version, then a zlib stream (with its checksum) of a u4
+header length, the header as canonical JSON, and the header's columns in order, little-endian. Equal
+maps give equal bytes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from sirocco.schemes.map.map import Box, KeywordNode, Leaf, PartitionMap, Place,
 
 MAGIC = b"SIRMAP\x00\x02"
 
-# A proposal may come from outside (a Spark job's file); without a bound a few crafted bytes
-# would inflate to all memory. 1,024 leaves with 300 text nodes inflate to about 45 MB.
+# A proposal may come from outside (a Spark job's file); without a bound a few crafted bytes would
+# inflate to all memory. 1,024 leaves with 300 text nodes inflate to about 45 MB.
 INFLATED_BYTES_MAX = 256 << 20
 
-# Of the header. As many nodes and columns as a map may have take some 3 MB of JSON; 100 million
-# elements of a list, which 200 kB inflate to, take two gigabytes and a process's nine seconds.
+# Bytes of the header. The maximum of nodes and columns of a map takes some 3 MB of JSON; a list of
+# 100 million elements, to which 200 kB inflate, takes two gigabytes and nine seconds of a process.
 HEADER_BYTES_MAX = 6 << 20
 
-# Of the scheme, characters.
+# Characters of the scheme's name.
 NAME_LENGTH_MAX = 64
 
-# Of leaves: ids, boxes, places, slots, loads.
+# Columns of leaves: ids, boxes, places, slots, loads.
 _LEAF_COLUMNS = ("<i4", "<f8", "<i4", "<i4", "<f8")
 _TEXT_COLUMNS = {
     "terms": "<u8",
@@ -44,7 +44,7 @@ _TEXT_COLUMNS = {
 }
 # Terms, and the child of each.
 _KEYWORD_COLUMNS = ("<u8", "<i4")
-# Of the map: frequent terms, their frequencies.
+# Columns of the map: frequent terms, their frequencies.
 _FREQUENCY_COLUMNS = ("<u8", "<f4")
 
 
@@ -83,7 +83,7 @@ def from_bytes(data: bytes) -> PartitionMap:
     """Returns the map that the bytes hold, checked like any other.
 
     Raises:
-        InvalidArgument: Another form or version, damaged bytes, or a map that is not valid.
+        InvalidArgument: Another format or version, damaged bytes, or an invalid map.
     """
     if data[: len(MAGIC)] != MAGIC:
         raise InvalidArgument("these bytes are no partition map of a known form", field="map")
@@ -123,7 +123,7 @@ def _parse(plain: bytes) -> PartitionMap:
         *_KEYWORD_COLUMNS * len(header["keyword_nodes"]),
         *_FREQUENCY_COLUMNS,
     )
-    # The compiled code of routers takes no others.
+    # The compiled code of routers only takes these types.
     if tuple(kind for kind, _ in header["columns"]) != expected:
         raise InvalidArgument("the columns are not those of leaves and nodes", field="map")
     for kind, shape in header["columns"]:
@@ -184,7 +184,7 @@ def _box(row: Any) -> Box:
 
 
 def _whole(value: Any) -> int:
-    """A whole number as JSON has it: `int` also reads texts, truths and what is cut off."""
+    """Returns a whole number from JSON: `int` also accepts strings, booleans and fractions."""
     if type(value) is not int:
         raise InvalidArgument(f"{value!r:.60} is no whole number", field="map")
     return value

@@ -29,16 +29,15 @@ BUCKETS_PER_BORDER = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectRoutes:
-    """Where the objects of a batch go.
+    """Destinations of the objects of a batch.
 
     Attributes:
         row: i4[m], the object's row in the batch, ascending.
-        leaf: i4[m], leaf id; where several of its leaves share the slot, one of them.
+        leaf: i4[m], leaf id; if several of its leaves share the slot, one of them.
         slot: i4[m], distinct for each object.
-        homes: bool[m], whether this slot stores the object and answers what no keyword leads
-            to; None: all do, and every object has one route.
-        term_slots: i4[t], the slot that each term of each object leads to, -1 for none; None
-            with `homes`.
+        homes: bool[m], whether this slot stores the object and answers queries without keywords;
+            None: all do, and every object has one route.
+        term_slots: i4[t], the slot of each term of each object, -1 for none; None with `homes`.
     """
 
     row: NDArray[np.int32]
@@ -50,7 +49,7 @@ class ObjectRoutes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryRoutes:
-    """Where the queries of a batch go.
+    """Destinations of the queries of a batch.
 
     Attributes:
         slot_offsets: i8[n + 1], into `slots`.
@@ -69,9 +68,9 @@ class QueryRoutes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutingArrays:
-    """One map version, ready to route; made by `compile_map`.
+    """One map version compiled for routing; created by `compile_map`.
 
-    The arrays are those that `sirocco.kernels.routing.routing` describes.
+    `sirocco.kernels.routing.routing` describes the arrays.
     """
 
     version: int
@@ -106,7 +105,7 @@ class RoutingArrays:
 
     @property
     def is_by_keyword(self) -> bool:
-        """Whether an object may go to several slots, and queries need keys."""
+        """Whether an object may be sent to several slots, and queries need keys."""
         return len(self.word_ints) > 0
 
     def route_objects(
@@ -123,7 +122,7 @@ class RoutingArrays:
             lon, lat: f8[n], degrees.
             term_offsets: i8[n + 1], into `terms`.
             terms: u8, distinct term hashes of each object.
-            event_keys: u8[n], a number that is the object's own wherever it comes again; it
+            event_keys: u8[n], a number that identifies the object, also when it is repeated; it
                 breaks ties between text children.
         """
         leaf = np.empty(len(lon), np.int32)
@@ -205,7 +204,7 @@ class RoutingArrays:
             terms: u8, positive terms of each conjunction.
 
         Returns:
-            u8[c]. Of equally frequent terms the one of least hash.
+            u8[c]. Ties go to the term with the least hash.
         """
         return least_frequent(conj_offsets, terms, self.frequent_terms, self.frequencies)
 
@@ -223,14 +222,14 @@ class RoutingArrays:
                 antimeridian.
             box_offsets: i8[n + 1], the boxes of each query.
             key_offsets: i8[n + 1], into `keys`; None: no query has keys.
-            keys: u8, the key of each conjunction of each query. A query without any, which
-                may ask for an object by something else, goes to all leaves of a keyword node.
+            keys: u8, the key of each conjunction of each query. A query without keys is sent to all
+                leaves of a keyword node, because it may match objects by other conditions.
         """
         count = len(box_offsets) - 1
         if key_offsets is None or keys is None:
             key_offsets, keys = np.zeros(count + 1, np.int64), np.empty(0, np.uint64)
         leaf_offsets = np.empty(count + 1, np.int64)
-        # Most queries touch a leaf or two; where they do not, the kernel says how many.
+        # Most queries touch one or two leaves; otherwise the kernel returns the number.
         room = 4 * count + len(self.leaf_ids)
         while True:
             found = np.empty(room, np.int32)
@@ -328,7 +327,7 @@ def compile_map(partition_map: PartitionMap) -> RoutingArrays:
 
 
 class _Grid:
-    """Collects the frames' borders, buckets and cells."""
+    """Collects the borders, buckets and cells of frames."""
 
     def __init__(self) -> None:
         self.ints: list[list[int]] = []
@@ -336,8 +335,8 @@ class _Grid:
         self.borders: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
         self.buckets: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
         self.cells: list[NDArray[np.int32]] = []
-        # Where the next frame's begin: of borders and buckets by axis, and of cells. Maps have
-        # tens of thousands of frames, and adding up for each what stands before it takes minutes.
+        # Start of the next frame's data: borders and buckets by axis, and cells. Maps have tens of
+        # thousands of frames, and summing the earlier ones for each takes minutes.
         self._ends = [0, 0, 0, 0, 0]
 
     def add(self, tiling: Tiling, items: NDArray[np.int32]) -> int:
@@ -355,7 +354,7 @@ class _Grid:
         return len(self.ints) - 1
 
     def _take(self, column: int, count: int) -> int:
-        """Returns where a column ends, and adds so many."""
+        """Returns the end of a column, and adds `count` to it."""
         begin = self._ends[column]
         self._ends[column] += count
         return begin
@@ -373,11 +372,11 @@ class _Grid:
 
 
 def _bucket_table(borders: NDArray[np.float64]) -> tuple[NDArray[np.int32], float]:
-    """Returns i4[buckets + 1], borders before each bucket, and the buckets per degree."""
+    """Returns i4[buckets + 1], borders before each bucket, and the number of buckets per degree."""
     inner = borders[:-1]
     count = BUCKETS_PER_BORDER * len(inner)
     scale = float(count / (borders[-1] - borders[0]))
-    # The expression and its rounding are those of the kernel.
+    # The expression and its rounding equal those of the kernel.
     bucket = np.clip(((inner - borders[0]) * scale).astype(np.int64), 0, count - 1)
     return np.searchsorted(bucket, np.arange(count + 1)).astype(np.int32), scale
 
@@ -398,7 +397,7 @@ def _keyword_table(
 
 
 def _keyword_nodes(partition_map: PartitionMap, own: Secret) -> dict[str, NDArray[Any]]:
-    """Returns the columns that `kernels.route_keywords` describes."""
+    """Returns the columns described at `kernels.routing.routing.route_keywords`."""
     leaves = partition_map.leaves_of_keyword_nodes()
     ints, terms, children = [], [], []
     leaf_at = entry_at = 0
@@ -427,7 +426,7 @@ def _stack(parts: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDArray[
 
 
 def _stack_lengths(nodes: tuple[TextNode, ...]) -> NDArray[np.float64]:
-    """Returns all nodes' lengths up to the longest query; the kernel's time grows with it."""
+    """Returns the lengths of all nodes up to the longest query; the kernel's time grows with it."""
     used = [np.flatnonzero(node.lengths.any(0)).max(initial=0) + 1 for node in nodes]
     out = np.zeros((len(nodes), TEXTUAL_KINDS, max(used, default=1)))
     for number, (node, length) in enumerate(zip(nodes, used, strict=True)):

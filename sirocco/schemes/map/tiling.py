@@ -1,4 +1,4 @@
-"""Boxes that tile a frame, and the uneven grid that their borders span."""
+"""Boxes that tile a frame, and the uneven grid formed by their borders."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.errors import InvalidArgument
 
-# 64 MB of cells. A map of some thousand leaves cut by shared borders needs a few hundred
-# thousand; a proposal above this bound is either broken or made to exhaust the router.
+# 64 MB of cells. A map of some thousand leaves with shared borders needs a few hundred thousand; a
+# proposal above this bound is either broken or made to exhaust the router.
 CELLS_MAX = 1 << 24
 
-# Cells are i4 and every map record is read by every router; Lmax / Lmin gains nothing beyond a
-# few leaves per slot, so this bound stands far above use.
+# Cells are i4 and every router reads every map record; Lmax / Lmin gains nothing beyond a few
+# leaves per slot, so this bound is far above actual use.
 TILES_MAX = 1 << 16
 
 # A tenth of a millimetre. Far narrower tiles would make the buckets per degree overflow.
@@ -51,7 +51,7 @@ def tile(
         boxes: f8[n, 4], rows (west, south, east, north), degrees.
         extent: f8[4], the frame's box.
         field: Name of the boxes in an error.
-        cells_max: How many cells the grid may have; `CELLS_MAX` if missing.
+        cells_max: Maximum number of cells; `CELLS_MAX` if missing.
 
     Raises:
         InvalidArgument: A box is empty or leaves the extent, two overlap, or a gap remains.
@@ -70,7 +70,7 @@ def tile(
     np.add.at(cover, (y0, x1), -1)
     np.add.at(cover, (y1, x0), -1)
     np.add.at(cover, (y1, x1), 1)
-    # In place: the sums are small numbers, and NumPy would make them twice as wide.
+    # In place: the sums are small numbers, and NumPy would use twice the width.
     np.cumsum(cover, 0, out=cover)
     np.cumsum(cover, 1, out=cover)
     cover = cover[:-1, :-1]

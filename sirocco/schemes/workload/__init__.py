@@ -1,1 +1,1 @@
-"""The workload that builders and balancers work from: samples, statistics, cost."""
+"""The workload used by builders and balancers: samples, statistics, cost."""

@@ -1,4 +1,4 @@
-"""Leaves to slots: multi-way number partitioning by differencing."""
+"""Allocation of leaves to slots: multi-way number partitioning by differencing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Division:
-    """Some leaves divided over the slots.
+    """A division of some leaves among the slots.
 
     Attributes:
-        sums: f8[r], of r subsets, descending; less the least one where no slot is empty, so
-            that the slots without a subset stand at the least sum too: zero.
+        sums: f8[r], of r subsets, descending; minus the least sum if no slot is empty, so that
+            slots without a subset also have the least sum, zero.
         members: The leaves of each of these subsets.
     """
 
@@ -26,11 +26,11 @@ class _Division:
 def karmarkar_karp(loads: NDArray[np.float64], slots: int) -> NDArray[np.int32]:
     """Divides numbers into subsets of nearly equal sums.
 
-    The differencing method of Karmarkar and Karp (1982) for many subsets, as SSTD 4.1.2
-    allocates leaves: the two divisions whose greatest and least sums differ most are merged,
-    the greatest of one with the least of the other, until one division is left. O(n k log k)
-    for n numbers and k subsets. Equal input gives equal output: of equal spreads the older
-    division comes first, and subsets are numbered by the first number in each.
+    The differencing method of Karmarkar and Karp (1982) for many subsets, as SSTD 4.1.2 allocates
+    leaves: the two divisions whose greatest and least sums differ most are merged, the greatest of
+    one with the least of the other, until one division is left. O(n k log k) for n numbers and k
+    subsets. Equal input gives equal output: of equal spreads the older division is first, and
+    subsets are numbered by their first number.
 
     Args:
         loads: f8[n], not negative.
@@ -60,7 +60,7 @@ def karmarkar_karp(loads: NDArray[np.float64], slots: int) -> NDArray[np.int32]:
 
 
 def _merge(first: _Division, second: _Division, slots: int) -> _Division:
-    """Puts the greatest sums of one to the least sums of the other, empty slots first."""
+    """Combines the greatest sums of one with the least sums of the other, empty slots first."""
     width = min(slots, len(first.sums) + len(second.sums))
     sums = np.zeros(width)
     sums[: len(first.sums)] += first.sums
@@ -82,5 +82,5 @@ def _spread(division: _Division, slots: int) -> float:
 
 
 def _canonical(members: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Orders subsets, none of them empty, by their least number."""
+    """Orders non-empty subsets by their least number."""
     return sorted(members, key=min)

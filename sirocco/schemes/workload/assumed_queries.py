@@ -1,4 +1,4 @@
-"""The queries that a scheme reckons with where a sample brings none."""
+"""The queries that a scheme assumes if a sample has none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.schemes.workload.columns import take_rows
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 
-# SSTD 7.1 made its queries in this way: each from the place and a keyword of an object, equally
-# many of six kinds, regions of 0.01 % of the space.
+# SSTD 7.1 generated its queries in this way: each from the place and a keyword of an object,
+# equally many of six kinds, regions of 0.01 % of the space.
 KINDS = (
     QueryKind.RANGE_SNAPSHOT,
     QueryKind.KNN_SNAPSHOT,
@@ -20,16 +20,16 @@ KINDS = (
 )
 REGION_SIDE_SHARE = 0.01
 
-# Objects that queries are made from. The statistics of a tree of some hundred leaves do not
-# change with more, and its building time is proportional to them.
+# Objects from which queries are made. More do not change the statistics of a tree of some hundred
+# leaves, and its building time is proportional to them.
 SOURCES_MAX = 4096
 
 
 def assumed_queries(sample: Sample) -> SampleQueries:
-    """Makes queries after the objects of a sample: of each kind one for each of some objects.
+    """Makes queries from the objects of a sample: one of each kind for each of some objects.
 
     The space in which a region takes 0.01 % is the bounding box of the objects, not the world:
-    people who post in one city also ask in that city.
+    people who post in one city also search in that city.
 
     Returns:
         As many queries of each of SSTD's six kinds as objects are used; none without objects.
@@ -46,8 +46,8 @@ def assumed_queries(sample: Sample) -> SampleQueries:
     offsets, terms = take_rows(sample.term_offsets, sample.terms, rows)
     lengths = np.diff(offsets)
     has_text = lengths > 0
-    # The object's key picks the keyword: all places in a text are equally likely. By unsigned
-    # numbers, since NumPy divides u8 by i8 as floats, which a key's low bits do not fit in.
+    # The object's key selects the keyword: all places in a text are equally likely. With unsigned
+    # numbers, since NumPy divides u8 by i8 as floats, which lose a key's low bits.
     words = np.maximum(lengths, 1).astype(np.uint64)
     pick = offsets[:-1] + (sample.event_keys[rows] % words).astype(np.int64)
     return SampleQueries(

@@ -13,11 +13,11 @@ T = TypeVar("T", bound=np.generic)
 def take_rows(
     offsets: NDArray[np.int64], values: NDArray[T], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[T]]:
-    """Returns some rows as (offsets i8[m + 1], values), in the order asked for.
+    """Returns some rows as (offsets i8[m + 1], values), in the requested order.
 
     Args:
         offsets: i8[n + 1], into `values`.
-        values: All rows, one after the other.
+        values: All rows, one after another.
         rows: i8[m].
     """
     lengths = offsets[rows + 1] - offsets[rows]
@@ -29,7 +29,7 @@ def take_rows(
 def keep_values(
     offsets: NDArray[np.int64], values: NDArray[T], keep: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[T]]:
-    """Returns all rows with only the values that are to be kept, bool[values]."""
+    """Returns all rows with only the values to keep, bool[values]."""
     before = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)
     return before[offsets], values[keep]
 
@@ -37,7 +37,7 @@ def keep_values(
 def places_among(
     offsets: NDArray[np.int64], terms: NDArray[np.uint64], vocabulary: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Returns of each row's terms those of a vocabulary, as places in it.
+    """Returns those terms of each row that are in a vocabulary, as indices into it.
 
     Args:
         offsets: i8[n + 1], into `terms`.

@@ -1,4 +1,4 @@
-"""The load of a leaf that keywords lead to (PS2Stream IV.A, Definition 1)."""
+"""The load of a leaf to which keywords lead (PS2Stream IV.A, Definition 1)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 Load = TypeVar("Load", float, NDArray[np.float64])
 
-# What it costs to check an object against all queries of a sample at once, in handlings of an
+# Cost of checking an object against all queries of a sample at once, relative to the handling of an
 # object (c2 = 1). The paper leaves its constants open; `HANDLING_SHARE` of the other cost model
-# says the same of the running system.
+# expresses the same fact of the running system.
 CHECKING_SHARE = 1.0
 
-# What it costs to install a query and later to remove it, each in handlings of an object: rows
-# of a record like objects. A query comes and goes once while a sample's objects arrive.
+# Cost of installing a query, and of removing it, each relative to the handling of an object: rows
+# of a record, like objects. A query is installed and removed once while a sample's objects arrive.
 INSERTION_SHARE = 0.5
 DELETION_SHARE = 0.5
 
@@ -45,22 +45,22 @@ class LoadCosts:
     def load(self, objects: Load, homes: Load, seekers: Load, keyed: Load, unkeyed: Load) -> Load:
         """Returns the load of a leaf, or of many leaves at once.
 
-        Definition 1 multiplies all objects that are sent by all queries. Two things are told
-        apart here. An object is checked against the keyed queries only if it holds a key of one
-        of them: the others find no list to look into (IV.C calls these keys H2). And it is
-        checked against queries without keys only at home, since those stand in every leaf.
+        Definition 1 multiplies all sent objects by all queries. Two cases differ here. An object is
+        checked against the keyed queries only if it contains a key of one of them: otherwise there
+        is no list to check (IV.C calls these keys H2). And it is checked against queries without
+        keys only at home, since those are in every leaf.
 
         Args:
             objects: Objects sent to the leaf.
-            homes: Those that are at home there.
-            seekers: Those that hold a key of a query of the leaf.
-            keyed: Queries that are led to the leaf by their key.
-            unkeyed: Queries that stand in every leaf of the place.
+            homes: Those whose home is the leaf.
+            seekers: Those with a key of a query of the leaf.
+            keyed: Queries sent to the leaf by their key.
+            unkeyed: Queries that are in every leaf of the place.
         """
         checks = seekers * keyed + homes * unkeyed
         return self.check * checks + self.handling * objects + self.update * (keyed + unkeyed)
 
 
 def costs_for(queries: int) -> LoadCosts:
-    """Returns the costs for a sample with so many queries."""
+    """Returns the costs for a sample with this many queries."""
     return LoadCosts(CHECKING_SHARE / max(queries, 1))

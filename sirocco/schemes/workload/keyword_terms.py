@@ -1,4 +1,4 @@
-"""Sets of keys with the objects that hold them, and how such a set is cut in two or in many."""
+"""Sets of keys with the objects that contain them, and the division of such a set."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class TermSet:
 
     Attributes:
         keys: i4[m], ascending rows of the workload's keys.
-        queries: f8[m], queries with each key that reach the place.
+        queries: f8[m], queries with each key that overlap the place.
         offsets: i8[m + 1], into `holders`.
-        holders: i4, rows of the place's objects that hold each key.
-        seekers: How many distinct objects these are.
+        holders: i4, rows of the place's objects with each key.
+        seekers: Number of distinct objects among them.
     """
 
     keys: NDArray[np.int32]
@@ -38,7 +38,7 @@ class TermSet:
 
     @property
     def keyed(self) -> float:
-        """How many queries have one of the keys."""
+        """Number of queries with one of the keys."""
         return float(self.queries.sum())
 
     def take(self, rows: NDArray[np.int64]) -> TermSet:
@@ -48,10 +48,10 @@ class TermSet:
         return TermSet(self.keys[rows], self.queries[rows], offsets, holders, seekers)
 
     def weights(self, costs: LoadCosts, children: int) -> NDArray[np.float64]:
-        """Returns the load that each key adds to one of so many even children, f8[m].
+        """Returns the load that each key adds to one of `children` equal children, f8[m].
 
-        The checks of a child are a product, so they are taken linearly around even children:
-        an object more meets a child's share of the queries, a query more its share of objects.
+        The checks of a child are a product, so they are linearised around equal children: one more
+        object meets a child's share of the queries, one more query its share of the objects.
         """
         objects = np.diff(self.offsets).astype(np.float64)
         by_object = costs.handling + costs.check * self.keyed / children
@@ -62,7 +62,7 @@ class TermSet:
 def term_set(
     workload: KeywordWorkload, objects: NDArray[np.int32], queries: NDArray[np.int32]
 ) -> TermSet:
-    """Returns all keys of some queries with those of some objects that hold them.
+    """Returns all keys of some queries, with those of some objects that contain them.
 
     Args:
         workload: The workload.
@@ -93,11 +93,12 @@ def term_set(
 
 
 def deal(terms: TermSet, children: int, objects: int, costs: LoadCosts) -> NDArray[np.int32]:
-    """Deals keys to children, the heaviest first, each where it adds least; see `deal_terms`.
+    """Assigns keys to children, the heaviest first, each where it adds the least load; see
+    `deal_terms`.
 
     Args:
         terms: The keys.
-        children: How many children.
+        children: Number of children.
         objects: Number of objects of the workload.
         costs: The costs of Definition 1.
 
@@ -123,7 +124,7 @@ def deal(terms: TermSet, children: int, objects: int, costs: LoadCosts) -> NDArr
 
 
 def halves(terms: TermSet, objects: int, costs: LoadCosts) -> tuple[TermSet, TermSet] | None:
-    """Deals keys to two sets; None for less than two keys."""
+    """Divides keys into two sets; None for fewer than two keys."""
     if len(terms) < 2:
         return None
     child = deal(terms, 2, objects, costs)

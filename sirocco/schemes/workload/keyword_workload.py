@@ -1,4 +1,4 @@
-"""A sample as a cut by keywords sees it: who holds which key, and which query has which."""
+"""A sample for splits by keywords: the keys of objects and of queries."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from sirocco.schemes.workload.keyword_load import LoadCosts, costs_for
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 from sirocco.schemes.workload.sample_keys import frequent_terms
 
-# Queries that are looked at; of more, every so many-th. Each leaf of a cut lists the queries
-# that reach it, so that some ten thousand that reach everywhere fill a gigabyte.
+# Maximum number of queries; of more, a regular selection is used. Each leaf of a split lists the
+# queries that reach it, so that some ten thousand that reach all leaves fill a gigabyte.
 QUERIES_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeywordWorkload:
-    """What the schemes that cut by keywords are built from.
+    """Input of the schemes that split by keywords.
 
     Attributes:
-        sample: The sample with the queries that are looked at.
-        costs: What its objects and queries cost.
-        frequent, frequencies: As of a map.
+        sample: The sample with the selected queries.
+        costs: Costs of its objects and queries.
+        frequent, frequencies: As in a map.
         keys: u8[k], ascending, the keys of queries.
         object_offsets: i8[n + 1], into `object_keys`.
-        object_keys: i4, rows of `keys`: those that each object holds.
-        key_of_query: i4[q], row of `keys`; -1 for a query that no key leads to.
+        object_keys: i4, rows of `keys` for the keys of each object.
+        key_of_query: i4[q], row of `keys`; -1 for a query without a key.
     """
 
     sample: Sample
@@ -44,15 +44,15 @@ class KeywordWorkload:
 
 
 def keyword_workload(sample: Sample, costs: LoadCosts | None = None) -> KeywordWorkload:
-    """Finds the keys of a sample's queries and the objects that hold them.
+    """Finds the keys of a sample's queries and the objects that contain them.
 
-    Only continuous range queries with keywords have keys: PS2Stream knows no others, and what
-    the others ask cannot be told from one keyword. A sample without queries is taken with the
-    continuous range queries of `assumed_queries`.
+    Only continuous range queries with keywords have keys: PS2Stream has no others, and one keyword
+    does not determine what the others match. A sample without queries gets the continuous range
+    queries of `assumed_queries`.
 
     Args:
         sample: The sample.
-        costs: None: those for its number of queries.
+        costs: Costs; None: those for its number of queries.
     """
     queries = sample.queries
     if len(queries) == 0:

@@ -1,4 +1,4 @@
-"""The sample that a scheme is built from: some objects, and the queries that they meet."""
+"""The sample from which a scheme is built: some objects, and the queries on them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sirocco.model.errors import InvalidArgument
 
 
 class QueryKind(IntEnum):
-    """The kinds of query that the cost model tells apart (SSTD 3.1, and ranked ones).
+    """The kinds of query that the cost model distinguishes (SSTD 3.1, and ranked ones).
 
-    The first three are those whose cost depends on the keywords that a leaf holds.
+    The cost of the first three depends on the keywords of a leaf.
     """
 
     RANGE_SNAPSHOT = 0
@@ -36,12 +36,12 @@ class SampleQueries:
 
     Attributes:
         kinds: u1[q], `QueryKind`.
-        boxes: f8[q, 4], rows (west, south, east, north), degrees; the region's bounding box.
-            For kNN the box in which the search is expected to end, see `knn_search_boxes`.
+        boxes: f8[q, 4], rows (west, south, east, north), degrees; the region's bounding box. For
+            kNN the expected search box, see `knn_search_boxes`.
         term_offsets: i8[q + 1], into `terms`.
         terms: u8, distinct hashes of each query's positive keywords.
-        lifetimes: f8[q], how many times as long as the sample's objects took to arrive a
-            continuous query lives (SSTD's tau over the time of E_obj); 1 where it is not known.
+        lifetimes: f8[q], lifetime of a continuous query over the time in which the sample's objects
+            arrived (SSTD's tau over the time of E_obj); 1 if unknown.
     """
 
     kinds: NDArray[np.uint8]
@@ -70,7 +70,7 @@ class SampleQueries:
 
 
 def no_queries() -> SampleQueries:
-    """Returns a sample's queries where none are known."""
+    """Returns an empty set of queries for a sample."""
     return SampleQueries(
         np.empty(0, np.uint8),
         np.empty((0, 4)),
@@ -88,8 +88,8 @@ class Sample:
         lon, lat: f8[n], degrees.
         term_offsets: i8[n + 1], into `terms`.
         terms: u8, distinct term hashes of each object.
-        event_keys: u8[n], as the router will see them; any distinct numbers where not known.
-        queries: The queries that the objects meet.
+        event_keys: u8[n], as in the router; any distinct numbers if unknown.
+        queries: The queries on the objects.
     """
 
     lon: NDArray[np.float64]
@@ -115,7 +115,7 @@ class Sample:
 
 
 def empty_sample() -> Sample:
-    """Returns the sample of somebody who knows nothing yet."""
+    """Returns an empty sample, for a start without knowledge."""
     none = np.empty(0)
     words = np.empty(0, np.uint64)
     return Sample(none, none, np.zeros(1, np.int64), words, words, no_queries())

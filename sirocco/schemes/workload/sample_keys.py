@@ -1,4 +1,4 @@
-"""Which term of a conjunction leads to its query: the least frequent one (PS2Stream IV.C)."""
+"""The term of a conjunction that leads to its query: the least frequent one (PS2Stream IV.C)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from numpy.typing import NDArray
 
 from sirocco.schemes.workload.sample import Sample
 
-# Terms of a map whose frequency is known. A conjunction of rarer terms only is rare however its
-# key is chosen; with ten bytes a term the list stays a fifth of the megabyte that brokers allow
-# by default for the record that holds the map.
+# Terms of a map with known frequency. A conjunction of only rarer terms is rare whatever its key;
+# at ten bytes per term the list stays a fifth of the megabyte that brokers allow by default for the
+# record of the map.
 FREQUENT_TERMS_MAX = 16_384
 
 
 def frequent_terms(sample: Sample) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """Returns the terms that most objects hold, ascending, and how many hold each."""
+    """Returns the most frequent terms among objects, ascending, and the number of objects with
+    each.
+    """
     terms, counts = np.unique(sample.terms, return_counts=True)
     if len(terms) > FREQUENT_TERMS_MAX:
         kept = np.sort(np.argsort(-counts, kind="stable")[:FREQUENT_TERMS_MAX])

@@ -31,15 +31,15 @@ _KINDS = {
 def sample_of(
     objects: ObjectColumns, queries: Sequence[Query], stands_for: int, span_ms: int
 ) -> Sample:
-    """Describes objects and the queries that they meet as a scheme's sample.
+    """Describes objects and queries as a scheme's sample.
 
-    The objects' ids stand for the event keys, which they get only when they are published.
+    The objects' ids replace the event keys, which are only assigned at publication.
 
     Args:
         objects: The sampled objects, valid.
-        queries: Queries; none if they are not known.
-        stands_for: How many objects the sample was drawn from.
-        span_ms: In how much time these arrived.
+        queries: Queries; empty if they are unknown.
+        stands_for: Number of objects from which the sample was drawn.
+        span_ms: Time in which these arrived.
     """
     terms = analyse_batch(objects.text, objects.text_offsets)
     columns = (objects.lon, objects.lat, terms.offsets, terms.terms, objects.ids)
@@ -50,16 +50,16 @@ def sample_of(
 def sample_queries(
     queries: Sequence[Query], objects: Sample, stands_for: int, span_ms: int
 ) -> SampleQueries:
-    """Describes queries as the cost model sees them.
+    """Describes queries for the cost model.
 
-    An expression with alternatives counts by its shortest conjunction, the one that is
-    satisfied most often.
+    An expression with alternatives counts as its shortest conjunction, which is satisfied most
+    often.
 
     Args:
         queries: The queries.
-        objects: A sample of the objects; its queries are not looked at.
-        stands_for: How many objects the sample was drawn from.
-        span_ms: In how much time these arrived.
+        objects: A sample of the objects; its queries are ignored.
+        stands_for: Number of objects from which the sample was drawn.
+        span_ms: Time in which these arrived.
     """
     rows = [_keywords(query) for query in queries]
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
@@ -98,8 +98,8 @@ def _box(query: Query) -> Box:
     if region is None:
         return WORLD
     boxes = region.boxes()
-    # Of two boxes one ends at 180 and one begins at -180: together they are one box that
-    # crosses the antimeridian.
+    # One of two boxes ends at 180 and the other begins at -180: together they are one box across
+    # the antimeridian.
     first = int(np.argmax(boxes[:, 2]))
     west, south, _, north = boxes[first]
     return float(west), float(south), float(boxes[len(boxes) - 1 - first, 2]), float(north)
@@ -115,8 +115,8 @@ def _search_boxes(
     own = [query for i in nearest if isinstance(query := queries[i], KnnQuery)]
     known, counts = np.unique(objects.terms, return_counts=True)
     holders = dict(zip(known.tolist(), counts.tolist(), strict=True))
-    # Independence would make a pair of keywords far rarer than texts in which they go together
-    # do, so only the rarest keyword counts.
+    # Under independence, a pair of keywords would be far rarer than in texts in which they occur
+    # together, so only the rarest keyword counts.
     satisfying = [min((holders.get(term, 0) for term in rows[i]), default=None) for i in nearest]
     share = len(objects) / max(stands_for, 1)
     needed = [

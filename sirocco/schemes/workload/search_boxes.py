@@ -1,4 +1,4 @@
-"""How far a kNN query searches: the box in which its k-th result is to be expected."""
+"""The search region of a kNN query: the box in which its k-th result is expected."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from sirocco.schemes.map.map import WORLD
 
-# Cells of the finest grid along each side: 20 km at the equator. The boxes only have to tell
-# which leaves a search meets, and leaves of cities are seldom smaller than a tenth of that.
+# Cells of the finest grid along each side: 20 km at the equator. The boxes only have to show which
+# leaves a search reaches, and leaves of cities are rarely smaller than a tenth of that.
 FINEST = 1 << 11
 
 
@@ -21,17 +21,17 @@ def knn_search_boxes(
 ) -> NDArray[np.float64]:
     """Estimates the search regions of kNN queries (SSTD's Pr(d(q, P) < d(q, q.R_k))).
 
-    Counts the objects in ever coarser grids and takes, for each query, the finest grid in which
-    the cell of its point and the eight around it hold enough. O(queries + cells).
+    Counts the objects in ever coarser grids and takes, for each query, the finest grid in which the
+    cell of its point and its eight neighbours hold enough. O(queries + cells).
 
     Args:
         lon, lat: f8[q], points of the queries, degrees.
-        needed: f8[q], how many of the given objects a search has to meet: k, times the share
-            of all objects that is given, over the share of them that satisfies the text.
+        needed: f8[q], number of given objects that a search must reach: k, times the given share of
+            all objects, over the share of them that satisfies the text.
         objects_lon, objects_lat: f8[n], degrees.
 
     Returns:
-        f8[q, 4], rows (west, south, east, north); the world where there are too few objects.
+        f8[q, 4], rows (west, south, east, north); the world if there are too few objects.
     """
     side = FINEST
     x, y = _cells(lon, 0, side), _cells(lat, 1, side)
@@ -60,7 +60,7 @@ def _cells(values: NDArray[np.float64], axis: int, side: int) -> NDArray[np.int6
 def _around(
     grid: NDArray[np.int64], column: NDArray[np.int64], row: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Returns the objects in each cell and the eight around it."""
+    """Returns the objects in each cell and its eight neighbours."""
     side = len(grid)
     total = np.zeros((side + 1, side + 1), np.int64)
     total[1:, 1:] = grid.cumsum(0).cumsum(1)

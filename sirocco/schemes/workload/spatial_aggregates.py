@@ -1,4 +1,4 @@
-"""Row and column aggregates of a leaf, and where they say it is best cut (Tornado 4.3)."""
+"""Row and column aggregates of a leaf, and the best split by them (Tornado 4.3)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where to cut a leaf in two.
+    """A split of a leaf into two.
 
     Attributes:
-        axis: 0 cuts between columns, 1 between rows.
-        at: Number of columns or rows before the cut, at least one on either side.
+        axis: 0 splits between columns, 1 between rows.
+        at: Number of columns or rows before the split, at least one on either side.
         maximum: Workload of the heavier half.
     """
 
@@ -27,8 +27,8 @@ class Cut:
 class Aggregates:
     """The workload of a leaf's fine grid cells, added up by column and by row.
 
-    An evaluator keeps these alone, not the cells (4.3): an object adds to one column and one
-    row, and a cut between columns or rows is judged by them without looking at the cells.
+    An evaluator only keeps these, not the cells (4.3): an object adds to one column and one row,
+    and they suffice to evaluate a split between columns or rows.
 
     Attributes:
         columns: i8[w], workload of each column of the leaf, from the west.
@@ -53,10 +53,10 @@ class Aggregates:
         return Aggregates(columns, rows)
 
     def best_cut(self) -> Cut | None:
-        """Returns the cut whose heavier half is least; None for a single cell. O(w + h).
+        """Returns the split with the lightest heavier half; None for a single cell. O(w + h).
 
-        The least maximum of 4.1 is the least difference of 4.3: the heavier half is half of
-        the whole plus half of the difference. Ties go to the longer side, then to the middle.
+        The least maximum of 4.1 is the least difference of 4.3: the heavier half is half of the
+        whole plus half of the difference. Ties prefer the longer side, then the middle.
         """
         cuts = [
             Cut(axis, *best)
@@ -68,7 +68,7 @@ class Aggregates:
 
 
 def no_aggregates(columns: int, rows: int) -> Aggregates:
-    """Returns the aggregates of a leaf of so many cells that has seen nothing."""
+    """Returns the aggregates of an empty leaf of this many cells."""
     return Aggregates(np.zeros(columns, np.int64), np.zeros(rows, np.int64))
 
 

@@ -1,4 +1,4 @@
-"""Where to cut the side of a box between the objects in it."""
+"""Split positions on the side of a box, between its objects."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.base.sorting import sorted_distinct
 
-# About a metre. Objects closer than that are one place, and a border between them would part
-# nothing but the noise of their coordinates.
+# About a metre. Objects closer than that are one place, and a border between them would only split
+# the noise of their coordinates.
 SIDE_DEGREES_MIN = 1e-5
 
 
@@ -22,17 +22,17 @@ def weighted_cut(
     low: float,
     high: float,
 ) -> float | None:
-    """Returns the cut that comes nearest to having a share of the weight before it.
+    """Returns the split position that comes nearest to a share of the weight before it.
 
     Args:
         values: f8[n], coordinates, degrees.
         weights: i8[n], positive.
-        share: Wanted share of the weight before the cut; 0.5 is the weighted median.
-        low, high: The side that is cut, degrees.
+        share: Wanted share of the weight before the split; 0.5 is the weighted median.
+        low, high: The side to split, degrees.
 
     Returns:
-        The coordinate midway between two values, what lies at it belongs behind it; None where
-        no cut parts the values and leaves both pieces wide enough.
+        The coordinate midway between two values; a value equal to it belongs after it. None if no
+        split separates the values and leaves both parts wide enough.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -49,15 +49,15 @@ def weighted_cut(
 def quantile_cuts(
     values: NDArray[np.float64], shares: NDArray[np.float64], low: float, high: float
 ) -> list[float]:
-    """Returns one cut for each share of the values, ascending, each piece wide enough.
+    """Returns one split position per share of the values, ascending, with all parts wide enough.
 
-    Where equal values leave fewer cuts than asked for, the widest pieces are halved; fewer
-    cuts come only where the side is too short for them.
+    If equal values leave fewer positions than requested, the widest parts are halved; fewer
+    positions result only if the side is too short.
 
     Args:
         values: f8[n], coordinates, degrees.
         shares: f8[c], ascending, between 0 and 1.
-        low, high: The side that is cut, degrees.
+        low, high: The side to split, degrees.
     """
     kept = [low]
     for cut in _quantiles(values, shares, low, high).tolist():
@@ -69,7 +69,7 @@ def quantile_cuts(
 def _quantiles(
     values: NDArray[np.float64], shares: NDArray[np.float64], low: float, high: float
 ) -> NDArray[np.float64]:
-    """Returns the cuts nearest to the shares, ascending; even ones where nothing lies."""
+    """Returns the positions nearest to the shares, ascending; even ones if there are no values."""
     if len(values) == 0:
         return low + shares * (high - low)
     ordered = np.sort(values)
@@ -90,7 +90,7 @@ def _leaves_room(cuts: NDArray[np.float64], low: float, high: float) -> NDArray[
 
 
 def _halved(borders: list[float], cuts: int) -> list[float]:
-    """Halves the widest piece until there are enough cuts; returns the inner borders."""
+    """Halves the widest part until there are enough positions; returns the inner borders."""
     heap = [(first - last, first, last) for first, last in itertools.pairwise(borders)]
     heapq.heapify(heap)
     while len(heap) <= cuts and -heap[0][0] >= 2 * SIDE_DEGREES_MIN:

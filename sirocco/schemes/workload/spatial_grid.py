@@ -1,4 +1,4 @@
-"""The fine grid on which spatial schemes count workload and lay the borders of leaves."""
+"""The fine grid on which spatial schemes count workload and place the borders of leaves."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from numpy.typing import NDArray
 from sirocco.schemes.map.map import WORLD, Box
 from sirocco.schemes.workload.sample import Sample
 
-# Cells along each side of a grid on which queries are counted. Tornado 6 uses 1000 x 1000; below
-# that a city in a sample of the whole world is one cell, and all its objects count the queries
-# of all its quarters. Above the bound a count (4 bytes a cell) would no longer take milliseconds.
+# Cells along each side of a grid on which queries are counted. Tornado 6 uses 1000 x 1000; with
+# fewer, a city in a sample of the whole world is one cell, and all its objects count the queries of
+# all its quarters. Above the bound, counting (4 bytes per cell) would take more than milliseconds.
 SIDE_MIN = 1 << 10
 SIDE_MAX = 1 << 11
 
-# With cells of a metre, 1e-5 degrees, along a side of 2^16: finer ones would part nothing but
-# the noise of coordinates.
+# With cells of a metre, 1e-5 degrees, along a side of 2^16: finer cells would only split the noise
+# of coordinates.
 EXTENT_DEGREES_MIN = 0.65536
 
-# Objects left out at each end when the extent of the objects is taken: one stray point would
-# stretch the grid over half the world, and a city would be one cell.
+# Objects ignored at each end of the objects' extent: one stray point would stretch the grid over
+# half the world, and a city would be one cell.
 STRAY_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FineGrid:
-    """A grid of cells, each half open towards north and east as leaves are.
+    """A grid of cells, each half open in the north and east, like leaves.
 
     Attributes:
         x_borders: f8[columns + 1], ascending, degrees.
@@ -67,8 +67,8 @@ class FineGrid:
         """
         west, south, east, north = boxes.T
         crosses = west > east
-        # One that ends in the column where it begins goes all around: two spans would count
-        # the cells of that column twice.
+        # A span that ends in its first column goes around the world: two spans would count the
+        # cells of that column twice.
         column = _place(self.x_borders, west, 0)
         around = crosses & (column == _place(self.x_borders, east, 0))
         around &= (column >= 0) & (column < self.columns)
@@ -98,7 +98,9 @@ class FineGrid:
 
 
 def even_grid(columns: int, rows: int, extent: Box = WORLD) -> FineGrid:
-    """Returns a grid of equal cells over an extent, whose outer cells reach the world's border."""
+    """Returns a grid of equal cells over an extent, whose outer cells extend to the world's
+    border.
+    """
     west, south, east, north = extent
     x, y = np.linspace(west, east, columns + 1), np.linspace(south, north, rows + 1)
     x[[0, -1]], y[[0, -1]] = WORLD[0::2], WORLD[1::2]
@@ -106,12 +108,12 @@ def even_grid(columns: int, rows: int, extent: Box = WORLD) -> FineGrid:
 
 
 def fine_grid(sample: Sample) -> FineGrid:
-    """Returns the grid on which a sample's queries are counted, with cells as wide as they are.
+    """Returns the grid for counting a sample's queries, with cells as wide as the queries.
 
-    Tornado 5: the side of a cell that needs fewest evaluators is the mean side of a query; we
-    take the nearest power of two, within bounds. Tornado's space is that of its data; ours is
-    the world, so the even part of the grid covers the objects but for strays, and its outer
-    cells reach to the border of the world.
+    Tornado 5: the cell side that needs the fewest evaluators is the mean side of a query; we take
+    the nearest power of two, within bounds. Tornado's space is that of its data; ours is the world,
+    so the even part of the grid covers the objects without strays, and its outer cells extend to
+    the border of the world.
     """
     extent = extent_of(sample)
     boxes = sample.queries.boxes
@@ -126,13 +128,13 @@ def fine_grid(sample: Sample) -> FineGrid:
 
 
 def extent_of(sample: Sample) -> Box:
-    """Returns the box of a sample's objects without strays; of no objects, the world."""
+    """Returns the box of a sample's objects without strays; the world if there are no objects."""
     (west, east), (south, north) = _extent(sample.lon, 0), _extent(sample.lat, 1)
     return west, south, east, north
 
 
 def _extent(values: NDArray[np.float64], axis: int) -> tuple[float, float]:
-    """Returns from where to where most values lie, wide enough for the smallest cells."""
+    """Returns the range of most values, wide enough for the smallest cells."""
     low, high = WORLD[axis], WORLD[axis + 2]
     if len(values) == 0:
         return low, high
@@ -148,7 +150,7 @@ def _extent(values: NDArray[np.float64], axis: int) -> tuple[float, float]:
 def _place(
     borders: NDArray[np.float64], values: NDArray[np.float64], axis: int
 ) -> NDArray[np.int64]:
-    """Returns the cell of each value; -1 before the first, the number of cells behind the last.
+    """Returns the cell of each value; -1 before the first, the number of cells after the last.
 
     The border of the world belongs to the last cell.
     """

@@ -1,4 +1,6 @@
-"""The workload of each object of a sample: how many queries it meets (Tornado 4, equation 1)."""
+"""The workload of each object of a sample: the number of queries that it meets (Tornado 4, equation
+1).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from sirocco.schemes.workload.cost import HANDLING_SHARE
 from sirocco.schemes.workload.sample import Sample, SampleQueries
 from sirocco.schemes.workload.spatial_grid import FineGrid
 
-# A keyword with more pairs of an object and a query than this share of the cells is counted on
-# the whole grid, which costs as much as a quarter of a cell's worth of pairs.
+# A keyword with more pairs of an object and a query than this share of the cells is counted on the
+# whole grid, which costs as much as pairs for a quarter of the cells.
 PAIRS_PER_CELL = 0.25
 
-# Pairs looked at together: some columns of so many numbers stay in a core's cache.
+# Pairs processed together: some columns of this length fit a core's cache.
 PAIRS_AT_ONCE = 1 << 18
 
 
 def with_queries(sample: Sample) -> Sample:
-    """Returns the sample; one without queries with those of `assumed_queries`."""
+    """Returns the sample, with those of `assumed_queries` if it has no queries."""
     if len(sample.queries):
         return sample
     return replace(sample, queries=assumed_queries(sample))
@@ -31,12 +33,12 @@ def with_queries(sample: Sample) -> Sample:
 def object_loads(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
     """Returns the workload of each object: the queries that it meets, and its own handling.
 
-    Tornado counts the first alone, since its routers drop what meets no query. Here objects
-    are stored too, and leaves without queries are not free: see `cost.HANDLING_SHARE`.
+    Tornado only counts the queries, since its routers drop objects that meet none. Here objects are
+    stored too, and leaves without queries are not free: see `cost.HANDLING_SHARE`.
 
     Args:
         sample: Objects and queries.
-        grid: Queries count in the cells that they touch.
+        grid: The grid; queries count in the cells that they touch.
 
     Returns:
         i8[n], positive whole numbers, so that sums and differences of them are exact.
@@ -47,12 +49,11 @@ def object_loads(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
 
 
 def queries_met(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
-    """Returns of each object how many queries of its cell hold its keywords, i8[n].
+    """Returns for each object how many queries of its cell have its keywords, i8[n].
 
-    This is q_l of equation 1. A query of several keywords counts where the object holds the
-    least frequent of them: under this one it stands in our evaluators' lists, as it does in
-    Tornado's text summaries (3.1), and so it counts once. A query without keywords counts for
-    every object.
+    This is q_l of equation 1. A query with several keywords counts if the object contains the least
+    frequent of them: our evaluators list it under this one, as do Tornado's text summaries (3.1),
+    and so it counts once. A query without keywords counts for every object.
     """
     column, row = grid.columns_of(sample.lon), grid.rows_of(sample.lat)
     owner, spans = grid.spans_of(sample.queries.boxes)
@@ -87,8 +88,8 @@ def _keys(
     """Returns the least frequent keyword of each query, and the keywords of each object.
 
     Returns:
-        i8[q], number of the keyword, of equally frequent ones that of least hash, -1 for none;
-        then (offsets i8[n + 1], i8 numbers) of the keywords of any query that objects hold.
+        i8[q], number of the keyword, ties by least hash, -1 for none; then (offsets i8[n + 1], i8
+        numbers) of the queries' keywords in each object.
     """
     queries: SampleQueries = sample.queries
     keys = np.full(len(queries), -1, np.int64)
@@ -139,11 +140,11 @@ def _count_by_pairs(
     """Adds to `met` the spans of its keywords that cover each object; O(pairs).
 
     Args:
-        objects, held: i8[m], pairs of an object and a keyword that it holds.
+        objects, held: i8[m], pairs of an object and one of its keywords.
         spans: i8[s, 4], in the order of their keywords.
         first_span: i8[keywords + 1], into `spans`.
         column, row: i8[n], the cell of each object.
-        met: i8[n], added to.
+        met: i8[n], the counts to increase.
     """
     asked = first_span[held + 1] - first_span[held]
     ends = np.cumsum(asked)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sirocco.schemes.map.map import WORLD, Box, Leaf, PartitionMap
 from sirocco.schemes.workload.allocation import karmarkar_karp
 
-# Load of a leaf that the sample never saw, in mean loads: enough that such leaves are dealt out
-# over all slots, too little to disturb the balance of what is known.
+# Load of a leaf without sample objects, in mean loads: enough to distribute such leaves over all
+# slots, too little to disturb the balance of the known loads.
 UNSEEN_LEAF_SHARE = 1e-3
 
 
@@ -23,7 +23,7 @@ def spatial_map(
     Args:
         scheme: Name of the scheme.
         boxes: The leaves' boxes; their order gives the ids.
-        load: f8[leaves]; a floor is put under it, and slots share it by Karmarkar-Karp.
+        load: f8[leaves]; raised to a minimum, and divided among slots by Karmarkar-Karp.
         slots: Number of slots.
     """
     floor = UNSEEN_LEAF_SHARE * float(load.mean()) if load.any() else 1.0

@@ -1,8 +1,7 @@
-"""Query distribution statistics (SSTD 4.1.1): what the cost model knows of the queries.
+"""Query distribution statistics for the cost model (SSTD 4.1.1).
 
-SSTD keeps them in a quadtree J whose cells are those of the QT-tree. Here a cell is computed
-when it is asked for, from the queries that overlap its parent, so J exists exactly as deep as
-the tree that is built.
+SSTD keeps them in a quadtree J whose cells are those of the QT-tree. Here a cell is computed on
+demand, from the queries that overlap its parent, so J is exactly as deep as the built tree.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from sirocco.schemes.map.map import TEXTUAL_KINDS, WORLD, Box
 from sirocco.schemes.workload.columns import take_rows
 from sirocco.schemes.workload.sample import FIRST_CONTINUOUS, QueryKind, SampleQueries
 
-# Queries with more keywords than this are counted as having this many. Real ones have one to
-# three; the bound keeps a query of a thousand terms from widening every text node's row.
+# Queries with more keywords are counted as having this many. Real ones have one to three; the bound
+# keeps a query of a thousand terms from widening every text node's row.
 KEYWORDS_MAX = 8
 
 
@@ -30,7 +29,7 @@ class CellStatistics:
         queries: i8[q], rows of the queries that overlap the cell.
         reach: f8[kinds], probability that a random query is of the kind and overlaps the cell:
             Pr(srq) p_srq and so on.
-        lifetime: f8[kinds], mean lifetime of these over the time in which the sample's objects
+        lifetime: f8[kinds], their mean lifetime over the time in which the sample's objects
             arrived; 1 for snapshot kinds.
         lengths: f8[3, KEYWORDS_MAX + 1], Pr(|q.phi| = l) per textual kind.
         share: f8[v, 3], M: probability that a query keyword is this one, per textual kind.
@@ -47,8 +46,8 @@ class QueryStatistics:
     """The statistics of one set of queries.
 
     Attributes:
-        vocabulary: u8[v], ascending hashes of the keywords of textual kinds; a keyword's place
-            in it is its row in `CellStatistics.share`.
+        vocabulary: u8[v], ascending hashes of the keywords of textual kinds; the index of a keyword
+            is its row in `CellStatistics.share`.
     """
 
     def __init__(self, queries: SampleQueries) -> None:
@@ -67,8 +66,8 @@ class QueryStatistics:
         west, south, east, north = box
         rows = parent.queries
         boxes = self._queries.boxes[rows]
-        # Tiles are half open towards east and north, as the router reads them, except at the
-        # border of the world.
+        # Tiles are half open in the east and north, as in the router, except at the border of the
+        # world.
         before_east = (boxes[:, 0] < east) | (east == WORLD[2])
         before_north = (boxes[:, 1] < north) | (north == WORLD[3])
         after_west = boxes[:, 2] >= west

@@ -1,13 +1,12 @@
-"""SWARM's statistics of a leaf: counted where they arise, brought up to date in rounds (4.2).
+"""SWARM's statistics of a leaf: counted locally, updated in rounds (4.2).
 
-A leaf is a rectangle of grid cells. Of each of its columns, and of each of its rows, eight
-numbers are kept; that is enough to price the leaf and both parts of every cut of it exactly.
-Collectors count what arrives during a round: two additions an object, and for a query one per
-column and row that it touches. The end of a round adds them to the cumulative numbers in one
-pass (Algorithm 2).
+A leaf is a rectangle of grid cells. Eight numbers per column and per row are enough for the exact
+costs of the leaf and of both parts of every split. Collectors count the arrivals of a round: two
+additions per object, and for a query one per column and row that it touches. The end of a round
+adds them to the cumulative numbers in one pass (Algorithm 2).
 
 The paper counts columns from the left and rows from the top; here rows count northwards, as
-everywhere. What it says of the top left corner holds of the south-west one.
+everywhere. Its top left corner is our south-west one.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ KEPT_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisStatistics:
-    """The numbers of a leaf's columns, or of its rows, c of them.
+    """The numbers of a leaf's c columns or rows.
 
-    Cumulative ones tell of all columns up to and including each.
+    Cumulative numbers include all columns up to and including each.
 
     Attributes:
         objects: f8[c], N, cumulative, faded by rounds.
-        queries: f8[c], Q, cumulative: queries that begin there. All that touch the columns up
-            to i begin in one of them, where what begins outside of the leaf counts as
-            beginning in the first column.
+        queries: f8[c], Q, cumulative: queries that begin there. All queries that touch the columns
+            up to i begin in one of them; those that begin outside the leaf count in the first
+            column.
         recent: f8[c], R, cumulative: objects and queries that arrived in the last round.
-        spans: f8[c], spanQ: queries that reach into the column from the one before.
-        recent_spans: f8[c], preSpanQ': those of them that arrived in the last round.
+        spans: f8[c], spanQ: queries that extend into the column from the previous one.
+        recent_spans: f8[c], preSpanQ': those that arrived in the last round.
         new_objects, new_queries, new_spans: f8[c], N', Q', spanQ': the collectors of this
             round, not cumulative.
     """
@@ -78,8 +77,8 @@ class AxisStatistics:
         """Returns the statistics at the end of a round (Algorithm 2): O(c).
 
         Args:
-            kept_share: Share of the older objects that still counts; 1 where each expiry is
-                told, as 4.2.2 asks of systems with windows.
+            kept_share: Share of the older objects that still counts; 1 if each expiry is reported,
+                as 4.2.2 requires for systems with windows.
         """
         objects, queries = np.cumsum(self.new_objects), np.cumsum(self.new_queries)
         nothing = np.zeros(len(objects))
@@ -95,9 +94,9 @@ class AxisStatistics:
         )
 
     def part_numerators_at(self, cut: int) -> tuple[float, float]:
-        """Returns N Q R of what lies before and behind a cut (4.3.2), O(1), from sums alone.
+        """Returns N Q R of the parts before and after a split (4.3.2), O(1), only from sums.
 
-        Cut i lies between cells i and i + 1.
+        Split i is between cells i and i + 1.
         """
         before = self.objects[cut] * self.queries[cut] * self.recent[cut]
         objects = self.objects[-1] - self.objects[cut]
@@ -111,7 +110,9 @@ class AxisStatistics:
     def _begun_and_entered(
         self, first: NDArray[np.int64], last: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns how many queries begin in each cell, and how many come from the one before."""
+        """Returns how many queries begin in each cell, and how many extend from the previous
+        one.
+        """
         begun = self._counts(first)
         beyond = np.cumsum(begun - self._counts(last))
         return begun, np.concatenate([[0.0], beyond[:-1]])
@@ -122,7 +123,7 @@ class LeafStatistics:
     """The statistics of one leaf.
 
     Attributes:
-        columns, rows: By column and by row; both tell the same of the leaf as a whole.
+        columns, rows: By column and by row; both have the same totals.
     """
 
     columns: AxisStatistics
@@ -145,14 +146,14 @@ class LeafStatistics:
 
     @property
     def numerator(self) -> float:
-        """N(p) Q(p) R(p), equation 7: what can be computed without asking other machines."""
+        """N(p) Q(p) R(p), equation 7: can be computed without asking other machines."""
         return self.objects * self.queries * self.recent
 
     def cost(self, recent_total: float) -> float:
         """Returns C(p) (equation 5).
 
         Args:
-            recent_total: R(S), what arrived anywhere in the last round; 0 prices all at 0.
+            recent_total: R(S), all arrivals of the last round; 0 makes all costs 0.
         """
         return self.numerator / recent_total if recent_total > 0 else 0.0
 
@@ -163,7 +164,7 @@ class LeafStatistics:
 
         Args:
             grid: The leaf's part of the global grid.
-            lon, lat: f8[n], places within the leaf, degrees.
+            lon, lat: f8[n], points within the leaf, degrees.
         """
         return LeafStatistics(
             self.columns.with_objects(grid.columns_of(lon)),
@@ -175,9 +176,9 @@ class LeafStatistics:
 
         Args:
             grid: The leaf's part of the global grid.
-            boxes: f8[n, 4], their bounding boxes, degrees; those that do not touch the leaf do
-                not count. One that crosses the antimeridian and touches a leaf from both
-                sides, as only a leaf around the whole world allows, counts as two.
+            boxes: f8[n, 4], their bounding boxes, degrees; those that do not touch the leaf are
+                ignored. One that crosses the antimeridian and touches a leaf from both sides,
+                possible only for a leaf around the whole world, counts as two.
         """
         x0, y0, x1, y1 = grid.spans_of(boxes)[1].T
         return LeafStatistics(self.columns.with_queries(x0, x1), self.rows.with_queries(y0, y1))
@@ -197,5 +198,5 @@ class LeafStatistics:
 
 
 def no_statistics(columns: int, rows: int) -> LeafStatistics:
-    """Returns the statistics of a leaf of so many cells to which nothing came yet."""
+    """Returns the statistics of an empty leaf of this many cells."""
     return LeafStatistics(*(AxisStatistics(*[np.zeros(n)] * 8) for n in (columns, rows)))

@@ -1,1 +1,1 @@
-"""What all balancers share: view, draft, placement, plans."""
+"""Shared by all balancers: view, draft, placement, plans."""

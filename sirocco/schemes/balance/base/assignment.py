@@ -1,4 +1,4 @@
-"""Who takes which subset with the least transfer: the assignment problem (SSTD 5.2)."""
+"""Assignment of subsets to machines with the least transfer (SSTD 5.2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def hungarian(cost: NDArray[np.float64]) -> NDArray[np.int64]:
     row_price, column_price = np.zeros(count), np.zeros(count)
     row_of = np.full(count, -1, np.int64)
     for start in range(count):
-        # Dijkstra over columns with reduced costs, from the row that has none yet.
+        # Dijkstra over columns with reduced costs, from the unassigned row.
         least, before = np.full(count, np.inf), np.full(count, -1, np.int64)
         is_done = np.zeros(count, np.bool_)
         row, column = start, -1
@@ -52,11 +52,11 @@ def hungarian(cost: NDArray[np.float64]) -> NDArray[np.int64]:
 def assign_subsets(
     subset_of: NDArray[np.int64], transfer: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Gives each subset of units to a machine of its own, with the least transfer.
+    """Assigns each subset of units to a separate machine, with the least transfer.
 
     Args:
-        subset_of: i8[n], the subset of each unit, numbered as far as there are machines.
-        transfer: f8[n, machines], what it costs to have each unit on each machine.
+        subset_of: i8[n], the subset of each unit, at most as many as machines.
+        transfer: f8[n, machines], cost of having each unit on each machine.
 
     Returns:
         i8[n], the machine of each unit.

@@ -1,4 +1,4 @@
-"""What is known of a part of a leaf before anybody has counted it: that of the whole, cut."""
+"""Estimated details of a part of a leaf, from those of the whole leaf."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sirocco.schemes.workload.swarm_statistics import AxisStatistics, LeafStatis
 
 
 def part_of(detail: LeafDetail, axis: int, at: int, *, is_first: bool) -> LeafDetail:
-    """Returns the detail of one side of a cut.
+    """Returns the detail of one side of a split.
 
-    Along the axis it is exact. Across it rows and columns do not say which of them belong to which
-    side (Tornado 4.3 keeps no cells), so every one is taken to give the same share.
+    Along the axis it is exact. Across it, the numbers do not show which part is on which side
+    (Tornado 4.3 keeps no cells), so each is assumed to contribute the same share.
 
     Args:
-        detail: Of the leaf.
-        axis: 0: the cut lies between columns, 1: between rows.
-        at: Columns or rows before the cut, at least one on either side.
-        is_first: Whether the part before the cut is meant.
+        detail: Detail of the leaf.
+        axis: 0: the split is between columns, 1: between rows.
+        at: Columns or rows before the split, at least one on either side.
+        is_first: Whether to return the part before the split.
     """
     borders = [detail.grid.x_borders, detail.grid.y_borders]
     statistics = [detail.statistics.columns, detail.statistics.rows]
@@ -54,7 +54,7 @@ def _first(axis: AxisStatistics, at: int) -> AxisStatistics:
 
 
 def _second(axis: AxisStatistics, at: int) -> AxisStatistics:
-    """What reaches over the cut begins in the first cell behind it."""
+    """Queries that cross the split begin in the first cell after it."""
     behind = {name: getattr(axis, name)[at:].copy() for name in AxisStatistics.__slots__}
     reaching = {"objects": 0.0, "queries": axis.spans[at], "recent": axis.recent_spans[at]}
     for name, over in reaching.items():

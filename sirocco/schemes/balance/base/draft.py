@@ -1,4 +1,4 @@
-"""A map on its way to the next version: leaves are cut, joined, shifted and put elsewhere."""
+"""A map being changed into its next version: leaves are split, joined, shifted and moved."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class DraftLeaf:
     """A leaf of the draft.
 
     Attributes:
-        box, within: As of a leaf.
+        box, within: As for a leaf.
         slot: Its slot.
-        load: Predicted, in the balancer's unit.
-        sources: Position of a leaf of the map in force → share of its standing queries that are
-            needed here.
+        load: Predicted load, in the balancer's unit.
+        sources: Position of a leaf of the map in force → share of its standing queries needed here.
     """
 
     box: Box
@@ -33,11 +32,11 @@ class DraftLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a leaf is cut into.
+    """A part of a split leaf.
 
     Attributes:
-        box, within, load: As of a draft's leaf.
-        share: Of the leaf's queries that it needs.
+        box, within, load: As for a draft's leaf.
+        share: Share of the leaf's queries that it needs.
     """
 
     box: Box
@@ -49,8 +48,8 @@ class Part:
 class Draft:
     """Changes a copy of the map in force.
 
-    Leaves have a number that stays with them until they are cut or joined; a leaf that changes
-    its box or its place gets a new one.
+    A leaf keeps its number until it is split or joined; a leaf that changes its box or its place
+    gets a new number.
     """
 
     def __init__(self, view: View, load: NDArray[np.float64]) -> None:
@@ -82,11 +81,11 @@ class Draft:
         return iter(tuple(self._leaves))
 
     def __len__(self) -> int:
-        """Returns how many leaves there are."""
+        """Returns the number of leaves."""
         return len(self._leaves)
 
     def is_spatial(self, number: int) -> bool:
-        """Whether a leaf is a tile of its frame, and no child of a keyword node."""
+        """Whether a leaf is a tile of its frame, and not a child of a keyword node."""
         within = self._leaves[number].within
         return within is None or within.node not in self._keyword_nodes
 
@@ -97,7 +96,7 @@ class Draft:
 
     @property
     def next_node(self) -> int:
-        """A node id that no node has, neither here nor in the map in force."""
+        """A node id used by no node, neither here nor in the map in force."""
         base = self._view.map
         held = [*self._text_nodes, *self._keyword_nodes]
         held += [node.id for node in base.text_nodes]
@@ -105,20 +104,20 @@ class Draft:
         return max(held, default=-1) + 1
 
     def put(self, number: int, slot: int, load: float | None = None) -> None:
-        """Puts a leaf into another slot, where it may weigh otherwise."""
+        """Moves a leaf to another slot, optionally with another load."""
         leaf = self._leaves[number]
         own = leaf.load if load is None else load
         self._leaves[number] = replace(leaf, slot=slot, load=own)
 
     def add(self, leaf: DraftLeaf) -> int:
-        """Adds a leaf, in the place of others that were removed; returns its number."""
+        """Adds a leaf in the place of removed ones; returns its number."""
         number = self._next
         self._next += 1
         self._leaves[number] = leaf
         return number
 
     def remove(self, number: int) -> DraftLeaf:
-        """Removes a leaf; others have to take its place."""
+        """Removes a leaf; others must fill its place."""
         return self._leaves.pop(number)
 
     def split(
@@ -129,14 +128,14 @@ class Draft:
         load: tuple[float, float],
         share: tuple[float, float],
     ) -> tuple[int, int]:
-        """Cuts a leaf in two, which stay in its slot; returns the numbers of both parts.
+        """Splits a leaf in two, which stay in its slot; returns the numbers of both parts.
 
         Args:
             number: The leaf.
-            axis: 0 cuts longitudes, 1 latitudes.
-            at: Where, degrees.
-            load: Of the part before the cut and of that behind it.
-            share: Of the queries that each part needs.
+            axis: 0 splits longitudes, 1 latitudes.
+            at: The position, degrees.
+            load: Loads of the parts before and after the split.
+            share: Shares of the queries that each part needs.
         """
         west, south, east, north = self[number].box
         boxes: tuple[Box, Box]
@@ -155,7 +154,7 @@ class Draft:
         return first, second
 
     def cut(self, number: int, parts: Iterable[Part]) -> list[int]:
-        """Puts parts in the place of a leaf, which stay in its slot; returns their numbers."""
+        """Replaces a leaf by parts, which stay in its slot; returns their numbers."""
         leaf = self.remove(number)
         return [
             self.add(
@@ -171,12 +170,12 @@ class Draft:
         ]
 
     def merge(self, numbers: tuple[int, ...], slot: int, load: float | None = None) -> int:
-        """Joins leaves whose boxes together are a box; returns the number of the joint leaf.
+        """Joins leaves whose boxes together form a box; returns the number of the joint leaf.
 
         Args:
             numbers: The leaves.
-            slot: Where the joint leaf goes.
-            load: Of the joint leaf; None: the sum.
+            slot: Slot of the joint leaf.
+            load: Load of the joint leaf; None: the sum.
         """
         leaves = [self.remove(number) for number in numbers]
         sources: dict[int, float] = {}
@@ -187,20 +186,20 @@ class Draft:
         return self.add(DraftLeaf(_around(leaves), leaves[0].within, slot, total, sources))
 
     def add_text_node(self, node: TextNode) -> None:
-        """Adds a text node; leaves have to be added within it."""
+        """Adds a text node; the caller must add leaves within it."""
         self._text_nodes[node.id] = node
 
     def add_keyword_node(self, node: KeywordNode) -> None:
-        """Adds a keyword node; a leaf for each child has to be added within it."""
+        """Adds a keyword node; the caller must add a leaf for each child."""
         self._keyword_nodes[node.id] = node
 
     def join_node(self, node: int, numbers: tuple[int, ...], slot: int, load: float) -> int:
-        """Makes a text or keyword node one leaf; returns its number.
+        """Replaces a text or keyword node by one leaf; returns its number.
 
         Args:
             node: Id of the node.
             numbers: All its leaves.
-            slot, load: Of the leaf.
+            slot, load: For the leaf.
         """
         outer: TextNode | KeywordNode
         if node in self._text_nodes:
@@ -212,7 +211,7 @@ class Draft:
         return number
 
     def moved(self) -> tuple[float, float]:
-        """Returns how many standing queries are copied to other slots, and their size in bytes."""
+        """Returns the number of standing queries copied to other slots, and their size in bytes."""
         slots, loads = self._view.map.slot_of_leaf, self._view.loads
         queries = size = 0.0
         for leaf in self._leaves.values():
@@ -225,12 +224,11 @@ class Draft:
     def finish(self) -> PartitionMap:
         """Returns the map, checked, of the next version.
 
-        A leaf that is as it was, in its slot, keeps its id. All others take free ids, also those
-        that only change their slot: what is reported of one leaf then comes in the order of one
-        slot's log.
+        An unchanged leaf in its slot keeps its id. All others get free ids, even if only their slot
+        changes: the reports of one leaf are then in the order of one slot's log.
 
         Raises:
-            InvalidArgument: What was done does not make a map.
+            InvalidArgument: The changes do not form a valid map.
         """
         base = self._view.map
         taken = {leaf.id for leaf in base.leaves} | self._view.reserved

@@ -1,4 +1,4 @@
-"""Leaves that lie side by side, and how they do (Tornado 4.2, Figures 3 and 4)."""
+"""Neighbouring leaves, and the kinds of their borders (Tornado 4.2, Figures 3 and 4)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sirocco.schemes.balance.base.draft import DraftLeaf
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """Where a leaf touches a neighbour.
+    """The border of a leaf with a neighbour.
 
     Attributes:
         leaf, neighbour: Their numbers.
-        axis: 0: the neighbour lies in the west or east; 1: in the south or north.
-        is_before: Whether it lies in the west or south.
+        axis: 0: the neighbour is in the west or east; 1: in the south or north.
+        is_before: Whether it is in the west or south.
     """
 
     leaf: int
@@ -26,12 +26,12 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """Two leaves that form a corner: the strip of the one that goes with the other's side.
+    """Two leaves that form a corner, by a strip of one along the other's side.
 
     Attributes:
-        border: Where they touch.
-        at: Where the leaf is cut, across the border: degrees.
-        first_moves: Whether what lies in the west or south of the cut joins the neighbour.
+        border: Their border.
+        at: Position of the split, across the border, degrees.
+        first_moves: Whether the part in the west or south of the split joins the neighbour.
     """
 
     border: Border
@@ -40,16 +40,17 @@ class Corner:
 
 
 class Neighbourhood:
-    """Finds neighbours by the ends of their sides; leaves of other frames are none."""
+    """Finds neighbours in the same frame by the ends of their sides."""
 
     def __init__(self, leaves: Iterable[tuple[int, DraftLeaf]]) -> None:
         """Indexes leaves.
 
         Args:
-            leaves: (number, leaf); without those of keyword nodes, which lie over one another.
+            leaves: (number, leaf); without those of keyword nodes, which overlap.
         """
         self._leaves = dict(leaves)
-        # (frame, axis, where the side lies, is the leaf behind it, one of its ends) → leaves.
+        # (frame, axis, coordinate of the side, whether the leaf is after it, one of its ends) →
+        # leaves.
         self._sides: dict[tuple[object, int, float, bool, float], list[int]] = {}
         for number, leaf in self._leaves.items():
             for axis in (0, 1):
@@ -60,16 +61,16 @@ class Neighbourhood:
                         self._sides.setdefault(key, []).append(number)
 
     def whole_borders(self, number: int) -> Iterator[Border]:
-        """Yields the neighbours that share a whole side: both together are a box."""
+        """Yields the neighbours that share a whole side: both together form a box."""
         for border in self._borders(number):
             if self._side(number, border.axis) == self._side(border.neighbour, border.axis):
                 yield border
 
     def corners(self, number: int) -> Iterator[Corner]:
-        """Yields the neighbours whose whole side is one end of a side of this leaf.
+        """Yields the neighbours whose whole side is at one end of a side of this leaf.
 
-        Cutting the leaf where that side ends, across its whole width, gives a strip that
-        together with the neighbour is a box; so there is one place to cut. At most eight.
+        Splitting the leaf where that side ends, across its whole width, gives a strip that forms a
+        box with the neighbour; so there is only one possible position. At most eight.
         """
         for border in self._borders(number):
             low, high = self._side(number, border.axis)
@@ -80,14 +81,14 @@ class Neighbourhood:
                 yield Corner(border, first, first_moves=False)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Yields each two leaves that share a whole side, once."""
+        """Yields each pair of leaves that share a whole side, once."""
         for number in self._leaves:
             for border in self.whole_borders(number):
                 if not border.is_before:
                     yield number, border.neighbour
 
     def _borders(self, number: int) -> Iterator[Border]:
-        """Yields the neighbours of which a corner lies on a corner of this leaf."""
+        """Yields the neighbours that share a corner with this leaf."""
         leaf = self._leaves[number]
         for axis in (0, 1):
             for is_before in (True, False):
@@ -101,7 +102,7 @@ class Neighbourhood:
                         yield Border(number, neighbour, axis, is_before)
 
     def _side(self, number: int, axis: int) -> tuple[float, float]:
-        """Returns from where to where the sides of a leaf across an axis run."""
+        """Returns the begin and the end of a leaf's sides across an axis."""
         box = self._leaves[number].box
         return box[1 - axis], box[3 - axis]
 
@@ -112,7 +113,7 @@ class Neighbourhood:
 
 
 def quartets(leaves: Iterable[tuple[int, DraftLeaf]]) -> Iterator[tuple[int, int, int, int]]:
-    """Yields each four leaves that are the quarters of a box, cut crosswise at one point."""
+    """Yields each four leaves that are the quarters of a box, divided crosswise at one point."""
     boxes = dict(leaves)
     by_low = {(leaf.within, leaf.box[0], leaf.box[1]): number for number, leaf in boxes.items()}
     for number, leaf in boxes.items():

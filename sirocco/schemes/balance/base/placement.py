@@ -1,4 +1,4 @@
-"""Which evaluator carries which load, and the slots that cannot stay where they are."""
+"""Load of each evaluator, and the slots that cannot stay where they are."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Placement:
     """Slots on evaluators.
 
     Attributes:
-        view: Where it was taken from.
+        view: The view from which it was made.
         cost: f8[leaves], cost of each leaf of the map in force, in the balancer's unit.
-        machine_of_slot: i8[slots], the place of each slot's owner in `view.evaluators`. Slots
-            that cannot stay are housed already.
-        moves: What housing them takes, slot → evaluator.
-        maximum: Load of the most loaded evaluator before anything is moved, dead ones included.
+        machine_of_slot: i8[slots], index of each slot's owner in `view.evaluators`. Slots that
+            cannot stay already have a new owner.
+        moves: The moves of these slots, slot → evaluator.
+        maximum: Load of the most loaded evaluator before any move, including dead evaluators.
     """
 
     view: View
@@ -37,7 +37,7 @@ class Placement:
 
     @property
     def machine_of_leaf(self) -> NDArray[np.int64]:
-        """The evaluator that works on each leaf, i8[leaves]."""
+        """The evaluator of each leaf, i8[leaves]."""
         return self.machine_of_slot[self.slot_of_leaf]
 
     @property
@@ -59,7 +59,7 @@ def added(
 
 
 def imbalance(loads: NDArray[np.float64]) -> float:
-    """Returns Lmax / Lmin (SSTD, Definition 4); 1 where nobody has load."""
+    """Returns Lmax / Lmin (SSTD, Definition 4); 1 without load."""
     high, low = float(loads.max()), float(loads.min())
     if high <= 0:
         return 1.0
@@ -67,11 +67,11 @@ def imbalance(loads: NDArray[np.float64]) -> float:
 
 
 def placed(view: View, cost: NDArray[np.float64]) -> Placement:
-    """Returns the placement of a view; slots whose owner is gone or leaves are housed anew.
+    """Returns the placement of a view; slots whose owner is gone or leaves get new owners.
 
-    None of the papers lets machines come and go. A slot without a living owner goes to the
-    least loaded evaluator, the heaviest first; an evaluator without any slot is then given one
-    by the most loaded that can spare it, so that what joins works at once.
+    None of the papers lets machines join and leave. A slot without a living owner moves to the
+    least loaded evaluator, the heaviest first. An evaluator without slots then gets one from the
+    most loaded evaluator that can spare it, so that new evaluators work at once.
 
     Args:
         view: The view.
@@ -115,6 +115,6 @@ def _welcome(machine: NDArray[np.int64], cost: NDArray[np.float64], machines: in
         loads = added(cost, machine, machines)
         donor = donors[np.lexsort((-held[donors], -loads[donors]))[0]]
         slots = np.flatnonzero(machine == donor)
-        # Half of the donor's load is what makes the two equal.
+        # Half of the donor's load makes the two equal.
         off = np.abs(loads[donor] / 2 - cost[slots])
         machine[slots[off.argmin()]] = empty[0]

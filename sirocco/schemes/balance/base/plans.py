@@ -1,4 +1,4 @@
-"""From what was decided to a plan, and whether it pays."""
+"""Plans from decisions, and whether they pay."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from sirocco.schemes.balance.base.draft import Draft
 from sirocco.schemes.balance.base.placement import Placement, added
 from sirocco.schemes.balance.base.view import Memory, Plan
 
-# A change must relieve an evaluator by this share of its load: each costs copies of queries, a
-# checkpoint that is read again, and colder caches.
+# A change must relieve an evaluator by this share of its load: each costs copies of queries,
+# reading a checkpoint, and colder caches.
 GAIN_SHARE_MIN = 0.05
 
-# … and by so many standard deviations of what a round measures by chance. A quiet stream would
-# else be shifted back and forth by the chance of each round, one map after the other.
+# … and by this many standard deviations of a round's measurement noise. Otherwise the noise of each
+# round would shift a quiet stream back and forth, with one map after another.
 GAIN_DEVIATIONS_MIN = 3.0
 
-# Mean square of what an object costs over the square of its mean: that of an exponential
-# distribution. Objects that meet many queries and objects that meet none come mixed.
+# Mean square of an object's cost over the square of its mean: that of an exponential distribution.
+# Objects with many matching queries and with none are mixed.
 SQUARE_OVER_MEAN = 2.0
 
 
 def least_gain(placement: Placement, machine: int) -> float:
-    """Returns the relief of an evaluator from which on a change can be worth it.
+    """Returns the minimum relief of an evaluator that can justify a change.
 
     Args:
-        placement: As things are.
+        placement: The present placement.
         machine: The evaluator.
     """
     own = placement.machine_of_leaf == machine
@@ -35,14 +35,14 @@ def least_gain(placement: Placement, machine: int) -> float:
 
 
 def least_gain_of(cost: NDArray[np.float64], objects: NDArray[np.float64]) -> float:
-    """Returns the relief from which on a change of an evaluator's leaves can be worth it.
+    """Returns the minimum relief that can justify a change of an evaluator's leaves.
 
-    The load of a leaf is a sum over the objects of a round; had they come by chance, its
-    variance would be their number times the mean square of what one costs.
+    The load of a leaf is a sum over the objects of a round; if they arrived at random, its variance
+    would be their number times the mean square of an object's cost.
 
     Args:
-        cost: f8[n], of each of its leaves.
-        objects: f8[n], that came to each in the round.
+        cost: f8[n], cost of each of its leaves.
+        objects: f8[n], objects of each in the round.
     """
     came = objects > 0
     variance = float((SQUARE_OVER_MEAN * cost[came] ** 2 / objects[came]).sum())
@@ -51,7 +51,7 @@ def least_gain_of(cost: NDArray[np.float64], objects: NDArray[np.float64]) -> fl
 
 
 def no_change(placement: Placement, memory: Memory, wants: tuple[int, ...] = ()) -> Plan:
-    """Returns the plan that only houses slots which cannot stay where they are."""
+    """Returns the plan that only moves slots which cannot stay where they are."""
     return moves_plan(placement, placement.machine_of_slot, memory, "housing", wants)
 
 
@@ -62,13 +62,13 @@ def moves_plan(
     reason: str,
     wants: tuple[int, ...] = (),
 ) -> Plan:
-    """Returns the plan that puts slots on evaluators.
+    """Returns the plan that assigns slots to evaluators.
 
     Args:
-        placement: As things are.
+        placement: The present placement.
         machine_of_slot: i8[slots], the evaluator of each slot.
         memory: For the next view.
-        reason: Why; a plan without moves has none.
+        reason: Its name; a plan without moves has none.
         wants: See `Plan`.
     """
     view = placement.view
@@ -103,10 +103,10 @@ def draft_loads(placement: Placement, draft: Draft) -> NDArray[np.float64]:
 
 
 def map_plan(placement: Placement, draft: Draft, memory: Memory, reason: str) -> Plan:
-    """Returns the plan that changes the map, and houses slots that cannot stay.
+    """Returns the plan that changes the map, and moves slots that cannot stay.
 
-    Where the draft is more than a map may be, say its borders span too many cells, there is no such
-    plan, and what remains is the housing: it gains nothing, so another plan is taken, or none.
+    If the draft exceeds the limits of a map, for example because its borders span too many cells,
+    only these moves remain: they gain nothing, so another plan is taken, or none.
     """
     housed = no_change(placement, memory)
     try:
@@ -127,14 +127,14 @@ def map_plan(placement: Placement, draft: Draft, memory: Memory, reason: str) ->
 
 
 def pays(placement: Placement, plan: Plan, query_price: float) -> bool:
-    """Whether a plan's gain is worth what it costs (Tornado 4.2: Cr > Ct).
+    """Whether a plan's gain exceeds its cost (Tornado 4.2: Cr > Ct).
 
-    What has to be housed anyway counts for neither.
+    Moves of slots that cannot stay count for neither.
 
     Args:
-        placement: As things are.
+        placement: The present placement.
         plan: The plan.
-        query_price: What copying one standing query costs, in the balancer's unit of load.
+        query_price: Cost of copying one standing query, in the balancer's unit of load.
     """
     housed = no_change(placement, plan.memory)
     gain = housed.maximum_after - plan.maximum_after

@@ -1,4 +1,4 @@
-"""SSTD's reallocation of what is there, without a new cut: PM and FM (SSTD 5.2)."""
+"""SSTD's reallocation without new splits: PM and FM (SSTD 5.2)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from sirocco.schemes.workload.allocation import karmarkar_karp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """What is shared out: slots, which just change hands, or leaves, which need a new map.
+    """The units of allocation: slots, which only change their owner, or leaves, which need a new
+    map.
 
     Attributes:
         load: f8[n].
-        transfer: f8[n, machines], standing queries that are copied if the unit goes there.
-        machine: i8[n], who works on it.
-        machines: i8[m], ascending, who may.
+        transfer: f8[n, machines], standing queries that are copied if the unit moves there.
+        machine: i8[n], its present machine.
+        machines: i8[m], ascending, the possible machines.
     """
 
     load: NDArray[np.float64]
@@ -42,7 +43,7 @@ def slot_units(placement: Placement) -> Units:
 
 
 def leaf_units(placement: Placement, draft: Draft) -> Units:
-    """Returns a draft's leaves as units, in its order; those without slots cannot take any."""
+    """Returns a draft's leaves as units, in its order; machines without slots cannot hold any."""
     queries = placement.view.loads.queries
     home = placement.machine_of_leaf
     everyone = np.arange(len(placement.view.evaluators))
@@ -60,21 +61,23 @@ def leaf_units(placement: Placement, draft: Draft) -> Units:
 
 
 def partial(units: Units) -> NDArray[np.int64]:
-    """PM: shares out anew what the most and the least loaded machine have; i8[n], who has what."""
+    """PM: reallocates the units of the most and the least loaded machine; i8[n], the new
+    machines.
+    """
     loads = added(units.load, units.machine, int(units.machines.max()) + 1)[units.machines]
     pair = units.machines[[int(loads.argmax()), int(loads.argmin())]]
     return _shared(units, np.sort(pair)) if pair[0] != pair[1] else units.machine
 
 
 def full(units: Units) -> NDArray[np.int64]:
-    """FM: shares everything out anew among all machines; i8[n], who has what."""
+    """FM: reallocates all units among all machines; i8[n], the new machines."""
     return _shared(units, units.machines)
 
 
 def _shared(units: Units, machines: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Deals units by Karmarkar-Karp and gives each subset to the machine of least transfer.
+    """Divides units by Karmarkar-Karp and assigns each subset to the machine of least transfer.
 
-    Units without load stay: wherever they go, nothing is gained.
+    Units without load stay, because moving them gains nothing.
     """
     rows = np.flatnonzero(np.isin(units.machine, machines) & (units.load > 0))
     subset_of = karmarkar_karp(units.load[rows], len(machines)).astype(np.int64)
@@ -85,7 +88,7 @@ def _shared(units: Units, machines: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def give_leaves(placement: Placement, draft: Draft, numbers: Iterable[int], machine: int) -> None:
-    """Puts some leaves into slots of another machine, see `put_leaves`."""
+    """Moves some leaves to slots of another machine, see `put_leaves`."""
     chosen = set(numbers)
     owners = [
         machine if number in chosen else placement.machine_of_slot[draft[number].slot]
@@ -95,13 +98,13 @@ def give_leaves(placement: Placement, draft: Draft, numbers: Iterable[int], mach
 
 
 def put_leaves(placement: Placement, draft: Draft, machine: NDArray[np.int64]) -> None:
-    """Puts a draft's leaves into slots of the machines that are to have them.
+    """Moves a draft's leaves to slots of their new machines.
 
-    Who has the right machine stays in its slot; the others go, the heaviest first, to the least
+    A leaf on the right machine stays in its slot; the others move, the heaviest first, to the least
     loaded slot of their machine.
 
     Args:
-        placement: As things are.
+        placement: The present placement.
         draft: Changed.
         machine: i8[n], the machine of each of its leaves.
     """

@@ -1,4 +1,4 @@
-"""Where the objects and queries of a sample go under a map, and the load that they make."""
+"""Destinations of a sample's objects and queries under a map, and the resulting load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SampleRoutes:
     """A routed sample.
 
     Attributes:
-        objects: (row of the object, position of a leaf that it goes to), distinct pairs.
+        objects: (row of the object, position of a leaf that receives it), distinct pairs.
         queries: Likewise.
     """
 
@@ -29,12 +29,12 @@ class SampleRoutes:
     queries: Pairs
 
     def objects_of(self, leaf: int) -> NDArray[np.int64]:
-        """Returns the objects that go to a leaf, ascending."""
+        """Returns the objects of a leaf, ascending."""
         rows: NDArray[np.int64] = self.objects[0][self.objects[1] == leaf]
         return rows
 
     def queries_of(self, leaf: int) -> NDArray[np.int64]:
-        """Returns the queries that go to a leaf, ascending."""
+        """Returns the queries of a leaf, ascending."""
         rows: NDArray[np.int64] = self.queries[0][self.queries[1] == leaf]
         return rows
 
@@ -44,9 +44,9 @@ class SampleRoutes:
         """Returns the load of each place (Definition 1), f8[places].
 
         Args:
-            place_of_leaf: i8[leaves], the slot or evaluator of each leaf. What goes to several
-                leaves of a place counts there once.
-            places: How many there are.
+            place_of_leaf: i8[leaves], the slot or evaluator of each leaf. Objects and queries in
+                several leaves of a place count there once.
+            places: Number of places.
             costs: The costs.
         """
         objects = _counted(self.objects, place_of_leaf, places)
@@ -57,14 +57,14 @@ class SampleRoutes:
 def load_of(
     objects: NDArray[np.float64], queries: NDArray[np.float64], costs: LoadCosts
 ) -> NDArray[np.float64]:
-    """Returns the load of places with so many objects and queries (Definition 1)."""
+    """Returns the load of places with these numbers of objects and queries (Definition 1)."""
     return costs.load(objects, np.zeros(len(objects)), objects, queries, np.zeros(len(queries)))
 
 
 def routed(workload: KeywordWorkload, partition_map: PartitionMap) -> SampleRoutes:
     """Routes the objects and queries of a workload to the leaves of a map."""
     leaves = len(partition_map.leaves)
-    # A slot for each leaf: otherwise only one of a slot's leaves is told.
+    # One slot per leaf: otherwise only one of a slot's leaves would be returned.
     apart = replace(partition_map, slots=leaves, slot_of_leaf=np.arange(leaves, dtype=np.int32))
     arrays = compile_map(apart)
     sample, queries = workload.sample, workload.sample.queries

@@ -1,10 +1,10 @@
-"""What a balancer is told each round, and what it answers.
+"""Input and output of a balancer in each round.
 
-Balancers are pure. A round goes so: evaluators report a few numbers of each leaf; whoever leads
-makes a `View` of them and calls `adjust`. Where the answer lists leaves in `wants`, their owners
-are asked for the row and column statistics of these few leaves alone, and `adjust` is called
-again with them in `details`: the bulk of the statistics stays where it is counted (SWARM 4.3.1,
-Tornado 4.3). It asks at most once for each evaluator. A silent one costs a round, no more.
+Balancers are pure. In a round, evaluators report a few numbers per leaf; the leader makes a `View`
+of them and calls `adjust`. If the answer lists leaves in `wants`, their owners are asked for the
+row and column statistics of only these leaves, and `adjust` is called again with them in `details`:
+most statistics stay where they are counted (SWARM 4.3.1, Tornado 4.3). Each evaluator is asked at
+most once. One that does not answer only costs a round.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from sirocco.schemes.workload.swarm_statistics import LeafStatistics
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafLoads:
-    """What evaluators measured of each leaf in the last round, f8[leaves] in the map's order.
+    """Measurements of each leaf in the last round, f8[leaves] in the map's order.
 
     Attributes:
         objects: Objects that arrived.
-        met: Queries that these objects met, added up (Tornado, equation 1).
-        faded: All objects so far, older rounds for less (SWARM's N).
-        queries: Queries that stand in the leaf.
+        met: Sum of the queries that these objects met (Tornado, equation 1).
+        faded: All objects so far, with less weight for older rounds (SWARM's N).
+        queries: Standing queries in the leaf.
         arrivals: Objects and queries that arrived (SWARM's R).
         query_bytes: Size of the standing queries.
     """
@@ -57,11 +57,11 @@ class LeafLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafDetail:
-    """The statistics of one leaf by column and row, from the evaluator that keeps them.
+    """The statistics of one leaf by column and row, from its evaluator.
 
     Attributes:
-        grid: The leaf's part of the grid on which borders may lie.
-        statistics: Objects and queries, as SWARM counts them (4.2).
+        grid: The leaf's part of the grid of possible borders.
+        statistics: Objects and queries, counted as in SWARM (4.2).
         met: Queries met by objects of the last round, by column and row (Tornado 4.3).
     """
 
@@ -82,13 +82,13 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a balancer keeps from one round to the next; lost memory costs some rounds, no more.
+    """State of a balancer between rounds; losing it only costs some rounds.
 
     Attributes:
-        stage: Where SWARM's ladder stands.
-        rebalances: The decision that SWARM took last.
-        repeats: How many times in a row it was taken.
-        recent_total: R(S) of the last round; negative: there was none.
+        stage: Position on SWARM's ladder.
+        rebalances: SWARM's last decision.
+        repeats: Number of times in a row that it was taken.
+        recent_total: R(S) of the last round; negative: there was no round.
         merged_ms: When leaves were last merged in the background; None: never.
         checked_ms: When a new map of everything was last considered; None: never.
     """
@@ -108,12 +108,12 @@ class View:
     Attributes:
         map: The map in force; no change of it is under way.
         owners: The evaluator that owns each slot.
-        evaluators: Those alive that are to have load. Slots of others must go.
-        loads: What was measured.
-        memory: That of the last plan.
-        details: Statistics of leaves, by leaf id: those that a plan wanted.
-        sample: Recent objects and the queries that stand, where the scheme asks for them.
-        reserved: Leaf ids of older maps that cannot be taken yet.
+        evaluators: Living evaluators that may have load. Slots of others must move.
+        loads: The measurements.
+        memory: The memory of the last plan.
+        details: Statistics of leaves, by leaf id, as requested by a plan.
+        sample: Recent objects and standing queries, if the scheme needs them.
+        reserved: Leaf ids of older maps that cannot be reused yet.
     """
 
     map: PartitionMap
@@ -137,18 +137,18 @@ class View:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What to change.
+    """The changes to make.
 
     Attributes:
         memory: For the next view.
-        reason: The paper's name of what is done; "" where nothing is.
+        reason: The paper's name of the operation; "" for none.
         moves: Slot → its new evaluator; only slots whose owner changes.
         map: The map to change to, of the next version; None: no map change.
-        wants: Leaf ids without whose statistics nothing can be decided; then nothing is done.
-        maximum_before, maximum_after: Load of the most loaded evaluator now and as predicted,
-            in the balancer's own unit: only their ratio means something to others.
-        moved_queries, moved_bytes: Standing queries that have to be copied, and their size; one
-            that stands in several leaves of a slot counts for each.
+        wants: Leaf ids whose statistics are needed for a decision; then nothing is changed.
+        maximum_before, maximum_after: Load of the most loaded evaluator now and as predicted, in
+            the balancer's own unit: only their ratio is meaningful to others.
+        moved_queries, moved_bytes: Standing queries that have to be copied, and their size; one in
+            several leaves of a slot counts for each.
     """
 
     memory: Memory
@@ -163,12 +163,12 @@ class Plan:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be done."""
+        """Whether there is anything to change."""
         return bool(self.moves) or self.map is not None
 
     @property
     def gain(self) -> float:
-        """What the most loaded evaluator is relieved of."""
+        """Expected reduction of the load of the most loaded evaluator."""
         return self.maximum_before - self.maximum_after
 
 
@@ -184,5 +184,5 @@ class Balancer(Protocol):
 
         Args:
             view: The state at the end of a round.
-            now_ms: When; only differences mean something.
+            now_ms: The time, ms; only differences matter.
         """

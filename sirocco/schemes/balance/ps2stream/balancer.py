@@ -1,4 +1,4 @@
-"""PS2Stream's balancer: local phases I and II, and a new map once a day (PS2Stream V)."""
+"""PS2Stream's balancer: local phases I and II, and a new map at most once a day (PS2Stream V)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from sirocco.schemes.builders.kdt_tree.builder import KdtTree
 from sirocco.schemes.workload.keyword_load import LoadCosts, costs_for
 from sirocco.schemes.workload.keyword_workload import KeywordWorkload, keyword_workload
 
-# Load that is migrated at most, in τ, where it can be had so: beyond that what was the least
-# loaded evaluator comes nearer to being the most loaded one than to balance.
+# Maximum migrated load, in τ, if possible: beyond it the formerly least loaded evaluator comes
+# closer to being the most loaded one than to balance.
 EXCESS_MAX = 1.5
 
 
@@ -35,13 +35,13 @@ class Ps2StreamSettings:
     """Parameters of section V.
 
     Attributes:
-        balance: σ, the greatest Lmax / Lmin. Wider than what the map is built with (1.2), which
-            a round's chance alone would pass.
-        cells_max: p, the most loaded cells that phase I looks at.
-        select: How phase II chooses cells: GR, or DP, SI, RA of `migration`.
-        check_period_ms: How often a new map of everything is considered; the paper: once a day.
+        balance: σ, the greatest Lmax / Lmin. Larger than that of the map's construction (1.2),
+            which a round's noise alone would exceed.
+        cells_max: p, the number of most loaded cells in phase I.
+        select: How phase II selects cells: GR, or DP, SI, RA of `migration`.
+        check_period_ms: How often a complete new map is considered; the paper: once a day.
         costs: Constants of Definition 1; None: `costs_for` the standing queries.
-        query_price: What copying a standing query costs, in handlings of an object.
+        query_price: Cost of copying a standing query, in handlings of an object.
         build: How a new map is built.
     """
 
@@ -57,8 +57,8 @@ class Ps2StreamSettings:
 class Ps2Stream:
     """Relieves the most loaded evaluator in favour of the least loaded.
 
-    The paper's worker is our evaluator and its cell our leaf. Cells are chosen among whole slots
-    first, which just change hands, and then among leaves.
+    The paper's worker is our evaluator and its cell our leaf. Cells are selected among whole slots
+    first, which only change their owner, and then among leaves.
     """
 
     name = "ps2stream"
@@ -76,10 +76,10 @@ class Ps2Stream:
         if (is_due or is_uneven) and view.sample is not None and len(view.sample.queries):
             workload = keyword_workload(view.sample, self._settings.costs)
         if memory.checked_ms is None:
-            # The map is new, or whoever watched it: a day has to pass first.
+            # The map or its balancer is new: a day has to pass first.
             memory = replace(memory, checked_ms=now_ms)
         if is_due and workload is not None and len(workload.sample):
-            # Only here: without a sample the day's check waits for a round that has one.
+            # Only here: without a sample the daily check waits for a round with a sample.
             memory = replace(memory, checked_ms=now_ms)
             plan = repartitioned(placement, memory, workload, self._settings.build())
             if plan is not None:
@@ -134,7 +134,7 @@ class Ps2Stream:
         pair: tuple[int, int],
         target: int,
     ) -> bool:
-        """Splits and merges the most loaded cells by text; returns whether any was."""
+        """Splits and merges the most loaded cells by text; returns whether any was changed."""
         busy, idle = pair
         phase = PhaseOne(placement, draft, workload, routed(workload, placement.view.map))
         keyword_nodes = {node.id for node in placement.view.map.keyword_nodes}
@@ -186,11 +186,11 @@ class Ps2Stream:
     def _select(
         self, size: NDArray[np.float64], load: NDArray[np.float64], high: float, low: float
     ) -> NDArray[np.int64]:
-        """Chooses cells that carry half of the difference over, or as much as does no harm.
+        """Selects cells with half of the load difference, or as much as does no harm.
 
-        A set of least size may come to far more than τ: one cell that is hot would only change
-        places. So a set that comes to more than half as much again is taken only where cells
-        that are no heavier than τ do not relieve the evaluator more.
+        A set of least size may have far more load than τ: a single hot cell would only change
+        places. So a set with more than 1.5 τ is chosen only if cells no heavier than τ do not
+        relieve the evaluator more.
         """
         wanted = (high - low) / 2
         chosen = np.empty(0, np.int64)

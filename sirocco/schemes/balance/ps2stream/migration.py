@@ -1,8 +1,8 @@
-"""Which cells to migrate: the Minimum Cost Migration problem (PS2Stream V.A, Definition 4).
+"""Selection of cells to migrate: the Minimum Cost Migration problem (PS2Stream V.A, Definition 4).
 
-Of all sets of cells whose loads come to at least τ the one of least size; NP-hard (Theorem 2).
-Each function takes i8[n] sizes, not negative, and f8[n] loads, and returns the rows that are
-chosen; where all cells together do not reach τ, all that have any load.
+Of all sets of cells with a total load of at least τ, the one of least size; NP-hard (Theorem 2).
+Each function takes i8[n] sizes, not negative, and f8[n] loads, and returns the selected rows; if
+all cells together do not reach τ, all with any load.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 Select = Callable[[NDArray[np.int64], NDArray[np.float64], float], Rows]
 
-# Cells of the table of decisions, one byte each. Beyond that the exact method would cost more
-# time than the migration that it makes cheaper; sizes are then rounded up to coarser units.
+# Cells of the decision table, one byte each. Beyond that the exact method would take more time than
+# it saves in the migration; sizes are then rounded up to coarser units.
 TABLE_BYTES_MAX = 1 << 24
 
-# A load of τ less this share is τ: sums of the same loads in another order differ by rounding.
+# A load of τ minus this share counts as τ: sums of the same loads in another order differ by
+# rounding.
 ROUNDING = 1e-12
 
 
 def dynamic_programming(size: NDArray[np.int64], load: NDArray[np.float64], wanted: float) -> Rows:
-    """DP: the exact solution (V.A.1), O(nP) with P the size that GR comes to.
+    """DP: the exact solution (V.A.1), O(nP) with P the total size found by GR.
 
     A(i, j), the greatest load of some of the first i cells with sizes of at most j together. The
-    paper's condition j ≤ S for leaving a cell out has to be j < S, else no cell would ever fit
-    exactly. Sizes beyond the bound of the table are rounded up to a common unit, so that the
-    result still reaches τ but may be larger than the least by a unit for each cell.
+    paper's condition j ≤ S for leaving a cell out must be j < S, otherwise no cell would ever fit
+    exactly. Sizes beyond the bound of the table are rounded up to a common unit, so that the result
+    still reaches τ but may exceed the least size by one unit per cell.
     """
     greedy_rows = greedy(size, load, wanted)
     rows = np.flatnonzero(load > 0)
@@ -38,7 +39,7 @@ def dynamic_programming(size: NDArray[np.int64], load: NDArray[np.float64], want
     bound = int(size[greedy_rows].sum())
     unit = max(1, -(-(bound + 1) * len(rows) // TABLE_BYTES_MAX))
     units = -(-size[rows] // unit)
-    # Rounding up may need a unit more for each cell of the greedy solution.
+    # Rounding up may need one more unit for each cell of the greedy solution.
     columns = bound // unit + 1 + (len(greedy_rows) if unit > 1 else 0)
     best = np.zeros(columns)
     takes = np.zeros((len(rows), columns), np.bool_)
@@ -64,9 +65,8 @@ def dynamic_programming(size: NDArray[np.int64], load: NDArray[np.float64], want
 def greedy(size: NDArray[np.int64], load: NDArray[np.float64], wanted: float) -> Rows:
     """GR: scans cells by size over load (V.A.2, Figure 5), O(n log n).
 
-    Cells are gathered while τ is not reached with them (GS). A cell that would reach it (GL) is
-    a candidate to end with, and is left out of what is gathered; the candidate of least total
-    size is taken.
+    Cells are collected while τ is not reached (GS). A cell that would reach it (GL) is a candidate
+    for the last cell, and is not collected; the candidate of least total size is chosen.
     """
     rows = np.flatnonzero(load > 0)
     rows = rows[np.argsort(size[rows] / load[rows], kind="stable")]
@@ -105,7 +105,7 @@ def _until(order: Rows, load: NDArray[np.float64], wanted: float) -> Rows:
 
 
 def _scrambled(count: int, seed: int) -> NDArray[np.uint64]:
-    """Returns splitmix64 of consecutive numbers: chance that repeats itself."""
+    """Returns splitmix64 of consecutive numbers: reproducible randomness."""
     with np.errstate(over="ignore"):
         mixed = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(seed << 20)) * np.uint64(
             0x9E3779B97F4A7C15

@@ -1,4 +1,4 @@
-"""PS2Stream's global adjustment: a new map of everything, if it is worth it (V.B)."""
+"""PS2Stream's global adjustment: a complete new map, if it pays (V.B)."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from sirocco.schemes.workload.sample import Sample
 
 Build = Callable[[Sample, int, int], PartitionMap]
 
-# A new map must relieve the most loaded evaluator by this share: nearly all queries are copied,
-# and all statistics begin anew.
+# A new map must relieve the most loaded evaluator by this share: nearly all queries are copied, and
+# all statistics start afresh.
 REPARTITION_GAIN_MIN = 0.2
 
-# Slots up to which new slots are given the numbers of those that they have most in common with.
+# Slots up to which new slots get the numbers of those with the most queries in common.
 SLOTS_MATCHED_MAX = 512
 
 
 def repartitioned(
     placement: Placement, memory: Memory, workload: KeywordWorkload, build: Build
 ) -> Plan | None:
-    """Returns the change to a map built from the sample; None where it is not needed.
+    """Returns the change to a map built from the sample; None if it is not needed.
 
-    PS2Stream keeps two maps until few of the old queries are left, as it cannot afford to move
-    them. Our change of maps has both in force while queries are copied in bounded pieces, so
-    that it needs no end of waiting: see `PartitionMap` changes in the design.
+    PS2Stream keeps two maps until few old queries are left, because moving them is too expensive.
+    Our map change keeps both maps while queries are copied in bounded portions, so that no such
+    wait is needed: see docs/adr/0014.
 
     Args:
-        placement: As things are.
+        placement: The present placement.
         memory: For the next view.
         workload: The view's sample.
         build: Builds a map of the scheme from (sample, leaves, slots).
@@ -97,7 +97,7 @@ def _copied_share(
     new_slot: NDArray[np.int64],
     slots: int,
 ) -> float:
-    """Returns how many (query, slot) are new, over all that there were."""
+    """Returns the share of new (query, slot) pairs relative to the former pairs."""
     had = sorted_distinct(before.queries[0] * slots + old_slot[before.queries[1]])
     has = sorted_distinct(after.queries[0] * slots + new_slot[after.queries[1]])
     return len(np.setdiff1d(has, had, assume_unique=True)) / max(len(had), 1)

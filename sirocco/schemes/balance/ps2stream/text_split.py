@@ -1,4 +1,4 @@
-"""PS2Stream's phase I: cells are split by text or merged where that saves work (V.A)."""
+"""PS2Stream's phase I: cells are split by text or merged if that saves work (V.A)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sirocco.schemes.map.map import KeywordNode, Place
 from sirocco.schemes.workload.keyword_terms import TermSet, halves, term_set
 from sirocco.schemes.workload.keyword_workload import KeywordWorkload
 
-# Share of a cell's load that a split or merge must save. The sample says it about so exactly.
+# Share of a cell's load that a split or merge must save: about the accuracy of the sample.
 SAVED_SHARE_MIN = 0.05
 
-# Objects of the sample in a cell below which nothing is decided about its words.
+# Minimum of sample objects in a cell for a decision about its words.
 OBJECTS_MIN = 32
 
 
@@ -36,15 +36,15 @@ class PhaseOne:
         self._nodes = {node.id: node for node in placement.view.map.keyword_nodes}
 
     def split(self, leaf: int, target: int, room: float) -> bool:
-        """Splits a leaf by text in two and puts the smaller part into another slot.
+        """Splits a leaf by text in two and moves the smaller part to another slot.
 
         Args:
-            leaf: A leaf that is no child of a keyword node.
+            leaf: A leaf that is not a child of a keyword node.
             target: The slot.
-            room: What may be added to that slot's evaluator.
+            room: Load that may be added to that slot's evaluator.
 
         Returns:
-            Whether that saves work and was done.
+            Whether it saves work and was done.
         """
         old = self._draft[leaf]
         objects = self._routes.objects_of(leaf).astype(np.int32)
@@ -72,18 +72,18 @@ class PhaseOne:
         return True
 
     def merge(self, leaf: int, evaluator: int, room: float) -> bool:
-        """Puts a child of a keyword node into the slot of a sibling, where both are one cell.
+        """Moves a child of a keyword node to the slot of a sibling, where both are one cell.
 
-        In one slot an object that goes to both comes once, and so does a query without a key:
-        that is all that merging two cells of the same space changes.
+        In one slot, an object of both is sent once, and so is a query without a key: that is the
+        only effect of merging two cells of the same space.
 
         Args:
             leaf: A child of a keyword node.
-            evaluator: Where siblings are looked for.
-            room: What may be added to that evaluator.
+            evaluator: Evaluator of the siblings.
+            room: Load that may be added to that evaluator.
 
         Returns:
-            Whether that saves work and was done.
+            Whether it saves work and was done.
         """
         draft, within = self._draft, self._draft[leaf].within
         if within is None:
@@ -104,7 +104,7 @@ class PhaseOne:
         return False
 
     def _joint_share(self, leaf: int, sibling: int) -> float:
-        """Returns what two leaves cost in one place over what they cost apart."""
+        """Returns the cost of two leaves in one place over their separate costs."""
         routes, costs = self._routes, self._workload.costs
         objects = [routes.objects_of(one) for one in (leaf, sibling)]
         queries = [routes.queries_of(one) for one in (leaf, sibling)]
@@ -120,7 +120,7 @@ class PhaseOne:
         return float(loads[2] / (loads[0] + loads[1]))
 
     def _join(self, node: int) -> None:
-        """Makes a keyword node a plain leaf when all its children came to one slot."""
+        """Replaces a keyword node by a plain leaf when all its children are in one slot."""
         draft = self._draft
         children = [n for n in draft if (place := draft[n].within) and place.node == node]
         slots = {draft[number].slot for number in children}

@@ -35,12 +35,12 @@ class SstdSettings:
     """Parameters of section 5.
 
     Attributes:
-        threshold: λ, the greatest Lmax / Lmin. The paper tried 2 to 10 without much difference
-            and took 6; at 6 one of four evaluators may have two thirds of all load, and at 2 the
-            busiest of eight still had 1.7 times the mean. As σ of PS2Stream's balancer.
+        threshold: λ, the greatest Lmax / Lmin. The paper tried 2 to 10 without much difference and
+            chose 6; at 6 one of four evaluators may have two thirds of all load, and at 2 the
+            busiest of eight still had 1.7 times the mean. Equal to σ of PS2Stream's balancer.
         epsilon: ε, the greatest discrepancy ĥ up to which space is split.
-        query_price: What copying a standing query costs, in the unit of `cost`.
-        cost: What workers are compared by. The paper's is `workloads`.
+        query_price: Cost of copying a standing query, in the unit of `cost`.
+        cost: Measure for comparing workers. The paper's is `workloads`.
     """
 
     threshold: float = 1.5
@@ -50,13 +50,13 @@ class SstdSettings:
 
 
 class Sstd:
-    """Takes the cheapest method that recovers balance.
+    """Chooses the cheapest method that restores balance.
 
-    The paper's worker is our evaluator, and its load the work of its leaves, where the paper takes
-    equation 2: see `work`. It reallocates leaves; ours come in slots, and a slot
-    that changes hands asks nothing of routers, while a leaf that changes its slot takes a new
-    map. So PM and FM are tried with slots first and then with leaves. Past objects stay where
-    they are in either case, as in the paper.
+    The paper's worker is our evaluator; its load is the work of its leaves instead of the paper's
+    equation 2: see `work`. The paper reallocates leaves; ours are in slots. Changing a slot's owner
+    does not affect routers, while changing a leaf's slot needs a new map. So PM and FM are tried
+    with slots first and then with leaves. Past objects stay where they are in both cases, as in the
+    paper.
     """
 
     name = "sstd"
@@ -82,7 +82,7 @@ class Sstd:
         return best
 
     def _options(self, placement: Placement) -> Iterator[tuple[Plan, NDArray[np.float64]]]:
-        """Yields plans, the cheapest first, with the loads that they lead to."""
+        """Yields plans, the cheapest first, with the resulting loads."""
         memory, evaluators = placement.view.memory, len(placement.view.evaluators)
         by_slot = slot_units(placement)
         for name, method in (("PM", partial), ("FM", full)):
@@ -103,8 +103,8 @@ class Sstd:
         """Whether Karmarkar-Karp balances the draft's leaves."""
         load = np.array([draft[number].load for number in draft])
         machines = len(sorted_distinct(placement.machine_of_slot))
-        # Where the heaviest leaf alone is too much, no division can help: differencing a
-        # thousand leaves is the dearest part of a round, and one round may try it often.
+        # If the heaviest leaf alone is too much, no division helps: differencing a thousand leaves
+        # is the most expensive part of a round, and a round may try it often.
         rest = float(load.sum() - load.max())
         if float(load.max()) * (machines - 1) > self._settings.threshold * rest:
             return False
@@ -117,10 +117,10 @@ class Sstd:
 
 
 def workloads(loads: LeafLoads) -> NDArray[np.float64]:
-    """Returns the workload of each leaf from what was measured (equation 2), f8[leaves].
+    """Returns the workload of each leaf from the measurements (equation 2), f8[leaves].
 
-    Of each object the probability that a random query looks at it, taken as the share of the
-    standing queries that stand in its leaf, plus its handling as `handling_of` has it.
+    For each object, the probability that a random query checks it, estimated as the share of the
+    standing queries in its leaf, plus its handling as in `handling_of`.
     """
     standing = float(loads.queries.sum())
     reach = loads.queries / standing if standing else np.zeros(len(loads.queries))

@@ -1,7 +1,7 @@
-"""What SSTD's coordinator knows of the queries, and of a sample of objects, when it splits.
+"""Knowledge of SSTD's coordinator for splits: the queries, and a sample of objects.
 
-SSTD keeps the quadtree J of query statistics and fetches no objects (5.3). We have J's cells
-from the queries of the sample, and the sample's objects say what the children will weigh.
+SSTD keeps the quadtree J of query statistics and fetches no objects (5.3). We compute J's cells
+from the queries of the sample, and the children's loads from its objects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class QueryMix:
             sample.term_offsets, sample.terms, self._statistics.vocabulary
         )
         self._cells: dict[Box, CellStatistics] = {}
-        # A draft never gives a number to another leaf.
+        # A draft never reuses the number of a leaf.
         self._growth: dict[tuple[int, ...], float] = {}
         everything = np.arange(len(sample))
         held = self._held_share(self._root, everything)
@@ -50,7 +50,7 @@ class QueryMix:
         return self._rows.get(number, np.empty(0, np.int64))
 
     def remember(self, number: int, rows: Rows) -> None:
-        """Takes in which objects a new leaf of the draft has."""
+        """Records the objects of a new leaf of the draft."""
         self._rows[number] = rows
 
     def reach(self, box: Box) -> float:
@@ -60,14 +60,14 @@ class QueryMix:
     def discrepancy(self, box: Box, quarters: tuple[Box, ...]) -> float:
         """Returns ĥ: the mean reach of the quarters over that of the whole (5.3).
 
-        Small where each query overlaps few of the quarters, which is where space parts them;
-        0 where there are no queries to tell.
+        Small if each query overlaps few of the quarters, that is, if space separates them; 0
+        without queries.
         """
         whole = self.reach(box)
         return sum(self.reach(one) for one in quarters) / (len(quarters) * whole) if whole else 0.0
 
     def quarters(self, box: Box, number: int) -> Quarters | None:
-        """Returns the quarters of a leaf's box, as `QtTree` cuts it; None where it is too small."""
+        """Returns the quarters of a leaf's box, as in `QtTree`; None if it is too small."""
         west, south, east, north = box
         rows = self.rows(number)
         x = _middle(self._sample.lon[rows], west, east)
@@ -82,16 +82,16 @@ class QueryMix:
         )
 
     def in_quarters(self, boxes: Quarters, number: int) -> list[Rows]:
-        """Returns which of a leaf's objects lie in each quarter."""
+        """Returns the leaf's objects in each quarter."""
         rows = self.rows(number)
         x, y = boxes[0][2:]
         quarter = (self._sample.lon[rows] >= x) + 2 * (self._sample.lat[rows] >= y)
         return [rows[quarter == one] for one in range(len(boxes))]
 
     def load_shares(self, number: int, box: Box, parts: list[tuple[Box, Rows]]) -> list[float]:
-        """Returns what share of a leaf's load each part will have (equation 2).
+        """Returns the expected share of a leaf's load in each part (equation 2).
 
-        Together less than one where the cut saves work. Equal ones without objects to tell.
+        The sum is less than one if the split saves work. Equal shares if there are no objects.
         """
         whole = self._weight(box, self.rows(number))
         if whole <= 0:
@@ -99,7 +99,9 @@ class QueryMix:
         return [self._weight(one, rows) / whole for one, rows in parts]
 
     def growth(self, leaves: list[tuple[int, Box]], box: Box) -> float:
-        """Returns how much more leaves (number, box) weigh as one of this box, at least 1."""
+        """Returns how much more the leaves (number, box) weigh as one leaf with this box, at least
+        1.
+        """
         numbers = tuple(number for number, _ in leaves)
         if numbers not in self._growth:
             self._growth[numbers] = self._grown(leaves, box)
@@ -113,10 +115,10 @@ class QueryMix:
     def text_split(
         self, box: Box, within: Place | None, number: int, node: int
     ) -> tuple[TextNode, list[Rows]] | None:
-        """Parts a leaf's objects by text, as `QtTree` does.
+        """Splits a leaf's objects by text, as in `QtTree`.
 
         Returns:
-            The text node, and the objects of each child; None where they all go to one child.
+            The text node, and the objects of each child; None if all belong to one child.
         """
         rows, cell = self.rows(number), self._cell(box)
         if len(rows) < 2:
@@ -175,7 +177,7 @@ def _weightiest(weight: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _middle(values: NDArray[np.float64], low: float, high: float) -> float | None:
-    """Returns the middle of the extent of values, or of the side where that is no cut."""
+    """Returns the middle of the extent of values, or of the side if that is not a valid split."""
     if high - low < 2 * SIDE_DEGREES_MIN:
         return None
     if len(values):

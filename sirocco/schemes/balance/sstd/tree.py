@@ -1,4 +1,4 @@
-"""SSTD's adjustment of the tree: split what is heavy, merge what is light (SSTD 5.3)."""
+"""SSTD's adjustment of the tree: heavy leaves are split, light ones merged (SSTD 5.3)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sirocco.schemes.balance.base.neighbours import quartets
 from sirocco.schemes.balance.sstd.query_mix import Quarters, QueryMix, Rows
 from sirocco.schemes.map.map import CHILDREN, Box, Place
 
-# Splits in one adjustment. Each reads the sample's queries once; what is not balanced after so
-# many is left to the next round.
+# Splits in one adjustment. Each reads the sample's queries once; a remaining imbalance is left to
+# the next round.
 SPLITS_MAX = 64
 
-# Leaves that an adjustment may add, as a share of those there are, where nothing is light enough
-# to be merged. The paper stops there; a map that begins with one leaf a slot would then never
-# be cut finer.
+# Leaves that an adjustment may add, as a share of the existing ones, if nothing is light enough to
+# be merged. The paper stops there; a map that begins with one leaf per slot would then never be
+# split further.
 LEAVES_GROWTH_MAX = 1.0
 
 
@@ -27,7 +27,7 @@ class Merge:
     """Four leaves that can become one.
 
     Attributes:
-        load: Of the joint leaf, as predicted.
+        load: Predicted load of the joint leaf.
         leaves: Their numbers.
         node: The text node whose children they are; None: they are quarters of a box.
     """
@@ -43,10 +43,10 @@ def adjust_tree(
     """Splits the heaviest leaf and merges the lightest four, until the load can be balanced.
 
     Args:
-        draft: Changed.
-        mix: What is known of objects and queries.
-        epsilon: Greatest discrepancy ĥ up to which space is cut (equation 3).
-        is_balanced: Whether the leaves can be shared out well enough.
+        draft: The draft to change.
+        mix: Known objects and queries.
+        epsilon: Greatest discrepancy ĥ for a split in space (equation 3).
+        is_balanced: Returns whether the leaves can be divided well enough.
     """
     leaves_max = int(len(draft) * (1 + LEAVES_GROWTH_MAX)) + CHILDREN - 1
     split: set[int] = set()
@@ -56,13 +56,13 @@ def adjust_tree(
             return
         split.update(children)
         heaviest = max(draft[number].load for number in draft)
-        # What was split is not merged again: it is no candidate in the paper's heap either.
+        # Split leaves are not merged again: they are not candidates in the paper's heap either.
         candidates = (one for one in merges(draft, mix) if split.isdisjoint(one.leaves))
         merge = min(candidates, key=lambda one: (one.load, one.leaves), default=None)
         if merge is not None and merge.load <= heaviest:
             _merge(draft, mix, merge)
         elif merge is not None or len(draft) + CHILDREN - 1 > leaves_max:
-            # What is left to be merged is heavier than what is left to be split.
+            # The lightest merge is heavier than the next leaf to split.
             return
         if is_balanced(draft):
             return
@@ -71,7 +71,7 @@ def adjust_tree(
 def _split_heaviest(draft: Draft, mix: QueryMix, epsilon: float) -> list[int]:
     """Splits the heaviest leaf that can be split, by equation 3; returns the new leaves."""
     order = sorted(filter(draft.is_spatial, draft), key=lambda number: -draft[number].load)
-    # A leaf that cannot be split leaves the balance to others only while these weigh as much.
+    # An unsplittable leaf leaves the balance to others only if these weigh as much.
     for number in order[: CHILDREN * CHILDREN]:
         leaf = draft[number]
         if leaf.load <= 0:
@@ -101,7 +101,7 @@ def _split_space(draft: Draft, mix: QueryMix, number: int, boxes: Quarters) -> l
 
 
 def _split_text(draft: Draft, mix: QueryMix, number: int) -> list[int]:
-    """Splits a leaf by text; returns nothing where that would part nothing."""
+    """Splits a leaf by text; returns nothing if that separates nothing."""
     leaf = draft[number]
     found = mix.text_split(leaf.box, leaf.within, number, draft.next_node)
     if found is None:
@@ -109,7 +109,7 @@ def _split_text(draft: Draft, mix: QueryMix, number: int) -> list[int]:
     node, rows = found
     shares = mix.load_shares(number, leaf.box, [(leaf.box, own) for own in rows])
     draft.add_text_node(node)
-    # Every child needs all queries: text is not looked at when queries are routed (4.2).
+    # Every child needs all queries: query routing ignores text (4.2).
     parts = [
         Part(leaf.box, Place(node.id, child), leaf.load * share, 1.0)
         for child, share in enumerate(shares)
@@ -129,8 +129,8 @@ def _cut(
 def merges(draft: Draft, mix: QueryMix) -> Iterator[Merge]:
     """Yields the nodes whose four children are leaves.
 
-    The map does not remember its tree: four leaves that meet in one point and form a box are
-    taken for the children of a node, and they might be.
+    The map does not store its tree: four leaves that meet in one point and form a box are treated
+    as children of a node.
     """
     leaves = [(number, draft[number]) for number in draft if draft.is_spatial(number)]
     for four in quartets(leaves):

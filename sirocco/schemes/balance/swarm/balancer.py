@@ -1,4 +1,4 @@
-"""SWARM's balancer: rounds, a lazy decision, and the least that helps (SWARM 4.3)."""
+"""SWARM's balancer: rounds, a lazy decision, and the least sufficient change (SWARM 4.3)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class SwarmSettings:
     """Parameters of section 4.3.
 
     Attributes:
-        repeats_max, step: β and how the ladder is climbed, see `swarm_ladder`.
-        merge_period_ms: How often neighbours are merged; the paper: every five hours. Small
-            leaves that nobody needs cost every query that overlaps them an entry.
-        leaves_max: Leaves of one machine whose details are wanted at once. The dearest is split
-            unless it is a single cell.
-        query_price: What copying a standing query costs, in the measure's unit.
-        measure: What machines are compared by. The paper's is `swarm_cost.EQUATION_5`.
+        repeats_max, step: β and the steps on the ladder, see `ladder`.
+        merge_period_ms: How often neighbours are merged; the paper: every five hours. Unnecessary
+            small leaves cost an entry for every overlapping query.
+        leaves_max: Leaves of one machine whose details are requested at once. The most expensive
+            one is split unless it is a single cell.
+        query_price: Cost of copying a standing query, in the measure's unit.
+        measure: Measure for comparing machines. The paper's is `cost.EQUATION_5`.
     """
 
     repeats_max: int = REPEATS_MAX
@@ -49,11 +49,11 @@ class SwarmSettings:
 
 
 class Swarm:
-    """Each round either nothing or one reduction of the dearest machine's load.
+    """Makes at most one reduction of the most expensive machine's load per round.
 
-    The paper's machine is our evaluator, its partition our leaf. A machine's cost is its work,
-    where the paper takes objects times queries: see `work`. A subset is looked for among
-    whole slots first, which just change hands, and then among leaves, which need a new map.
+    The paper's machine is our evaluator, its partition our leaf. A machine's cost is its work
+    instead of the paper's objects times queries: see `work`. A subset is searched among whole slots
+    first, which only change their owner, and then among leaves, which need a new map.
     """
 
     name = "swarm"
@@ -62,7 +62,7 @@ class Swarm:
         self._settings = settings or SwarmSettings()
 
     def adjust(self, view: View, now_ms: int) -> Plan:
-        """See `Balancer.adjust`. Wants the details of leaves that it may split."""
+        """See `Balancer.adjust`. Requests the details of leaves that it may split."""
         recent_total = float(view.loads.arrivals.sum())
         placement = placed(view, self._settings.measure.leaves(view.loads))
         given = self._settings
@@ -81,7 +81,9 @@ class Swarm:
         return no_change(placement, memory)
 
     def _rebalance(self, placement: Placement, memory: Memory) -> Plan | None:
-        """Reduces the dearest machine that can be, into the cheapest (Figure 10)."""
+        """Moves load from the most expensive machine that can be relieved to the cheapest (Figure
+        10).
+        """
         loads = placement.loads
         cheapest = int(loads.argmin())
         for dearest in np.argsort(-loads, kind="stable").tolist():
@@ -96,7 +98,7 @@ class Swarm:
     def _reductions(
         self, placement: Placement, memory: Memory, dearest: int, cheapest: int
     ) -> Iterator[Plan]:
-        """Yields the ways to relieve a machine, in the order in which they are tried."""
+        """Yields the possible reliefs of a machine, in the order of trial."""
         loads = placement.loads
         capacity = float(loads[dearest] - loads[cheapest]) / 2
         slots = np.flatnonzero(placement.machine_of_slot == dearest)
@@ -123,7 +125,7 @@ class Swarm:
         machines: tuple[int, int],
         target: int,
     ) -> Iterator[Plan]:
-        """Yields the best split of the dearest leaf that is more than a cell."""
+        """Yields the best split of the most expensive leaf of more than one cell."""
         view, loads = placement.view, placement.loads
         order = leaves[np.argsort(-placement.cost[leaves], kind="stable")]
         uncut = Draft(view, placement.cost)
@@ -132,7 +134,7 @@ class Swarm:
         ids = [view.map.leaves[leaf].id for leaf in order]
         wants = tuple(one for one in ids if one not in view.details)
         if wants:
-            # The round is not over: the ladder must not climb twice.
+            # The round is not over: the ladder must not advance twice.
             yield no_change(placement, view.memory, wants)
             return
         for leaf, name in zip(order.tolist(), ids, strict=True):
@@ -155,13 +157,13 @@ class Swarm:
 def pays_for(placement: Placement, plan: Plan, machine: int, query_price: float) -> bool:
     """Whether a plan relieves a machine enough.
 
-    Judged by the two machines involved: another may be as dear, and have its turn next.
+    Only the two machines involved count: another may be as expensive, and be next.
 
     Args:
-        placement: As things are.
+        placement: The present placement.
         plan: The plan.
-        machine: The machine that is to be relieved.
-        query_price: See `planning.pays`.
+        machine: The machine to relieve.
+        query_price: See `plans.pays`.
     """
     loads, after = placement.loads, _loads_after(placement, plan)
     cheapest = int(loads.argmin())
@@ -182,7 +184,7 @@ def _loads_after(placement: Placement, plan: Plan) -> NDArray[np.float64]:
 def _cut(
     draft: Draft, leaf: int, detail: LeafDetail, split: Split, costs: CutCosts
 ) -> tuple[int, int]:
-    """Cuts a leaf of a draft; returns the numbers of both parts."""
+    """Splits a leaf of a draft; returns the numbers of both parts."""
     statistics = (detail.statistics.columns, detail.statistics.rows)[split.axis]
     borders = (detail.grid.x_borders, detail.grid.y_borders)[split.axis]
     share = _query_shares(statistics, split.at)
@@ -190,7 +192,7 @@ def _cut(
 
 
 def _query_shares(statistics: AxisStatistics, at: int) -> tuple[float, float]:
-    """Returns of a leaf's queries the shares that overlap the parts before and behind a cut."""
+    """Returns the shares of a leaf's queries that overlap the parts before and after a split."""
     total, before = float(statistics.queries[-1]), float(statistics.queries[at - 1])
     if total <= 0:
         return 1.0, 1.0
@@ -203,15 +205,16 @@ def _lightest_slot(placement: Placement, machine: int) -> int | None:
 
 
 def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
-    """Merges leaves that are neighbours for no reason any more (4.3.1); None where there are none.
+    """Merges neighbouring leaves whose border has become unnecessary (4.3.1); None if there are
+    none.
 
-    The paper merges what one machine has. We merge what one slot has: no query is copied, and
-    slots remain what can be moved. The joint leaf's queries are at most those of both, so its
-    N Q R is at most the product of the sums; where what it grows by would make a machine the
-    dearest, the two stay apart. Whatever machines are compared by, a growth of N Q R costs what
-    that of the whole map does. (Work itself would not grow: all of a slot would become one leaf,
-    and the next hot spot had nothing to move but slots.) Where no leaf has any, all of that would
-    be true of a map of one leaf a slot: a night without queries says nothing about the day.
+    The paper merges leaves of one machine. We merge leaves of one slot: no query is copied, and
+    slots remain movable. The joint leaf's queries are at most those of both, so its N Q R is at
+    most the product of the sums; if this growth would make a machine the most expensive one, the
+    two stay separate. With any measure, a growth of N Q R is converted at the rate of the whole
+    map. (Work itself would not grow: each slot would become one leaf, and at the next hot spot only
+    slots could be moved.) If no leaf has any N Q R, nothing is merged, because otherwise each slot
+    would become one leaf: a night without queries says nothing about the day.
     """
     told = placement.view.loads
     columns = np.stack([told.faded, told.queries, told.arrivals], 1)

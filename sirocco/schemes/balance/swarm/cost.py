@@ -1,4 +1,4 @@
-"""What SWARM's rounds count: work, or the paper's objects times queries (SWARM 4.1)."""
+"""Cost measures for SWARM's rounds: work, or the paper's objects times queries (SWARM 4.1)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads
 from sirocco.schemes.balance.base.work import Cost, work, work_profile
 from sirocco.schemes.builders.swarm_split import CutCosts, costs_of_sums, numerator_costs
 
-# From a leaf's detail, its cost, and the queries met in it, to the costs of its cuts by column and
-# by row; None where what was told of it prices nothing.
+# From a leaf's detail, its cost, and the queries met in it, to the costs of its splits by column
+# and by row; None if the detail gives no costs.
 Cuts: TypeAlias = Callable[[LeafDetail, float, float], tuple[CutCosts, CutCosts] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What machines are compared by.
+    """A measure for comparing machines.
 
     Attributes:
         leaves: The cost of each leaf.
-        cuts: What parts of a leaf cost, in the same unit.
+        cuts: The costs of parts of a leaf, in the same unit.
     """
 
     leaves: Cost
@@ -49,12 +49,12 @@ def _cuts_by_numerators(
     statistics = detail.statistics
     if statistics.numerator <= 0:
         return None
-    # What is counted a moment later than it was reported is scaled to the report.
+    # Counts that are slightly newer than the report are scaled to the report.
     scale = cost / statistics.numerator
     return numerator_costs(statistics.columns, scale), numerator_costs(statistics.rows, scale)
 
 
 WORK = Measure(work, _cuts_by_work)
 
-# The paper's. Parts of a leaf together cost less than the leaf.
+# The paper's measure. Parts of a leaf together cost less than the leaf.
 EQUATION_5 = Measure(costs, _cuts_by_numerators)

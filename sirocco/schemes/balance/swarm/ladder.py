@@ -1,4 +1,4 @@
-"""SWARM's decision ladder: go on with what helps, turn where it does not (SWARM 4.3.1)."""
+"""SWARM's decision ladder: continue if a decision helps, otherwise reverse it (SWARM 4.3.1)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TypeAlias
 
 from sirocco.schemes.balance.base.view import Memory, Stage
 
-# β: rounds after which a decision is turned whatever the ladder says. With "do nothing" and a
-# throughput that rises and falls in turn, the ladder would never reach its left end.
+# β: rounds after which a decision is reversed in any case. With "do nothing" and an alternating
+# throughput, the ladder would never reach its left end.
 REPEATS_MAX = 20
 
-# By so much what comes differs from round to round without meaning anything: rounds of ten seconds
-# are up to a look of the coordinator, a quarter of one, longer or shorter, …
+# Differences of arrivals between rounds up to this share are noise: rounds of ten seconds vary by
+# up to one look of the coordinator, a quarter of a second, …
 NOISE_SHARE = 0.05
 
-# … and counts of a quiet stream differ by chance; in standard deviations.
+# … and counts of a quiet stream vary by chance; in standard deviations.
 NOISE_DEVIATIONS = 3.0
 
-# From the memory of the last round and what arrived in this one to where the pointer goes: 1 to
-# the right, -1 to the left, 0 nowhere.
+# From the memory of the last round and the arrivals of this one to the pointer's step: 1 to the
+# right, -1 to the left, 0 none.
 Step: TypeAlias = Callable[[Memory, float], int]
 
 
@@ -30,13 +30,14 @@ def figure_9(memory: Memory, recent_total: float) -> int:
 
 
 def beyond_noise(memory: Memory, recent_total: float) -> int:
-    """Right or left where what arrives has changed; where it has not, "rebalance" stays.
+    """Right or left if arrivals have changed; otherwise "rebalance" stays.
 
-    The paper offers as much as is borne, so that throughput says how good a decision was. Where
-    less is offered, it is what the sources send, the same with any decision but for chance; by
-    Figure 9 the coin that is thrown says "do nothing" in half of all rounds. So a difference within
-    the noise is none, and none is no reason to stop: what is not worth its price is left out by
-    each round's plan. "Do nothing" was to improve something: it goes left as in the paper.
+    In the paper the load is the maximum that the system can process, so that throughput measures a
+    decision. With a lower load, throughput equals the sources' rate whatever the decision, except
+    for noise; Figure 9 would then choose "do nothing" at random in half of all rounds. So a
+    difference within the noise counts as none, and is no reason to stop: each round's plan omits
+    changes that do not pay. "Do nothing" was meant to improve something, so it moves left as in the
+    paper.
     """
     before = memory.recent_total
     noise = max(NOISE_SHARE * before, NOISE_DEVIATIONS * (before + recent_total) ** 0.5)
@@ -50,17 +51,17 @@ def climbed(
 ) -> Memory:
     """Returns the memory after the decision of a round (Figure 9).
 
-    At the left end the decision is turned and the pointer starts in the middle; likewise after β
+    At the left end the decision is reversed and the pointer starts in the middle; likewise after β
     times.
 
     Args:
-        memory: Of the last round.
-        recent_total: R(S), what arrived in this one.
+        memory: Memory of the last round.
+        recent_total: R(S), the arrivals of this round.
         repeats_max: β.
-        step: Where the pointer goes.
+        step: Returns the pointer's step.
     """
     if memory.recent_total < 0:
-        # Nothing to compare with: the first round has the decision that it starts with.
+        # Without an earlier round to compare, the first round keeps its initial decision.
         return replace(memory, recent_total=recent_total, repeats=memory.repeats + 1)
     stage = Stage(min(memory.stage + step(memory, recent_total), Stage.GREAT))
     if stage is Stage.FLIP or memory.repeats >= repeats_max:

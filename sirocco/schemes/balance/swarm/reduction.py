@@ -1,4 +1,6 @@
-"""How SWARM's dearest machine gives load to the cheapest: a subset, else a split (4.3.2)."""
+"""SWARM's transfer of load from the most expensive machine to the cheapest: a subset, otherwise a
+split (4.3.2).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,17 @@ from numpy.typing import NDArray
 
 
 def find_subset(cost: NDArray[np.float64], capacity: float) -> NDArray[np.int64]:
-    """Returns a subset of greatest cost that does not pass a capacity (Algorithm 3).
+    """Returns a subset of greatest cost within a capacity (Algorithm 3).
 
-    Greedy, the dearest first: at least half of the best that a subset of these costs can reach,
-    in O(k log k), and few are taken. What costs nothing is not moved, as nothing is gained.
+    Greedy, the most expensive first: at least half of the best cost of a subset, in O(k log k), and
+    with few items. Items without cost are not moved, because that gains nothing.
 
     Args:
         cost: f8[k].
         capacity: Cmax.
 
     Returns:
-        Rows of `cost`, the dearest first.
+        Rows of `cost`, the most expensive first.
     """
     chosen: list[int] = []
     total = 0.0

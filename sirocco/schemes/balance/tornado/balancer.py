@@ -1,4 +1,4 @@
-"""Tornado's balancer: the operations of most relief that are worth their transfer (Tornado 4)."""
+"""Tornado's balancer: the operations of most relief that pay for their transfer (Tornado 4)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class TornadoSettings:
     """Parameters of section 4.
 
     Attributes:
-        query_price: β, what the transfer of a query costs, in looks at a query (equation 5).
-        leaves_max: Leaves of the most loaded evaluator that are looked into. In Tornado there
-            is one; the operations of the lightest relieve it least.
-        operations_max: Operations of one plan. Halving a leaf until all of n evaluators have a
-            part of it takes n - 1, and some shifts then even out what halves leave.
+        query_price: β, cost of the transfer of a query, in checks of a query (equation 5).
+        leaves_max: Examined leaves of the most loaded evaluator. In Tornado there is one;
+            operations on the lightest ones relieve it least.
+        operations_max: Operations of one plan. Halving a leaf until all of n evaluators have a part
+            of it takes n - 1, and some shifts then even out the rest.
     """
 
     query_price: float = 1.0
@@ -41,16 +41,16 @@ class TornadoSettings:
 
 
 class Tornado:
-    """Chooses among split/merge and the three shifts, one operation after the other.
+    """Chooses among split/merge and the three shifts, one operation after another.
 
-    In Tornado an evaluator is a leaf. Here it holds several, so the cost of an evaluator is that
-    of all its leaves, and an operation takes from a leaf of the most loaded one and gives to a
-    leaf of another. The transfer in two steps (4.5), cells first and then routers, is what any
-    change of the map does: queries are copied before a switch is recorded.
+    In Tornado an evaluator is a leaf. Here it holds several, so the cost of an evaluator is that of
+    all its leaves, and an operation moves load from a leaf of the most loaded one to a leaf of
+    another. The transfer in two steps (4.5), cells first and then routers, is part of every map
+    change: queries are copied before the switch is recorded.
 
-    Operations concern two or three evaluators, and in Tornado each pair does its own (4.3). Here
-    a change of the map costs the same however many leaves it concerns, and takes seconds. So a plan
-    does one operation after the other, each judged by the loads that those before it leave.
+    Operations concern two or three evaluators, and in Tornado each pair does its own (4.3). Here a
+    map change costs the same for any number of leaves, and takes seconds. So a plan contains
+    several operations, each based on the loads left by the previous ones.
     """
 
     name = "tornado"
@@ -59,7 +59,7 @@ class Tornado:
         self._settings = settings or TornadoSettings()
 
     def adjust(self, view: View, now_ms: int) -> Plan:
-        """See `Balancer.adjust`. Wants the details of the heaviest leaves it may cut."""
+        """See `Balancer.adjust`. Requests the details of the heaviest leaves that it may split."""
         placement = placed(view, work(view.loads))
         costs = Costs(placement, Draft(view, placement.cost))
         if len(view.evaluators) < 2 or _is_even(placement):
@@ -83,10 +83,11 @@ class Tornado:
         return map_plan(placement, costs.draft, view.memory, ", ".join(dict.fromkeys(reasons)))
 
     def _operate(self, costs: Costs, *, is_last: bool) -> str | None:
-        """Does the best operation of the most loaded evaluator; returns its name.
+        """Applies the best operation of the most loaded evaluator; returns its name.
 
-        What a shift gives becomes part of a leaf that cannot be cut in the same plan. So one that
-        leaves an evaluator with too much, by itself the best, comes behind those of others.
+        The shifted part joins a leaf that cannot be split in the same plan. So a shift that leaves
+        an evaluator overloaded is tried after the operations of others, even if it is the best by
+        itself.
         """
         busiest = int(costs.loads.argmax())
         least = costs.least_gain(busiest)
@@ -111,7 +112,7 @@ class Tornado:
     def _ranked(
         self, costs: Costs, details: dict[int, LeafDetail], least: float
     ) -> list[Operation]:
-        """Returns the operations with Cr > Ct, the greatest Cr first; shifts as estimated."""
+        """Returns the operations with Cr > Ct, the greatest Cr first; shifts are estimates."""
         draft = costs.draft
         near = Neighbourhood(
             (number, draft[number]) for number in draft if draft.is_spatial(number)
@@ -148,12 +149,12 @@ class Tornado:
 
 
 def _overloaded(placement: Placement) -> list[int]:
-    """Returns the evaluators whose relief can pay: those which operations can come to."""
+    """Returns the evaluators whose relief can pay: those to which operations can apply."""
     loads = placement.loads
     excess = loads - loads.mean()
     return [one for one in range(len(loads)) if excess[one] > least_gain(placement, one)]
 
 
 def _is_even(placement: Placement) -> bool:
-    """Whether even a perfect balance would not pay: then no evaluator is asked anything."""
+    """Whether even a perfect balance would not pay: then no evaluator is asked for details."""
     return int(placement.loads.argmax()) not in _overloaded(placement)

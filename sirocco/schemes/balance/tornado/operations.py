@@ -19,27 +19,27 @@ from sirocco.schemes.balance.base.work import work_profile
 from sirocco.schemes.workload.spatial_aggregates import Aggregates, Cut
 from sirocco.schemes.workload.swarm_statistics import AxisStatistics
 
-# Pairs of light leaves that are looked at as what is merged while another is split. The lightest
-# is the best in Tornado, where a leaf is an evaluator; where evaluators have several leaves, the
-# lightest pair may lie on busy ones.
+# Pairs of light leaves considered for the merge while another leaf is split. In Tornado, where a
+# leaf is an evaluator, the lightest pair is the best; if evaluators have several leaves, the
+# lightest pair may be on busy ones.
 PAIRS_MAX = 16
 
-# A leaf's cost in whole units when cuts of both axes are compared: coarse enough that sums which
-# should be equal are, fine enough to tell a cut's halves apart to a millionth.
+# A leaf's cost in whole units for comparing splits on both axes: coarse enough that sums which
+# should be equal are equal, fine enough to distinguish halves to a millionth.
 PROFILE_UNITS = float(1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What a cut parts from a leaf.
+    """The part that a split removes from a leaf.
 
     Attributes:
-        axis: 0: the cut lies between columns, 1: between rows.
-        at: Columns or rows before the cut.
-        first_moves: Whether the part before the cut goes.
-        cost: Cost of the part that goes.
-        queries: Queries that stand in it.
-        kept_queries: Queries that stand in the rest.
+        axis: 0: the split is between columns, 1: between rows.
+        at: Columns or rows before the split.
+        first_moves: Whether the part before the split moves.
+        cost: Cost of the moving part.
+        queries: Standing queries in it.
+        kept_queries: Standing queries in the rest.
     """
 
     axis: int
@@ -52,17 +52,17 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation, or what is expected of it.
+    """One operation, or its estimate.
 
     Attributes:
         reason: Its name.
         reduction: Cr: how far the greatest cost of the evaluators involved falls.
         queries: Queries that are transferred; times β this is Ct.
         leaf: The overloaded leaf.
-        border: Of a shift: where it goes.
-        strip: What goes; None: not known before it is chosen (4.3).
-        pair: Of split/merge: the leaf that takes in the other, and that other.
-        slot: Of split/merge: where the half that goes comes to.
+        border: For a shift: its border.
+        strip: The moving part; None: unknown until the operation is chosen (4.3).
+        pair: For split/merge: the leaf that absorbs the other, and the other.
+        slot: For split/merge: the slot that receives the moving half.
     """
 
     reason: str
@@ -77,12 +77,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known of a leaf of the draft beside its cost.
+    """Data of a leaf of the draft beside its cost.
 
     Attributes:
-        met: Queries met, as part of the cost.
+        met: The part of the cost for queries met.
         objects: Objects of the round.
-        detail: Its aggregates; None: it cannot be cut.
+        detail: Its aggregates; None: it cannot be split.
     """
 
     met: float
@@ -95,7 +95,7 @@ class Costs:
 
     Attributes:
         placement, draft: See there.
-        loads: f8[evaluators], as predicted for the draft.
+        loads: f8[evaluators], predicted for the draft.
     """
 
     def __init__(self, placement: Placement, draft: Draft) -> None:
@@ -113,7 +113,7 @@ class Costs:
         }
 
     def detail(self, leaf: int) -> LeafDetail | None:
-        """Returns the aggregates of a leaf: told, or those of the leaf that it was cut from."""
+        """Returns the aggregates of a leaf: reported ones, or those derived from the split leaf."""
         return self._known[leaf].detail
 
     def profile(self, leaf: int, detail: LeafDetail, axis: int) -> NDArray[np.float64]:
@@ -121,7 +121,7 @@ class Costs:
         return work_profile(detail, axis, self.draft[leaf].load, self._known[leaf].met)
 
     def queries(self, leaf: int) -> float:
-        """Returns how many queries stand in a leaf."""
+        """Returns the number of standing queries in a leaf."""
         told = self.placement.view.loads.queries
         sources = self.draft[leaf].sources.items()
         return float(sum(share * told[source] for source, share in sources))
@@ -139,7 +139,7 @@ class Costs:
         return int(np.lexsort((slots, self.loads[machine_of_slot]))[0])
 
     def least_gain(self, machine: int) -> float:
-        """Returns the relief of an evaluator from which on it is worth it, see `planning`."""
+        """Returns the minimum relief of an evaluator that pays, see `plans`."""
         own = [number for number in self.draft if self.machine(number) == machine]
         cost = np.array([self.draft[number].load for number in own])
         return least_gain_of(cost, np.array([self._known[number].objects for number in own]))
@@ -148,17 +148,17 @@ class Costs:
         """Returns Cr (equation 4).
 
         Args:
-            changes: Evaluator → what its cost grows by.
+            changes: Evaluator → growth of its cost.
         """
         before = max([self._loads[machine] for machine in changes])
         after = max([self._loads[machine] + change for machine, change in changes.items()])
         return before - after
 
     def split(self, leaf: int, strip: Strip, detail: LeafDetail) -> int:
-        """Cuts a leaf of the draft; returns the number of the part that goes."""
+        """Splits a leaf of the draft; returns the number of the moving part."""
         borders = (detail.grid.x_borders, detail.grid.y_borders)[strip.axis]
         cost, standing = self.draft[leaf].load, self.queries(leaf)
-        # Not less than nothing: sums of parts differ from the whole by rounding.
+        # Not negative: sums of parts differ from the whole by rounding.
         kept = max(cost - strip.cost, 0.0)
         parts = [(strip.cost, strip.queries), (kept, strip.kept_queries)]
         if not strip.first_moves:
@@ -179,11 +179,11 @@ class Costs:
         joint = self.draft.merge((kept, other), self.draft[kept].slot)
         parts = self._known.pop(kept), self._known.pop(other)
         met, objects = sum(part.met for part in parts), sum(part.objects for part in parts)
-        # Of two leaves with columns and rows of their own there are none in common.
+        # Two leaves have no columns and rows in common.
         self._known[joint] = Known(met, objects, None)
 
     def count(self) -> None:
-        """Works the loads of evaluators out anew, behind a change of the draft."""
+        """Computes the loads of evaluators again, after a change of the draft."""
         self.loads = draft_loads(self.placement, self.draft)
         self._loads = self.loads.tolist()
 
@@ -191,7 +191,7 @@ class Costs:
 def strip_of(
     detail: LeafDetail, profile: NDArray[np.float64], axis: int, at: int, first_moves: bool
 ) -> Strip:
-    """Returns what a cut parts from a leaf, from its aggregates alone.
+    """Returns the part that a split removes from a leaf, only from its aggregates.
 
     Args:
         detail: The leaf's aggregates.
@@ -207,7 +207,7 @@ def strip_of(
 
 
 def _queries(statistics: AxisStatistics, at: int) -> tuple[float, float]:
-    """Returns how many queries overlap the cells before a cut, and those behind it."""
+    """Returns how many queries overlap the cells before a split, and those after it."""
     before = float(statistics.queries[at - 1])
     behind = float(statistics.queries[-1]) - before + float(statistics.spans[at])
     return before, behind
@@ -218,16 +218,16 @@ def splits(
 ) -> Iterator[Operation]:
     """Yields split/merge operations (Figure 3).
 
-    The leaf is cut where its halves cost the same; two light neighbours Y and Z become one in
-    Y's slot, and the half that goes takes the place of Z, so that the number of leaves stays.
-    Halves are the best of equation 4 where a leaf is an evaluator. Where evaluators have others as
-    well, it is the cut that leaves both with the same, and the half may go to the least loaded of
-    all: those who have light neighbours need not be those who have room.
+    The leaf is split where its halves cost the same; two light neighbours Y and Z become one in Y's
+    slot, and the moving half takes the place of Z, so that the number of leaves stays. Halves are
+    optimal for equation 4 if a leaf is an evaluator. If evaluators have several leaves, the best
+    split leaves both evaluators with the same load, and the half may move to the least loaded of
+    all: evaluators with light neighbours need not be those with room.
 
     Args:
         costs: Costs and the draft.
         pairs: See `light_pairs`.
-        leaf, detail: What is split.
+        leaf, detail: The leaf to split.
     """
     strips = Strips(detail, (costs.profile(leaf, detail, 0), costs.profile(leaf, detail, 1)))
     own, spare = costs.machine(leaf), costs.spare_slot()
@@ -255,7 +255,7 @@ def splits(
 
 
 class Strips:
-    """What cuts part from a leaf; those that were asked for are kept, since many ask for the same.
+    """The strips of a leaf's splits, cached because many operations request the same ones.
 
     Args:
         detail: The leaf's aggregates.
@@ -278,9 +278,10 @@ class Strips:
         self._halves = [] if cut is None else [(cut.axis, cut.at, each) for each in (True, False)]
 
     def about(self, wanted: float) -> tuple[Strip, ...]:
-        """Returns both sides of the cut of least difference, and what costs about so much.
+        """Returns both sides of the split of least difference, and the strips that cost about
+        `wanted`.
 
-        The latter along either axis, from either side. Nothing where there is no cut.
+        The latter along either axis, from either side. Nothing if no split is possible.
         """
         if wanted not in self._about:
             keys = [(axis, nearest(parted, wanted), first) for axis, first, parted in self._parted]
@@ -296,7 +297,7 @@ class Strips:
 
 
 def light_pairs(costs: Costs, near: Neighbourhood) -> list[tuple[int, int]]:
-    """Returns each two leaves that share a whole side, the lightest first."""
+    """Returns the pairs of leaves that share a whole side, the lightest first."""
     return sorted(near.pairs(), key=_pair_cost(costs))
 
 
@@ -305,7 +306,7 @@ def _pair_cost(costs: Costs) -> Callable[[tuple[int, int]], tuple[float, tuple[i
 
 
 def _best_cut(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> Cut | None:
-    """Returns the cut of least difference; whole numbers keep sums of both axes comparable."""
+    """Returns the split of least difference; whole numbers keep sums of both axes comparable."""
     scale = PROFILE_UNITS / max(float(columns.sum()), np.finfo(np.float64).tiny)
     whole = [np.rint(profile * scale).astype(np.int64) for profile in (columns, rows)]
     return Aggregates(*whole).best_cut()
@@ -314,7 +315,9 @@ def _best_cut(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> Cut | 
 def corner_shifts(
     costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail
 ) -> Iterator[Operation]:
-    """Yields corner shifts: there is one place to cut, so the leaf knows all costs (Figure 4c)."""
+    """Yields corner shifts: there is one possible split, so the leaf knows all costs (Figure
+    4c).
+    """
     own = costs.machine(leaf)
     for corner in near.corners(leaf):
         other = costs.machine(corner.border.neighbour)
@@ -331,10 +334,10 @@ def corner_shifts(
 
 
 def shifts(costs: Costs, near: Neighbourhood, leaf: int) -> Iterator[Operation]:
-    """Yields horizontal and vertical shifts, estimated without a look into the leaf (4.3).
+    """Yields horizontal and vertical shifts, estimated without the leaf's aggregates (4.3).
 
-    The best shift leaves both evaluators with half of their sum, and queries are taken to lie
-    evenly in the leaf. A leaf cannot give more than it has.
+    The best shift leaves both evaluators with half of their sum; queries are assumed to be evenly
+    distributed in the leaf. A leaf cannot give more than it has.
     """
     own, cost = costs.machine(leaf), costs.draft[leaf].load
     if cost <= 0:
@@ -345,22 +348,22 @@ def shifts(costs: Costs, near: Neighbourhood, leaf: int) -> Iterator[Operation]:
             continue
         given = min(wanted_shift(costs, leaf, border), cost)
         queries = costs.queries(leaf) * given / cost
-        # Figure 4: a horizontal shift goes across a shared horizontal boundary.
+        # Figure 4: a horizontal shift is across a shared horizontal boundary.
         reason = "vertical shift" if border.axis == 0 else "horizontal shift"
         reduction = costs.reduction({own: -given, other: given})
         yield Operation(reason, reduction, queries, leaf, border)
 
 
 def wanted_shift(costs: Costs, leaf: int, border: Border) -> float:
-    """Returns how much cost a shift should carry over: cost(A) - (cost(A) + cost(B)) / 2."""
+    """Returns the cost that a shift should move: cost(A) - (cost(A) + cost(B)) / 2."""
     own, other = costs.machine(leaf), costs.machine(border.neighbour)
     return max(float(costs.loads[own] - costs.loads[other]) / 2, 0.0)
 
 
 def exact_shift(costs: Costs, operation: Operation, detail: LeafDetail) -> Operation | None:
-    """Returns a shift with its cut: what the evaluators find out when it was chosen (4.3).
+    """Returns a shift with its split, which the evaluators compute once it is chosen (4.3).
 
-    Of all cuts the one whose strip comes nearest to the wanted cost; None for a single row.
+    The split whose strip is nearest to the wanted cost; None for a single row.
     """
     border, leaf = operation.border, operation.leaf
     if border is None:
@@ -376,29 +379,29 @@ def exact_shift(costs: Costs, operation: Operation, detail: LeafDetail) -> Opera
 
 
 def nearest_cut(profile: NDArray[np.float64], wanted: float, first_moves: bool) -> int:
-    """Returns how many columns or rows lie before the cut that parts off a wanted cost.
+    """Returns the number of columns or rows before the split that removes a wanted cost.
 
     Args:
         profile: f8[c], c ≥ 2, cost by column or row.
-        wanted: Cost that should go.
-        first_moves: Whether the part before the cut goes.
+        wanted: Cost that should move.
+        first_moves: Whether the part before the split moves.
     """
     return nearest(parted_by_cuts(profile, first_moves), wanted)
 
 
 def parted_by_cuts(profile: NDArray[np.float64], first_moves: bool) -> NDArray[np.float64]:
-    """Returns what each cut parts off, f8[c - 1]; see `nearest_cut`."""
+    """Returns the cost that each split removes, f8[c - 1]; see `nearest_cut`."""
     before = np.cumsum(profile)[:-1]
     return before if first_moves else float(profile.sum()) - before
 
 
 def nearest(parted: NDArray[np.float64], wanted: float) -> int:
-    """Returns how many columns or rows lie before the cut that parts off about so much."""
+    """Returns the number of columns or rows before the split that removes about `wanted`."""
     return int(np.abs(parted - wanted).argmin()) + 1
 
 
 def cell_at(detail: LeafDetail, axis: int, degrees: float) -> int | None:
-    """Returns the columns or rows before a coordinate; None where no inner border lies there."""
+    """Returns the columns or rows before a coordinate; None if no inner border is there."""
     borders = (detail.grid.x_borders, detail.grid.y_borders)[axis]
     at = int(np.searchsorted(borders, degrees))
     is_border = 0 < at < len(borders) - 1 and borders[at] == degrees
@@ -406,12 +409,12 @@ def cell_at(detail: LeafDetail, axis: int, degrees: float) -> int | None:
 
 
 def apply(costs: Costs, operation: Operation, detail: LeafDetail) -> None:
-    """Does an operation to the draft.
+    """Applies an operation to the draft.
 
     Args:
         costs: Costs and the draft.
-        operation: With its strip.
-        detail: Of its leaf.
+        operation: The operation with its strip.
+        detail: Detail of its leaf.
     """
     if operation.strip is None:
         raise AssertionError("an estimate cannot be applied")

@@ -1,1 +1,1 @@
-"""PS2Stream's hybrid cut: a kd-tree whose leaves are cut by text where that is cheaper."""
+"""PS2Stream's hybrid: a kd-tree whose leaves are split by text if that is cheaper."""

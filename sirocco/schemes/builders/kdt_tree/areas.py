@@ -1,4 +1,4 @@
-"""Areas of the kdt-tree: boxes with their objects and queries, and how they are cut in two."""
+"""Areas of the kdt-tree: boxes with their objects and queries, and their halving."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Area:
     """A box of the world.
 
     Attributes:
-        box: As of a leaf.
-        objects: i4[n], rows of the workload's objects that lie in it.
+        box: As for a leaf.
+        objects: i4[n], rows of the workload's objects in it.
         queries: i4[q], rows of its queries that reach it.
         keyed: How many of these have a key.
-        seekers: How many of the objects hold the key of one of them.
-        strays: i8[n], how many words of each object lead to a leaf of a text cut although no
-            query of the area has them as its key.
+        seekers: How many of the objects contain the key of one of them.
+        strays: i8[n], how many words of each object lead to a leaf of a text split although they
+            are not keys of the area's queries.
         load: Load of the area as one leaf.
     """
 
@@ -38,9 +38,10 @@ class Area:
     load: float
 
     def sent_share(self, children: int) -> float:
-        """Returns the share of a text cut's objects that a leaf is sent without seeking it.
+        """Returns the share of a text split's objects that a leaf receives without a key of its
+        queries.
 
-        Besides its home, each stray word leads an object to one of the leaves, by the hash.
+        Besides its home, each stray word sends an object to one of the leaves, by the hash.
         """
         words = np.bincount(self.strays)
         missed = words @ stray_misses(children, np.arange(len(words)))
@@ -48,11 +49,11 @@ class Area:
 
 
 class Areas:
-    """Makes the areas of one workload.
+    """Creates the areas of one workload.
 
     Args:
         workload: The workload.
-        is_filtered: Whether routers hold back objects that no query of a leaf asks for.
+        is_filtered: Whether routers hold back objects that no query of a leaf needs.
     """
 
     def __init__(self, workload: KeywordWorkload, *, is_filtered: bool = False) -> None:
@@ -63,7 +64,7 @@ class Areas:
         self._boxes = workload.sample.queries.boxes
 
     def world(self) -> Area:
-        """Returns the area of everything."""
+        """Returns the area of the whole world."""
         objects = np.arange(len(self._lon), dtype=np.int32)
         return self.area(WORLD, objects, np.arange(len(self._boxes), dtype=np.int32))
 
@@ -72,10 +73,10 @@ class Areas:
         return term_set(self.workload, area.objects, area.queries)
 
     def halves(self, area: Area) -> tuple[Area, Area] | None:
-        """Cuts an area as a kd-tree does, in the direction of lesser load.
+        """Splits an area like a kd-tree, in the direction of lesser load.
 
-        Of equal loads the longer side is cut, so that a world without objects falls into even
-        tiles. None where all objects are one place, or the area is too narrow.
+        For equal loads the longer side is split, so that a world without objects has even tiles.
+        None if all objects are in one place, or the area is too narrow.
         """
         west, south, east, north = area.box
         axes = (0, 1) if east - west >= north - south else (1, 0)
@@ -83,7 +84,7 @@ class Areas:
         return min(pairs, key=lambda pair: pair[0].load + pair[1].load, default=None)
 
     def cut(self, area: Area, axis: int) -> tuple[Area, Area] | None:
-        """Cuts an area at the median of its objects; axis 0 cuts longitudes, 1 latitudes."""
+        """Splits an area at the median of its objects; axis 0 splits longitudes, 1 latitudes."""
         values = (self._lon, self._lat)[axis][area.objects]
         at = _median(values, area.box[axis], area.box[axis + 2])
         if at is None:
@@ -100,7 +101,7 @@ class Areas:
         return self.area(box, area.objects[is_inside], area.queries[reaches])
 
     def area(self, box: Box, objects: NDArray[np.int32], queries: NDArray[np.int32]) -> Area:
-        """Returns the area of a box, from the rows of what lies in it and reaches it."""
+        """Returns the area of a box, from the rows of its objects and queries."""
         workload = self.workload
         keys = workload.key_of_query[queries]
         keys = keys[keys >= 0]
@@ -122,15 +123,15 @@ class Areas:
 
 
 def stray_misses(children: int, strays: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Returns the likelihood that neither home nor stray words lead to one of the children."""
+    """Returns the probability that neither home nor stray words lead to one of the children."""
     return np.asarray((1 - 1 / children) ** (strays + 1.0), np.float64)
 
 
 def reaching(boxes: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:
     """Returns which closed boxes meet a tile, bool[q].
 
-    Tiles are half open towards east and north, as the router reads them, except at the border of
-    the world. A box with west > east crosses the antimeridian.
+    Tiles are half open in the east and north, as in the router, except at the border of the world.
+    A box with west > east crosses the antimeridian.
     """
     west, south, east, north = box
     before_east = (boxes[:, 0] < east) | (east == WORLD[2])
@@ -143,14 +144,14 @@ def reaching(boxes: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:
 
 
 def _median(values: NDArray[np.float64], low: float, high: float) -> float | None:
-    """Returns where a side is cut so that both halves hold about equally many values."""
+    """Returns the position on a side with about equally many values in both halves."""
     if high - low < 2 * SIDE_DEGREES_MIN:
         return None
     if len(values) == 0:
         return (low + high) / 2
     median = float(np.partition(values, len(values) // 2)[len(values) // 2])
     below, above = values[values < median], values[values > median]
-    # Between two places, so that neither lies on the border.
+    # Between two places, so that neither is on the border.
     if len(below) > 0:
         at = (float(below.max()) + median) / 2
     elif len(above) > 0:

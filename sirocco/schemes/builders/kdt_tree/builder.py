@@ -1,4 +1,4 @@
-"""Scheme `kdt-tree`: the hybrid of a kd-tree and text cuts (PS2Stream IV.B, Algorithm 1)."""
+"""Scheme `kdt-tree`: the hybrid of a kd-tree and text splits (PS2Stream IV.B, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sirocco.schemes.workload.keyword_load import LoadCosts
 from sirocco.schemes.workload.keyword_workload import KeywordWorkload, keyword_workload
 from sirocco.schemes.workload.sample import Sample
 
-# Leaves of a map at most. With the terms they stay below the megabyte that brokers allow by
-# default for the record that holds the map.
+# Maximum number of leaves of a map. With the terms they stay below the megabyte that brokers allow
+# by default for the record of the map.
 LEAVES_MAX = 4096
 
 
 class KdtTree:
-    """Cuts by space where words are common or regions small, by text where they are not."""
+    """Splits by space if words are common or regions small, otherwise by text."""
 
     name = "kdt-tree"
 
@@ -33,8 +33,8 @@ class KdtTree:
 
         See `Scheme.build`. The workers m are the slots, the bound theta is `leaves` (at most
         `LEAVES_MAX`): there are at least min(m, theta) leaves, and more until the slots are
-        balanced, up to theta; fewer where nothing is left to cut. A sample without queries is
-        taken with those of `keyword_workload`.
+        balanced, up to theta; fewer if nothing is left to split. A sample without queries gets
+        those of `keyword_workload`.
         """
         check_counts(leaves, slots)
         workload = keyword_workload(sample, self._settings.costs)
@@ -79,10 +79,10 @@ def _map_of(workload: KeywordWorkload, made: Plan, slots: int) -> PartitionMap:
 
 
 def _shares(made: Plan) -> NDArray[np.float64]:
-    """Returns the loads of leaves so that those of a slot add up to the load of the slot.
+    """Returns the loads of leaves, scaled so that those of a slot add up to the slot's load.
 
-    What leaves of one slot share, queries above all, counts once there. Added up as they are
-    they would say that slots are two or three times as uneven as merging made them.
+    Queries and objects shared by the leaves of one slot count once there. The unscaled sums would
+    make slots look two or three times as uneven as they are.
     """
     slot, slots = made.merged.slot_of_leaf, len(made.merged.loads)
     together = np.bincount(slot, made.loads, slots)
@@ -91,9 +91,10 @@ def _shares(made: Plan) -> NDArray[np.float64]:
 
 
 def _listed(nodes: list[Node], costs: LoadCosts) -> list[NDArray[np.bool_]]:
-    """Returns of each node which of its keys, part after part, the map lists.
+    """Returns, for each node, which of its keys, part after part, the map lists.
 
-    Those that weigh most, as many as a map may hold; the others go to the child of their hash.
+    Those with the largest weight, as many as a map may hold; the others belong to the child of
+    their hash.
     """
     weights = [
         np.concatenate([part.weights(costs, 1) for part in node.parts] or [np.empty(0)])

@@ -1,4 +1,4 @@
-"""Leaves of the kdt-tree to slots (PS2Stream IV.B, MergeNodesIntoPartitions)."""
+"""Allocation of the kdt-tree's leaves to slots (PS2Stream IV.B, MergeNodesIntoPartitions)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sirocco.schemes.workload.allocation import karmarkar_karp
 from sirocco.schemes.workload.columns import keep_values
 from sirocco.schemes.workload.keyword_workload import KeywordWorkload
 
-# (leaf, query or object) pairs that are looked at; where there are more, every so many-th query
-# and object stands for its neighbours. Merging is repeated some ten times and takes time with
-# pairs times slots, where queries reach everywhere; a better guess is not worth seconds each.
+# Maximum of (leaf, query or object) pairs; of more, a regular selection of queries and objects
+# represents the rest. Merging is repeated some ten times and takes time proportional to pairs times
+# slots if queries reach all leaves; a better estimate is not worth seconds each.
 PAIRS_MAX = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """Leaves put to slots.
+    """An allocation of leaves to slots.
 
     Attributes:
         slot_of_leaf: i4[n].
-        loads: f8[slots]; what the leaves of a slot share counts once.
+        loads: f8[slots]; queries and objects shared by the leaves of a slot count once.
     """
 
     slot_of_leaf: NDArray[np.int32]
@@ -42,13 +42,13 @@ class Merged:
 
 
 class Shared:
-    """What leaves handle: numbers of queries, and behind them of objects.
+    """Queries and objects of leaves: numbers of queries, and after them of objects.
 
-    Objects of one box are the leaf's own; only leaves of keyword nodes share any.
+    Only leaves of keyword nodes share objects.
     """
 
     def __init__(self, rows: Sequence[NDArray[np.int32]], workload: KeywordWorkload) -> None:
-        """Joins the rows of `handled_by`, one a leaf."""
+        """Joins the rows of `handled_by`, one per leaf."""
         queries, objects = len(workload.key_of_query), len(workload.sample)
         costs = workload.costs
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
@@ -69,7 +69,7 @@ class Shared:
         return Merged(slot_of_leaf, sums)
 
     def difference(self, loads: NDArray[np.float64], slots: int) -> Merged:
-        """Balances leaves by differencing, blind to what they share."""
+        """Balances leaves by differencing, ignoring shared queries and objects."""
         slot_of_leaf = karmarkar_karp(loads, slots)
         sums = np.zeros(slots)
         loads_of_slots(loads, self._offsets, self._items, self._weights, slot_of_leaf, sums)
@@ -77,9 +77,9 @@ class Shared:
 
 
 def handled_by(node: Node, workload: KeywordWorkload) -> list[NDArray[np.int32]]:
-    """Returns of each leaf of a node what it may share with others, see `Shared`.
+    """Returns, for each leaf of a node, what it may share with others, see `Shared`.
 
-    Which leaves stray words lead an object to is drawn, as likely as the hash would have it.
+    The leaves to which stray words send an object are drawn at random, with the hash's probability.
     """
     queries = node.area.queries
     if not node.parts:
@@ -111,5 +111,5 @@ def handled_by(node: Node, workload: KeywordWorkload) -> list[NDArray[np.int32]]
 def _strayed(
     dice: np.random.Generator, node: Node, missed: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Draws the objects that come to a leaf by a stray word, or are at home there as well."""
+    """Draws the objects sent to a leaf by a stray word, or with their home there."""
     return (node.area.strays > 0) & (dice.random(len(missed)) >= missed)

@@ -1,4 +1,4 @@
-"""Nodes of the kdt-tree, and how they are cut by space or by text (PS2Stream IV.B)."""
+"""Nodes of the kdt-tree, and their splits by space or by text (PS2Stream IV.B)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from sirocco.schemes.builders.kdt_tree.numbers import Refinement, refine
 from sirocco.schemes.workload.keyword_load import LoadCosts
 from sirocco.schemes.workload.keyword_terms import TermSet, halves
 
-# Sums of loads that differ less are equal: rounding must not choose between space and text.
+# Sums of loads with a smaller difference are equal: rounding must not decide between space and
+# text.
 EQUAL_LOAD = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A node of the kdt-tree that space does not cut further.
+    """A node of the kdt-tree that is not split further by space.
 
     Attributes:
         area: Its box with objects and queries.
-        is_text: Whether it is one of N_t: words of objects and queries are unlike there.
-        parts: Its keys as the text cuts them, two sets or more; none: the node is one leaf.
-        whole: Leaves that cannot be cut: places in `parts`, 0 for a node of one leaf.
+        is_text: Whether it is one of N_t: words of objects and queries differ there.
+        parts: Its keys in the sets of the text split, two or more; none: the node is one leaf.
+        whole: Leaves that cannot be split: indices of `parts`, 0 for a node of one leaf.
     """
 
     area: Area
@@ -35,8 +36,8 @@ class Node:
     def loads(self, costs: LoadCosts) -> NDArray[np.float64]:
         """Returns the load of each of its leaves.
 
-        Objects are at home in a child by a hash, and their stray words lead to others by a hash,
-        so each child is reckoned with an equal share of those that do not seek it anyway.
+        The home of an object is a child by a hash, and its stray words lead to others by a hash, so
+        each child gets an equal share of the objects that are not sent to it anyway.
         """
         if not self.parts:
             return np.array([self.area.load])
@@ -52,7 +53,7 @@ class Node:
 
 
 class Cutter:
-    """Cuts nodes."""
+    """Splits nodes."""
 
     def __init__(self, areas: Areas) -> None:
         self._areas = areas
@@ -60,12 +61,12 @@ class Cutter:
         self._objects = len(areas.workload.sample)
 
     def options(self, node: Node, parts_max: int, floor: float) -> Options:
-        """Returns all that PartitionNode could do with a node of one leaf.
+        """Returns all splits by PartitionNode of a node of one leaf.
 
         Args:
             node: The node.
-            parts_max: Into how many parts at most.
-            floor: Lighter parts are not cut.
+            parts_max: Maximum number of parts.
+            floor: Lighter parts are not split.
         """
         costs, objects = self._costs, float(len(node.area.objects))
         unkeyed = float(len(node.area.queries) - node.area.keyed)
@@ -101,7 +102,7 @@ class Cutter:
         return Options(node, space, text)
 
     def halved(self, node: Node, leaf: int) -> list[Node] | None:
-        """Cuts one leaf of a node in two (PartitionNode with p = 2); None where that fails."""
+        """Splits one leaf of a node in two (PartitionNode with p = 2); None if that fails."""
         if not node.parts:
             options = self.options(node, 2, 0.0)
             return options.cut(2) if options.parts_max == 2 else None
@@ -112,7 +113,7 @@ class Cutter:
         return [replace(node, parts=parts)]
 
     def _text_halves(self, part: TermSet) -> tuple[TermSet, TermSet] | None:
-        # Without any key there is still the hash, by which objects have their homes.
+        # Without any key, the hash that determines the homes of objects remains.
         if len(part) == 0:
             return part, part
         return halves(part, self._objects, self._costs)
@@ -120,12 +121,12 @@ class Cutter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """The ways to cut one node of one leaf.
+    """The possible splits of one node of one leaf.
 
-    The paper cuts nodes of N_t by text unasked. There objects go to no leaf but those of their
-    terms; here each has a home as well, and queries without keys stand in every leaf, so that
-    text may be dearer even there. Both ways are therefore compared in all nodes; a tie goes to
-    text in N_t and to space in N_s.
+    The paper always splits nodes of N_t by text. There objects are only sent to the leaves of their
+    terms; here each also has a home, and queries without keys are in every leaf, so that text may
+    be more expensive even there. Both ways are therefore compared in all nodes; ties prefer text in
+    N_t and space in N_s.
     """
 
     node: Node
@@ -134,7 +135,7 @@ class Options:
 
     @property
     def parts_max(self) -> int:
-        """Into how many parts the node can be cut."""
+        """Maximum number of parts of the node."""
         return max(len(self.space.totals), len(self.text.totals))
 
     def totals(self) -> NDArray[np.float64]:
@@ -145,7 +146,7 @@ class Options:
         return totals
 
     def cut(self, count: int) -> list[Node]:
-        """Returns the nodes that the node becomes in so many parts."""
+        """Returns the nodes into which the node is split for this many parts."""
         if count == 1:
             return [self.node]
         if self._is_by_text(count):

@@ -1,4 +1,4 @@
-"""Into how many parts each node is cut (PS2Stream IV.B, ComputeNumberPartitions)."""
+"""Number of parts of each node (PS2Stream IV.B, ComputeNumberPartitions)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refinement(Generic[T]):
-    """A node cut into 1, 2, 3, … parts, each time by cutting one part of the cut before.
+    """A node split into 1, 2, 3, … parts, each time by splitting one part of the previous split.
 
     So one pass gives C[i, k] for all k.
 
     Attributes:
-        first: The uncut node.
-        splits: (position of the part that is cut, its first half, its second), in order; the
-            first half takes the position, the second comes last.
+        first: The whole node.
+        splits: (position of the split part, its first half, its second half), in order; the first
+            half replaces the part, the second is appended.
         totals: f8[k], the sum of loads of 1, 2, … parts.
     """
 
@@ -31,7 +31,7 @@ class Refinement(Generic[T]):
     totals: NDArray[np.float64]
 
     def parts(self, count: int) -> list[T]:
-        """Returns the cut into `count` parts."""
+        """Returns the split into `count` parts."""
         parts = [self.first]
         for at, first, second in self.splits[: count - 1]:
             parts[at] = first
@@ -48,16 +48,16 @@ def refine(
     measure: Callable[[T], NDArray[np.float64]],
     total: Callable[[NDArray[np.float64], int], float],
 ) -> Refinement[T]:
-    """Cuts the heaviest part again and again.
+    """Splits the heaviest part repeatedly.
 
     Args:
-        first: The uncut node.
-        parts_max: When to end.
-        floor: Lighter parts are not cut.
-        weigh: How heavy a part is; of equal parts the older is cut first.
-        split: Cuts a part in two; None where it cannot be cut.
-        measure: Numbers of a part that add up over the parts.
-        total: The sum of loads of so many parts, from their sum of measures.
+        first: The whole node.
+        parts_max: Maximum number of parts.
+        floor: Lighter parts are not split.
+        weigh: Returns the weight of a part; of equal parts the older is split first.
+        split: Splits a part in two; None if it cannot be split.
+        measure: Returns additive numbers of a part.
+        total: Returns the sum of loads of this many parts, from their sum of measures.
     """
     parts, splits = [first], []
     sums = measure(first)
@@ -81,18 +81,18 @@ def refine(
 
 
 def numbers_of_parts(costs: Sequence[NDArray[np.float64]], parts: int) -> list[int]:
-    """Deals a number of parts to nodes so that the sum of loads is least.
+    """Distributes a number of parts among nodes so that the sum of loads is least.
 
-    L[i, j] = min over k of L[i - 1, j - k] + C[i, k], the least sum of loads of the first i
-    nodes in j parts. O(parts) for each C[i, k] that is given.
+    L[i, j] = min over k of L[i - 1, j - k] + C[i, k], the least sum of loads of the first i nodes
+    in j parts. O(parts) for each given C[i, k].
 
     Args:
-        costs: C[i, 1], C[i, 2], … of each node, as far as it can be cut.
-        parts: Parts of all nodes together, not less than the number of nodes; where the nodes
-            cannot be cut so far, they are cut as far as they can be.
+        costs: C[i, 1], C[i, 2], … of each node, as far as it can be split.
+        parts: Parts of all nodes together, not less than the number of nodes; if the nodes cannot
+            be split that far, they are split as far as possible.
 
     Returns:
-        The number of parts of each node. Of equally good ones the first nodes have fewer.
+        The number of parts of each node. Among equally good solutions, the first nodes have fewer.
     """
     parts = min(parts, sum(len(cost) for cost in costs))
     least = np.full(parts + 1, np.inf)

@@ -16,12 +16,12 @@ from sirocco.schemes.builders.qt_tree import UNSEEN_LEAF_SHARE
 from sirocco.schemes.workload.keyword_load import LoadCosts
 from sirocco.schemes.workload.keyword_workload import KeywordWorkload
 
-# A part of less than this share of a slot is not cut further when the numbers of parts are
-# found: it can neither be what makes a slot too heavy nor what fills a gap.
+# A part of less than this share of a slot is not split further when the numbers of parts are
+# computed: it can neither make a slot too heavy nor fill a gap.
 SLOT_SHARE_MIN = 1 / 4
 
-# Leaves that are cut before merging is tried again, as a share of all: one up to 63 leaves, as
-# in the paper, and some hundred rounds of merging for a thousand instead of a thousand.
+# Leaves split before merging is tried again, as a share of all: one up to 63 leaves, as in the
+# paper, and some hundred merging rounds for a thousand leaves instead of a thousand.
 CUT_SHARE = 1 / 32
 
 
@@ -30,14 +30,14 @@ class KdtSettings:
     """Parameters of Algorithm 1.
 
     Attributes:
-        similarity: delta, text similarity from which on a node is not fit for text. Keys drawn
-            like the words of objects come near 1, rare ones near 0, and half the world of each
-            between: less than that would hide the rare ones.
+        similarity: delta, text similarity from which on a node is not suitable for text. Keys
+            distributed like the words of objects give nearly 1, rare ones nearly 0, and a half of
+            each a value between: a lower delta would hide the rare ones.
         balance: sigma, the greatest Lmax / Lmin of slots.
-        is_filtered: Whether routers hold back objects that no query of a leaf asks for, as
-            PS2Stream's dispatchers do (IV.C, H2). Ours send an object wherever one of its words
-            leads, since it is stored for queries to come; a cut by text that is reckoned
-            without these copies looks twice as cheap as it is.
+        is_filtered: Whether routers hold back objects that no query of a leaf needs, like
+            PS2Stream's dispatchers (IV.C, H2). Ours send an object to the leaves of all its words,
+            since it is stored for later queries; without these copies, a split by text would look
+            twice as cheap as it is.
         costs: Constants of Definition 1; None: `costs_for` the sample.
     """
 
@@ -49,10 +49,10 @@ class KdtSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What Algorithm 1 returns.
+    """Result of Algorithm 1.
 
     Attributes:
-        nodes: The nodes that space does not cut further.
+        nodes: The nodes that are not split further by space.
         loads: f8[n], load of each of their leaves in turn.
         merged: Slots of these leaves, and the loads of slots.
     """
@@ -89,7 +89,7 @@ class _Planner:
         self._slots = slots
 
     def cut(self, nodes: list[Node]) -> list[Node]:
-        """Lines 13-16: cuts the nodes into as many parts as there are slots."""
+        """Lines 13-16: splits the nodes into as many parts as there are slots."""
         total = sum(node.area.load for node in nodes)
         floor = SLOT_SHARE_MIN * total / self._slots
         parts_max = self._slots - len(nodes) + 1
@@ -100,11 +100,11 @@ class _Planner:
         ]
 
     def balance(self, nodes: list[Node], balance: float) -> Plan:
-        """Lines 17-27: merges leaves into slots, and cuts the heaviest until they are balanced.
+        """Lines 17-27: merges leaves into slots, and splits the heaviest until they are balanced.
 
-        The paper promises sigma only up to theta. Where that is reached before, or nothing heavy
-        can be cut, the best balanced of all that was tried is taken, differencing included: a cut
-        more may as well make things worse.
+        The paper guarantees sigma only up to theta. If that is reached first, or nothing heavy can
+        be split, the best balanced of all tried divisions is used, including differencing: one more
+        split may also make the balance worse.
         """
         handled = [handled_by(node, self._workload) for node in nodes]
         best = Plan(nodes, np.empty(0), Merged(np.empty(0, np.int32), np.zeros(self._slots)))
@@ -123,7 +123,7 @@ class _Planner:
                 return best
 
     def _is_hopeless(self, nodes: list[Node], loads: NDArray[np.float64], balance: float) -> bool:
-        """Whether one leaf that cannot be cut is heavier than balanced slots may be."""
+        """Whether one unsplittable leaf is heavier than balanced slots may be."""
         places = _places(nodes)
         whole = [load for (i, c), load in zip(places, loads, strict=True) if c in nodes[i].whole]
         heaviest = max(whole, default=0.0)
@@ -136,7 +136,7 @@ class _Planner:
         handled: list[list[NDArray[np.int32]]],
         loads: NDArray[np.float64],
     ) -> bool:
-        """Lines 23-24: cuts some of the heaviest leaves in two, in place; False if none."""
+        """Lines 23-24: splits some of the heaviest leaves in two, in place; False if none."""
         room = min(self._leaves_max - len(loads), max(1, int(len(loads) * CUT_SHARE)))
         places = _places(nodes)
         changed: set[int] = set()
@@ -146,7 +146,7 @@ class _Planner:
                 break
             at, child = places[leaf]
             node = nodes[at]
-            # A leaf of no load is not what unbalances the slots.
+            # A leaf without load does not unbalance the slots.
             if child in node.whole or loads[leaf] <= UNSEEN_LEAF_SHARE * loads.mean():
                 continue
             new = self._cutter.halved(node, child)
@@ -164,12 +164,12 @@ class _Planner:
 
 
 def _places(nodes: list[Node]) -> list[tuple[int, int]]:
-    """Returns of each leaf its node and its place there."""
+    """Returns, for each leaf, its node and its index there."""
     return [(i, c) for i, node in enumerate(nodes) for c in range(max(len(node.parts), 1))]
 
 
 def _loads(nodes: list[Node], costs: LoadCosts) -> NDArray[np.float64]:
-    """Returns the load of each leaf; leaves that the sample never saw have a little, too."""
+    """Returns the load of each leaf; leaves without sample objects have a small one."""
     loads: NDArray[np.float64] = np.concatenate([node.loads(costs) for node in nodes])
     floor = UNSEEN_LEAF_SHARE * float(loads.mean()) if loads.any() else 1.0
     floored: NDArray[np.float64] = np.maximum(loads, floor)

@@ -1,4 +1,4 @@
-"""How alike the words of objects and queries are (PS2Stream IV.B, sim_t)."""
+"""Similarity of the words of objects and queries (PS2Stream IV.B, sim_t)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from sirocco.schemes.workload.keyword_workload import KeywordWorkload
 class Similarity:
     """Cosine of the term counts of an area's objects and of the keys of its queries.
 
-    Of a query only its key counts: it alone leads the query, and sends objects to it. Its other
-    keywords are more frequent by choice, and with them all queries would look like the objects.
+    Only the key of a query counts: it alone decides where the query and its objects are sent. Its
+    other keywords are more frequent by definition, and with them all queries would resemble the
+    objects.
     """
 
     def __init__(self, workload: KeywordWorkload) -> None:
@@ -30,7 +31,7 @@ class Similarity:
     def of(self, area: Area) -> float:
         """Returns the similarity, from 0 to 1.
 
-        1 where one side has no words: there is nothing that a cut by text could keep apart.
+        1 if one side has no words: a split by text would separate nothing.
         """
         rows = area.objects.astype(np.int64)
         terms = take_rows(self._object_offsets, self._object_terms, rows)[1]

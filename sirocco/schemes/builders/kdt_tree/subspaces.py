@@ -1,4 +1,6 @@
-"""Phase 1 of the kdt-tree: where the words of objects and queries are alike (PS2Stream IV.B)."""
+"""Phase 1 of the kdt-tree: regions where the words of objects and queries are similar (PS2Stream
+IV.B).
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,21 @@ from sirocco.schemes.builders.kdt_tree.areas import Area, Areas
 from sirocco.schemes.builders.kdt_tree.nodes import Node
 from sirocco.schemes.builders.kdt_tree.similarity import Similarity
 
-# |alpha - sim| up to which a cut does not change the similarity ("is minor"). Cosines of few
-# keys differ by chance, about as one over the root of their number.
+# |alpha - sim| up to which a split does not change the similarity ("is minor"). Cosines of few keys
+# differ by chance, about as one over the root of their number.
 SIMILARITY_CHANGE_MIN = 0.05
 
 
 def subspaces(areas: Areas, similarity_min: float, nodes_max: int) -> list[Node]:
     """Divides space by the text similarity of objects and queries (Algorithm 1, lines 1-12).
 
-    The heaviest node comes first. What is still undecided when there are `nodes_max` nodes counts
-    as consistent (N_t): the second phase has to deal out a part at least to each node.
+    The heaviest node is processed first. Undecided nodes count as consistent (N_t) when there are
+    `nodes_max` nodes: the second phase must give at least one part to each node.
 
     Args:
         areas: The areas of the workload.
         similarity_min: delta; nodes at least as similar are N_s.
-        nodes_max: How many nodes at most.
+        nodes_max: Maximum number of nodes.
     """
     similarity = Similarity(areas.workload)
     world = areas.world()
@@ -50,7 +52,7 @@ def subspaces(areas: Areas, similarity_min: float, nodes_max: int) -> list[Node]
 def _unlike_halves(
     areas: Areas, area: Area, alike: float, similarity: Similarity
 ) -> list[tuple[Area, float]] | None:
-    """Lines 8-9: halves in the direction of least alpha; None where that is about `alike`."""
+    """Lines 8-9: halves in the direction of least alpha; None if that is about `alike`."""
     pairs = [pair for axis in (0, 1) if (pair := areas.cut(area, axis)) is not None]
     if not pairs:
         return None
