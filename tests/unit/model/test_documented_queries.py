@@ -13,6 +13,7 @@ from sirocco.model.query import MODES, kind_of, parse_query
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "reference" / "queries.md")
+SAMPLES = ROOT / "docs" / "tutorials" / "samples"
 
 
 def _shown(page: Path) -> list[str]:
@@ -26,6 +27,17 @@ def test_queries_that_are_shown_are_lines_of_a_file(page: Path) -> None:
     for members in queries:
         if "kind" in members:
             parse_query(members)
+
+
+def test_the_samples_of_the_first_steps_are_queries() -> None:
+    lines = (SAMPLES / "queries.jsonl").read_text().splitlines()
+    assert [parse_query(json.loads(line)).id for line in lines] == ["paris-fire", "coffee"]
+
+
+def test_the_program_of_the_readme_is_the_sample() -> None:
+    program = (SAMPLES / "first_steps.py").read_text()
+    shown = PAGES[0].read_text().partition("```python\n")[2].partition("```")[0]
+    assert program.endswith(f'"""\n\n{shown}')
 
 
 def test_the_language_is_shown_in_all_kinds_and_modes() -> None:
