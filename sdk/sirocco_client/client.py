@@ -270,8 +270,7 @@ class Client:
         start_ms: int | None = None,
         past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
-        """Replaces many queries, each in one step; yields one result per query, like
-        `register_many`.
+        """Replaces many queries, each in one step; yields one result per query, in order.
 
         The result of a query that is not registered holds `NotFound`; the others continue.
 

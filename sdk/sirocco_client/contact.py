@@ -45,9 +45,7 @@ class Contact:
     """The connections of one client. Safe to share between threads."""
 
     def __init__(self, notify: Callable[[ConnectionChange], None] | None = None) -> None:
-        """Starts with no connections; `notify` is called at every change, on the thread that
-        notices it.
-        """
+        """Starts without connections; calls `notify` at a change, on the thread that notices it."""
         self._notify = notify
         self._lock = threading.Lock()
         self._reached: set[str] = set()

@@ -139,9 +139,7 @@ class ObjectEncoder:
                 raise InvalidArgument(error.message, field=f"objects[{i}].{error.field}") from None
 
     def _add_alike(self, sources: Sequence[Mapping[str, Any] | Object]) -> bool:
-        """Adds objects of plain types; returns False, adding nothing, if one needs a closer
-        check.
-        """
+        """Adds objects of plain types; False, adding nothing, if one needs a closer check."""
         fields = _fields(sources)
         if fields is None:
             return False

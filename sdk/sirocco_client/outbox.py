@@ -229,9 +229,7 @@ class Outbox:
         self._used_s = now_s
 
     def next_request(self, now_s: float) -> PublishRequest | None:
-        """Returns the next request, or None: nothing to send before `due_in_s` or the next
-        addition.
-        """
+        """Returns the next request; None: nothing before `due_in_s` or the next addition."""
         if self._due_s is not None and now_s >= self._due_s and not self._session.has_unsent:
             self.seal(now_s)
         return self._session.next_request()

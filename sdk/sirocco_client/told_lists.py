@@ -85,8 +85,7 @@ class RankedChange:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A standing query has ended; no more of its reports follow. Sent to queries with "ended" in
-    `events`.
+    """A standing query with "ended" in `events` has ended; its reports are complete.
 
     Attributes:
         query: Id of the query.

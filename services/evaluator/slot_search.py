@@ -146,17 +146,13 @@ class SlotSearch(Protocol):
         """Whether bounds reach no slice outside memory."""
 
     def outside(self, bounds: Bounds) -> StoreView | None:
-        """Returns the loaded slices outside memory that the bounds reach; None if there are
-        none.
-        """
+        """Returns the slices outside memory that the bounds reach, loaded; None for none."""
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
         """Counts the objects of each term; only the k most frequent and their ties, if given."""
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
-        """Returns objects that may be among the k best, and the statistics that ranking needs of
-        the others.
-        """
+        """Returns objects that may be among the k best, and statistics of the others."""
 
 
 def answer(

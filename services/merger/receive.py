@@ -113,9 +113,7 @@ class _Stream:
 
 
 class ReceiveFront(ReceiveServiceServicer):
-    """Serves subscriptions. Any merger serves any subscriber: all `deliveries` partitions can be
-    read here.
-    """
+    """Serves any subscriber: every merger can read all `deliveries` partitions."""
 
     def __init__(
         self,

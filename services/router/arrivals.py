@@ -12,9 +12,7 @@ from sirocco.runtime.grpc.grpc_errors import unary
 
 
 class ArrivalBack(ArrivalServiceServicer):
-    """Reads the loop's counters from outside the loop: frequent callers must not wait for its
-    turns.
-    """
+    """Reads the loop's counters outside the loop: frequent callers need not wait for it."""
 
     def __init__(self, intake: IntakeRouter) -> None:
         self._intake = intake

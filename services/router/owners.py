@@ -227,9 +227,7 @@ async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]:
-    """Yields changes in requests that may be sent: a client's request may already have the largest
-    size.
-    """
+    """Yields changes in requests of limited size: a client's may have the largest size."""
     part: list[pb.WantedChange] = []
     held = 0
     for change in changes:

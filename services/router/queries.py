@@ -343,8 +343,8 @@ class QueryFront(QueryServiceServicer):
             )
 
     async def _refused(self, wanted: Sequence[tuple[int, Wish]]) -> dict[int, ResourceExhausted]:
-        """Returns the rows for which the caller's tenant has no room, with errors; existing queries
-        need none.
+        """Returns rows beyond the tenant's limits, with errors; repeated registrations never
+        are.
         """
         who = caller()
         if not (self._quota.concerns(who) or self._byte_quota.concerns(who)):

@@ -315,9 +315,7 @@ class _Tenants:
             found[handle] = offset, compiled_bytes(query), fingerprint_of(query.id)
 
     def of(self, prefix: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Returns a tenant's handles, u8[n], fingerprints, u8[n], and bytes, i8[n]; some may be
-        removed by now.
-        """
+        """Returns a tenant's handles u8[n], fingerprints u8[n], bytes i8[n]; some may be gone."""
         found = self.handles.get(prefix, {})
         sizes = np.fromiter((size for _, size, _ in found.values()), np.int64, len(found))
         fingerprints = np.fromiter((each for _, _, each in found.values()), np.uint64, len(found))

@@ -256,9 +256,7 @@ def read_locators(data: bytes, offsets: bytes | None, rows: int, field: str) -> 
 
 
 def put_terms(message: slot_pb.RouteRequest, terms: TermColumns) -> None:
-    """Fills the columns of terms; most texts repeat no term, so the columns of repeats may be
-    empty.
-    """
+    """Fills the columns of terms; those of repeats are often empty."""
     message.terms = pack(terms.terms, U8)
     message.term_offsets = pack(terms.offsets, U4)
     most = int(terms.counts.max(initial=0))

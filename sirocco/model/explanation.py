@@ -197,9 +197,7 @@ def _lack_of(judged: Mapping[str, Any]) -> str:
 
 
 def alternative_words(judged: Mapping[str, Any]) -> str:
-    """Describes in words whether an object's terms satisfy an alternative, given as in
-    `details`.
-    """
+    """Describes how an object's terms satisfy an alternative, given as in `details`."""
     return f"{words_of(judged)}: {'holds' if judged['holds'] else _lack_of(judged)}"
 
 

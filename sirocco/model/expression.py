@@ -303,9 +303,7 @@ class _FormBuilder:
         self._steps_left = limits.expression_steps
 
     def form(self, node: Node, *, negated: bool) -> list[int]:
-        """Returns the masks of the (negated) node's conjunctions, applying De Morgan on the way
-        down.
-        """
+        """Returns the masks of the (negated) node's conjunctions, by De Morgan's laws."""
         if isinstance(node, Term):
             number = self._numbers.setdefault(node.term, len(self._numbers))
             return [1 << (2 * number + negated)]

@@ -18,9 +18,7 @@ FILTER_FACTOR = 4
 
 
 def compiled_bytes(query: Query) -> int:
-    """Returns approximately how many bytes a query takes in a slot: conjunctions × (terms +
-    boxes).
-    """
+    """Returns a query's approximate bytes in a slot: conjunctions × (terms + boxes)."""
     region: Region | None = None
     conjunctions, terms = 1, 0
     if isinstance(query, RankedQuery):

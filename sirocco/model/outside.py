@@ -1,6 +1,4 @@
-"""Distance of a point from a region outside of which it lies; `contains` decides whether it
-does.
-"""
+"""Distance from a region to a point outside it; `contains` decides which points are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`sirocco replay`: replays files of objects and queries on real services, and writes every
-match.
-"""
+"""`sirocco replay`: replays files on real services, and writes every match."""
 
 from __future__ import annotations
 

@@ -182,9 +182,7 @@ class Replay:
                 self._snapshots.append(line)
 
     def _end_time(self, receiver: Receiver) -> None:
-        """Reports the end of the stream, so that the steps at the newest arrival are also
-        evaluated.
-        """
+        """Reports the end of the stream, so that steps at the newest arrival are evaluated."""
         if not self._token:
             return
         end_ms = self._newest_ms + 1 if self._files.event_arrivals else self._ended_ms
@@ -266,8 +264,8 @@ class Replay:
 
     @property
     def _last_step_ms(self) -> int:
-        """Time of the last step. Steps after the newest arrival are not wanted; by the clock they
-        would never end.
+        """Last step that is awaited: none after the newest arrival, as by the clock they never
+        end.
         """
         return self._newest_ms if self._files.event_arrivals else self._ended_ms
 

@@ -125,8 +125,7 @@ class _ConnectionNotes:
 
 
 def _router(args: argparse.Namespace) -> str:
-    """Returns the router named by the option, by the environment, or by a cluster in this
-    directory.
+    """Returns the router of the option, the environment, or a cluster in this directory.
 
     Raises:
         CommandError: None of them names a router.

@@ -136,9 +136,7 @@ def _rows_of_words(known: dict[str, int], groups: Sequence[Iterable[str]]) -> ND
 
 
 def _ends_of(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
-    """Returns i8[g + 1], the start of each group and the end of the last, for consecutive
-    groups.
-    """
+    """Returns i8[g + 1], the starts of consecutive groups and the end of the last."""
     ends = np.zeros(len(groups) + 1, np.int64)
     np.cumsum([len(group) for group in groups], out=ends[1:])
     return ends

@@ -116,9 +116,7 @@ class QueryRows:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, npt.NDArray[Any]], prefix: str = "") -> Self:
-        """Creates queries from columns by name, including those of earlier versions without
-        words.
-        """
+        """Creates queries from columns by name; earlier versions have no words."""
         names = [name for name in cls.__slots__ if prefix + name in columns]
         return cls(**{name: columns[prefix + name] for name in names})
 

@@ -163,17 +163,13 @@ class RowStore:
         check_rows(rows, horizon_ms, self.words, self.state)
 
     def settle(self, rows: npt.NDArray[np.int32], position: int, horizon_ms: int) -> None:
-        """Ends individual checks of rows that all objects from a position on can match, up to a
-        time.
-        """
+        """Ends checks of rows that all objects from a position on can match, up to a time."""
         settle_rows(rows, position, horizon_ms, self.words, self.state)
 
     def split_expired(
         self, rows: npt.NDArray[np.int32], now_ms: int, horizon_ms: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Splits live rows into those that have ended by `now_ms` and those that end by
-        `horizon_ms`.
-        """
+        """Splits live rows into those that end by `now_ms` and those by `horizon_ms`."""
         ended = np.empty(len(rows), np.int32)
         later = np.empty(len(rows), np.int32)
         ended_count, later_count = split_expired(

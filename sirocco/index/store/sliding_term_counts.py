@@ -130,9 +130,7 @@ class KeptTerms:
         return self._count_anew(window)
 
     def _can_go_on(self, bounds: Bounds, gone: Gone) -> bool:
-        """Whether the window is the last one moved on, and everything it moved over is still
-        here.
-        """
+        """Whether the window only moved forward, and all that it passed is still here."""
         last = self._bounds
         return (
             len(self._others) > 0

@@ -37,7 +37,8 @@ _ROOM = 1 << 9
 
 @dataclass(slots=True, eq=False)
 class _SliceCodes:
-    """The numbers of a slice's vocabulary (u2[v]), and up to which state of the numbering."""
+    """The numbers of a slice's vocabulary (u2[v]), and the state of the numbering that they
+    include."""
 
     owner: TermCodes
     codes: NDArray[np.uint16]

@@ -53,9 +53,7 @@ UNSEEN_LEAF_SHARE = 1e-3
 
 
 class QtTree:
-    """Splits the node of greatest workload in the way of least remaining workload, until there are
-    enough.
-    """
+    """Splits the node of greatest workload, in the way of least workload, until done."""
 
     name = "qt-tree"
 
@@ -143,9 +141,7 @@ class _Builder:
         return [node for _, node in sorted(done, key=lambda pair: pair[0])], self._text_nodes
 
     def _split(self, node: _Node) -> list[_Node]:
-        """Splits a node in the way of least workload; returns nothing if neither way separates
-        it.
-        """
+        """Splits a node in the way of least workload; returns nothing if no split is possible."""
         spatial = self._split_space(node)
         text_node, textual = self._split_text(node)
         if text_node is None:

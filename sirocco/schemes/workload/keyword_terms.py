@@ -93,8 +93,7 @@ def term_set(
 
 
 def deal(terms: TermSet, children: int, objects: int, costs: LoadCosts) -> NDArray[np.int32]:
-    """Assigns keys to children, the heaviest first, each where it adds the least load; see
-    `deal_terms`.
+    """Assigns keys, the heaviest first, to the child with the least growth; see `deal_terms`.
 
     Args:
         terms: The keys.

@@ -14,9 +14,7 @@ FREQUENT_TERMS_MAX = 16_384
 
 
 def frequent_terms(sample: Sample) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """Returns the most frequent terms among objects, ascending, and the number of objects with
-    each.
-    """
+    """Returns the most frequent terms among objects, ascending, and their object counts."""
     terms, counts = np.unique(sample.terms, return_counts=True)
     if len(terms) > FREQUENT_TERMS_MAX:
         kept = np.sort(np.argsort(-counts, kind="stable")[:FREQUENT_TERMS_MAX])

@@ -98,9 +98,7 @@ class FineGrid:
 
 
 def even_grid(columns: int, rows: int, extent: Box = WORLD) -> FineGrid:
-    """Returns a grid of equal cells over an extent, whose outer cells extend to the world's
-    border.
-    """
+    """Returns equal cells over an extent; the outer ones extend to the world's border."""
     west, south, east, north = extent
     x, y = np.linspace(west, east, columns + 1), np.linspace(south, north, rows + 1)
     x[[0, -1]], y[[0, -1]] = WORLD[0::2], WORLD[1::2]

@@ -1,6 +1,4 @@
-"""The workload of each object of a sample: the number of queries that it meets (Tornado 4, equation
-1).
-"""
+"""The workload of each object of a sample: the queries that it meets (Tornado 4, equation 1)."""
 
 from __future__ import annotations
 

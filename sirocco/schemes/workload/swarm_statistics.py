@@ -110,9 +110,7 @@ class AxisStatistics:
     def _begun_and_entered(
         self, first: NDArray[np.int64], last: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns how many queries begin in each cell, and how many extend from the previous
-        one.
-        """
+        """Returns how many queries begin in each cell, and how many extend from the one before."""
         begun = self._counts(first)
         beyond = np.cumsum(begun - self._counts(last))
         return begun, np.concatenate([[0.0], beyond[:-1]])

@@ -351,9 +351,7 @@ class TrackIndex:
         named: npt.NDArray[np.int64],
         query_rows: npt.NDArray[np.int32],
     ) -> TrackHits:
-        """Converts the pairs of value and query that hold now, in the order of values, into
-        events.
-        """
+        """Converts the present pairs of value and query, in the order of values, into events."""
         n, held = len(keys), self._sets
         touched = sorted_distinct(sets[sets >= 0])
         entries_max = int(held.counts(touched).sum()) + len(query_rows)

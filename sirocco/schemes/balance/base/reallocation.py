@@ -17,8 +17,7 @@ from sirocco.schemes.workload.allocation import karmarkar_karp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """The units of allocation: slots, which only change their owner, or leaves, which need a new
-    map.
+    """Units of allocation: slots, which only change their owner, or leaves of a new map.
 
     Attributes:
         load: f8[n].
@@ -61,9 +60,7 @@ def leaf_units(placement: Placement, draft: Draft) -> Units:
 
 
 def partial(units: Units) -> NDArray[np.int64]:
-    """PM: reallocates the units of the most and the least loaded machine; i8[n], the new
-    machines.
-    """
+    """PM: reallocates between the most and the least loaded machine; i8[n], new machines."""
     loads = added(units.load, units.machine, int(units.machines.max()) + 1)[units.machines]
     pair = units.machines[[int(loads.argmax()), int(loads.argmin())]]
     return _shared(units, np.sort(pair)) if pair[0] != pair[1] else units.machine

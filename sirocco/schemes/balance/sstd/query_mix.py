@@ -99,9 +99,7 @@ class QueryMix:
         return [self._weight(one, rows) / whole for one, rows in parts]
 
     def growth(self, leaves: list[tuple[int, Box]], box: Box) -> float:
-        """Returns how much more the leaves (number, box) weigh as one leaf with this box, at least
-        1.
-        """
+        """Returns the load of leaves (number, box) as one leaf over their sum, at least 1."""
         numbers = tuple(number for number, _ in leaves)
         if numbers not in self._growth:
             self._growth[numbers] = self._grown(leaves, box)

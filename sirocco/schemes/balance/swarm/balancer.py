@@ -81,9 +81,7 @@ class Swarm:
         return no_change(placement, memory)
 
     def _rebalance(self, placement: Placement, memory: Memory) -> Plan | None:
-        """Moves load from the most expensive machine that can be relieved to the cheapest (Figure
-        10).
-        """
+        """Relieves the most expensive machine possible, to the cheapest (Figure 10)."""
         loads = placement.loads
         cheapest = int(loads.argmin())
         for dearest in np.argsort(-loads, kind="stable").tolist():
@@ -205,8 +203,7 @@ def _lightest_slot(placement: Placement, machine: int) -> int | None:
 
 
 def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
-    """Merges neighbouring leaves whose border has become unnecessary (4.3.1); None if there are
-    none.
+    """Merges neighbouring leaves with an unnecessary border (4.3.1); None if there are none.
 
     The paper merges leaves of one machine. We merge leaves of one slot: no query is copied, and
     slots remain movable. The joint leaf's queries are at most those of both, so its N Q R is at

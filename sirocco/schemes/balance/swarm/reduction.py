@@ -1,6 +1,4 @@
-"""SWARM's transfer of load from the most expensive machine to the cheapest: a subset, otherwise a
-split (4.3.2).
-"""
+"""SWARM's relief of the most expensive machine: a subset, otherwise a split (4.3.2)."""
 
 from __future__ import annotations
 

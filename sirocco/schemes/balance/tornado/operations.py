@@ -278,8 +278,7 @@ class Strips:
         self._halves = [] if cut is None else [(cut.axis, cut.at, each) for each in (True, False)]
 
     def about(self, wanted: float) -> tuple[Strip, ...]:
-        """Returns both sides of the split of least difference, and the strips that cost about
-        `wanted`.
+        """Returns both sides of the most even split, and the strips that cost about `wanted`.
 
         The latter along either axis, from either side. Nothing if no split is possible.
         """
@@ -315,9 +314,7 @@ def _best_cut(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> Cut | 
 def corner_shifts(
     costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail
 ) -> Iterator[Operation]:
-    """Yields corner shifts: there is one possible split, so the leaf knows all costs (Figure
-    4c).
-    """
+    """Yields corner shifts: only one split is possible, so the leaf knows all costs (Fig. 4c)."""
     own = costs.machine(leaf)
     for corner in near.corners(leaf):
         other = costs.machine(corner.border.neighbour)

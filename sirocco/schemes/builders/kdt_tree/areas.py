@@ -38,8 +38,7 @@ class Area:
     load: float
 
     def sent_share(self, children: int) -> float:
-        """Returns the share of a text split's objects that a leaf receives without a key of its
-        queries.
+        """Returns the share of a text split's objects sent to a leaf without a key of its queries.
 
         Besides its home, each stray word sends an object to one of the leaves, by the hash.
         """

@@ -1,6 +1,4 @@
-"""Phase 1 of the kdt-tree: regions where the words of objects and queries are similar (PS2Stream
-IV.B).
-"""
+"""Phase 1 of the kdt-tree: where words of objects and queries are similar (PS2Stream IV.B)."""
 
 from __future__ import annotations
 
