@@ -22,10 +22,10 @@ MESSAGE_BYTES_MAX = 8 << 20
 FRAME_BYTES = 1 << 20
 
 # A silent connection is detected within 20 s even if nothing is sent. Without pings, a subscriber
-# of a router that forgot it would wait for ever, and so would a publisher of a router that hangs or
-# is cut off. A loaded process answers within seconds. gRPC's keepalive time limit applies only to
-# unanswered packets, which a hanging process does not cause: its kernel answers. For pings gRPC has
-# another limit, of a minute (grpc/grpc#39239).
+# of a router that forgot it would wait for ever, and a publisher would wait as long as its router
+# hangs or is cut off. A loaded process answers within seconds. gRPC's keepalive time limit applies
+# only to unanswered packets, which a hanging process does not cause: its kernel answers. For pings
+# gRPC has another limit, of a minute (grpc/grpc#39239).
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 10_000
 

@@ -100,7 +100,7 @@ class EvaluatorService(Service):
                     break
                 time.sleep(LOOK_S)
         except (Unavailable, TimeoutError) as error:
-            # Fewer records are left for others to repeat.
+            # Others repeat the records since the last checkpoint; the repeats are dropped later.
             logger.warning("", extra=event("not_handed_over", reason=str(error)))
         logger.info("", extra=event("handed_over", member=self.member, left=len(held)))
 

@@ -264,9 +264,7 @@ class Replay:
 
     @property
     def _last_step_ms(self) -> int:
-        """Last step that is awaited: none after the newest arrival, as by the clock they never
-        end.
-        """
+        """Time of the last awaited step; by the clock, later steps would never end."""
         return self._newest_ms if self._files.event_arrivals else self._ended_ms
 
     def _write(self, batch: NotificationBatch) -> None:
