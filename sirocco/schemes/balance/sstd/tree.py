@@ -62,7 +62,7 @@ def adjust_tree(
         if merge is not None and merge.load <= heaviest:
             _merge(draft, mix, merge)
         elif merge is not None or len(draft) + CHILDREN - 1 > leaves_max:
-            # The lightest merge is heavier than the next leaf to split.
+            # The lightest merge is heavier than every leaf, or there would be too many leaves.
             return
         if is_balanced(draft):
             return
