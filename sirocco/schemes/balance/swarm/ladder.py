@@ -13,7 +13,7 @@ from sirocco.schemes.balance.base.view import Memory, Stage
 REPEATS_MAX = 20
 
 # Differences of arrivals between rounds up to this share are noise: rounds of ten seconds vary by
-# up to one look of the coordinator, a quarter of a second, …
+# up to one look of the coordinator, …
 NOISE_SHARE = 0.05
 
 # … and counts of a quiet stream vary by chance; in standard deviations.
