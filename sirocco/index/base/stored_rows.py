@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from sirocco.index.base.ragged import take_ragged
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.term_hashing import TermHashing
+from sirocco.model.text import TextAnalyser
 
 __all__ = ["StoredRows"]
+
+# Rows whose texts are analysed together: more would need memory that comes anew from the system.
+ANALYSED_ROWS = 2_048
 
 _OBJECT_PREFIX = "object."
 
@@ -64,13 +68,19 @@ class StoredRows:
 
     def with_terms(self, hashing: TermHashing) -> StoredRows:
         """Returns the rows with the terms of their texts, numbered by `hashing`."""
-        found = hashing.analyse(self.objects.text, self.objects.text_offsets)
+        objects, analyser = self.objects, TextAnalyser()
+        found = []
+        for begin in range(0, max(1, len(self)), ANALYSED_ROWS):
+            own = objects.text_offsets[begin : begin + ANALYSED_ROWS + 1]
+            text = objects.text[own[0] : own[-1]]
+            found.append(hashing.analyse(text, own - own[0], analyser))
+        sizes = np.concatenate([np.diff(part.offsets) for part in found])
         return replace(
             self,
-            lengths=found.lengths,
-            term_offsets=found.offsets,
-            terms=found.terms,
-            counts=found.counts,
+            lengths=np.concatenate([part.lengths for part in found]),
+            term_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+            terms=np.concatenate([part.terms for part in found]),
+            counts=np.concatenate([part.counts for part in found]),
         )
 
     def columns(self) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sirocco.index.store.store import StoreLimits
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.control_records import Attempted, CheckpointTaken
 from sirocco.protocol.contract.effects import (
     Append,
@@ -110,6 +111,8 @@ class EvaluatorMachine:
         # The slots whose former owners ended while they processed the next records.
         self.careful = Careful()
         self._settings = settings
+        # One for all slots: its memory is in the processor's cache from one to the next.
+        self._analyser = TextAnalyser()
         self._counts = LeafCounts() if settings.counts_leaves else None
         self._marked_ms = 0
         self._owes_marks = False
@@ -421,6 +424,7 @@ class EvaluatorMachine:
             settings.partials_partitions,
             settings.store_limits,
             settings.hashing,
+            self._analyser,
         )
         slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
         if event.state is not None:

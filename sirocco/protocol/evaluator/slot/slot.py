@@ -130,7 +130,17 @@ class Slot:
         partials_partitions: int,
         limits: StoreLimits | None = None,
         hashing: TermHashing = WIRE_TERMS,
+        analyser: TextAnalyser | None = None,
     ) -> None:
+        """Makes an empty slot.
+
+        Args:
+            number: of the slot.
+            partials_partitions: how many Kafka partitions `partials` has.
+            limits: of the store.
+            hashing: numbers the terms of queries and objects.
+            analyser: of the thread, whose slots share its memory; None: one of its own.
+        """
         self.number = number
         self.limits = (limits or StoreLimits()).of_slot(number)
         self.offset = 0
@@ -143,7 +153,7 @@ class Slot:
         self.shelf = Shelf(number)
         self._is_working = False
         self._term_names = TermNames(hashing)
-        self._analyser = TextAnalyser()
+        self._analyser = analyser or TextAnalyser()
         self._gone = NOTHING_GONE
         self.map_version = 0
         self.is_behind = False

@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from sirocco.index.base import stored_rows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store import active_slice
 from sirocco.index.store.gathering import slice_rows
@@ -22,6 +23,7 @@ from sirocco.index.store.store import (
 )
 from sirocco.index.store.store_search import search_range
 from sirocco.model.objects import ObjectColumns
+from sirocco.model.term_hashing import WIRE_TERMS
 from sirocco.model.text import TermColumns, analyse_batch
 from tests.support.store_rows import assert_equal_rows, random_rows
 
@@ -336,3 +338,17 @@ def test_a_store_that_comes_back_seals_where_it_would_have() -> None:
         one.append_rows(rows.take(np.arange(33, 90)))
     assert bounds_of(again) == bounds_of(store)
     assert {end + 1 - limits.phase_rows for _, end in bounds_of(store)} <= {0, 20, 40, 60, 80}
+
+
+@pytest.mark.parametrize("count", [0, 1, 20, 21])
+def test_terms_of_rows_that_are_analysed_in_pieces(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_rows, "ANALYSED_ROWS", 7)
+    rows = random_rows(random.Random(5), 40).take(np.arange(40 - count, 40))
+    found = rows.with_terms(WIRE_TERMS)
+    at_once = analyse_batch(rows.objects.text, rows.objects.text_offsets)
+    assert found.term_offsets.tolist() == at_once.offsets.tolist()
+    assert found.terms.tolist() == at_once.terms.tolist()
+    assert found.counts.tolist() == at_once.counts.tolist()
+    assert found.lengths.tolist() == at_once.lengths.tolist()
