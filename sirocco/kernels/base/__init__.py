@@ -1,1 +1,1 @@
-"""Kernels that all others stand on: memory, geometry, text, hashing, hash tables."""
+"""Kernels that all others use: memory, geometry, text, hashing, hash tables."""

@@ -1,8 +1,8 @@
 """Blocks of 1, 2, 4, … units inside one growing array, with a free list for each size.
 
 `state` i8[34]: [0, 32) first free block of each size class (−1: none), 32 units ever handed
-out, 33 units lying in free lists. A free block keeps the next free block of its class in its
-first word. The caller makes the array long enough; `take_block` says −1 where it is not.
+out, 33 units in free lists. A free block keeps the next free block of its class in its first
+word. The caller makes the array long enough; `take_block` returns −1 where it is not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FREE_UNITS = 33
 
 
 def new_block_state() -> npt.NDArray[np.int64]:
-    """Returns the state of an array of which nothing was handed out."""
+    """Returns the state of an array without any block in use."""
     state = np.full(34, -1, np.int64)
     state[END] = 0
     state[FREE_UNITS] = 0
@@ -45,7 +45,7 @@ def take_block(state: Any, words: Any, unit_words: Any, size_class: Any) -> Any:
         state: i8[34], changed.
         words: i4[w], the array.
         unit_words: words of one unit.
-        size_class: of the block.
+        size_class: c of a block of 2^c units.
     """
     if size_class >= END:
         return np.int64(-1)

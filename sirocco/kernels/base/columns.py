@@ -1,4 +1,4 @@
-"""Gathering of columns: rows of ragged columns, distinct values in order of appearance."""
+"""Gathers rows of ragged columns, and distinct values in order of appearance."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def gather_bytes(
     offsets: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    """Copies pieces of `data` one behind the other.
+    """Copies pieces of `data` one after the other.
 
     Args:
         data: u1[b], the source.
         begins: i8[n], where each piece begins in `data`.
         lengths: i8[n], bytes.
-        offsets: i8[n + 1], where each piece begins in `out`; given by the caller.
+        offsets: i8[n + 1], where each piece begins in `out`; computed by the caller.
         out: u1[offsets[n]], overwritten.
     """
     for i in range(len(begins)):
@@ -50,7 +50,7 @@ def distinct(
         values: i4[m], each in [0, len(scratch)).
         scratch: i4[capacity], all 0; left all 0 again.
         found: i4[m], overwritten: the distinct values in its first k places.
-        places: i4[m], overwritten: for each value its place in `found`.
+        places: i4[m], overwritten: the place of each value in `found`.
 
     Returns:
         k, the number of distinct values.

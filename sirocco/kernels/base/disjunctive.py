@@ -1,7 +1,7 @@
-"""Products and absorption of conjunctions, which are bit masks: a disjunctive form is made of them.
+"""Multiplies and absorbs conjunctions, bit masks of which a disjunctive form consists.
 
-The term of number i has bit 2i where it is positive and bit 2i + 1 where it is negative. Word 0 of
-a mask holds the lowest bits.
+Term number i has bit 2i where it is positive and bit 2i + 1 where it is negative. Word 0 of a
+mask holds the lowest bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sirocco.kernels.jit.compiled import kernel
 
 __all__ = ["TOO_MANY", "absorb_masks", "multiply_masks"]
 
-# Instead of a number of masks.
+# Returned instead of a number of masks.
 TOO_MANY = -1
 
 _U8_2 = types.Array(types.uint64, 2, "C")
@@ -28,7 +28,7 @@ _POSITIVE = np.uint64(0x5555555555555555)
 
 @kernel(inline=True)
 def _mixed(value: Any) -> Any:
-    """Finaliser of SplitMix64."""
+    """Returns the finaliser of SplitMix64."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))
@@ -40,12 +40,12 @@ def multiply_masks(left: Any, right: Any, secret: Any, products: Any, table: Any
 
     Args:
         left, right: u8[l, w], u8[r, w], masks.
-        secret: of the process: where a product is put in the table cannot be foreseen.
+        secret: of the process, so that clients cannot foresee a product's place in the table.
         products: u8[p, w], overwritten.
         table: i4[a power of two, at least 2p], overwritten.
 
     Returns:
-        How many there are; TOO_MANY if that is more than p.
+        Their number; TOO_MANY if that is more than p.
     """
     words = left.shape[1]
     size = table.shape[0]
@@ -100,7 +100,7 @@ def _bits(word: Any) -> Any:
 
 @kernel(inline=True)
 def _is_after(masks: Any, counts: Any, a: Any, b: Any) -> Any:
-    """Whether row a comes after row b: by the number of bits, then as numbers."""
+    """Returns whether row a comes after row b: by the number of bits, then as numbers."""
     if counts[a] != counts[b]:
         return counts[a] > counts[b]
     for i in range(masks.shape[1]):
@@ -112,7 +112,7 @@ def _is_after(masks: Any, counts: Any, a: Any, b: Any) -> Any:
 
 @kernel(inline=True)
 def _ordered(masks: Any, counts: Any) -> Any:
-    """Rows in order; merges runs of growing length."""
+    """Returns the rows in order (merge sort with runs of growing length)."""
     n = masks.shape[0]
     order = np.arange(n)
     other = np.empty(n, np.int64)
@@ -140,12 +140,12 @@ def absorb_masks(masks: Any, steps_max: Any, kept: Any, spent: Any) -> Any:
 
     Args:
         masks: u8[n, w], distinct.
-        steps_max: how many comparisons may be spent; each mask costs as many as are kept before.
+        steps_max: greatest number of comparisons; a mask costs one for each mask kept before it.
         kept: i8[n], overwritten: rows that are kept, by their number of bits, then as numbers.
-        spent: i8[1], overwritten: comparisons that were paid for.
+        spent: i8[1], overwritten: comparisons that were made.
 
     Returns:
-        How many are kept; TOO_MANY if the comparisons do not suffice.
+        The number of rows kept; TOO_MANY if more comparisons are needed.
     """
     n, words = masks.shape
     counts = np.zeros(n, np.int64)

@@ -1,7 +1,7 @@
-"""What a kernel says when it cannot do what was asked, and how nobody can miss it.
+"""Turns a kernel's failure into an exception.
 
-A kernel has no exceptions: it answers −1 before it writes outside of an array, and leaves all as it
-was. Whoever calls it makes room and asks again, or lets `required` end the call.
+A kernel raises nothing: it returns −1 before it would write outside an array, and changes nothing.
+The caller enlarges the array and calls again, or passes the result to `required`, which raises.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ __all__ = ["KernelError", "required"]
 
 
 class KernelError(RuntimeError):
-    """A structure is not as its kernels need it: a defect of ours, never the fault of input."""
+    """A structure is not in the state that its kernels need: our defect, never caused by input."""
 
 
 def required(result: Any, what: str) -> int:
-    """Returns the result of a kernel that had to succeed.
+    """Returns the result of a kernel that must succeed.
 
     Args:
         result: of the kernel, below 0 where it failed.
-        what: the kernel and what it missed, for whoever reads the log.
+        what: the kernel and what it lacked, for the reader of the log.
 
     Raises:
         KernelError: It failed.

@@ -1,6 +1,6 @@
 """Distance on the sphere and point in polygon, for one point at a time.
 
-Regions are closed: a point of the border, also of a hole's border, belongs to the region.
+Regions are closed: a point on the border, also on a hole's border, belongs to the region.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _FLOATS = nt.Array(nt.f8, 1, "C", readonly=True)
 
 EARTH_RADIUS_M = 6_371_008.8
 
-# From this haversine on its complement is the better measure: the error of the one grows towards
-# the antipode, that of the other falls.
+# From this haversine on, its complement is computed instead: towards the antipode the error of the
+# haversine grows, and that of its complement falls.
 _ANTIPODAL = 0.9
 
 # The products of factors as large as this are exact to their last bit.
 _FACTORS_LEAST = 1e-130
 
-# 2^10 in units of 2^-1074, in limbs of 32 bits with one beyond.
+# 2^10 in units of 2^-1074, in limbs of 32 bits, and one spare limb.
 _LIMBS = 36
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
@@ -45,9 +45,9 @@ _LOW = np.uint64(0xFFFFFFFF)
 def great_circle_m(lon_a: Any, lat_a: Any, lon_b: Any, lat_b: Any) -> Any:
     """Returns the great-circle distance of two points in metres, not rounded.
 
-    Haversine on the sphere of radius 6,371,008.8 m; coordinates in degrees, f8. Beside the antipode
-    the haversine says little: there its complement is computed, by its own formula rather than as
-    1 - h, which keeps the error below a micrometre everywhere.
+    Haversine on the sphere of radius 6,371,008.8 m; coordinates in degrees, f8. Near the antipode
+    the haversine loses precision: there its complement is computed, by its own formula rather than
+    as 1 - h, which keeps the error below a micrometre everywhere.
     """
     half_lat = math.radians(lat_b - lat_a) * 0.5
     half_lon = math.radians(lon_b - lon_a) * 0.5
@@ -81,16 +81,16 @@ def distances_m(lon_a: Any, lat_a: Any, lon_b: Any, lat_b: Any, out: Any) -> Non
 
 @kernel
 def side_of(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
-    """Tells on which side of the line from a to b a point lies, exactly.
+    """Returns on which side of the line from a to b a point lies, exactly.
 
     Returns:
-        1 left, -1 right, 0 on the line, by the determinant of the coordinates as they are.
+        1 left, -1 right, 0 on the line, by the determinant of the unrounded coordinates.
     """
     left = (bx - ax) * (y - ay)
     right = (by - ay) * (x - ax)
     cross = left - right
-    # Shewchuk, Adaptive Precision Floating-Point Arithmetic (1997), section 3: what rounding can
-    # have changed, with some room.
+    # Shewchuk, Adaptive Precision Floating-Point Arithmetic (1997), section 3: a bound of the
+    # rounding error, with some room.
     if abs(cross) > 4.5e-16 * (abs(left) + abs(right)) + 1e-290:
         return 1 if cross > 0.0 else -1
     return _exact_side(ax, ay, bx, by, x, y)
@@ -98,9 +98,9 @@ def side_of(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
 
 @kernel
 def _exact_side(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
-    """The sign of the determinant, summed up as an expansion (Shewchuk 1997, section 2).
+    """Returns the sign of the determinant, summed as an expansion (Shewchuk 1997, section 2).
 
-    Products of differences beside zero underflow. So the differences are scaled by powers of two,
+    Products of differences near zero underflow. So the differences are scaled by powers of two,
     which changes no sign; where that is not enough, integers decide.
     """
     east, east_rest = _sum(bx, -ax)
@@ -120,7 +120,7 @@ def _exact_side(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
     left = east * north
     right = up * along
     cross = left + right
-    # As in `side_of`; what was small by itself is not any more.
+    # As in `side_of`; scaled differences are no longer small.
     if abs(cross) > 4.5e-16 * (abs(left) + abs(right)) + 1e-290:
         return 1 if cross > 0.0 else -1
     least = min(_least(east, east_rest), _least(along, along_rest))
@@ -146,7 +146,7 @@ def _exact_side(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
                 carried, sums[i] = _sum(carried, sums[i])
             sums[count] = carried
             count += 1
-    # None overlaps another: the greatest that is not zero has the sign of all.
+    # The components do not overlap: the greatest that is not zero has the sign of the sum.
     for i in range(count - 1, -1, -1):
         if sums[i] != 0.0:
             return 1 if sums[i] > 0.0 else -1
@@ -155,14 +155,14 @@ def _exact_side(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
 
 @kernel
 def _scale(greatest: Any) -> Any:
-    """The power of two that lifts a number below 1 near it; none makes a number smaller."""
+    """Returns the power of two, at least 1, that scales a number below 1 to nearly 1."""
     _, exponent = math.frexp(greatest)
     return math.ldexp(1.0, max(0, min(1000, -exponent)))
 
 
 @kernel
 def _least(a: Any, b: Any) -> Any:
-    """The smaller one of two magnitudes; of zeros, and of none, it says 1."""
+    """Returns the least of 1 and the magnitudes of a and b that are not zero."""
     least = 1.0
     if a != 0.0:
         least = min(least, abs(a))
@@ -173,7 +173,7 @@ def _least(a: Any, b: Any) -> Any:
 
 @kernel
 def _side_of_integers(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
-    """The sign of the determinant in integers: coordinates are multiples of 2^-1074."""
+    """Returns the sign of the determinant, in integers: coordinates are multiples of 2^-1074."""
     left = np.zeros(2 * _LIMBS, np.uint64)
     right = np.zeros(2 * _LIMBS, np.uint64)
     one = np.zeros(_LIMBS, np.uint64)
@@ -223,7 +223,7 @@ def _limbs(value: Any, out: Any) -> None:
     bits = np.uint64(math.ldexp(mantissa, 53))
     shift = exponent - 53 + 1074
     if shift < 0:
-        # Of a subnormal number, whose last bits are zero.
+        # A subnormal number; the bits shifted out are zero.
         bits >>= np.uint64(-shift)
         shift = 0
     limb = shift >> 5
@@ -252,7 +252,7 @@ def _multiply(a: Any, b: Any, out: Any) -> None:
 
 @kernel
 def _compare(a: Any, b: Any) -> Any:
-    """1 where a is greater, -1 where b is, else 0."""
+    """Returns 1 where a is greater, -1 where b is, else 0."""
     for i in range(len(a) - 1, -1, -1):
         if a[i] != b[i]:
             return 1 if a[i] > b[i] else -1
@@ -261,7 +261,7 @@ def _compare(a: Any, b: Any) -> Any:
 
 @kernel
 def _sum(a: Any, b: Any) -> Any:
-    """a + b, rounded, and what rounding left out."""
+    """Returns a + b, rounded, and the rounding error."""
     total = a + b
     virtual = total - a
     return total, (a - (total - virtual)) + (b - virtual)
@@ -269,7 +269,7 @@ def _sum(a: Any, b: Any) -> Any:
 
 @kernel
 def _product(a: Any, b: Any) -> Any:
-    """a * b, rounded, and what rounding left out."""
+    """Returns a * b, rounded, and the rounding error."""
     total = a * b
     scaled = 134217729.0 * a
     a_high = scaled - (scaled - a)
@@ -283,12 +283,12 @@ def _product(a: Any, b: Any) -> Any:
 
 @kernel
 def ring_side(vertices: Any, begin: Any, end: Any, x: Any, y: Any) -> Any:
-    """Tells on which side of one ring a point lies.
+    """Returns on which side of one ring a point lies.
 
     Args:
         vertices: f8[v], x and y alternating.
         begin, end: first vertex of the ring and the one after its last (vertex numbers). The
-            ring may repeat its first vertex at its end or not.
+            ring may or may not repeat its first vertex at its end.
         x, y: the point, in the same unit.
 
     Returns:
@@ -300,7 +300,7 @@ def ring_side(vertices: Any, begin: Any, end: Any, x: Any, y: Any) -> Any:
     for i in range(begin, end):
         bx = vertices[2 * i]
         by = vertices[2 * i + 1]
-        # Others neither have the point nor are crossed on the way out.
+        # Other edges neither hold the point nor cross the ray from it.
         if min(ay, by) <= y <= max(ay, by):
             side = side_of(ax, ay, bx, by, x, y)
             if side == 0 and min(ax, bx) <= x <= max(ax, bx):
@@ -317,7 +317,7 @@ def ring_side(vertices: Any, begin: Any, end: Any, x: Any, y: Any) -> Any:
 def polygon_holds(
     vertices: Any, ring_offsets: Any, first_ring: Any, last_ring: Any, x: Any, y: Any
 ) -> Any:
-    """Tells whether a polygon with holes holds a point (even-odd over all rings, closed).
+    """Returns whether a polygon with holes holds a point (even-odd over all rings, closed).
 
     Args:
         vertices: f8[v], x and y alternating, of all rings one after another.

@@ -1,9 +1,9 @@
 """An open-addressing table from 64-bit handles to dense rows, for batches of handles.
 
-Linear probing on a power-of-two table; a secret decides where a handle stands (see `placement`).
+Linear probing on a power-of-two table; a secret decides the place of a handle (`hash_placement`).
 Rows are stored plus one, so that 0 means a free place. Deletion closes the hole by moving later
-entries of the run back (no tombstones: a table that sees many changes stays as fast as a fresh
-one). No walk is longer than the table: in a full one a handle is not there, and finds no room.
+entries of the run back (no tombstones: after many changes a table is as fast as a new one). No
+search is longer than the table: in a full one, a missing handle is not found and gets no place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROWS = nt.Array(nt.i4, 1, "C", readonly=True)
 
 @kernel(inline=True)
 def _find(keys: Any, rows: Any, key: Any, first: Any, second: Any) -> Any:
-    """Returns the place of a key, or where it would stand; −1: not there, and no room."""
+    """Returns the place of a key, or the free place for it; −1: not there, and no room."""
     mask = np.uint64(rows.shape[0] - 1)
     place = mix(key, first, second) & mask
     for _ in range(rows.shape[0]):
@@ -42,7 +42,7 @@ def put(
     first: np.uint64,
     second: np.uint64,
 ) -> int:
-    """Enters (key, row) pairs; a key that is there gets the new row.
+    """Adds (key, row) pairs; a key that is there gets the new row.
 
     Args:
         keys, rows: u8[p], i4[p], p a power of two, the table.
@@ -50,7 +50,7 @@ def put(
         first, second: the table's secret.
 
     Returns:
-        How many keys are new; −1 if the table is full: those before the first without room are in.
+        The number of new keys; −1 if the table is full: keys before the first without room are in.
     """
     fresh = 0
     for i in range(len(new_keys)):

@@ -1,13 +1,13 @@
-"""Where a key stands in a hash table: by a secret of the process, so that nobody can choose it.
+"""Places keys in hash tables by a secret of the process, so that clients cannot choose the place.
 
-Clients choose keys: words, ids, sessions, cells. Whoever knows how a table hashes finds keys that
-crowd one place, and each look-up becomes a walk (Crosby, Wallach 2003). Two words drawn at the
-start of the process decide here. Nothing that leaves the process depends on them: logs, archives
-and answers hold keys, never places, and what is read out of a table is put in order first.
+Clients choose keys: words, ids, sessions, cells. A client that knows how a table hashes finds keys
+that all collide, and each look-up becomes a linear scan (Crosby, Wallach 2003). So two random words
+drawn at the start of the process decide the places. Nothing that leaves the process depends on
+them: logs, archives and answers hold keys, never places, and keys read out of a table are sorted.
 
 The hash is two folded products of 64 × 64 bits, as in wyhash: the first spreads the differences of
-chosen keys over the word in a way that the secret decides, the second breaks what is still linear
-in them. A multiplication alone, by a secret factor too, would keep arithmetic progressions in step.
+chosen keys over the word in a way that depends on the secret, the second removes what is still
+linear. One multiplication, even by a secret factor, would keep arithmetic progressions regular.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _of_process = [_drawn()]
 
 
 def secret() -> Secret:
-    """Returns the secret for a table that is made now; it keeps it for as long as it lives."""
+    """Returns the secret for a new table, which keeps it for its whole life."""
     return _of_process[0]
 
 
 @contextmanager
 def fixed_secret(first: int, second: int) -> Iterator[None]:
-    """Gives tables that are made meanwhile a secret that is known: for tests alone."""
+    """Gives tables created while the context is open a known secret; for tests only."""
     if not (first & second & 1):
         raise KernelError("a secret is of odd words")
     before = _of_process[0]

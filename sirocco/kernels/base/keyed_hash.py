@@ -1,4 +1,4 @@
-"""The hash of a word under a secret key, 64 bits: without the key nobody can choose a collision.
+"""Hashes words under a secret key, 64 bits: without the key nobody can choose a collision.
 
 Words of at most 128 bytes, without zero bytes, are summed by vector multiply-shift (M.
 Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer arithmetic
@@ -6,7 +6,7 @@ without primes", STACS 1996): the high half of a_i * x_i modulo 2^128 for each e
 a_i of the key. Two words that were chosen without the key have the same hash with a probability of
 at most 2^-63. It takes two multiplications where a cipher takes some fifty steps.
 
-Longer words, which no text has but an attack, go through SipHash-1-3 (J.-P. Aumasson, D. J.
+Longer words, which only an attack contains, are hashed by SipHash-1-3 (J.-P. Aumasson, D. J.
 Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012, section 2, with one round for each
 block and three at the end), whose key has one length for all words.
 
@@ -35,7 +35,7 @@ _START_2 = np.uint64(0x6C7967656E657261)
 _START_3 = np.uint64(0x7465646279746573)
 _END = np.uint64(0xFF)
 
-# By the length of a word up to 8: which of its first eight bytes are its own.
+# By the length of a word up to 8: a mask of those of the first eight bytes that belong to it.
 _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 _U1, _U3, _U13, _U16, _U17, _U21 = (np.uint64(n) for n in (1, 3, 13, 16, 17, 21))
@@ -81,9 +81,9 @@ def _sip_hash(data: Any, start: Any, length: Any, key: Any) -> Any:
 
 @kernel(inline=True)
 def _product(key: Any, i: Any, word: Any) -> Any:
-    """The high half of a_i * word modulo 2^128."""
+    """Returns the high half of a_i * word modulo 2^128."""
     low = key[2 * i + 2]
-    # What folds is high ^ low.
+    # `multiply_fold` returns high ^ low.
     return (multiply_fold(low, word) ^ (low * word)) + key[2 * i + 3] * word
 
 
@@ -102,7 +102,7 @@ def hash_first(data: Any, start: Any, length: Any, key: Any) -> Any:
 
 @kernel
 def hash_rest(first: Any, data: Any, start: Any, length: Any, key: Any) -> Any:
-    """Returns the hash (u8) of a longer word, of which `hash_first` gave `first`; args as there."""
+    """Returns the hash (u8) of a longer word; `first` is its `hash_first`, the rest as there."""
     if length > _MULTIPLIED_BYTES:
         return _sip_hash(data, start, length, key)
     total = first
@@ -117,7 +117,7 @@ def keyed_hash_spans(data: Any, offsets: Any, key: Any, out: Any) -> None:
     """Writes the hash of each row of a byte column.
 
     Args:
-        data: u1[b], with eight readable bytes behind the last row.
+        data: u1[b], with eight readable bytes after the last row.
         offsets: i8[n + 1], ascending; no row is empty.
         key: u8[KEY_WORDS].
         out: u8[n], overwritten.

@@ -1,6 +1,6 @@
-"""Machine operations that Python cannot say: prefetch, copies, trailing zeros, 4- and 8-wide tests.
+"""Machine operations that Python lacks: prefetch, copies, trailing zeros, 4- and 8-wide tests.
 
-With SIROCCO_JIT=0 each has a plain twin of the same meaning.
+With SIROCCO_JIT=0 each is a plain function with the same result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["copy_run", "equal_words", "four_at_least", "prefetch", "trailing_zer
 
 
 def _prefetch(array: Any, index: Any) -> None:
-    """Asks for the cache line of `array[index]` (1-d, C order); never faults, returns nothing."""
+    """Prefetches the cache line of `array[index]` (1-d, C order); never faults, returns nothing."""
 
 
 def _trailing_zeros(word: Any) -> int:
@@ -40,7 +40,7 @@ def _equal_words(array: Any, index: Any, word: Any) -> np.uint64:
 
 
 def _copy_run(data: Any, count: Any, out: Any, at: Any) -> None:
-    """Copies data[:count] to out[at : at + count] (both u1, C order, apart from each other)."""
+    """Copies data[:count] to out[at : at + count] (both u1, C order, without overlap)."""
     out[at : at + count] = data[:count]
 
 

@@ -1,8 +1,7 @@
-"""An open-addressing table from 64-bit handles to rows whose handles stand in a column.
+"""An open-addressing table from 64-bit handles to rows whose handles are stored in a column.
 
-As `handle_table`, but the keys are those of the column: 4 bytes a place instead of 12, for one more
-look at memory. So the handle of a row must stand in the column for as long as the row is in the
-table.
+As `handle_table`, but keys are read from the column: 4 bytes a place instead of 12, for one more
+access to memory. So a row's handle must be in the column for as long as the row is in the table.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _ROWS = nt.Array(nt.i4, 1, "C", readonly=True)
 
 @kernel(inline=True)
 def _find(places: Any, handles: Any, key: Any, first: Any, second: Any) -> Any:
-    """Returns the place of a handle, or where it would stand; −1: not there, and no room."""
+    """Returns the place of a handle, or the free place for it; −1: not there, and no room."""
     mask = np.uint64(places.shape[0] - 1)
     place = mix(key, first, second) & mask
     for _ in range(places.shape[0]):
@@ -40,7 +39,7 @@ def put(
     first: np.uint64,
     second: np.uint64,
 ) -> int:
-    """Enters rows; one whose handle is there takes the place of the row before.
+    """Adds rows; a row whose handle is there replaces the previous row.
 
     Args:
         places: i4[p], p a power of two: rows + 1, 0 where free.
@@ -49,8 +48,8 @@ def put(
         first, second: the table's secret.
 
     Returns:
-        How many handles are new; −1 if the table is full: those before the first without room are
-        in.
+        The number of new handles; −1 if the table is full: handles before the first without room
+        are in.
     """
     fresh = 0
     for i in range(len(rows)):

@@ -1,4 +1,4 @@
-"""Distinct values by sorting: what it costs does not depend on which values they are."""
+"""Finds distinct values by sorting: the cost does not depend on the values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T", bound=np.generic)
 def sorted_distinct(values: NDArray[T]) -> NDArray[T]:
     """Returns the distinct values of an array of any shape, ascending.
 
-    `numpy.unique` enters them into a hash table, by a hash that is published and has no secret,
-    into buckets whose number is known: 60,000 sessions that are chosen for it would take seconds.
+    `numpy.unique` uses a hash table with a published hash, no secret and a known number of
+    buckets: 60,000 sessions that are chosen for it would take seconds.
     """
     ordered: NDArray[T] = np.sort(values, axis=None)
     if len(ordered) < 2:

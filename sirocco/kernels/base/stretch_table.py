@@ -1,19 +1,19 @@
 """An open-addressing hash table that doubles in place, a little at a time.
 
 Slots are pairs of u8 (key, value) in one flat array; value 0 marks an empty slot. A key's home
-is the high bits of its hash, collisions go to the next slot. Because homes keep the order of
-hashes, doubling moves the slot range [f', f) to [2f', 2f) of the same array: done from the
-top downwards in small steps, with one comparison to find out which half-grown part a key is in.
-So no insertion waits for a whole rebuild and no second table exists.
+is the high bits of its hash; on a collision the next slot is tried. Because homes keep the order
+of hashes, doubling moves the slot range [f', f) to [2f', 2f) of the same array, from the top
+downwards in small steps. One comparison decides whether a key is in the part already doubled. So
+no insertion waits for a whole rebuild, and there is no second table.
 
 `state` i8[5]: 0 bits b (2^b homes), 1 frontier f (homes below it are addressed with b bits, the
-others already with b + 1), 2 keys, 3 and 4 the secret (see `placement`). At rest f = 2^b.
-Collisions never wrap, so an array as long as there are homes and keys together is never full;
-`slots_needed` says how long that is. Where it is shorter than a step takes, the step says so before
-it changes anything.
+others already with b + 1), 2 keys, 3 and 4 the secret (`hash_placement`). At rest f = 2^b.
+Collisions never wrap, so an array as long as homes and keys together is never full;
+`slots_needed` returns that length. Where the array is too short for a step, the step returns −1
+before it changes anything.
 
-A filter goes with the table: one word for each 16 homes, three bits a key (a blocked Bloom
-filter, Putze, Sanders, Singler 2007), which moves with them.
+Each table has a filter: one word for each 16 homes, three bits a key (a blocked Bloom filter,
+Putze, Sanders, Singler 2007), which moves with them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def new_table_state(bits: int) -> npt.NDArray[np.int64]:
 
 
 def slots_needed(state: npt.NDArray[np.int64], keys_more: int) -> int:
-    """Returns how many slots are enough for so many keys more, also while the table doubles."""
+    """Returns how many slots are enough for `keys_more` more keys, also while the table doubles."""
     return (2 << int(state[0])) + int(state[2]) + keys_more + 1
 
 
@@ -69,21 +69,21 @@ def secret_of(state: Any) -> Any:
 
 @kernel(inline=True)
 def term_part(term: Any, first: Any, second: Any) -> Any:
-    """Returns what the upper half of a key, u8 below 2^32, gives to its hash."""
+    """Returns the hash's factor from the upper half of a key, u8 below 2^32."""
     return multiply_fold(term ^ first, second)
 
 
 @kernel(inline=True)
 def cell_part(cell: Any, first: Any, second: Any) -> Any:
-    """Returns what the lower half of a key, u8 below 2^32, gives to its hash."""
+    """Returns the hash's factor from the lower half of a key, u8 below 2^32."""
     return multiply_fold(cell ^ second, first)
 
 
 @kernel(inline=True)
 def hash_of(key: Any, state: Any) -> Any:
-    """Returns the u8 hash of a u8 key in a table: the folded product of its halves' parts.
+    """Returns the u8 hash of a u8 key in a table: the folded product of the parts of its halves.
 
-    Whoever looks for many terms in many cells computes each part once, and one product a pair.
+    A search for many terms in many cells computes each part once, and one product for each pair.
     """
     first, second = secret_of(state)
     return multiply_fold(
@@ -103,7 +103,7 @@ def home_of(h: Any, shift: Any, frontier: Any) -> Any:
 
 @kernel(inline=True)
 def filter_bits(h: Any) -> Any:
-    """Returns the three bits of a hash in its filter word: from below the bits of the home."""
+    """Returns the three bits of a hash in its filter word, taken below the bits of the home."""
     one = np.uint64(1)
     low = np.uint64(63)
     return (
@@ -116,7 +116,7 @@ def filter_bits(h: Any) -> Any:
 @kernel(inline=True)
 def find(slots: Any, home: Any, key: Any) -> Any:
     """Returns the slot of a key, or −1."""
-    # Unsigned indices: signed ones are tested for being negative.
+    # Unsigned indices: for signed ones Numba adds a test for negative values.
     at = np.uint64(home) << np.uint64(1)
     end = np.uint64(slots.shape[0])
     while at < end and slots[at + np.uint64(1)] != np.uint64(0):
@@ -128,9 +128,9 @@ def find(slots: Any, home: Any, key: Any) -> Any:
 
 @kernel
 def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, value: Any) -> Any:
-    """Returns the slot of a key; where it is new, puts (key, value) there.
+    """Returns the slot of a key; adds (key, value) if it is new.
 
-    −1: the array was too short, and nothing has changed.
+    Returns −1 if the array was too short; then nothing has changed.
 
     Args:
         slots: u8[2 · s].
@@ -156,7 +156,7 @@ def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, val
 
 @kernel
 def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> None:
-    """Computes anew the filter word of the homes around one home."""
+    """Recomputes the filter word of the homes around one home."""
     shift = np.uint64(64 - state[0])
     word_of = home >> FILTER_SHIFT
     word = np.uint64(0)
@@ -173,7 +173,7 @@ def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> Non
 
 @kernel
 def erase(slots: Any, filter_words: Any, state: Any, at: Any) -> None:
-    """Empties a slot and draws the run behind it together, so that no tombstones gather."""
+    """Empties a slot and closes the gap in the run after it, so that there are no tombstones."""
     shift = np.uint64(64 - state[0])
     erased_home = home_of(hash_of(slots[2 * at], state), shift, state[1])
     hole = at
@@ -192,7 +192,7 @@ def erase(slots: Any, filter_words: Any, state: Any, at: Any) -> None:
 
 @kernel(types.int64(_U8, _U8, _I8, types.int64))
 def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
-    """Carries a doubling on by about `homes` homes.
+    """Continues a doubling by about `homes` homes.
 
     Args:
         slots: u8[2 · s] with s ≥ `slots_needed`.
@@ -210,7 +210,7 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
         return -1
     frontier = state[1]
     begin = max(frontier - homes, 0)
-    # Near the bottom source and target would overlap: the last steps are one.
+    # Near the bottom, source and target would overlap: the last steps are done as one.
     if begin < 2 * homes:
         begin = 0
     end = frontier
@@ -226,7 +226,7 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
             state[2] -= 1
             value = moved[2 * i + 1]
             if find_or_add(slots, filter_words, state, moved[2 * i], h, value) < 0:
-                return -1  # not with the room that was asked for
+                return -1  # cannot happen with the room required above
     if begin > 0:
         return 0
     state[0] += 1

@@ -1,21 +1,21 @@
-"""Text analysis over batches of UTF-8: fold and cut, then hash, sort and make distinct.
+"""Turns batches of UTF-8 texts into sorted, distinct hashes of their terms.
 
 Two passes. `clean_rows` writes each text casefolded, with a zero byte for every character that
-belongs to no term, and a zero byte behind each row; eight ASCII bytes at a time are folded and
+belongs to no term, and a zero byte after each row; eight ASCII bytes at a time are folded and
 classified by arithmetic within one word, other characters by table. `collect_terms` turns 64
-cleaned bytes into a bit mask, walks over the ends of the runs of ones, hashes the runs, and
-sorts the hashes of each row.
+cleaned bytes into a bit mask, finds the runs of ones by their ends, hashes the runs, and sorts
+the hashes of each row.
 
 Layout of a table entry (u4):
     bits 0-17: code point exclusive-or its casefold; with EXPANDS the row of `expansions`
-    bit 19, HOLDS: is composed already, and has a mark that another may have to go before
-    bit 20, ALTERS: NFKC turns it into something else
+    bit 19, HOLDS: is composed already, with a mark before which another mark may belong
+    bit 20, ALTERS: NFKC replaces it
     bit 21, IN_TERM: the casefolded character belongs to a term
-    bit 22, HARD: may compose with what stands before it; with ALTERS only NFKC knows
+    bit 22, HARD: may compose with the character before it; with ALTERS only NFKC can decide
     bit 23, EXPANDS: casefolds to several characters
     bits 24-31: canonical combining class
 
-Layout of an entry of `compositions` (u8), a hash table of what two characters compose to:
+Layout of an entry of `compositions` (u8), a hash table from pairs of characters:
     bits 0-20: the composed character
     bits 21-41 and 42-62: the second and the first
 """
@@ -62,7 +62,7 @@ BLOCK_COUNT = 1 << 13
 # Entries of `compositions`; Unicode has fewer than 1,000 pairs.
 COMPOSITIONS = 1 << 12
 
-# What a count of repeats can say at most; texts within the limits stay below half of it.
+# Greatest count of repeats that fits; texts within the limits stay below half of it.
 _COUNT_MAX = 0xFFFF
 
 # Rows with more terms than this are sorted by quicksort: exchanges take quadratic time.
@@ -97,7 +97,7 @@ _FOLD_MASK, _IN_TERM = np.uint64(FOLD_MASK), np.uint64(IN_TERM)
 _HARD, _EXPANDS, _ALTERS = np.uint64(HARD), np.uint64(EXPANDS), np.uint64(ALTERS)
 _UNSURE = np.uint64(ALTERS | HOLDS)
 _CODE_MASK = np.uint64(0x1F_FFFF)
-# HARD, EXPANDS and the combining class stand above the bits that most characters use.
+# HARD, EXPANDS and the combining class are above the bits that most characters use.
 _LEAST_UNEASY = _HARD
 
 _READ_ONLY_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -116,7 +116,7 @@ def _clean_word(word: Any) -> Any:
     digit = (word + _FROM_0) & ~(word + _PAST_9)
     underscore = ~((word ^ _UNDERSCORES) + _LOW_BITS)
     in_term = (letter | digit | underscore) & _HIGH_BITS
-    # From one bit a byte to all of its low seven bits, which is all that ASCII has.
+    # From one bit a byte to all of its low seven bits: ASCII uses no others.
     return folded & (in_term - (in_term >> _U7))
 
 
@@ -124,7 +124,7 @@ def _clean_word(word: Any) -> Any:
 def _write(code: Any, in_term: Any, out: Any, position: Any) -> Any:
     """Writes a code point as UTF-8, or one zero byte if it belongs to no term.
 
-    Up to eight bytes are overwritten; returns the position behind what counts.
+    Overwrites up to eight bytes; returns the position after the code point.
     """
     low = code & _U3F
     if not in_term:
@@ -146,7 +146,7 @@ def _write(code: Any, in_term: Any, out: Any, position: Any) -> Any:
 
 @kernel(inline=True)
 def _load_within(data: Any, position: Any) -> Any:
-    """Returns the word at a position, zero bytes in place of what is behind the data."""
+    """Returns the word at a position, with zero bytes beyond the end of the data."""
     if position + 8 <= data.shape[0]:
         return load_u64(data, position)
     word = _U0
@@ -189,16 +189,16 @@ def _clean_characters(
 ) -> Any:
     """Cleans the characters from a position to the end of the row that begins at `first`.
 
-    What stands before the position is ASCII. A character that composes with the starter just
-    before it takes the starter's place (Unicode Standard Annex 15, section 1.3); whatever else
-    normalisation may change is left to the caller.
+    The text before the position is ASCII. A character that composes with the starter just before
+    it replaces the starter (Unicode Standard Annex 15, section 1.3); for any other change by
+    normalisation the caller normalises the row.
 
     Returns:
-        Position behind what was written, or -1 where the row has to be normalised first.
+        Position after the last byte written, or -1 where the row has to be normalised first.
     """
-    # The classes of the last mark, and of the last that did not compose, behind the starter.
+    # The classes of the last mark, and of the last that did not compose, after the starter.
     last_class = blocking = _U0
-    # The last starter, composed as far as it was, above it its flags; and where it was written.
+    # The last starter, composed so far, with its flags above; and where it was written.
     starter = np.uint64(data[position - 1]) if position > first else _U0
     starter_at = written - 1
     while position < end:
@@ -241,7 +241,7 @@ def _clean_characters(
                     if blocking != _U0 or entry & _HARD != _U0:
                         return np.int64(-1)
                     written = starter_at
-            # That of a mark that was composed, too: what follows may have to go before it.
+            # Also of a mark that was composed: a later mark may belong before it.
             last_class = combining_class
             if combining_class == _U0 or composed != _U0:
                 starter, starter_at = code, written
@@ -299,7 +299,7 @@ def clean_rows(
     ends: Any,
     hard_rows: Any,
 ) -> Any:
-    """Writes texts casefolded, with zero bytes between terms and behind each row.
+    """Writes texts casefolded, with zero bytes between terms and after each row.
 
     Args:
         data: u1[b], valid UTF-8.
@@ -313,7 +313,7 @@ def clean_rows(
         starts, ends: i8[m], overwritten at `targets`: the cleaned row is out[start:end], its
             last byte is zero.
         hard_rows: i8[n], overwritten with the rows that have to be normalised first; they are
-            left empty in `out`.
+            empty in `out`.
 
     Returns:
         (first free byte of `out`, number of hard rows).
@@ -369,9 +369,9 @@ def separate_words(
     foreign: Any,
     foreign_offsets: Any,
 ) -> None:
-    """Separates the ASCII words of rows, which are normal, from the others.
+    """Separates the ASCII words of rows, which are already normalised, from the others.
 
-    A word ends at a space or control character; it is copied with a space behind it. The words
+    A word ends at a space or control character; it is copied with a space after it. The words
     of each row that are not ASCII are followed by one line feed.
 
     Args:
@@ -423,7 +423,7 @@ def separate_words(
 def join_rows(
     left: Any, left_offsets: Any, right: Any, right_offsets: Any, out: Any, out_offsets: Any
 ) -> None:
-    """Writes each row of one byte column and behind it the same row of another.
+    """Writes each row of one byte column, followed by the same row of another.
 
     Args:
         left, right: u1.
@@ -457,7 +457,7 @@ def _run_mask(data: Any, position: Any, words: Any) -> Any:
 
 @kernel(inline=True)
 def _find_spans(cleaned: Any, position: Any, end: Any, spans: Any, count: Any) -> Any:
-    """Writes start << 32 | length of each term of a row; returns the count behind them."""
+    """Writes start << 32 | length of each term of a row; returns the new count."""
     is_open = False
     term_start = position
     while position < end:
@@ -488,9 +488,9 @@ def _find_spans(cleaned: Any, position: Any, end: Any, spans: Any, count: Any) -
 def _hash_spans(cleaned: Any, terms: Any, count: Any, others: Any) -> None:
     """Replaces the spans terms[:count] by hashes.
 
-    Which formula applies depends on the length, which no processor can predict. So the formula
-    for four to eight bytes is applied to all, the others are noted without a branch, shorter
-    ones from the front of `others` and longer ones from its back, and done again after.
+    The formula depends on the length, which a processor cannot predict. So the formula for four
+    to eight bytes is applied to all. The others are noted without a branch, shorter ones from the
+    front of `others` and longer ones from its back, and hashed again afterwards.
     """
     short_count, long_place = 0, others.shape[0] - 1
     for i in range(count):
@@ -515,13 +515,13 @@ def _hash_spans(cleaned: Any, terms: Any, count: Any, others: Any) -> None:
 def _sort_distinct(terms: Any, first: Any, stop: Any, counts: Any, kept: Any) -> Any:
     """Sorts terms[first:stop], moves them to `kept` without repeats; returns their end.
 
-    How often each was there goes to the same place of `counts`.
+    The number of repeats of each is written to the same place of `counts`.
     """
     if stop - first > _EXCHANGE_MAX:
         terms[first:stop].sort()
     else:
-        # Insertion by exchanges along the whole row: more work than stopping at the right
-        # place, and half the time, since nothing depends on an unpredictable branch.
+        # Insertion by exchanges along the whole row: more work than to stop at the right place,
+        # but half the time, since there is no unpredictable branch.
         for i in range(first + 1, stop):
             greater = terms[i]
             for j in range(first, i):
@@ -541,7 +541,7 @@ def _sort_distinct(terms: Any, first: Any, stop: Any, counts: Any, kept: Any) ->
         is_new = term != last
         terms[kept] = term
         kept += is_new
-        # Written anew with each repeat: neither a branch nor a load of what was just stored.
+        # Written again with each repeat: needs neither a branch nor a load of the last store.
         run = i if is_new else run
         counts[kept - 1] = min(i - run + 1, _COUNT_MAX)
         last = term
@@ -570,10 +570,10 @@ def collect_terms(
     lengths: Any,
     counts: Any,
 ) -> Any:
-    """Hashes the terms of cleaned rows, and sorts and makes them distinct within each row.
+    """Hashes the terms of cleaned rows; sorts them and removes repeats within each row.
 
     Args:
-        cleaned: u1, with 64 readable bytes behind the last row.
+        cleaned: u1, with 64 readable bytes after the last row.
         starts, ends: i8[n], rows as `clean_rows` left them.
         terms: u8, overwritten; more than half as long as all rows together.
         others: u8[m, 2], scratch, longer than `terms`.
@@ -624,7 +624,7 @@ def collect_keyed_terms(
     lengths: Any,
     counts: Any,
 ) -> Any:
-    """Does what `collect_terms` does, with the hash of a secret key (`keyed_hash`).
+    """Does the same as `collect_terms`, with the hash of a secret key (`keyed_hash`).
 
     Args:
         cleaned, starts, ends, terms, others, offsets, lengths, counts: as in `collect_terms`.
@@ -638,7 +638,7 @@ def collect_keyed_terms(
         first = count
         count = _find_spans(cleaned, starts[row], ends[row], terms, count)
         lengths[row] = count - first
-    # As in `_hash_spans`: longer words are noted without a branch, and done again after.
+    # As in `_hash_spans`: longer words are noted without a branch, and hashed again afterwards.
     long_count = np.int64(0)
     for i in range(count):
         span = terms[i]

@@ -1,7 +1,7 @@
-"""Checks of columns that came off the wire, each one pass over its column.
+"""Checks columns received from the wire, each in one pass over its column.
 
-They look for what other kernels take for granted and, without bounds checks of their own, would
-read or write foreign memory for.
+They check what other kernels assume: those have no bounds checks, and would read or write foreign
+memory for values outside these bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def widen_offsets(offsets: Any, least: Any, out: Any) -> Any:
 
     Args:
         offsets: u4[n + 1].
-        least: how long each piece must be at least.
+        least: the least length of each piece.
         out: i8[n + 1], overwritten.
 
     Returns:
@@ -56,7 +56,7 @@ def widen_offsets(offsets: Any, least: Any, out: Any) -> Any:
 def is_outside(column: Any, least: Any, greatest: Any) -> Any:
     """Returns whether any value lies outside [least, greatest] or is NaN."""
     inside = True
-    # No early end: a loop without branches is done in vectors.
+    # No early exit: a loop without branches becomes vector instructions.
     for i in range(column.shape[0]):
         inside &= (column[i] >= least) & (column[i] <= greatest)
     return not inside

@@ -1,4 +1,4 @@
-"""Counts what a protobuf message holds without building it, and finds what is too much."""
+"""Counts the elements of a protobuf message without building it, and finds excess elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MALFORMED = 1
 OVER_BOUND = 2
 OVER_TOTAL = 3
 
-# Kinds of fields: what a length-delimited piece with this number holds.
+# Kinds of fields: the content of a length-delimited piece with this number.
 OTHER = 0
 SUBMESSAGE = 1
 STRINGS = 2
@@ -39,7 +39,7 @@ PACKED_VARINT = 3
 PACKED_FIXED_4 = 4
 PACKED_FIXED_8 = 5
 
-# Greatest number of a field, and deepest nesting; tables are made for these and checked.
+# Greatest number of a field, and deepest nesting; tables are built for these and checked.
 FIELDS_MAX = 64
 DEPTH_MAX = 16
 
@@ -66,7 +66,7 @@ def _varint(data: Any, position: Any, end: Any) -> Any:
 
 @kernel(inline=True)
 def _elements(data: Any, begin: Any, end: Any, kind: Any) -> Any:
-    """Returns how many elements a length-delimited piece stands for."""
+    """Returns how many elements a length-delimited piece holds."""
     if kind == PACKED_FIXED_4:
         return (end - begin) // 4
     if kind == PACKED_FIXED_8:
@@ -83,10 +83,10 @@ def _elements(data: Any, begin: Any, end: Any, kind: Any) -> Any:
 def scan_message(
     data: Any, root: Any, kinds: Any, children: Any, bounds: Any, total_max: Any, trace: Any
 ) -> Any:
-    """Walks a message by the tables of its types.
+    """Reads a message by the tables of its types.
 
-    Submessages and elements of repeated fields count, each occurrence: they are what a parser
-    allocates for. Text and bytes take no more memory than they have on the wire.
+    Each occurrence of a submessage and each element of a repeated field counts: for these a parser
+    allocates memory. Text and bytes take no more memory than on the wire.
 
     Args:
         data: u1[n], the message.
@@ -94,8 +94,8 @@ def scan_message(
         kinds: i1[types, FIELDS_MAX], kind of each field by its number.
         children: i4[types, FIELDS_MAX], type of a submessage.
         bounds: i8[types, FIELDS_MAX], occurrences of a field within one message; 0 for no bound.
-        total_max: bound of all that counts together.
-        trace: i8[3 + 2 * DEPTH_MAX], overwritten: how much counts, the position and the depth
+        total_max: bound of the total count.
+        trace: i8[3 + 2 * DEPTH_MAX], overwritten: the total count, the position and the depth
             where the scan ended, then a field number and its occurrence (from 0) for each depth.
 
     Returns:
@@ -139,12 +139,12 @@ def scan_message(
                 return MALFORMED
             after = position + np.int64(length)
         else:
-            # Groups, which no message of ours has, and numbers that mean nothing.
+            # Groups, which our messages do not use, and undefined wire types.
             return MALFORMED
         if after < 0 or after > end:
             return MALFORMED
         if kind == OTHER or (wire != 2 and kind <= STRINGS):
-            # A field that is not known, or not of its type, is kept as it is.
+            # An unknown field, or one with another wire type, is kept as it is.
             position = after
             continue
         found = np.int64(1)

@@ -1,8 +1,8 @@
-"""Whole words from byte arrays: unaligned loads and stores, the wide product.
+"""Reads and writes whole words of byte arrays, unaligned; multiplies words to 128 bits.
 
 Each is one or two instructions inside a kernel. With SIROCCO_JIT=0 they are plain Python with
-the same results. Positions are byte positions; nothing is checked, so a word may be read or
-written only where eight bytes are there.
+the same results. Positions are byte positions. Nothing is checked: a word may be read or written
+only where the array has eight more bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""xxh3-64 (seed 0, default secret) inside kernels, for every input length.
+"""Computes xxh3-64 (seed 0, default secret) inside kernels, for every input length.
 
 Written from the published specification of XXH3 (Y. Collet, doc/xxhash_spec.md, version 0.2.0).
-Terms and ids travel as this hash, so it has to be exact: its oracle is the `xxhash` package.
+Terms and ids are sent as this hash, so it has to be exact: its oracle is the `xxhash` package.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _hash_241_up(data: Any, start: Any, length: Any) -> Any:
     lanes = np.empty(8, np.uint64)
     lanes[0], lanes[1], lanes[2], lanes[3] = _PRIME32_3, _PRIME64_1, _PRIME64_2, _PRIME64_3
     lanes[4], lanes[5], lanes[6], lanes[7] = _PRIME64_4, _PRIME32_2, _PRIME64_5, _PRIME32_1
-    # Blocks of 16 stripes of 64 bytes; the last stripe overlaps what came before.
+    # Blocks of 16 stripes of 64 bytes; the last stripe overlaps the one before.
     stripes = (length - 1) // 64
     for stripe in range(stripes):
         _accumulate(lanes, data, start + 64 * stripe, 8 * (stripe % 16))
@@ -156,7 +156,7 @@ def hash_1_to_3(word: Any, length: Any) -> Any:
 def hash_4_to_8(word: Any, length: Any) -> Any:
     """Returns the hash (u8) of the first `length` bytes of a word, length (u8) in 4 to 8.
 
-    For other lengths the result means nothing, but nothing bad happens.
+    For other lengths the result is meaningless, but the call is safe.
     """
     last = (word >> ((_U8 * length - _U32) & _U63)) & _LOW_32
     h = (last + ((word & _LOW_32) << _U32)) ^ _FLIP_4_8
@@ -172,7 +172,7 @@ def hash_span(data: Any, start: Any, length: Any) -> Any:
     """Returns the xxh3-64 hash of data[start : start + length].
 
     Args:
-        data: u1[b], with eight readable bytes from `start` on, however short the span is.
+        data: u1[b], with eight readable bytes from `start` on, even for a shorter span.
         start: i8, first byte of the span.
         length: i8, at least 0.
 
@@ -201,7 +201,7 @@ def hash_spans(data: Any, offsets: Any, out: Any) -> None:
     """Writes the xxh3-64 hash of each row of a byte column.
 
     Args:
-        data: u1[b], with eight readable bytes behind the last row.
+        data: u1[b], with eight readable bytes after the last row.
         offsets: i8[n + 1], ascending.
         out: u8[n], overwritten.
     """

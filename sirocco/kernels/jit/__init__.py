@@ -1,1 +1,1 @@
-"""How kernels are compiled, cached and compiled before they are needed."""
+"""Compiles kernels to native code, caches them, and compiles them before they are needed."""

@@ -1,17 +1,17 @@
-"""Where compiled kernels are kept, and how anyone can tell that all of them are there.
+"""Names the directories of compiled kernels, and marks the cache when it is complete.
 
-Numba keeps compiled code in a cache that notices an edit of the file a kernel stands in, but
-not of the files whose kernels it calls. Each module therefore has a cache directory of its own,
-named after a hash of its source and of those that it imports, directly or not: after an edit the
-old directory is simply not found, and what does not depend on the file stays compiled.
+Numba's cache notices an edit of the file that defines a kernel, but not of the files whose
+kernels it calls. Each module therefore has its own cache directory, named after a hash of its
+source and of every module that it imports, directly or not. After an edit the old directory is no
+longer found, and modules that do not depend on the edited file stay compiled.
 
-Numba is not imported here: to see that nothing is to be done takes no second.
+Numba is not imported here, so that a check of a complete cache takes less than a second.
 
 Environment:
     SIROCCO_KERNEL_CACHE: where compiled kernels are kept; default `sirocco/kernels` below the
         user's cache directory (`$XDG_CACHE_HOME`, else `~/.cache`). It has to be writable:
-        Numba would otherwise compile anew in every process without a word.
-    SIROCCO_BOUNDS: `1` has kernels check their indices; kept apart from those that do not.
+        otherwise Numba would compile again in every process, without a message.
+    SIROCCO_BOUNDS: `1` makes kernels check their indices; these have a directory of their own.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ __all__ = [
 
 PACKAGE = "sirocco.kernels"
 
-# The directory over all sources: of the marks, and of kernels outside of the package.
+# Its directory depends on all sources; it holds the marks and kernels from outside the package.
 ALL = "all"
 
 BOUNDS_CHECKED = os.environ.get("SIROCCO_BOUNDS", "0") not in {"", "0"}
 
-# One directory per module and state of its sources. A developer leaves some behind with every edit;
-# without a bound the cache would grow by some megabytes each time. Two checkouts and a few branches
-# fit.
+# One directory for each module and state of its sources. Every edit leaves old ones; without a
+# bound the cache would grow by some megabytes each time. Two checkouts and a few branches fit.
 CACHE_DIRECTORIES_KEPT = 16
 
 _IMPORT = re.compile(
@@ -60,7 +59,7 @@ _IMPORT = re.compile(
 
 @functools.cache
 def _sources() -> dict[str, bytes]:
-    """Name of each module of kernels, by folders and dots below the package → its source."""
+    """Returns the source of each module of kernels, by its dotted name below the package."""
     folder = Path(__file__).parents[1]
     return {
         ".".join(path.relative_to(folder).with_suffix("").parts): path.read_bytes()
@@ -85,7 +84,7 @@ def imports_of_modules() -> dict[str, frozenset[str]]:
 
 @functools.cache
 def digest_of(module: str) -> str:
-    """Returns 16 hex digits over what the compiled kernels of a module are made of.
+    """Returns 16 hex digits of a hash over all sources that a module's compiled kernels depend on.
 
     Args:
         module: its name below the package; ALL, or any other: all modules of the package.
@@ -114,7 +113,7 @@ def _cache_root() -> Path:
 
 def _drop_old(root: Path, module: str, keep: Path) -> None:
     """Removes all but the most recently made cache directories of a module."""
-    # A process that still uses a removed one makes it again when it next compiles.
+    # A process that still uses a removed directory creates it again when it next compiles.
     with suppress(OSError):
         others = [p for p in root.glob(f"{module}-*") if p.is_dir() and p != keep]
         others.sort(key=lambda p: p.stat().st_mtime, reverse=True)
@@ -124,7 +123,7 @@ def _drop_old(root: Path, module: str, keep: Path) -> None:
 
 @functools.cache
 def cache_directory(module: str = ALL) -> Path:
-    """Returns the directory of the compiled kernels of a module, made if need be.
+    """Returns the directory of the compiled kernels of a module; creates it if it is missing.
 
     Args:
         module: its name below the package; any other name counts as ALL.
@@ -153,25 +152,25 @@ def cache_directory(module: str = ALL) -> Path:
 
 @contextmanager
 def only_writer() -> Iterator[None]:
-    """Keeps other processes from writing to the cache meanwhile."""
-    # Beside the directories: one that comes out of an image holds files that nobody may write.
+    """Keeps other processes from writing to the cache while the context is open."""
+    # Beside the directories: the files of a directory that is part of an image are read-only.
     with (cache_directory().parent / "lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def completion_mark(what: str) -> Path:
-    """Returns the file that says that kernels are there, for this interpreter and this Numba.
+    """Returns the file whose presence means that kernels are compiled for this Python and Numba.
 
     Args:
-        what: "all" of them, or those that processes import at their "start".
+        what: "all" kernels, or those that processes import at their "start".
 
     Raises:
         RuntimeError: The directory cannot be made or written.
         PackageNotFoundError: Numba is not installed.
     """
-    # What Numba looks at, but for the CPU where none is named: a home that several kinds of CPU
-    # share is rare, and there kernels are compiled by the first import, as without the mark.
+    # The keys of Numba's cache, except the CPU where none is named: a home that several kinds of
+    # CPU share is rare, and there the first import compiles, as it does without the mark.
     parts = [
         str(Path(__file__).resolve().parents[1]),
         sys.version,

@@ -1,11 +1,11 @@
 """The one decorator that turns a Python function into a native kernel.
 
-What is compiled is kept (`sirocco.kernels.jit.cache`), also that of small functions without
-signatures, once for each of the types that kernels call them with.
+Compiled code is cached (`sirocco.kernels.jit.cache`). Small functions without signatures are
+cached once for each combination of types that kernels call them with.
 
 Environment (read once, at import):
     SIROCCO_JIT: `0` leaves kernels as plain Python, so that coverage and a debugger see them.
-    SIROCCO_BOUNDS: `1` has kernels raise IndexError where an index is outside of its array, at a
+    SIROCCO_BOUNDS: `1` makes kernels raise IndexError where an index is outside its array, at a
         tenth of the speed: for tests (`make test-bounds`).
     SIROCCO_KERNEL_CACHE: see `sirocco.kernels.jit.cache`.
 """
@@ -32,7 +32,7 @@ JIT_ENABLED = os.environ.get("SIROCCO_JIT", "1") != "0"
 
 
 def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> Callable[P, R]:
-    # The directory is handed to Numba only while this kernel's cache is set up: other users of
+    # Numba's setting holds this directory only while this kernel's cache is set up: other users of
     # Numba in the same process keep theirs.
     settings: Any = numba.config
     previous = settings.CACHE_DIR
@@ -42,7 +42,7 @@ def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> C
             nopython=True,
             nogil=True,
             cache=True,
-            # Nobody calls kernels through pointers; without this each is compiled once more.
+            # Kernels are not called through C pointers; with a wrapper each is compiled twice.
             no_cfunc_wrapper=True,
             boundscheck=BOUNDS_CHECKED,
             error_model="numpy",
@@ -59,10 +59,10 @@ def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> C
 
 
 def _save_alone(compiled: Any) -> None:
-    """Lets one process at a time enter code into a kernel's index.
+    """Lets one process at a time add code to a kernel's cache index.
 
-    Numba gives new code the first number that is free: two processes that start on an empty cache
-    would take the same one for code of different types, and who finds it later would run the other.
+    Numba gives new code the first free number. Two processes that start on an empty cache would
+    use one number for code of different types, and a later process would run the wrong code.
     """
     file = compiled._cache._cache_file
     save = file.save
@@ -98,14 +98,14 @@ def kernel(*signatures: Any, inline: bool = False) -> Any:
     """Compiles a function to native code: nopython, without the GIL, cached, unchecked bounds.
 
     Used as `@kernel`, `@kernel()` or `@kernel("i8[::1](u1[::1], i8)", ...)`. With signatures
-    the kernel is compiled (or loaded) when its module is imported and accepts nothing else, so
-    that no caller pays for, or is surprised by, a compilation later. Read-only and writable
-    arrays are different types to Numba: declare inputs that callers may hand over read-only as
+    the kernel is compiled (or loaded) when its module is imported and accepts no other types, so
+    that no call waits for a compilation. Read-only and writable arrays are different types to
+    Numba: declare inputs that may be read-only as
     `numba.types.Array(dtype, 1, "C", readonly=True)`; such a parameter takes both.
 
     Args:
         *signatures: Numba signatures; none for small functions that kernels call.
-        inline: Has LLVM inline the function into every caller; for small inner functions.
+        inline: Makes LLVM inline the function into every caller; for small inner functions.
 
     Returns:
         The compiled function; with SIROCCO_JIT=0 the Python function itself, with the warnings

@@ -1,10 +1,10 @@
-"""Compiles kernels before anybody needs them, side by side.
+"""Compiles kernels before they are needed, several at a time.
 
 usage: python -m sirocco.kernels.jit.precompile [--all | --at-start]
 
-Kernels declare their signatures, so importing a module is compiling it, and a process that starts
-on an empty cache would do so one after another, in silence. Here a few processes share them out: a
-module is compiled when those that it imports are in the cache, the longest chain first.
+Kernels declare their signatures, so the import of a module compiles it. A process that starts on
+an empty cache would compile one module after another, without a message. Here a few processes
+share the modules: each is compiled once its imports are in the cache, the longest chain first.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from sirocco.kernels.jit.cache import PACKAGE, completion_mark, imports_of_modul
 
 __all__ = ["AT_FIRST_USE", "compile_ahead", "imports_of_kernels", "order"]
 
-# What is imported when the first ranked query comes, the longest chain of all. With `--at-start`
-# nobody waits for it.
+# Imported by the first ranked query; the longest chain of all. With `--at-start` a process does
+# not wait for it.
 AT_FIRST_USE = frozenset({f"store.ranked_{name}" for name in ("near", "prune", "scan", "state")})
 
-# Modules wait for each other: the longest chain is a third of the whole, more processes than this
-# find nothing to do, and each takes some hundred megabytes.
+# The longest chain of imports is a third of the whole work: more processes than this find nothing
+# to do, and each takes some hundred megabytes.
 PROCESSES_MAX = 4
 
-# Shorter than anybody takes for a standstill.
+# Short enough that no user takes the silence for a standstill.
 TELL_S = 10.0
 
 
 def compile_ahead(tell: Callable[[str], None], *, at_start: bool = False) -> None:
-    """Compiles what is not in the cache yet; returns at once if everything is.
+    """Compiles the kernels that are not in the cache yet; returns at once if all are.
 
     Args:
-        tell: is told what takes how long, if there is anything to do.
-        at_start: only what every process imports when it starts.
+        tell: called with lines of progress, if there is work to do.
+        at_start: only the kernels that every process imports when it starts.
 
     Raises:
         RuntimeError: The cache cannot be written.
-        BrokenProcessPool: A compiling process was killed, for want of memory perhaps.
+        BrokenProcessPool: A compiling process was killed, perhaps for lack of memory.
     """
     marks = [completion_mark("all"), *([completion_mark("start")] if at_start else [])]
     if os.environ.get("SIROCCO_JIT") == "0" or any(mark.exists() for mark in marks):
@@ -82,17 +82,17 @@ def _share_out(
 
 
 def _sizes(names: Iterable[str]) -> dict[str, int]:
-    """Bytes of source: the best guess at how long modules take."""
+    """Returns the bytes of source of each module: the best estimate of its compile time."""
     folder = Path(__file__).parents[1]
     return {name: folder.joinpath(f"{name.replace('.', '/')}.py").stat().st_size for name in names}
 
 
 def order(imports: Mapping[str, set[str]], costs: Mapping[str, int]) -> list[str]:
-    """Returns the modules, first those that the most expensive chain of importers waits for.
+    """Returns the modules in order: first those with the most expensive chain of importers.
 
     Args:
-        imports: what each module imports of the others; without circles.
-        costs: what each costs, in any unit.
+        imports: which of the others each module imports; without cycles.
+        costs: cost of each module, in any unit.
     """
     importers: dict[str, set[str]] = {name: set() for name in imports}
     for name, needed in imports.items():

@@ -1,1 +1,1 @@
-"""Kernels of routers and of the schemes that build their maps."""
+"""Kernels for routers and for the schemes that build their maps."""

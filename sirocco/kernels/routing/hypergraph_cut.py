@@ -1,4 +1,4 @@
-"""Kernel that cuts a hypergraph in two: greedy growing, then Fiduccia-Mattheyses passes (1982)."""
+"""Cuts a hypergraph in two: greedy growing, then Fiduccia-Mattheyses passes (1982)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _signature(result: Any, *arguments: Any) -> Any:
 
 @kernel
 def _fill_gains(offsets, nets, weights, side, counts, gain_out):  # type: ignore[no-untyped-def]
-    """Writes by how much the cut shrinks if each vertex changes its side."""
+    """Writes for each vertex by how much the cut shrinks if it changes its side."""
     for vertex in range(side.shape[0]):
         gain = 0.0
         for i in range(offsets[vertex], offsets[vertex + 1]):
@@ -35,7 +35,7 @@ def _fill_gains(offsets, nets, weights, side, counts, gain_out):  # type: ignore
 
 @kernel
 def _move(vertex, graph, side, counts, gain, is_locked, heap):  # type: ignore[no-untyped-def]
-    """Moves a vertex to the other side, and tells the gains of its neighbours anew."""
+    """Moves a vertex to the other side, and updates the gains of its neighbours."""
     net_offsets, pins, weights, offsets, nets = graph
     source = side[vertex]
     target = 1 - source
@@ -70,7 +70,7 @@ def _move(vertex, graph, side, counts, gain, is_locked, heap):  # type: ignore[n
 
 @kernel
 def _grow(graph, loads, wanted, side, counts, gain, is_locked):  # type: ignore[no-untyped-def]
-    """Moves vertices to side 0, from the best connected one on, until it has the load wanted."""
+    """Moves vertices to side 0, the best connected first, until it has the wanted load."""
     offsets = graph[3]
     degrees = offsets[1:] - offsets[:-1]
     seed = np.argmax(degrees)
@@ -141,7 +141,7 @@ def _refine(graph, loads, wanted, slack, load, side, counts, gain, is_locked, mo
 def cut_in_two(  # type: ignore[no-untyped-def]
     net_offsets, pins, net_weights, offsets, nets, loads, wanted, slack, passes_max, side_out
 ):
-    """Gives each vertex a side so that few nets are cut and side 0 has about the load wanted.
+    """Gives each vertex a side so that few nets are cut and side 0 has about the wanted load.
 
     Args:
         net_offsets: i8[e + 1], into `pins`.
@@ -151,8 +151,8 @@ def cut_in_two(  # type: ignore[no-untyped-def]
         nets: i4, the nets of each vertex.
         loads: f8[v], not negative.
         wanted: Load of side 0.
-        slack: By how much a pass may leave it, if it has been nearer than that.
-        passes_max: How many passes follow the growing; they end when one gains nothing.
+        slack: How far a pass may move away from that load, if it was nearer before.
+        passes_max: Greatest number of passes after the growing; they end when one gains nothing.
         side_out: u1[v], overwritten with 0 or 1.
 
     Returns:

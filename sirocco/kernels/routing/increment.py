@@ -1,4 +1,4 @@
-"""Kernels of a text node's choice: the child whose workload one more object increases least."""
+"""Chooses a text node's child: the one whose workload one more object increases least."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def mix64(value):  # type: ignore[no-untyped-def]
     return value ^ (value >> np.uint64(31))
 
 
-# With a signature, as the coordinator's model of costs calls it, too.
+# With a signature, because the coordinator's cost model calls it, too.
 @kernel(
     types.float64(types.int64, types.float64, types.Array(types.float64, 1, "C", readonly=True)),
     inline=True,
@@ -25,7 +25,7 @@ def covered(kind, held_share, lengths):  # type: ignore[no-untyped-def]
     """Returns the probability that a query's keywords are covered (SSTD 4.1.1, eq. 1).
 
     Args:
-        kind: 0 or 1 where a query asks for all of its keywords, 2 where for any of them.
+        kind: 0 or 1 for queries that need all of their keywords, 2 for those that need any.
         held_share: H, the probability that one query keyword is held.
         lengths: f8[l], the probability that a query has 0, 1, … keywords.
     """
@@ -34,7 +34,7 @@ def covered(kind, held_share, lengths):  # type: ignore[no-untyped-def]
     total = 0.0
     for length in range(lengths.shape[0] - 1, -1, -1):
         total = total * base + lengths[length]
-    # A query without keywords asks for everything, under either reading.
+    # A query without keywords matches every object, of either kind.
     return 1.0 - total + lengths[0] if kind == 2 else total
 
 
@@ -43,19 +43,19 @@ def least_increment(gain, weights, lengths, held_share, covers, objects, key, sa
     """Returns the child whose workload grows least by one object (SSTD 4.1.2).
 
     Terms of equation 2 that do not depend on the text grow alike in all children and are left
-    out. The growth n' F(H') - n F(H) is summed as F(H') + n (F(H') - F(H)): children that gain
-    no keyword then tie exactly whatever their n. Ties are broken by the hash of the object.
+    out. The growth n' F(H') - n F(H) is summed as F(H') + n (F(H') - F(H)), so that children that
+    gain no keyword tie exactly for any n. Ties are broken by the hash of the object.
 
     Args:
-        gain: f8[children, 3], what each child's H would gain, per textual kind.
-        weights: f8[3], probability of a query of the kind here.
+        gain: f8[children, 3], the increase of each child's H, per textual kind.
+        weights: f8[3], probability of each kind of query at this node.
         lengths: f8[3, l], see `covered`.
         held_share: f8[children, 3], H of each child.
-        covers: f8[children, 3], `covered` of each H, kept so that it is not computed again.
+        covers: f8[children, 3], `covered` of each H, computed in advance.
         objects: f8[children], objects of each child.
         key: u64, event key of the object.
-        salt: i8, number of the text node; without it nested nodes would break ties alike and
-            one grandchild would receive everything.
+        salt: i8, number of the text node; without it nested nodes would break ties alike, and
+            one grandchild would receive all objects.
     """
     best = 0.0
     ties = 0

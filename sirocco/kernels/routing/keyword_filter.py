@@ -1,12 +1,12 @@
-"""Which objects a slot can have any use for: their terms against the keywords of its queries.
+"""Finds the objects that a slot may need: compares their terms with the keywords of its queries.
 
 An open-addressing table from keywords to sets of slots, a bit for each slot. Linear probing on a
-power of two; a secret decides where a keyword stands (see `placement`). A keyword of 0 is none: an
-entry is empty.
+power of two; a secret decides the place of a keyword (`hash_placement`). Keyword 0 marks an empty
+entry.
 
-Most terms of objects are no keyword. So a small table of bits, eight for each place, is asked
-first: it stays in a core's cache where the table does not, and its answer is nearly always the
-same, while at which place a search in the table ends is past guessing.
+Most terms of objects are no keyword. So a small table of bits, eight for each place, is checked
+first: unlike the table it stays in a core's cache, and its answer is nearly always the same, while
+a processor cannot predict where a search in the table ends.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _HINTS = nt.Array(nt.u1, 1, "C", readonly=True)
 
 @kernel(inline=True)
 def _bit_of(h: np.uint64, hints: NDArray[np.uint8]) -> np.uint64:
-    """The bit of a hash among all of `hints`; from other bits than its place."""
+    """Returns the bit of a hash in `hints`, from other bits than its place."""
     return (h >> np.uint64(32)) & np.uint64(8 * len(hints) - 1)
 
 
 @kernel(inline=True)
 def _find(term: Any, h: Any, table_terms: Any) -> Any:
-    """The place of a term, or where it would stand; −1: not there, and no room."""
+    """Returns the place of a term, or the free place for it; −1: not there, and no room."""
     mask = np.uint64(len(table_terms) - 1)
     place = h & mask
     for _ in range(len(table_terms)):
@@ -66,22 +66,22 @@ def add_keywords(
     first: np.uint64,
     second: np.uint64,
 ) -> int:
-    """Adds slots to keywords; what finds no room opens its slots to every object.
+    """Adds slots to keywords; the slots of a keyword without room are opened to every object.
 
     Args:
-        terms: u8[k], keywords; 0 stands for any object.
+        terms: u8[k], keywords; 0 means any object.
         sets: u8[k, w], the slots of each, bit s % 64 of word s // 64.
-        count: how many keywords the table holds.
-        count_max: how many it may hold, less than it has places.
+        count: the number of keywords in the table.
+        count_max: its greatest number of keywords, less than the number of places.
         table_terms: u8[n], n a power of two; changed.
         table_sets: u8[n, w], changed.
         hints: u1[n], 8n bits, one or more of them for each keyword; changed.
-        open_set: u8[w], slots that want every object; changed.
-        is_fresh: bool[k], overwritten: whether a slot was new.
+        open_set: u8[w], slots that need every object; changed.
+        is_fresh: bool[k], overwritten: whether a slot was new for the keyword.
         first, second: the table's secret.
 
     Returns:
-        How many keywords the table holds now.
+        The new number of keywords in the table.
     """
     words = table_sets.shape[1]
     for i in range(len(terms)):
@@ -130,13 +130,13 @@ def keep_wanted(
     first: np.uint64,
     second: np.uint64,
 ) -> None:
-    """Marks the objects that have a keyword of the slot that they are to go to, or that it is open.
+    """Marks the objects that hold a keyword of their slot, and those whose slot is open.
 
     Args:
         term_offsets: i8[n + 1], into `terms`.
         terms: u8[t], terms of each object.
-        rows: i4[m], which object goes ...
-        slots: i4[m], ... to which slot.
+        rows: i4[m], the object of each route.
+        slots: i4[m], the slot of each route.
         table_terms, table_sets, hints, open_set, first, second: see `add_keywords`.
         keep: bool[m], overwritten.
     """

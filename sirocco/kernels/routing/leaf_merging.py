@@ -1,4 +1,4 @@
-"""Kernels that merge leaves into slots under a balance (PS2Stream IV.B, node merging)."""
+"""Merges leaves into slots and keeps them balanced (PS2Stream IV.B, node merging)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def _signature(result: Any, *arguments: Any) -> Any:
 
 @kernel(inline=True)
 def _keeps_balance(loads, slot, added):  # type: ignore[no-untyped-def]
-    """Whether Lmax / Lmin does not grow when a slot's load does.
+    """Returns whether an added load at a slot leaves Lmax / Lmin as it is or less.
 
-    While a slot is empty the quotient is infinite; then Lmax alone must not grow, or everything
+    While a slot is empty the quotient is infinite. Then Lmax must not grow; otherwise all leaves
     would be merged into the slot that shares most.
     """
     before_max = loads[0]
@@ -48,25 +48,25 @@ def _keeps_balance(loads, slot, added):  # type: ignore[no-untyped-def]
 def merge_leaves(  # type: ignore[no-untyped-def]
     order, leaf_loads, offsets, items, weights, slot_out, load_out
 ):
-    """Puts each leaf to the slot whose load it increases least, or to the least loaded one.
+    """Assigns each leaf to the slot whose load it increases least, or to the least loaded one.
 
-    A leaf increases the load of a slot by its own less what the slot handles already: queries
-    and objects of its other leaves. The least increase is taken where it does not worsen
-    Lmax / Lmin, and where enough leaves are left for the empty slots; of equal increases that of
-    the least loaded slot.
+    A leaf increases the load of a slot by its own load, less that of the queries and objects that
+    the slot's other leaves share with it. The least increase is taken if it does not worsen
+    Lmax / Lmin and leaves enough leaves for the empty slots; of equal increases, that of the least
+    loaded slot.
 
     Args:
         order: i8[n], the leaves in the order in which they are merged.
         leaf_loads: f8[n].
         offsets: i8[n + 1], into `items`.
-        items: i4, distinct numbers of what each leaf handles.
-        weights: f8[items], what handling one costs a slot. Estimates may add up to more than
-            the leaf; it then adds nothing.
+        items: i4, distinct numbers of the queries and objects of each leaf.
+        weights: f8[items], cost of one at a slot. Their sum, an estimate, may exceed the load of
+            the leaf; then the leaf adds nothing.
         slot_out: i4[n], overwritten.
         load_out: f8[slots], zero before; the loads of the slots.
     """
     slots = load_out.shape[0]
-    # The slots that handle each item so far, as a chain through `following`.
+    # The slots that handle each item so far, linked by `following`.
     head = np.full(weights.shape[0], -1, np.int32)
     following = np.empty(items.shape[0], np.int32)
     handler = np.empty(items.shape[0], np.int32)
@@ -117,7 +117,7 @@ def merge_leaves(  # type: ignore[no-untyped-def]
     )
 )
 def loads_of_slots(leaf_loads, offsets, items, weights, slot_of_leaf, load_out):  # type: ignore[no-untyped-def]
-    """Adds up the loads of slots; what several leaves of one slot share counts once.
+    """Adds up the loads of slots; an item shared by several leaves of one slot counts once.
 
     Args:
         leaf_loads, offsets, items, weights: See `merge_leaves`.

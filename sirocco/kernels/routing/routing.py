@@ -1,12 +1,12 @@
-"""Kernels of the routing arrays: points to leaves, boxes to leaves, text node to child.
+"""Routes by the routing arrays: points to leaves, boxes to leaves, text nodes to children.
 
 A *frame* is a box tiled by leaves and text nodes. Frame 0 is the world; every child of a text
-node is a frame of its own. Within a frame the tile borders span a grid of uneven cells, and a
-bucket table over each axis says which few borders a coordinate can lie between, so a point is
-located in constant time however uneven the tiling is.
+node is a frame of its own. Within a frame the tile borders form a grid of uneven cells. A bucket
+table over each axis gives the few borders near a coordinate, so that a point is located in
+constant time even if the tiling is uneven.
 
-An *item* is what a cell holds: a leaf (numbers below the number of leaves), a text node, or behind
-these a keyword node, whose children are leaves without a frame.
+An *item* is the content of a cell: a leaf (numbers below the number of leaves), a text node, or,
+with higher numbers, a keyword node, whose children are leaves without a frame.
 
 Columns of `frame_ints` i8[frames, 9]: first x border, columns, first x bucket, x buckets, first
 y border, rows, first y bucket, y buckets, first cell. Columns of `frame_reals` f8[frames, 4]:
@@ -49,9 +49,9 @@ _U8 = _in(types.uint64)
 def _locate(value, borders, border_at, buckets, bucket_at, bucket_count, origin, scale):  # type: ignore[no-untyped-def]
     """Returns the column whose half-open range holds the value, clipped to the frame.
 
-    The bucket of a coordinate never decreases with the coordinate, also after rounding, and the
-    table was filled with the same expression: so a border in a lesser bucket is not greater
-    than the value, one in a greater bucket is greater, and only its own bucket is searched.
+    The bucket number never decreases as the coordinate grows, also after rounding, and the table
+    was filled with the same expression. So a border in a lower bucket is not greater than the
+    value, one in a higher bucket is greater, and only the value's own bucket is searched.
     """
     position = (value - origin) * scale
     bucket = np.int64(0)
@@ -147,7 +147,7 @@ def route_points(  # type: ignore[no-untyped-def]
         frame_ints, frame_reals: The frames, see the module.
         x_borders, x_buckets, y_borders, y_buckets: f8, i4; all frames' borders and buckets.
         cells: i4, item of each cell, row after row, frame after frame.
-        leaf_count: Items from this number on are text nodes, behind them keyword nodes.
+        leaf_count: Items from this number on are text nodes, then keyword nodes.
         text_ints: i8[text nodes, 4]: first child's frame, first table entry, table size - 1, id.
         text_weights: f8[text nodes, 3]; text_lengths: f8[text nodes, 3, l];
         text_held_share, text_covers: f8[text nodes, children, 3];
@@ -156,7 +156,7 @@ def route_points(  # type: ignore[no-untyped-def]
         table_filled: u1[entries], 0 where the entry is free.
         table_share: f8[entries, 3], probability that a query keyword is this one, per kind.
         table_held: u1[entries], bit c: child c holds the keyword.
-        secret_first, secret_second: u8, by which terms are placed, see `placement`.
+        secret_first, secret_second: u8, the tables' secret, see `hash_placement`.
         leaf_out: i4[n], position of the leaf in the map's list, or the item of a keyword node;
             overwritten.
     """
@@ -242,7 +242,7 @@ def route_keywords(  # type: ignore[no-untyped-def]
     leaf_out,
     term_leaves_out,
 ):
-    """Parts objects of keyword nodes among their leaves, by each of their terms.
+    """Routes objects of keyword nodes to the nodes' leaves, by each of their terms.
 
     Args:
         term_offsets: i8[n + 1], into `terms`.
@@ -252,12 +252,12 @@ def route_keywords(  # type: ignore[no-untyped-def]
         word_ints: i8[keyword nodes, 6]: first entry of `word_leaves`, children, first table
             entry, table size - 1, id, whether by term.
         word_leaves: i4, position of the leaf of each child.
-        word_terms: u8[entries], open-addressing tables of the terms whose child is chosen.
+        word_terms: u8[entries], open-addressing tables of terms with an assigned child.
         word_children: i4[entries], child of the term; -1 where the entry is free.
-        secret_first, secret_second: u8, by which terms are placed, see `placement`.
-        leaf_out: i4[n], as `route_points` left it; a keyword node's item becomes the home leaf.
-        term_leaves_out: i4[t], overwritten with the leaf that each term leads to: that of the
-            object for an object of a leaf; -1 where a node does not go by terms.
+        secret_first, secret_second: u8, the tables' secret, see `hash_placement`.
+        leaf_out: i4[n], from `route_points`; a keyword node's item is replaced by the home leaf.
+        term_leaves_out: i4[t], overwritten with the leaf of each term: that of the object for an
+            object of a leaf; -1 where a node does not route by terms.
     """
     for i in range(event_keys.shape[0]):
         item = leaf_out[i]
@@ -291,7 +291,7 @@ def route_keywords(  # type: ignore[no-untyped-def]
 def distinct_routes(  # type: ignore[no-untyped-def]
     term_offsets, leaf, term_leaves, slot_of_leaf, slots, rows_out, leaves_out, homes_out
 ):
-    """Writes one route for each distinct slot that an object goes to, its home first.
+    """Writes one route for each distinct slot of an object, its home first.
 
     Args:
         term_offsets: i8[n + 1], into `term_leaves`.
@@ -300,7 +300,7 @@ def distinct_routes(  # type: ignore[no-untyped-def]
         slot_of_leaf: i4[leaves].
         slots: Number of slots.
         rows_out, leaves_out, homes_out: i4[n + t], i4[n + t], bool[n + t]; overwritten from the
-            start: row of the object, the leaf, whether that is its home.
+            start: row of the object, the leaf, whether the leaf is its home.
 
     Returns:
         The number of routes.
@@ -425,8 +425,8 @@ def _neighbour_search(  # type: ignore[no-untyped-def]
 ):
     """Writes the items of one frame that a closed box touches to `found`; returns how many.
 
-    Tornado 3.1, Algorithm 1: from the corner of the range jump to the neighbour on the right
-    and the one below (here: above, rows count northwards), each time to that tile's dominant
+    Tornado 3.1, Algorithm 1: from the corner of the range it jumps to the neighbour on the right
+    and the one below (here: above, since rows count northwards), each time to that tile's dominant
     cell, its least cell inside the range. Every tile is expanded once: O(tiles hit).
     """
     x0 = _column(frame, box[0], frame_ints, frame_reals, x_borders, x_buckets)
@@ -499,18 +499,18 @@ def route_boxes(  # type: ignore[no-untyped-def]
     leaf_offsets_out,
     leaves_out,
 ):
-    """Finds the distinct leaves that each query's closed boxes touch, all text children included.
+    """Finds the distinct leaves that each query's closed boxes touch, in all text children.
 
-    Of the leaves of a keyword node a query with keys goes to those of its keys.
+    Of the leaves of a keyword node, a query with keys gets those of its keys.
 
     A box with west > east crosses the antimeridian. A box that touches longitude 180 or -180
-    also reaches the tiles at the other one, since the two are the same meridian.
+    also reaches the tiles at the other, since the two are the same meridian.
 
     Args:
         boxes: f8[b, 4], rows (west, south, east, north), degrees.
         box_offsets: i8[n + 1], into `boxes`.
         key_offsets: i8[n + 1], into `keys`.
-        keys: u8, one term a conjunction; a query without any goes to all children.
+        keys: u8, one term for each conjunction; a query without keys goes to all children.
         frame_ints, frame_reals: The frames, see the module.
         x_borders, x_buckets, y_borders, y_buckets: f8, i4; all frames' borders and buckets.
         cells: i4, item of each cell, row after row, frame after frame.
@@ -525,8 +525,8 @@ def route_boxes(  # type: ignore[no-untyped-def]
         leaves_out: i4[capacity], positions of leaves in the map's list, ascending for each query.
 
     Returns:
-        The number of leaves found; where it exceeds the capacity, `leaves_out` is incomplete
-        and the caller repeats with room for so many.
+        The number of leaves found; if it exceeds the capacity, `leaves_out` is incomplete and the
+        caller repeats with room for that number.
     """
     items = tiles.shape[0]
     seen = np.zeros(items, np.int64)

@@ -1,4 +1,4 @@
-"""Kernel that deals terms to children one by one, each where it adds least (S3-TM's SALB)."""
+"""Assigns terms to children one by one, each to the child where it adds least (S3-TM's SALB)."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ def deal_terms(  # type: ignore[no-untyped-def]
     """Gives each term to the child where it adds least to the sum of squared loads.
 
     The load of a child is check * seekers * queries + handling * seekers + update * queries. An
-    object that already seeks a child by another of its terms adds nothing there, so terms that
-    go together come together; the square keeps the children even.
+    object that already reaches a child by another of its terms adds nothing there, so terms that
+    occur together get one child; the square keeps the children even.
 
     Args:
-        order: i8[m], the terms in the order in which they are dealt.
+        order: i8[m], the terms in the order in which they are assigned.
         offsets: i8[m + 1], into `holders`.
         holders: i4, the objects that hold each term.
         queries: f8[m], queries with this key.
-        objects: Number of objects that `holders` counts up to.
+        objects: Number of objects; `holders` holds numbers below it.
         check, handling, update: Costs of an object and a query, an object, a query.
         child_out: i4[m], overwritten.
         seekers_out: f8[children], zero before; distinct objects that hold a term of the child.
         queries_out: f8[children], zero before.
     """
     children = seekers_out.shape[0]
-    # The children that each object seeks so far, as a chain through `following`.
+    # The children that each object reaches so far, linked by `following`.
     head = np.full(objects, -1, np.int32)
     following = np.empty(holders.shape[0], np.int32)
     sought = np.empty(holders.shape[0], np.int32)

@@ -1,4 +1,4 @@
-"""Kernel that parts the objects of a node by their text (SSTD 4.1.2, Textual Partitioning)."""
+"""Partitions the objects of a node by their text (SSTD 4.1.2, Textual Partitioning)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _signature(result: Any, *arguments: Any) -> Any:
 
 @kernel(inline=True)
 def _gains(first, last, terms, share, held, gain):  # type: ignore[no-untyped-def]
-    """Writes to `gain` what the H of each child would gain by the terms first to last."""
+    """Writes to `gain` by how much the terms first to last increase the H of each child."""
     gain[:] = 0.0
     for j in range(first, last):
         term = terms[j]
@@ -52,11 +52,11 @@ def split_by_text(  # type: ignore[no-untyped-def]
     objects_out,
     child_out,
 ):
-    """Gives each object to the child of least workload increment.
+    """Assigns each object to the child of least workload increment.
 
-    Two passes. The first is the paper's: one object after the other, each enlarging the keyword
-    list of its child. Its lists are then frozen, since routers have to repeat themselves
-    exactly, and the second pass assigns every object as the routers will.
+    Two passes. The first is the paper's: one object after the other, each extends the keyword
+    list of its child. The lists are then frozen, since routers must route a repeated object
+    alike, and the second pass assigns every object as the routers will.
 
     Args:
         term_offsets: i8[n + 1], into `terms`.

@@ -1,8 +1,8 @@
-"""Which points lie within a radius, by a few multiplications for nearly all of them.
+"""Decides whether points lie within a radius, by a few multiplications for nearly all of them.
 
-The haversine of a distance grows with it, so it is compared with that of the radius. Its sines and
-cosines are those of small angles, for which short polynomials are as good as the library's
-functions; the exact distance is computed only where the two might not agree.
+The haversine grows with the distance, so it is compared with that of the radius. Its sines and
+cosines are of small angles, for which short polynomials are as exact as the library's functions.
+The exact distance is computed only where the two might disagree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["box_distance_m", "circle_of", "is_near"]
 # Half the difference of two coordinates, radians, up to which the polynomials are used: their
 # errors stay below 1e-13.
 _HALF_MAX = 0.1
-# Distances are rounded to 1 mm: within this of the radius the exact one decides.
+# Distances are rounded to 1 mm: this near to the radius the exact distance decides.
 _DOUBT_M = 0.002
 # Subtracted from lower bounds of distances: far above the errors of rounding.
 _MARGIN_M = 0.01
@@ -30,7 +30,7 @@ _X, _Y, _RADIUS, _SIN, _COS, _INNER, _OUTER = range(7)
 
 @kernel
 def circle_of(x: Any, y: Any, radius_m: Any) -> Any:
-    """Returns f8[7], what `is_near` needs of a circle (degrees, metres)."""
+    """Returns f8[7], the values of a circle (degrees, metres) that `is_near` needs."""
     circle = np.empty(7, np.float64)
     circle[_X] = x
     circle[_Y] = y
@@ -60,7 +60,7 @@ def is_near(circle: Any, x: Any, y: Any) -> Any:
         sin_a = a * (1.0 - aa * (1.0 / 6.0 - aa * (1.0 / 120.0 - aa / 5040.0)))
         cos_a = 1.0 - aa * (0.5 - aa * (1.0 / 24.0 - aa * (1.0 / 720.0 - aa / 40320.0)))
         sin_b = b * (1.0 - bb * (1.0 / 6.0 - bb * (1.0 / 120.0 - bb / 5040.0)))
-        # cos(latitude), by that of the centre and the difference 2 a.
+        # cos(latitude), from that of the centre and the difference 2 a.
         cos_y = circle[_COS] * (1.0 - 2.0 * sin_a * sin_a) - circle[_SIN] * 2.0 * sin_a * cos_a
         chord = sin_a * sin_a + circle[_COS] * cos_y * sin_b * sin_b
         if chord < circle[_INNER]:
@@ -77,10 +77,10 @@ def box_distance_m(circle: Any, boxes: Any, node: Any) -> Any:
     Args:
         circle: see `circle_of`.
         boxes: f4, rows (west, south, −east, −north).
-        node: which row.
+        node: a row of `boxes`.
 
     Both terms of the haversine are least where latitudes and longitudes differ least, and where
-    the latitude's cosine is: at one of the two sides of the box.
+    the cosine of the latitude is least: at the north or south side of the box.
     """
     west = np.float64(boxes[4 * node])
     south = np.float64(boxes[4 * node + 1])
@@ -98,5 +98,5 @@ def box_distance_m(circle: Any, boxes: Any, node: Any) -> Any:
     sin_along = math.sin(math.radians(max(0.0, min(180.0, along))) * 0.5)
     least = min(math.cos(math.radians(south)), math.cos(math.radians(north)))
     chord = sin_up * sin_up + circle[_COS] * max(0.0, least) * sin_along * sin_along
-    # asin(x) is not below x.
+    # asin(x) ≥ x.
     return max(0.0, 12_742_017.6 * math.sqrt(chord) * (1.0 - 1e-12) - _MARGIN_M)

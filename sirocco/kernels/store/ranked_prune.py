@@ -1,13 +1,13 @@
-"""Who may be among the k best when only a part of every score is known.
+"""Finds the candidates that may be among the k best when only a part of every score is known.
 
-Of a candidate is known how often it holds each keyword, its length, and the spatial and temporal
-part of its score. The textual part (BM25) grows with each frequency and falls with the length
-whatever the statistics of all slots are. So a candidate is out when k others hold every keyword at
-least as often, are at most as long, and are ahead of it in the known part: by more than rounding
-of scores to 1e-9 can hide, or at no less a place and time with the smaller event key. This is a
-strict partial order: who is out is also beaten by k that are not.
+Known are how often a candidate holds each keyword, its length, and the spatial and temporal part
+of its score. The textual part (BM25) grows with each frequency and falls with the length, whatever
+the statistics of all slots are. So a candidate is out when k others hold every keyword at least as
+often, are at most as long, and are ahead of it: in the known part by more than the rounding of
+scores to 1e-9 can hide, or with equal place and time by the smaller event key. This is a strict
+partial order: a candidate that is out is also beaten by k candidates that are not out.
 
-Candidates stand in a *room* (keys, refs, floats, often), see `ranked_state`.
+Candidates are stored in a *room* (keys, refs, floats, often), see `ranked_state`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["FLOATS", "KEYS", "MARGIN", "REFS", "keep_contenders"]
 # Values of a candidate in each column of the room.
 KEYS, REFS, FLOATS = 3, 4, 2
 
-# Known parts that differ by less may come to equal scores: twice the step to which those are
-# rounded.
+# Known parts that differ by less may give equal scores: twice the step to which scores are rounded.
 MARGIN = 2e-9
 
-# Comparing all candidates with the members of every group (of equal frequencies) is worth a
-# millisecond, for the lists become several times shorter; beyond that each group is on its own.
+# Up to a millisecond is well spent on comparing all candidates with the members of every group (of
+# equal frequencies): the lists become several times shorter. Beyond that each group is compared
+# only with itself.
 _COMPARED_MAX = 1 << 18
 
 
 @kernel
 def _is_before(a: Any, b: Any, known: Any, ties: Any, keys: Any) -> Any:
-    """Orders by known part downwards, then place and time, then event key."""
+    """Orders by known part descending, then place and time, then event key."""
     if known[a] != known[b]:
         return known[a] > known[b]
     for i in range(2):
@@ -81,7 +81,7 @@ def _group(often: Any, m: Any, count: Any, groups: Any, first: Any, second: Any)
     """Numbers rows of equal frequencies; returns the first row of each group.
 
     Args:
-        first, second: u8, a secret (see `placement`).
+        first, second: u8, a secret (see `hash_placement`).
     """
     size = np.int64(64)
     while size < 2 * count:
@@ -114,7 +114,7 @@ def _group(often: Any, m: Any, count: Any, groups: Any, first: Any, second: Any)
 
 @kernel(inline=True)
 def _count_upto(tree: Any, place: Any) -> Any:
-    """Returns how many were added at places up to one (Fenwick tree, places from 1)."""
+    """Returns how many were added at places up to `place` (Fenwick tree, places from 1)."""
     total = np.int64(0)
     while place > 0:
         total += tree[place]
@@ -154,9 +154,9 @@ def _mark_group(
 ) -> None:  # fmt: skip
     """Marks the members of a group among order[begin:end] that fewer than k others beat.
 
-    Those of the groups that `covers` names hold every keyword as often. `ahead` is to count by
-    length who is ahead in the known part, `level` who stands at the same place and time with a
-    smaller key; both are zeros and left so.
+    Members of the groups marked in `covers` hold every keyword at least as often. `ahead` counts
+    by length the candidates ahead in the known part, `level` those of the same place and time with
+    a smaller key; both are zeros before and after.
     """
     settled = begin
     tie = begin
@@ -253,12 +253,12 @@ def keep_contenders(
         room: see `ranked_state`.
         m: keywords.
         count: candidates.
-        k: how many are wanted.
-        figures: see `ranked_state`; the weights of space and time count.
-        first, second: u8, a secret (see `placement`).
+        k: the number of objects to find.
+        figures: see `ranked_state`; the weights of space and time are used.
+        first, second: u8, a secret (see `hash_placement`).
 
     Returns:
-        How many there are.
+        Their number.
     """
     if count <= k:
         return np.int64(count)

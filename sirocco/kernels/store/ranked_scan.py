@@ -1,10 +1,10 @@
-"""Reading a slice for a ranked query: who is within the radius, and who may be among the best.
+"""Reads a slice for a ranked query: finds objects within the radius, and possible best ones.
 
-All objects within the radius count for the statistics; runs of rows that lie inside as a whole are
-added as sums. Candidates come from the posting lists of the keywords, in stretches of as many rows
-as a node of the tree's second level has. Of most rows one word is read, their summary, which with
-the distance of the stretch bounds what they can score (Pastri 3.4 has such bounds for cells).
-See `ranked_state` for what is kept.
+All objects within the radius count for the statistics; a run of rows wholly inside is added as a
+sum. Candidates come from the posting lists of the keywords, in stretches of as many rows as a node
+of the tree's second level has. Of most rows only one word is read, their summary, which with the
+distance of the stretch bounds their score (Pastri 3.4 has such bounds for cells). `ranked_state`
+describes the state of a search.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 _STRETCH_ROWS = BLOCK_ROWS * FANOUT
-# Above what rounding of a bound can be short of the exact value.
+# Greater than the rounding error of a bound.
 _EPSILON = 1e-12
 _BLOCK = 64
 
@@ -88,7 +88,7 @@ _U4 = types.Array(types.uint32, 1, "C", readonly=True)
 _U2 = types.Array(types.uint16, 1, "C", readonly=True)
 _SEARCH = types.Array(types.int64, 1, "C")
 
-# Bits of a row's summary: 8 of its length, 8 of its arrival, 16 of the terms that it repeats.
+# Bits of a row's summary: 8 for its length, 8 for its arrival, 16 for the terms that it repeats.
 _CLASSES = 256
 _CLASS_MASK = _CLASSES - 1
 _CLASS_SHIFT = 8
@@ -96,19 +96,19 @@ _REPEAT_SHIFT = 16
 _TERM_SHIFT = np.uint64(60)
 
 
-# Longs that `rank_sealed` needs beside three a keyword.
+# Longs that `rank_sealed` needs in addition to three for each keyword.
 SCRATCH_WORDS = (_STRETCH_ROWS + 1) + 4 * _CLASSES + 2 * _STRETCH_ROWS // 8
 
 
 @kernel(inline=True)
 def _repeat_bit(term: Any) -> Any:
-    """Returns the bit, of sixteen, that stands for a repeated term of this hash."""
+    """Returns the bit, of sixteen, for a repeated term of this hash."""
     return np.uint32(1) << np.uint32(term >> _TERM_SHIFT)
 
 
 @kernel(inline=True)
 def _class_ms(first_ms: Any, last_ms: Any) -> Any:
-    """Returns how long a class of arrivals is, of a slice with such bounds."""
+    """Returns the length (ms) of a class of arrivals, for a slice with these bounds."""
     return (last_ms - first_ms) // _CLASSES + 1
 
 
@@ -117,7 +117,7 @@ def summarise_rows(
     arrivals_ms: Any, lengths: Any, term_offsets: Any, terms: Any, vocabulary: Any, first_ms: Any,
     last_ms: Any, summaries: Any,
 ) -> None:  # fmt: skip
-    """Writes what bounds the score of each row of a slice, in one word.
+    """Writes the summary of each row of a slice, one word that bounds its score.
 
     Args:
         arrivals_ms … vocabulary: columns of the slice.
@@ -151,7 +151,7 @@ def find_keywords(table: Any, hashes: Any, numbers: Any) -> Any:
         numbers: i8[s, m], overwritten with their numbers, −1 where a slice lacks one.
 
     Returns:
-        Postings of all of them.
+        The total number of their postings.
     """
     total = np.int64(0)
     for i in range(table.shape[0]):
@@ -232,19 +232,19 @@ def _collect_postings(
     base: Any, end: Any, postings: Any, places: Any, stops: Any, bits: Any, masks: Any,
     touched: Any, marks: Any, is_marked: Any, holders: Any, summaries: Any,
 ) -> Any:  # fmt: skip
-    """Notes which rows of [base, end) hold keywords; returns how many.
+    """Writes which rows of [base, end) hold keywords; returns how many.
 
     Args:
         base, end: the stretch.
         postings: of the slice.
-        places, stops: i8[m], where each keyword's list goes on, moved behind the stretch, and
-            where it ends.
+        places: i8[m], where each keyword's list continues; moved past the stretch.
+        stops: i8[m], where each keyword's list ends.
         bits: u1[m], bit of each keyword.
         masks: u1[STRETCH_ROWS], zeros, overwritten with the bits of the keywords of each row.
         touched: i8[STRETCH_ROWS + 1], overwritten with the rows, less `base`.
         marks, is_marked: which rows count, if not all do.
         holders: i8[m], added to.
-        summaries: what is read of these rows next.
+        summaries: of the rows, prefetched.
     """
     count = np.int64(0)
     for j in range(places.shape[0]):
@@ -271,7 +271,7 @@ def _consider(
     row: Any, mask: Any, repeated: Any, least_m: Any, numbers: Any, source: Any, number: Any,
     search: Any,
 ) -> None:  # fmt: skip
-    """Looks at a row that holds keywords and counts.
+    """Examines a row that holds keywords and counts.
 
     Args:
         row: the row.
@@ -337,7 +337,7 @@ def _rank_stretch(
     base: Any, count: Any, touched: Any, masks: Any, marks: Any, is_marked: Any, bounds: Any,
     boxes: Any, levels: Any, circle: Any, numbers: Any, source: Any, number: Any, search: Any,
 ) -> None:  # fmt: skip
-    """Looks at the rows of a stretch that hold keywords; clears their masks."""
+    """Examines the rows of a stretch that hold keywords; clears their masks."""
     summaries, newest_ms, timed, held_bits, step_of = bounds
     figures, plain = figures_of(search), plain_of(search)
     is_by_id = figures[BY_ID] != 0.0
@@ -403,7 +403,7 @@ def _rank_slice(
         covers = runs[3 * run + 2] != 0
         is_marked = not covers or life[0] != 0
         if not is_marked:
-            # Runs begin and end where blocks do.
+            # Runs begin and end at the borders of blocks.
             search[OBJECTS] += end - begin
             first = begin // BLOCK_ROWS
             last = (end + BLOCK_ROWS - 1) // BLOCK_ROWS
@@ -451,11 +451,11 @@ def rank_sealed(
     holders: Any,
     search: Any,
 ) -> None:
-    """Reads sealed slices, from the last to the first: the newest tend to score most.
+    """Reads sealed slices, from the last to the first: the newest tend to score highest.
 
     Args:
         table: i8[s, TABLE_WORDS], see `slice_table`.
-        extras: i8[s, 2], of each slice the addresses of its `block_lengths` and of the summaries
+        extras: i8[s, 2], for each slice the addresses of its `block_lengths` and of the summaries
             of its rows, see `summarise_rows`; 0 where the slice is outside the bounds.
         numbers: i8[s, m], see `find_keywords`.
         words, values, quads: the circle as a condition, see `slice_region`.
@@ -464,7 +464,7 @@ def rank_sealed(
         seq_before: bound of numbers within the slot, exclusive.
         scratch: i8[SCRATCH_WORDS + 3 m], zeros, overwritten.
         holders: i8[m], added to: objects within the radius that hold each keyword.
-        search: see `ranked_state`. There is room for one more than all candidates.
+        search: see `ranked_state`. It has room for one more than all candidates.
     """
     m = hashes.shape[0]
     search = i8_at(search.ctypes.data, search.shape[0])
@@ -512,7 +512,7 @@ def rank_sealed(
 
 @kernel
 def _sift(search: Any) -> None:
-    """Makes what stands behind the candidates one of them, unless it is out."""
+    """Adds the row stored after the candidates to them, unless it is out."""
     keys, _, floats, _ = room_of(search)
     at = search[CANDIDATES]
     stays = True
@@ -566,7 +566,7 @@ def rank_active(
     for begin in range(0, rows, _BLOCK):
         end = min(begin + _BLOCK, rows)
         near = np.int64(0)
-        # Without a branch a row, which the compiler turns into vector instructions.
+        # Without branches, so that the compiler emits vector instructions.
         for row in range(begin, end):
             near += np.int64(
                 (lon[row] >= west) & (lat[row] >= south) & (lon[row] <= east) & (lat[row] <= north)
@@ -609,11 +609,11 @@ def rank_active(
 
 @kernel(types.void(types.boolean, _SEARCH))
 def sift_candidates(are_new: Any, search: Any) -> None:
-    """Looks at all candidates again, and moves those that are left to the front.
+    """Examines all candidates again, and moves the remaining ones to the front.
 
     Args:
-        are_new: whether they were collected without a look at each other; else those that are
-            out by now, and need not stay, are left away.
+        are_new: whether they were collected without comparing them; otherwise those that are out
+            by now, and need not stay, are removed.
         search: see `ranked_state`.
     """
     search = i8_at(search.ctypes.data, search.shape[0])
@@ -638,7 +638,7 @@ def sift_candidates(are_new: Any, search: Any) -> None:
             _sift(search)
             continue
         value = -np.float64(keys[KEYS * at]) if is_by_id else floats[FLOATS * at + 1]
-        # All of them have been judged before: no group is made now.
+        # All of them have been judged before, so no new group is created.
         least, _ = judge(search, at)
         left += refs[REFS * at + 3] != 0 or value >= least
     if not are_new:

@@ -1,39 +1,40 @@
-"""Candidates of a ranked query while slices are read, and what keeps them few.
+"""Holds the candidates of a ranked query while slices are read, and keeps them few.
 
 Of the score α·text + β·space + γ·time only the last two are known here. BM25 of an object e is at
-least ρ times that of c, whatever the statistics of all slots are, where ρ is the least of 1, of
-what e holds of a keyword over what c holds of it, and that times the length of c over that of e.
-So e is ahead of c when its known part is greater by α·(1 − ρ), and c is out when k others are.
+least ρ times that of c, whatever the statistics of all slots are. ρ is the least, over the
+keywords, of 1, of the ratio of e's frequency to c's, and of that ratio times the length of c over
+that of e. So e is ahead of c when its known part is greater by α·(1 − ρ), and c is out when k
+others are ahead of it.
 
-For each combination of frequencies that occurs, a *group*, and some lengths, the *steps*, the k
-greatest known parts less that penalty are kept in a heap: its least is a threshold for candidates
-of the group that are at least as long. All texts are divided by the greatest BM25, though, so one
-that might have that stays: a candidate is let go only if another one that stays holds everything
-as often in at most as many tokens. What thresholds cannot decide (ties) is compared at the end, or
-whenever there are too many (`ranked_prune`).
+For each combination of frequencies that occurs, a *group*, and some lengths, the *steps*, a heap
+keeps the k greatest known parts less that penalty. Its least value is a threshold for candidates
+of the group that are at least as long. All texts are divided by the greatest BM25, so a candidate
+that might have the greatest stays: one is dropped only if another that stays holds every keyword
+as often in at most as many tokens. Ties, which thresholds cannot decide, are compared at the end,
+or whenever there are too many candidates (`ranked_prune`).
 
-A search is one array, i8[SEARCH_WORDS] (`search`): numbers, and behind them the addresses of
+A search is one array, i8[SEARCH_WORDS] (`search`): numbers, then the addresses of
 
     figures: f8[9], lon, lat, radius_m, weights of space and time, half-life (ms), now (epoch ms),
         1 where both weights are 0: then all known parts are equal, and ids decide; α.
     steps: i8[s], ascending lengths.
     heaps: f8[(g + 1) · s · k], for each group and step k values, the least first; −∞ where there
-        are fewer. Those of the last group are of candidates that hold nothing of what another
-        holds; only its first step is used.
+        are fewer. The last group is for candidates that hold no keyword that another holds; only
+        its first step is used.
     leasts: f8[(g + 1) · s], the least of each heap.
     signatures: u4[g · m], frequencies of each group: 0, 1, 2, 4 or MANY. A candidate belongs to
-        those next above its own, since who is ahead of these is ahead of it. Those of the first m
-        groups hold one keyword once.
+        the group next above its own frequencies: an object ahead of that is ahead of the candidate.
+        The first m groups hold one keyword once.
     codes: u8[g], sums of the signatures, by which groups are found.
-    shortest: i8[g], least length of a candidate that holds as much.
+    shortest: i8[g], least length of a candidate with at least the group's frequencies.
     plain: i8[256], the group of keywords held once each, by their bits; −1 where there is none.
     bits: u1[m], bit of each keyword.
-    the room: keys u8[3 · c], id, session, number; refs i8[4 · c], slice << 32 | row, arrival,
-        length, 1 if it has to stay; floats f8[2 · c], distance, known part; often u2[m · c],
-        frequencies: the candidates. One that is looked at stands behind them.
+    the room, which holds the candidates: keys u8[3 · c], id, session, number; refs i8[4 · c],
+        slice << 32 | row, arrival, length, 1 if it has to stay; floats f8[2 · c], distance, known
+        part; often u2[m · c], frequencies. A row under examination is stored after them.
 
-Functions make arrays of the addresses that they need: to hand on a dozen arrays with each row, and
-to count references to them, would take longer than all else.
+Functions create arrays at the addresses that they need: to pass a dozen arrays for each row, and
+to count references to them, would take longer than all other work.
 """
 
 from __future__ import annotations
@@ -89,16 +90,15 @@ __all__ = [
 LON, LAT, RADIUS, BETA, GAMMA, HALF_LIFE, NOW, BY_ID, ALPHA = range(9)
 _FIGURES = 9
 
-# Numbers of a search: candidates, candidates at which they are compared, groups, objects within
-# the radius, sum of their lengths, m, k, 1 where candidates that are out are left away, steps,
-# groups that there may be, candidates for which there is room, both words of a secret (see
-# `placement`). Then the addresses, as above.
+# Numbers of a search: candidates, number of candidates at which they are compared, groups, objects
+# within the radius, sum of their lengths, m, k, 1 where candidates that are out are removed, steps,
+# greatest number of groups, greatest number of candidates, both words of a secret (see
+# `hash_placement`). Then the addresses, as above.
 CANDIDATES, LIMIT, GROUPS, OBJECTS, TOKENS, KEYWORDS, WANTED, PRUNES = range(8)
 STEPS, GROUPS_MAX, ROOM, SECRET, ADDRESSES = 8, 9, 10, 11, 13
 SEARCH_WORDS = ADDRESSES + 13
 
-# Bits by which a row's keywords are told; where there are more keywords, the last bit is shared
-# by all that are not among the first.
+# Bits for the keywords of a row; if there are more keywords, all beyond the first share the last.
 BITS = 8
 _SHARED = 1 << (BITS - 1)
 
@@ -176,7 +176,7 @@ def room_of(search: Any) -> Any:
 
 @kernel(inline=True)
 def timed_part(figures: Any, arrival_ms: Any) -> Any:
-    """Returns what the age of an object adds to its score."""
+    """Returns the part of an object's score that its age gives."""
     age_ms = figures[NOW] - np.float64(arrival_ms)
     return figures[GAMMA] * np.exp2(-age_ms / figures[HALF_LIFE])
 
@@ -192,7 +192,7 @@ def last_step(steps: Any, length: Any) -> Any:
 
 @kernel(inline=True)
 def threshold_of(search: Any, is_by_id: Any, group: Any, step: Any) -> Any:
-    """Returns below which value a candidate of a group is out, −∞ where nothing is known."""
+    """Returns the value below which a candidate of a group is out, −∞ where none is known."""
     leasts = leasts_of(search)
     least = -np.inf
     if group >= 0 and step >= 0:
@@ -204,13 +204,13 @@ def threshold_of(search: Any, is_by_id: Any, group: Any, step: Any) -> Any:
 
 @kernel(inline=True)
 def is_covered(search: Any, group: Any, length: Any) -> Any:
-    """Returns whether a candidate that stays is no worse in its text than one of a group."""
+    """Returns whether a candidate that stays has a text no worse than that of a group."""
     return group >= 0 and shortest_of(search)[group] <= length
 
 
 @kernel
 def _push(search: Any, heap: Any, value: Any) -> None:
-    """Puts a value in the place of the least of a heap."""
+    """Replaces the least value of a heap."""
     heaps = _heaps_of(search)
     k = search[WANTED]
     base = heap * k
@@ -231,7 +231,7 @@ def _push(search: Any, heap: Any, value: Any) -> None:
 
 @kernel
 def _tell_group(search: Any, group: Any, row: Any) -> None:
-    """Enters a candidate in the heaps of a group."""
+    """Adds a candidate to the heaps of a group."""
     keys, refs, floats, often = room_of(search)
     figures, steps = figures_of(search), steps_of(search)
     signatures, leasts = signatures_of(search), leasts_of(search)
@@ -269,7 +269,7 @@ def _tell_group(search: Any, group: Any, row: Any) -> None:
 
 @kernel(inline=True)
 def _rounded(count: Any) -> Any:
-    """Returns what groups say of a frequency: 0, 1, 2, 4 or MANY, not less than it is."""
+    """Returns a frequency rounded up to 0, 1, 2, 4 or MANY."""
     if count <= 2:
         return count
     return np.int64(4) if count <= 4 else np.int64(MANY)
@@ -277,7 +277,7 @@ def _rounded(count: Any) -> Any:
 
 @kernel(inline=True)
 def _code_of(often: Any, m: Any, row: Any) -> Any:
-    """Returns a u8 by which frequencies, rounded up, are told from most others."""
+    """Returns a u8, a hash of a row's frequencies, rounded up."""
     code = np.uint64(0)
     for j in range(m):
         code = (code ^ np.uint64(_rounded(np.int64(often[m * row + j])))) * _MIX
@@ -311,7 +311,7 @@ def _find_group(search: Any, code: Any, row: Any) -> Any:
 
 @kernel
 def _group_of(search: Any, row: Any) -> Any:
-    """Returns the group of a row, a new one if need be; −1 if there is no room."""
+    """Returns the group of a row, creating it if it is missing; −1 if there is no room."""
     often, bits = room_of(search)[3], bits_of(search)
     m = search[KEYWORDS]
     code = _code_of(often, m, row)
@@ -339,7 +339,7 @@ def _group_of(search: Any, row: Any) -> Any:
 
 @kernel
 def _judge_strictly(search: Any, row: Any, least: Any, step: Any) -> Any:
-    """As `judge` for a row that has no group: those that hold more are stricter."""
+    """As `judge`, for a row without a group: uses groups of higher frequencies."""
     _, refs, _, often = room_of(search)
     figures, signatures = figures_of(search), signatures_of(search)
     m = search[KEYWORDS]
@@ -364,10 +364,10 @@ def _judge_strictly(search: Any, row: Any, least: Any, step: Any) -> Any:
 
 @kernel
 def judge(search: Any, row: Any) -> Any:
-    """Looks up what is known of texts like that of a row.
+    """Looks up the threshold for texts like that of a row.
 
     Returns:
-        (below which value it is out, whether it may be let go at all).
+        (the value below which the row is out, whether it may be dropped at all).
     """
     length = room_of(search)[1][REFS * row + 2]
     group = _group_of(search, row)
@@ -389,11 +389,11 @@ def _contenders(search: Any) -> Any:
 
 @kernel
 def accept(search: Any, stays: Any) -> None:
-    """Makes what stands behind the candidates one of them.
+    """Adds the row stored after the candidates to them.
 
     Args:
         search: see above.
-        stays: whether it has to stay, as no other covers it.
+        stays: whether it has to stay, because no other covers it.
     """
     room = room_of(search)
     refs, floats = room[1], room[2]
@@ -412,7 +412,7 @@ def accept(search: Any, stays: Any) -> None:
     if search[CANDIDATES] >= search[LIMIT]:
         count = _contenders(search)
         search[CANDIDATES] = count
-        # What is left does not become fewer by being compared again soon.
+        # A further comparison soon would remove hardly any of the rest.
         search[LIMIT] = max(search[LIMIT], 2 * count)
 
 

@@ -1,9 +1,9 @@
-"""Searches in active slices, whose rows stand as they came, without a tree and without postings.
+"""Searches active slices, whose rows are in order of arrival, without a tree and postings.
 
-So all rows are looked at, block by block: nearly all blocks of a small region are done with a box.
-A search for the nearest that hold a word may have to look far: where a good share of the rows lies
-near enough, looking for the word in one after the other takes some 30 ns each, comparing its tag
-with those of all terms of all rows at once a tenth of that.
+So all rows are examined, block by block: for a small region a test of a box excludes nearly all
+blocks. A search for the nearest objects that hold a word may have to look far. If a good share of
+the rows is near enough, to look for the word in each row takes some 30 ns; to compare its tag with
+those of all terms of all rows at once takes a tenth of that.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["nearest_active", "search_active"]
 
 _BLOCK = 64
 
-# The box around the point is made anew when the limit has shrunk to this share.
+# The box around the point is recomputed when the limit has shrunk to this share.
 _SHRUNK = 0.9
 
-# Rows nearer than the limit are looked at one by one where they are a smaller share than this, of
-# so many: rows come in any order.
+# Rows are examined one by one if fewer than this share of the last rows, a sample of this size, is
+# near enough: rows arrive in no spatial order.
 _NEAR_SHARE = 0.125
 _SAMPLE = 512
 # Each further conjunction is one more comparison with all tags.
@@ -66,7 +66,7 @@ _I8_OUT = types.Array(types.int64, 1, "C")
 
 @kernel
 def _holding(active: Any, row: Any, words: Any, hashes: Any) -> Any:
-    """Returns the first conjunction that a row satisfies, −1 for none; 0 where there is no text."""
+    """Returns the first conjunction that a row satisfies, −1 for none; 0 if there is no text."""
     if words[3] == 0:
         return np.int64(0)
     offsets = i8_at(active[_TERM_OFFSETS], row + 2)
@@ -94,7 +94,7 @@ def search_active(
 
     Args:
         active: i8[TABLE_WORDS], see `slice_table`.
-        rows: how many of them to look at.
+        rows: how many of them to examine.
         words, values, hashes, arrival_from_ms, arrival_upto_ms, found_max: see `search_sealed`.
         out: u4[m], overwritten, ascending; m ≥ min(rows, found_max).
 
@@ -130,7 +130,7 @@ def _offer_row(
     arrival_from_ms: Any, arrival_upto_ms: Any, x: Any, y: Any, limit_m: Any, source: Any,
     metres: Any, keys: Any, refs: Any, state: Any,
 ) -> None:  # fmt: skip
-    """Brings a row among the k best if it satisfies the condition.
+    """Offers a row to the k best if it satisfies the condition.
 
     Args:
         conjunction: the first one that it has to satisfy, −1 for any; see `nearest_active` for
@@ -160,7 +160,7 @@ def _along_rows(
     arrival_upto_ms: Any, x: Any, y: Any, radius_m: Any, source: Any, metres: Any, keys: Any,
     refs: Any, state: Any,
 ) -> None:  # fmt: skip
-    """Looks at one row after the other."""
+    """Examines one row after the other."""
     lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
     boxed_m = limit_of(metres, state, radius_m)
     west, south, east, north = near_box(x, y, boxed_m)
@@ -199,7 +199,7 @@ def _along_tags(
     arrival_from_ms: Any, arrival_upto_ms: Any, x: Any, y: Any, radius_m: Any, source: Any,
     metres: Any, keys: Any, refs: Any, state: Any,
 ) -> None:  # fmt: skip
-    """Looks at the rows that hold the first term of a conjunction, for no conjunction before it."""
+    """Examines rows with the first term of a conjunction that satisfy no earlier conjunction."""
     lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
     offsets = i8_at(active[_TERM_OFFSETS], rows + 1)
     total = offsets[rows]
@@ -234,7 +234,7 @@ def _along_tags(
 
 @kernel
 def _are_many_near(active: Any, rows: Any, x: Any, y: Any, limit_m: Any) -> Any:
-    """Returns whether a good share of the rows may be near enough, judged by the last ones."""
+    """Returns whether a good share of the rows may be near enough, estimated by the last rows."""
     lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
     west, south, east, north = near_box(x, y, limit_m)
     first = max(0, rows - _SAMPLE)
@@ -269,7 +269,7 @@ def nearest_active(
     refs: Any,
     state: Any,
 ) -> None:
-    """Brings the rows of active slices among the k best; see `nearest_sealed`.
+    """Offers the rows of active slices to the k best; see `nearest_sealed`.
 
     Args:
         first: row of the table from which on all slices are active; these are searched.

@@ -1,7 +1,7 @@
-"""The k best rows so far, as a heap whose top is the worst.
+"""Keeps the k best rows so far, in a heap whose top is the worst.
 
-Order is that of (distance rounded to 1 mm, id, session, number): `metres` f8[k], `keys` u8[3 · k]
-(id, session, number), `refs` i8[k] (source << 32 | row), `state` i8[1], how many there are.
+The order is that of (distance rounded to 1 mm, id, session, number): `metres` f8[k], `keys`
+u8[3 · k] (id, session, number), `refs` i8[k] (source << 32 | row), `state` i8[1], their number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def offer(
     metres: Any, keys: Any, refs: Any, state: Any, distance: Any, object_id: Any, session: Any,
     number: Any, ref: Any,
 ) -> None:  # fmt: skip
-    """Takes a row among the k best if it belongs there."""
+    """Adds a row to the k best if it belongs to them."""
     count = state[0]
     if count < metres.shape[0]:
         at = count

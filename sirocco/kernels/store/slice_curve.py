@@ -1,9 +1,9 @@
-"""Order along a Hilbert curve over the whole world.
+"""Orders points along a Hilbert curve over the whole world.
 
 The curve visits 2^24 × 2^24 cells of the longitudes and latitudes (2.4 m × 1.2 m at the equator).
-It is the same for all slices, so that sorted slices merge as sorted lists do. A Hilbert curve
-(rather than a Z-order one) never jumps: a stretch of it has a box little larger than its content
-(Kamel, Faloutsos, Hilbert R-tree, VLDB 1994, section 3).
+It is the same for all slices, so that sorted slices merge as sorted lists do. Unlike a Z-order
+curve, a Hilbert curve never jumps: the box of a stretch is little larger than its content (Kamel,
+Faloutsos, Hilbert R-tree, VLDB 1994, section 3).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _U4 = types.Array(types.uint32, 1, "C")
 def _step(state: int, x: int, y: int) -> tuple[int, int]:
     """Goes down one level; returns (state, digit).
 
-    A state says how the curve's basic shape lies in a cell: bit 1, axes swapped; bit 0, both
-    coordinates mirrored.
+    A state is the orientation of the curve in a cell: bit 1, axes swapped; bit 0, both coordinates
+    mirrored.
     """
     a, b = x ^ (state & 1), y ^ (state & 1)
     if state >> 1:
@@ -41,7 +41,7 @@ def _step(state: int, x: int, y: int) -> tuple[int, int]:
 
 
 def _turns() -> NDArray[np.uint8]:
-    """Tabulates the curve's automaton, three levels at a time.
+    """Returns the table of the curve's automaton, three levels at a time.
 
     Returns:
         u1[256]: for (state, three bits of x, three bits of y) six bits of the key, and the next
@@ -69,7 +69,7 @@ def _cell(value: Any, least: Any, extent: Any) -> Any:
 
 @kernel(types.void(_F8_IN, _F8_IN, _U8))
 def curve_keys(lon: Any, lat: Any, keys: Any) -> None:
-    """Writes the place of each point along the curve.
+    """Writes the position of each point along the curve.
 
     Args:
         lon, lat: f8[n], degrees.
@@ -93,7 +93,7 @@ def curve_keys(lon: Any, lat: Any, keys: Any) -> None:
 
 @kernel(types.void(_U8_IN, _U4))
 def curve_order(keys: Any, order: Any) -> None:
-    """Sorts rows by their keys, equal ones in their order (radix sort, least digit first).
+    """Sorts rows by their keys, stably (radix sort, least digit first).
 
     Args:
         keys: u8[n], below 2^48.

@@ -1,12 +1,12 @@
-"""Taking stored objects out of slices, with all that is kept of them.
+"""Reads stored objects from slices, with all of their columns.
 
-One call for rows of any slices in any order: most answers hold a few objects out of each slice,
-and a dozen array operations a slice would cost more than finding them.
+One call reads rows of any slices in any order: most answers hold a few objects of each slice, and
+a dozen array operations for each slice would cost more than to find the objects.
 
-Hardly any row that is wanted is in a cache. Columns of one value are therefore copied one by one
-for all rows of a slice that follow each other: a loop without a branch has a dozen rows on their
-way from memory at once, where a row whose length is to be known first has itself alone. Of the
-pieces all lengths are found like that before, so that their bytes can be asked for ahead.
+Hardly any of these rows is in a cache. So columns with one value a row are copied one by one, for
+all consecutive rows of a slice: a loop without branches loads a dozen rows from memory at once,
+while a row whose length must be read first is loaded alone. The lengths of all pieces are read in
+the same way beforehand, so that their bytes can be prefetched.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _LONG_COUNTS = ADDRESSES + 19
 # Offsets and bytes of string ids, texts, attributes.
 _BYTES = ADDRESSES + 20
 
-# What a row has pieces of: terms, string id, text, attributes.
+# Kinds of pieces of a row: terms, string id, text, attributes.
 PIECES = 4
 
-# Pieces: enough to wait for memory once in so many, few enough to be still there when it is their
-# turn.
+# Pieces to prefetch ahead: enough that one wait for memory covers many, few enough that they are
+# still in the cache when they are copied.
 _AHEAD = 8
 _LINE_BYTES = 64
 
@@ -139,11 +139,12 @@ def copy_plain(
     out_times: Any,
     out_lengths: Any,
 ) -> None:
-    """Copies the columns of one value an object.
+    """Copies the columns with one value for each object.
 
     Args:
         table: i8[s, TABLE_WORDS], see `slice_table`.
-        numbers: i8[m], row of the table, rows: i8[m], row of that slice.
+        numbers: i8[m], row of the table.
+        rows: i8[m], row of that slice.
         out_keys: u8[3, m], overwritten: ids, sessions, numbers.
         out_places: f8[2, m], overwritten: lon, lat.
         out_times: i8[3, m], overwritten: ts, arrivals_ms, seqs.
@@ -166,7 +167,7 @@ def copy_plain(
 
 @kernel
 def _measure(edges: Any, rows: Any, begin: Any, end: Any, begins: Any, offsets: Any) -> None:
-    """Finds pieces of the rows of one slice; `edges` (i8 or u4[n + 1]) are its own offsets."""
+    """Finds pieces of the rows of one slice; `edges` (i8 or u4[n + 1]) are its offsets."""
     at = offsets[begin]
     for i in range(begin, end):
         first = np.int64(edges[rows[i]])
@@ -182,7 +183,7 @@ def measure_ragged(table: Any, numbers: Any, rows: Any, out_begins: Any, out_off
     Args:
         table, numbers, rows: as in `copy_plain`.
         out_begins: i8[PIECES, m], overwritten: where each piece begins in its slice's column.
-        out_offsets: i8[PIECES, m + 1], overwritten: where each is to stand.
+        out_offsets: i8[PIECES, m + 1], overwritten: where each piece begins in the output.
     """
     out_offsets[:, 0] = 0
     begin = 0
@@ -207,7 +208,7 @@ def measure_ragged(table: Any, numbers: Any, rows: Any, out_begins: Any, out_off
 
 @kernel(inline=True)
 def _ask_for(address: Any) -> None:
-    """Has the cache line of an address fetched."""
+    """Prefetches the cache line of an address."""
     prefetch(u1_at(address, 1), 0)
 
 
@@ -215,7 +216,7 @@ def _ask_for(address: Any) -> None:
 def _copy_bytes(
     table: Any, numbers: Any, address: Any, begins: Any, offsets: Any, out: Any
 ) -> None:
-    """Copies pieces of bytes; `address` is the place of that of the bytes in a row of the table."""
+    """Copies pieces of bytes; `address` is the column of their address in a row of the table."""
     m = numbers.shape[0]
     if offsets[m] == 0:
         return
@@ -232,7 +233,7 @@ def _copy_bytes(
 
 @kernel
 def _long_count(source: Any, place: Any) -> Any:
-    """Returns the count of a term that does not fit its word."""
+    """Returns a term's count that does not fit into its word."""
     places = i8_at(source[_LONG_PLACES], source[COUNTS + 6])
     low = np.int64(0)
     high = source[COUNTS + 6] - 1
@@ -278,7 +279,7 @@ def _copy_all_terms(
     for i in range(m):
         if i + _AHEAD < m:
             ahead = table[numbers[i + _AHEAD]]
-            # Those of an active slice are twice as wide; that one is young, and in a cache.
+            # Terms of an active slice are twice as wide, but recent, and so in a cache.
             _ask_for(ahead[_TERMS] + 4 * begins[i + _AHEAD])
         source = table[numbers[i]]
         count = offsets[i + 1] - offsets[i]
@@ -302,7 +303,8 @@ def copy_ragged(
     Args:
         table, numbers: as in `copy_plain`.
         begins, offsets: as `measure_ragged` wrote them.
-        out_terms: u8[t], out_counts: u2[t], overwritten; the others likewise: u1[b].
+        out_terms: u8[t], overwritten.
+        out_counts: u2[t], overwritten; the other outputs are u1[b], overwritten.
     """
     _copy_all_terms(table, numbers, begins[0], offsets[0], out_terms, out_counts)
     _copy_bytes(table, numbers, _BYTES + 1, begins[1], offsets[1], out_names)

@@ -1,7 +1,7 @@
-"""Merging of sealed slices: sorted lists in, sorted lists out.
+"""Merges sealed slices: sorted lists in, sorted lists out.
 
-All sources follow the same curve, and their vocabularies ascend, so that nothing is sorted and no
-hash is looked up again. The layout is described in `sirocco/index/store/slices.py`.
+All sources follow the same curve, and their vocabularies ascend, so nothing has to be sorted, and
+no hash looked up, again. `sirocco/index/store/slices.py` describes the layout.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def merge_keys(keys: Any, bounds: Any, places: Any) -> None:
     """Finds the place of each row among all, ordered by key, equal keys by source.
 
     Args:
-        keys: u8[n], the keys of each source ascending, one source behind the other.
+        keys: u8[n], the keys of each source ascending, one source after the other.
         bounds: i8[k + 1], where each source begins in `keys`.
         places: u4[n], overwritten.
     """
@@ -46,8 +46,8 @@ def merge_keys(keys: Any, bounds: Any, places: Any) -> None:
     at = bounds[:sources].copy()
     place = np.uint32(0)
     while True:
-        # The source whose next key is least, and how far its keys go before another one's turn:
-        # what came at one time lies in one place for a while.
+        # The source whose next key is least, and how many of its keys precede those of the others:
+        # objects that arrived together often lie together.
         best = -1
         for s in range(sources):
             if at[s] < bounds[s + 1] and (best < 0 or keys[at[s]] < keys[at[best]]):
@@ -78,7 +78,7 @@ def merge_vocabularies(hashes: Any, bounds: Any, merged: Any, numbers: Any) -> A
     """Joins ascending vocabularies into one.
 
     Args:
-        hashes: u8[v], the hashes of each source ascending, one source behind the other.
+        hashes: u8[v], the hashes of each source ascending, one source after the other.
         bounds: i8[k + 1], where each source begins.
         merged: u8[v], overwritten: distinct hashes, ascending.
         numbers: u4[v], overwritten: the place of each of `hashes` in `merged`.
@@ -115,14 +115,14 @@ def scatter_long(values: Any, places: Any, out: Any) -> None:
 
 @kernel(types.void(_U4_IN, _U4_IN, types.uint32, _U4))
 def scatter_four(values: Any, places: Any, added: Any, out: Any) -> None:
-    """Writes values of four bytes (as u4[n]), more by `added`, to their places."""
+    """Writes values of four bytes (as u4[n]), each plus `added`, to their places."""
     for i in range(values.shape[0]):
         out[places[i]] = values[i] + added
 
 
 @kernel(types.void(_U4_IN, _U4_IN, _U4))
 def scatter_lengths(offsets: Any, places: Any, out: Any) -> None:
-    """Writes the lengths of pieces (offsets u4[n + 1]) to one behind their places."""
+    """Writes the lengths of pieces (offsets u4[n + 1]) to their places plus one."""
     for i in range(places.shape[0]):
         out[places[i] + 1] = offsets[i + 1] - offsets[i]
 
@@ -143,11 +143,11 @@ def scatter_terms(
     Args:
         offsets: u4[n + 1], terms: u4[t], words of each row.
         places: u4[n], where the rows go.
-        numbers: u4, the new number of term i of the source at [first + i].
+        numbers: u4, the new number of the source's term i is at [first + i].
         first: see `numbers`.
         out_offsets: u4, where the words of each new row begin.
         out: u4, words, written.
-        frequencies: u4, counted up, rows with each new term.
+        frequencies: u4, added to: rows with each new term.
     """
     mask = np.uint32(TERM_MASK)
     for row in range(places.shape[0]):

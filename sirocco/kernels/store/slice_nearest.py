@@ -1,11 +1,11 @@
-"""Nearest neighbours in slices: best first through its tree, or along posting lists.
+"""Finds nearest neighbours in slices: best first through the tree, or along posting lists.
 
 Best first (Hjaltason, Samet, Distance browsing in spatial databases, TODS 1999, section 3): the
 node with the least bound of distance is opened next, until none can hold a better row than the k
-found. With a text that few rows have, their posting lists are read instead; also when, against
-the estimate, the tree has shown many rows that do not have it, as words cluster in space.
+found. For a text that few rows satisfy, posting lists are read instead. They are read, too, if the
+tree, against the estimate, gave many rows that do not satisfy it, since words cluster in space.
 
-The k best so far are kept as `slice_best` describes.
+`slice_best` describes how the k best so far are kept.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from sirocco.kernels.store.slice_text import (
 
 __all__ = ["nearest_rows", "nearest_sealed"]
 
-# The box around the point is made anew when the limit has shrunk to this share.
+# The box around the point is recomputed when the limit has shrunk to this share.
 _SHRUNK = 0.9
-# Node numbers in the queue stand above their level.
+# In the queue, the bits of a node's number are above those of its level.
 _LEVEL_BITS = 4
-# With so few postings the tree is not even asked.
+# With at most this many postings the tree is not tried.
 _FEW_POSTINGS = 64
 _AHEAD = 8
 
@@ -97,7 +97,7 @@ def _along_tree(
     point: Any, columns: Any, region: Any, life: Any, text: Any, quads: Any, boxes: Any,
     levels: Any, events: Any, best: Any, rows_max: Any,
 ) -> Any:  # fmt: skip
-    """Opens nodes in order of their bounds; returns whether it came to the end.
+    """Opens nodes in order of their bounds; returns whether the search is complete.
 
     Args:
         point: (lon, lat, cosine of lat, greatest distance).
@@ -239,7 +239,7 @@ def _nearest_of_slice(
     slice_row: Any, source: Any, words: Any, values: Any, quads: Any, hashes: Any,
     arrival_from_ms: Any, arrival_upto_ms: Any, seq_before: Any, point: Any, best: Any,
 ) -> None:  # fmt: skip
-    """Brings the rows of one slice among the k best; see `nearest_sealed`."""
+    """Offers the rows of one slice to the k best; see `nearest_sealed`."""
     (
         lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets, postings,
         boxes, levels,
@@ -267,7 +267,7 @@ def _nearest_of_slice(
             return
         only = only_term(words, words[4], conjunctions, term_numbers)
         text = (term_numbers, anchors, only)
-        # Rows that the tree would show before k of them have the text, were it spread evenly.
+        # Rows that the tree would give before k of them have the text, were it spread evenly.
         shown = np.float64(metres.shape[0]) * np.float64(n) / np.float64(listed)
         if listed <= _FEW_POSTINGS or np.float64(listed) < shown:
             _along_lists(
@@ -288,7 +288,7 @@ def _nearest_of_slice(
     if not _along_tree(
         point, columns, region, life, text, quads, boxes, levels, events, best, rows_max
     ):
-        # The lists begin anew, or rows would be taken twice.
+        # Restores the k best from before the tree: the lists would add the tree's rows again.
         for i in range(before_count):
             metres[i] = before_metres[i]
             refs[i] = before_refs[i]
@@ -323,7 +323,7 @@ def nearest_sealed(
     refs: Any,
     state: Any,
 ) -> None:
-    """Brings the rows of sealed slices among the k best.
+    """Offers the rows of sealed slices to the k best.
 
     Args:
         table: i8[s, TABLE_WORDS], see `slice_table`.
@@ -331,7 +331,7 @@ def nearest_sealed(
         words, values, quads, hashes: the condition, see `slice_region` and `slice_text`.
         arrival_from_ms, arrival_upto_ms, seq_before: see `search_sealed`.
         x, y: the point.
-        radius_m: rows farther than this do not count.
+        radius_m: greatest distance of a row.
         metres, keys, refs, state: the k best so far, updated; a source is a row of the table.
     """
     point = (x, y, max(0.0, math.cos(math.radians(y))), radius_m)
@@ -366,7 +366,7 @@ def nearest_rows(
     refs: Any,
     state: Any,
 ) -> None:
-    """Brings given rows (i8[m], with their columns) among the k best; see `nearest_sealed`."""
+    """Offers given rows (i8[m], with their columns) to the k best; see `nearest_sealed`."""
     for i in range(rows.shape[0]):
         distance = distance_m(x, y, lon[i], lat[i])
         if distance <= radius_m:

@@ -1,8 +1,8 @@
-"""Range search in slices: rows that satisfy region and text.
+"""Searches slices for rows that satisfy a region and a text.
 
-A sealed slice offers three ways, and the cheapest by estimate is taken: to read the runs of rows
-that the tree says the region may hold; to read the posting lists of the rarest terms; or to
-read of those lists only what lies in the runs.
+There are three ways to search a sealed slice, and the one with the least estimated cost is taken:
+read the runs of rows that the region may hold according to the tree; read the posting lists of the
+rarest terms; or read the parts of these lists that lie in the runs.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from sirocco.kernels.store.slice_text import (
 __all__ = ["collect_runs", "is_any_near", "is_due", "search_sealed"]
 
 # Estimates, nanoseconds: a row read in order, the same with its terms, a posting whose row is
-# anywhere, a posting among runs, and finding a run's place in a list.
+# anywhere, a posting within runs, and the search for a run's place in a list.
 _ROW_NS = 2.0
 _TEXT_NS = 8.0
 _POSTING_NS = 15.0
 _NEAR_POSTING_NS = 10.0
 _FIND_NS = 60.0
-# With so few postings the tree is not even asked.
+# With at most this many postings the tree is not tried.
 _FEW_POSTINGS = 24
 _AHEAD = 8
 
@@ -130,13 +130,13 @@ def _read_lists_among(
     columns: Any, region: Any, life: Any, text: Any, posting_offsets: Any, postings: Any,
     runs: Any, run_count: Any, found_max: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Reads what of the lists of all anchors lies in the runs; see `search_sealed`."""
+    """Reads the parts of all anchors' lists that lie in the runs; see `search_sealed`."""
     lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
     words, values = region
     numbers, anchors, only = text
     conjunctions = words[3]
-    # One term in one box, the most frequent search: written first and then counted or not, as
-    # whether a row near the border lies inside is past guessing.
+    # One term in one box, the most frequent search: each row is written, then counted or not,
+    # since a processor cannot predict whether a row near the border lies inside.
     is_plain = words[0] == SHAPE_BOX and words[1] == 1 and only >= 0 and life[0] == 0
     west, south, east, north = values[0], values[1], values[2], values[3]
     found = np.int64(0)
@@ -268,14 +268,14 @@ def _search_slice(
     columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
     region = (words, values)
     checks = np.int64(not is_within(slice_row, arrival_from_ms, arrival_upto_ms, seq_before))
-    # Either may be the greatest number of all: no difference of such.
+    # Clamped first: either bound may be the greatest i8.
     before = min(seq_before, slice_row[LAST_SEQ] + 1) - slice_row[FIRST_SEQ]
     life = (checks, arrival_from_ms, arrival_upto_ms, before)
     text = (numbers, anchors, only_term(words, words[4], conjunctions, numbers))
 
     if conjunctions > 0 and listed <= _FEW_POSTINGS:
         return _read_lists(columns, region, life, text, posting_offsets, postings, found_max, out)
-    # The lists are cheaper than so many nodes.
+    # To visit more nodes would cost more than to read the lists.
     visits_max = listed if conjunctions > 0 else np.int64(1 << 62)
     runs, run_count, run_rows = collect_runs(words, values, quads, boxes, levels, n, visits_max)
     if conjunctions > 0:
@@ -320,17 +320,17 @@ def search_sealed(
 
     Args:
         table: i8[s, TABLE_WORDS], see `slice_table`.
-        slices: the first so many of them are searched.
+        slices: how many of the first rows of the table are searched.
         words, values, quads: the condition, see `slice_region`; hashes: u8[m], its terms, see
             `slice_text`.
         arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
         seq_before: bound of numbers within the slot, exclusive.
-        found_max: stops after so many rows, at least 1.
+        found_max: stops after this many rows, at least 1.
         out: u4[r], overwritten: rows slice by slice, each once, in no order within a slice.
         counts: i8[s], overwritten: rows found in each slice that is done.
 
     Returns:
-        How many slices are not done, as `out` had no room for what the last of them holds; 0 when
+        The number of slices not searched because `out` has no room for the last one's rows; 0 when
         `found_max` was reached.
     """
     numbers = np.empty(hashes.shape[0], np.int64)

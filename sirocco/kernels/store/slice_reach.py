@@ -1,4 +1,4 @@
-"""Bounds of distances: of a node's rows from a point, and of the rows within a distance."""
+"""Bounds distances from a point: of a node's rows, and a box of the rows within a distance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METRES_A_DEGREE = math.pi / 180.0 * _RADIUS_M
 
 @kernel(inline=True)
 def haversine_of(metres: Any) -> Any:
-    """Returns the haversine of a distance that no row of that rounded distance exceeds."""
+    """Returns a haversine that no row of this rounded distance exceeds."""
     angle = (metres + _MARGIN_M) / _RADIUS_M
     if angle >= math.pi:
         return 2.0
@@ -29,7 +29,7 @@ def haversine_of(metres: Any) -> Any:
 
 @kernel
 def near_box(x: Any, y: Any, limit_m: Any) -> Any:
-    """Returns (west, south, east, north), outside of which rows are farther than a distance.
+    """Returns (west, south, east, north), outside of which rows are farther than a limit.
 
     Of two points whose latitudes are at most φ, sin(d / 2) ≥ cos φ · sin(Δlon / 2).
     """
@@ -51,7 +51,7 @@ def near_box(x: Any, y: Any, limit_m: Any) -> Any:
 
 @kernel
 def least_haversine(x: Any, y: Any, cos_y: Any, boxes: Any, node: Any) -> Any:
-    """Returns what the haversine of the distance from a point to a node's box is at least."""
+    """Returns a lower bound of the haversine of the distance from a point to a node's box."""
     west = np.float64(boxes[4 * node])
     south = np.float64(boxes[4 * node + 1])
     east = -np.float64(boxes[4 * node + 2])

@@ -1,12 +1,12 @@
-"""The region of a condition against points and against boxes of nodes.
+"""Compares a condition's region with points and with boxes of nodes.
 
 A condition is compiled into
     words: i8, [0] shape (SHAPE_*), [1] boxes b, [2] rings r, [3] conjunctions, [4] where the heads
         of the text begin in it, [5 : 6 + r] first vertex of each ring and the end of the last;
     values: f8, boxes (west, south, east, north), circle (lon, lat, radius_m), vertices (x, y);
-    quads: f4[4 · b], the boxes as (east, north, −west, −south), each rounded towards more.
-A region that touches a longitude of ±180 has a box at either side. Nodes have boxes
-(west, south, −east, −north) as f4, each rounded towards less.
+    quads: f4[4 · b], the boxes as (east, north, −west, −south), each rounded up.
+A region that touches a longitude of ±180 has a box on each side. Nodes have boxes
+(west, south, −east, −north) as f4, each rounded down.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DISJOINT = 0
 PARTIAL = 1
 COVERED = 2
 
-# Far above the rounding errors of a distance, far below what anybody measures.
+# Far above the rounding errors of a distance, far below the precision that users need.
 _MARGIN_M = 0.01
 
 
@@ -100,10 +100,10 @@ def point_inside(words: Any, values: Any, x: Any, y: Any) -> Any:
 def _circle_relation(
     lon: Any, lat: Any, radius_m: Any, west: Any, south: Any, east: Any, north: Any
 ) -> Any:
-    """Bounds the distances of a box from the centre by that of its middle.
+    """Bounds the distances of a box from the centre by the distance of its middle.
 
-    No point of the box is farther from its middle than along the meridian and then along a
-    parallel, which is longest where it is nearest to the equator.
+    A point of the box is at most as far from its middle as a path along the meridian and then along
+    a parallel, which is longest nearest to the equator.
     """
     y = 0.5 * (south + north)
     middle_m = distance_m(lon, lat, 0.5 * (west + east), y)
@@ -117,7 +117,7 @@ def _circle_relation(
 
 @kernel
 def _polygon_relation(words: Any, values: Any, west: Any, south: Any, east: Any, north: Any) -> Any:
-    """A box that the box of no edge meets lies inside or outside as a whole."""
+    """Returns the relation: a box that meets no edge's box lies wholly inside or outside."""
     if west <= -180.0 or east >= 180.0:
         return PARTIAL
     at = 4 * words[1] + 3
@@ -143,7 +143,7 @@ def _polygon_relation(words: Any, values: Any, west: Any, south: Any, east: Any,
 
 @kernel
 def met_children(words: Any, quads: Any, boxes: Any, first: Any, last: Any) -> Any:
-    """Returns u8, bit i for node first + i of a level: whether a box of the region meets it.
+    """Returns u8; bit i is set if a box of the region meets node first + i of a level.
 
     Args:
         words, quads: the region.
@@ -162,7 +162,7 @@ def met_children(words: Any, quads: Any, boxes: Any, first: Any, last: Any) -> A
 
 @kernel(inline=True)
 def meets_node(words: Any, quads: Any, boxes: Any, node: Any) -> Any:
-    """Returns whether a box of the region meets a node's box; certain where it says no."""
+    """Returns whether a box of the region meets a node's box; False is certain."""
     at = 4 * node
     meets = False
     for box in range(words[1]):
@@ -174,9 +174,9 @@ def meets_node(words: Any, quads: Any, boxes: Any, node: Any) -> Any:
 
 @kernel
 def relation_of_met(words: Any, values: Any, boxes: Any, node: Any) -> Any:
-    """Returns DISJOINT, PARTIAL or COVERED: how the region lies to a node that `meets_node`.
+    """Returns DISJOINT, PARTIAL or COVERED: the relation to a node for which `meets_node` holds.
 
-    PARTIAL may be said of any node; the others are certain.
+    PARTIAL may be returned for any node; the others are certain.
     """
     shape = words[0]
     if shape == SHAPE_WORLD:
@@ -208,7 +208,7 @@ def relation_of_met(words: Any, values: Any, boxes: Any, node: Any) -> Any:
 def is_any_near(lon: Any, lat: Any, west: Any, south: Any, east: Any, north: Any) -> Any:
     """Returns whether one of some points (f8[m]) lies in a box.
 
-    Without a branch a point, which the compiler turns into vector instructions.
+    It has no branches, so that the compiler emits vector instructions.
     """
     near = np.int64(0)
     for i in range(lon.shape[0]):

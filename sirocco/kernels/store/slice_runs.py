@@ -1,4 +1,4 @@
-"""Runs of rows that a region may hold, by the tree of a slice."""
+"""Finds the runs of rows that a region may hold, by the tree of a slice."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def collect_runs(
     Args:
         words, values, quads: the condition's region, see `slice_region`.
         boxes, levels: the tree.
-        rows: of the slice.
-        visits_max: gives up after so many nodes below the first.
+        rows: number of rows of the slice.
+        visits_max: gives up after this many nodes below the first.
 
     Returns:
         (runs i8[…], their number, rows in them): a run is (begin, end, 1 if all its rows lie in the
@@ -41,7 +41,7 @@ def collect_runs(
     total = np.int64(0)
     visits = np.int64(0)
     level = levels.shape[0] - 2
-    # Of each level the children of the node that is open: which are to be visited, and the first.
+    # For each level, the children of the open node: a mask of those to visit, and the first.
     open_masks = np.empty(level + 1, np.uint64)
     open_first = np.empty(level + 1, np.int64)
     open_masks[level] = met_children(words, quads, boxes, levels[level], levels[level] + 1)

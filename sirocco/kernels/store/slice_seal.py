@@ -1,6 +1,6 @@
-"""Sealing of a slice: its vocabulary, its rows of terms, its posting lists, its tree of boxes.
+"""Seals a slice: builds its vocabulary, rows of terms, posting lists and tree of boxes.
 
-The layout is described in `sirocco/index/store/slices.py`.
+`sirocco/index/store/slices.py` describes the layout.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def number_terms(terms: Any, numbers: Any, first: Any, second: Any) -> Any:
     Args:
         terms: u8[t], wire hashes.
         numbers: u4[t], overwritten.
-        first, second: u8, a secret (see `placement`).
+        first, second: u8, a secret (see `hash_placement`).
 
     Returns:
         u8[v], the distinct hashes.
     """
-    # Most slices have a distinct term for every four; a table that grows is filled twice.
+    # Most slices have one distinct term in four; a table that grows is filled twice.
     bits = 10
     while (1 << bits) < terms.shape[0] >> 1:
         bits += 1
@@ -111,7 +111,7 @@ def rank_terms(distinct: Any, vocabulary: Any, ranks: Any, first: Any, second: A
         distinct: u8[v], wire hashes in any order, each once.
         vocabulary: u8[v], the same, ascending.
         ranks: u4[v], overwritten.
-        first, second: u8, a secret (see `placement`).
+        first, second: u8, a secret (see `hash_placement`).
 
     Returns:
         0; −1 if the vocabulary lacks a term.
@@ -151,17 +151,17 @@ def lay_terms(
     """Writes the terms of rows in a new order, each with its count.
 
     Args:
-        order: u4[n], the row that comes at each place.
+        order: u4[n], the row for each place.
         offsets: i8[n + 1], numbers: u4[t], counts: u2[t]: terms of each row.
         ranks: u4[v], the final number of each term.
         term_offsets: u4[n + 1], terms: u4[t], overwritten.
-        frequencies: u4[v], zeros: to be counted up, rows with each term.
+        frequencies: u4[v], zeros before: rows with each term.
     """
     end = np.int64(0)
     term_offsets[0] = 0
     n = order.shape[0]
     for i in range(n):
-        # The rows lie anywhere: what they need is asked for some rows ahead, in two steps.
+        # The rows are anywhere in memory: they are prefetched some rows ahead, in two steps.
         if i + 2 * _AHEAD < n:
             prefetch(offsets, np.int64(order[i + 2 * _AHEAD]))
         if i + _AHEAD < n:
@@ -184,7 +184,7 @@ def gather_pieces(data: Any, offsets: Any, order: Any, out_offsets: Any, out: An
 
     Args:
         data: u1[b], offsets: i8[n + 1].
-        order: u4[n], the row that comes at each place.
+        order: u4[n], the row for each place.
         out_offsets: u4[n + 1], out: u1[b], overwritten.
     """
     n = order.shape[0]
@@ -211,8 +211,8 @@ def fill_postings(term_offsets: Any, terms: Any, posting_offsets: Any, postings:
 
     Args:
         term_offsets: u4[n + 1], terms: u4[t]: the slice's rows of terms.
-        posting_offsets: u4[v + 1]: rows with each term at [1:], the first zero; overwritten by
-            where each list begins.
+        posting_offsets: u4[v + 1]: zero, then the number of rows with each term; overwritten with
+            the begin of each list.
         postings: u4[t], overwritten.
     """
     v = posting_offsets.shape[0] - 1

@@ -1,9 +1,9 @@
-"""Sealed slices as a table of addresses, so that one call of a kernel reads all of a store.
+"""Describes sealed slices as a table of addresses, so that one kernel call reads a whole store.
 
-A call with the arrays of one slice costs 1.5 us before it begins: for a search in eight slices
-that is more than the search. A row of the table is i8[TABLE_WORDS]: counts, bounds and the
-addresses of the slice's columns (see `sirocco/index/store/slices.py`). Whoever has a table keeps
-the slices alive; the columns are only read.
+A call with the arrays of one slice costs 1.5 us before it begins: for eight slices that is more
+than the search itself. A row of the table is i8[TABLE_WORDS]: counts, bounds and the addresses of
+the slice's columns (see `sirocco/index/store/slices.py`). The owner of a table keeps the slices
+alive; the columns are only read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ARRIVAL_FIRST = 2
 ARRIVAL_LAST = 3
 # From here on: rows, terms, vocabulary, nodes · 4, levels, sessions, long counts.
 COUNTS = 4
-# How event times are kept: TS_*.
+# How event times are stored: TS_*.
 TS_FORM = 11
 TS_MISSING = 0
 TS_ARRIVAL = 1
@@ -59,13 +59,13 @@ IS_ACTIVE = 12
 # postings, boxes, levels, ids, session_rows, numbers, sessions, number_bases; then lengths, ts,
 # long_places, long_counts, name_offsets, names, text_offsets, text, attribute_offsets, attributes.
 # An active slice has its sessions at session_rows, its counts at vocabulary, its tags at postings;
-# 0 for what is not.
+# 0 for a missing column.
 ADDRESSES = 13
 TABLE_WORDS = 39
 
 
 def _plain(dtype: Any) -> Any:
-    """Makes the twin of `_native` without compilation."""
+    """Returns the uncompiled equivalent of `_native`."""
     code = np.ctypeslib.as_ctypes_type(dtype)
 
     def array_at(address: Any, length: Any) -> Any:
@@ -77,7 +77,7 @@ def _plain(dtype: Any) -> Any:
 
 
 def _native() -> Any:
-    """Builds the intrinsic that takes a number for an address."""
+    """Builds the intrinsic that turns a number into a pointer."""
     from numba.core import cgutils, types  # noqa: PLC0415 - only where kernels are compiled
     from numba.extending import intrinsic  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""The text of a condition: its terms among those of a slice, and whether a row satisfies it.
+"""Finds the terms of a condition in a slice, and decides whether a row satisfies its text.
 
 A condition's text is a disjunction of conjunctions. `heads` i8[2c + 1] bounds them in the array of
 its terms: the positive terms of conjunction i are heads[2i] : heads[2i + 1], the negative ones
-heads[2i + 1] : heads[2i + 2]. No conjunctions at all: any text.
+heads[2i + 1] : heads[2i + 2]. Without conjunctions, any text satisfies it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEAR = 64
 def find_term(vocabulary: Any, term: Any) -> Any:
     """Returns the place of a wire hash in the vocabulary (u8[v], ascending), or −1.
 
-    Hashes are spread evenly, so the place is guessed and the search begins there: a few cache
+    Hashes are spread evenly, so the search begins at the expected place: it reads a few cache
     lines instead of one for each bit of v.
     """
     n = vocabulary.shape[0]
@@ -79,15 +79,16 @@ def choose_anchors(
     """Chooses the rarest positive term of each conjunction.
 
     Args:
-        heads: i8, `first`: where the heads begin in it.
-        conjunctions: how many.
-        numbers: i8[m], terms as the slice numbers them.
+        heads: i8, holds the heads.
+        first: where they begin in it.
+        conjunctions: their number.
+        numbers: i8[m], the slice's number of each term.
         posting_offsets: u4[v + 1].
         anchors: i8[conjunctions], overwritten: a place in `numbers`, −1 where the slice lacks a
             positive term.
 
     Returns:
-        Postings of all anchors.
+        The total number of the anchors' postings.
     """
     total = np.int64(0)
     for i in range(conjunctions):
@@ -135,8 +136,8 @@ def _first_holding(
     Args:
         heads, first, conjunctions, numbers, anchors: see `choose_anchors`.
         terms: u4, words of the row at [begin:end].
-        known: conjunction whose anchor the row is known to hold, −1 for none; later ones are not
-            looked at.
+        known: conjunction whose anchor the row is known to hold, −1 for none; later conjunctions
+            are not examined.
     """
     last = conjunctions if known < 0 else known + 1
     for i in range(last):
@@ -172,8 +173,8 @@ def text_holds(
         only: see `only_term`.
         term_offsets, terms: columns of the slice.
         row: the row.
-        known: conjunction by whose anchor the row was found, −1 for none. Where another one
-            before it holds too, the row counts to that one, and not here.
+        known: conjunction by whose anchor the row was found, −1 for none. If the row also satisfies
+            an earlier conjunction, it counts for that one and not here.
     """
     if conjunctions == 0:
         return True
@@ -200,7 +201,7 @@ def _holds_hash(terms: Any, begin: Any, end: Any, term: Any) -> Any:
 def first_holding_hashes(
     heads: Any, first: Any, conjunctions: Any, hashes: Any, terms: Any, begin: Any, end: Any
 ) -> Any:
-    """As `first_holding` for rows whose terms (u8) are wire hashes."""
+    """As `_first_holding`, for rows whose terms (u8) are wire hashes."""
     for i in range(conjunctions):
         holds = True
         for k in range(heads[first + 2 * i], heads[first + 2 * i + 1]):

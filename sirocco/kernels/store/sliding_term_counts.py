@@ -1,11 +1,11 @@
-"""Counts of terms that follow a window: what entered is added, what left is taken away.
+"""Counts terms in a sliding window: adds the objects that enter, subtracts those that leave.
 
 Terms that some query counts one by one have a number of their own; all others share `BUCKETS`
-numbers, dealt by a secret (see `placement`), as words could be chosen to share one. A slice keeps
-the number of each entry of its vocabulary in two bytes (`mark_terms`), so that to count a term is
-one look into a table a quarter of the vocabulary's size and one addition, without a comparison:
-`tally_terms` counts all that a span of time holds of a region by these numbers, `move_counts` takes
-from that what one query keeps.
+numbers, assigned by a secret (`hash_placement`), since clients could choose words that share one.
+A slice keeps the number of each entry of its vocabulary in two bytes (`mark_terms`). So to count a
+term is one read of a table a quarter of the vocabulary's size and one addition, without a
+comparison. `tally_terms` counts the terms of a region and a span of time by these numbers;
+`move_counts` takes from these tallies the counts that one query keeps.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 BUCKET_BITS = 9
 BUCKETS = 1 << BUCKET_BITS
-# What two bytes can say: numbers of buckets, then those of single terms.
+# Numbers that fit two bytes: those of buckets, then those of single terms.
 CODES_MAX = 1 << 16
 _SHIFT = np.uint64(64 - BUCKET_BITS)
 
@@ -56,30 +56,30 @@ _U8 = types.Array(types.uint64, 1, "C", readonly=True)
 _U2 = types.Array(types.uint16, 1, "C", readonly=True)
 _U1 = types.Array(types.uint8, 1, "C", readonly=True)
 
-# Rows that are chosen before their terms are counted: without a branch on either.
+# Rows that are selected before their terms are counted: neither loop has a branch.
 _ROWS = 2_048
 _PART_ROWS = 512
-# Words of terms that stand one behind the other before they are counted: a loop for each row would
-# end at another length each time, which no processor foresees.
+# Words of terms that are copied together before they are counted: a loop for each row would end at
+# a different length each time, which a processor cannot predict.
 _WORDS = 4_096
-# Longer rows are counted by themselves.
+# Longer rows are counted separately.
 _ROW_WORDS = 16
-# Rows of the active slice that are looked at together.
+# Rows of the active slice that are tested together.
 _NEAR_ROWS = 64
-# Counters that are looked at together: most are those of terms of other places.
+# Counters that are tested together: most belong to terms of other places.
 _FOLD = 32
 _NOWHERE = (1 << 63) - 1
 
 
 @kernel(inline=True)
 def _home_of(h: Any, mask: Any) -> Any:
-    # The highest bits are those of few buckets.
+    # Low bits: terms of one bucket share their highest bits.
     return np.int64(h & np.uint64(mask))
 
 
 @kernel(inline=True)
 def _code_of(term: Any, counted: Any) -> Any:
-    """Returns the number of a term that stands in an open table, else that of its bucket."""
+    """Returns the number of a term in an open table, or that of its bucket if it is not there."""
     hashes, codes, first, second = counted
     mask = np.int64(hashes.shape[0] - 1)
     h = mix(term, first, second)
@@ -102,11 +102,11 @@ def bucket_terms(terms: Any, first: Any, second: Any, buckets: Any) -> None:
 
 @kernel(types.int64(_U8, _U2, types.uint64[::1], types.uint16[::1], types.uint64, types.uint64))
 def put_codes(terms: Any, numbers: Any, hashes: Any, codes: Any, first: Any, second: Any) -> Any:
-    """Enters terms (u8[m]) with their numbers (u2[m]) into an open table.
+    """Adds terms (u8[m]) with their numbers (u2[m]) to an open table.
 
     Args:
         terms, numbers: none of them is in the table.
-        hashes: u8[2^b], codes: u2[2^b], 0 where nothing is; at least half of it stays free.
+        hashes: u8[2^b], codes: u2[2^b], 0 where free; at least half of the table stays free.
         first, second: u8, the secret.
 
     Returns:
@@ -128,7 +128,7 @@ def put_codes(terms: Any, numbers: Any, hashes: Any, codes: Any, first: Any, sec
 
 @kernel(types.void(_U8, _U8, _U2, types.uint16[::1]))
 def mark_terms(vocabulary: Any, terms: Any, numbers: Any, codes: Any) -> None:
-    """Writes the numbers (u2[m]) of single terms (u8[m]) into those of a vocabulary.
+    """Writes the numbers (u2[m]) of single terms (u8[m]) into the numbers of a vocabulary.
 
     Args:
         vocabulary: u8[v], ascending.
@@ -174,7 +174,7 @@ def _take_words(
     for part in range(first, last, _WORDS):
         stop = min(last, np.int64(part + _WORDS))
         waits = np.int64(0)
-        # Without a branch on what is read: each would wait for memory.
+        # No branch on the values read: each would wait for memory.
         for k in range(part, stop):
             number = terms[k] & mask
             waiting[waits] = number
@@ -201,7 +201,7 @@ def _take_rows(
                 terms, first, last, vocabulary, codes, sign, tallies, look, total
             )  # fmt: skip
             continue
-        # What is too much is overwritten by the next row.
+        # Words beyond the row's end are overwritten by the next row.
         for j in range(_ROW_WORDS):
             in_line[end + j] = terms[first + j]
         end += last - first
@@ -218,7 +218,7 @@ def _choose_rows(
     begin: Any, end: Any, covers: Any, span: Any, lon: Any, lat: Any, arrivals_ms: Any, words: Any,
     values: Any, rows: Any, count: Any,
 ) -> Any:  # fmt: skip
-    """Writes which rows of [begin, end) count behind rows[:count]; returns how many there are."""
+    """Appends the rows of [begin, end) that count to rows[:count]; returns the new count."""
     from_ms, upto_ms = span[0], span[1]
     if covers:
         for row in range(begin, end):
@@ -267,7 +267,7 @@ def _take_sealed(
             )  # fmt: skip
             continue
         for part in range(begin, end, _PART_ROWS):
-            # One more is written than counts.
+            # One more row is written than counts.
             if count + _PART_ROWS >= _ROWS:
                 total = _take_rows(
                     rows, count, term_offsets, terms, vocabulary, codes, sign, tallies, look,
@@ -324,7 +324,7 @@ def _take_all(
     spans: Any, table: Any, addresses: Any, active: Any, rows: Any, words: Any, values: Any,
     quads: Any, counted: Any, tallies: Any, look: Any,
 ) -> Any:  # fmt: skip
-    """Counts what arrived within spans; returns how many terms were found. See `_take_words`."""
+    """Counts objects that arrived within spans; returns the number of terms (`_take_words`)."""
     total = np.int64(0)
     chosen = np.empty(_ROWS, np.int64)
     in_line = np.empty(_WORDS + _ROW_WORDS, np.uint32)
@@ -347,7 +347,7 @@ def _take_all(
                     in_line, total,
                 )  # fmt: skip
     if rows > 0:
-        # Nothing of it left the window, as a rule.
+        # Usually none of its rows has left the window.
         oldest = active[2][:rows].min()
         for j in range(spans.shape[0]):
             if oldest <= spans[j, 1]:
@@ -383,10 +383,10 @@ def tally_terms(
     second: Any,
     tallies: Any,
 ) -> None:
-    """Counts the terms of a region's objects that arrived within spans of time by their numbers.
+    """Counts, by number, the terms of a region's objects that arrived within spans of time.
 
     Args:
-        spans: i8[m, 3], (first arrival, last arrival, what each object adds).
+        spans: i8[m, 3], (first arrival, last arrival, the amount that each object adds).
         table: i8[s, TABLE_WORDS], sealed slices, see `slice_table`.
         addresses: i8[s], where the numbers of their vocabularies lie, u2 each.
         lon, lat, arrivals_ms, term_offsets, terms, rows: of the active slice, see `search_active`.
@@ -401,12 +401,12 @@ def tally_terms(
         spans, table, addresses, active, rows, words, values, quads,
         (hashes, codes, first, second), tallies, look,
     )  # fmt: skip
-    assert found == 0  # nothing is looked for one by one
+    assert found == 0  # no term is counted one by one
 
 
 @kernel
 def _fold(tallies: Any, buckets: Any, kept: Any, kept_counts: Any, others: Any) -> Any:
-    """Takes the tallies to what one query keeps and clears them; returns the greatest of others."""
+    """Adds the tallies to one query's counts, clears them; returns the greatest of `others`."""
     for i in range(kept.shape[0]):
         kept_counts[i] += tallies[kept[i]]
         tallies[kept[i]] = 0
@@ -456,15 +456,15 @@ def move_counts(
     kept_counts: Any,
     others: Any,
 ) -> Any:
-    """Moves the counts of one query on by what arrived within spans.
+    """Updates the counts of one query with the objects that arrived within spans.
 
     Args:
         spans, …, second: see `tally_terms`.
-        tallies: i4[BUCKETS + single terms], zeros, and zeros again.
+        tallies: i4[BUCKETS + single terms], zeros before and after.
         buckets: u2[single terms], the bucket of each.
         kept: u2[t], numbers of terms that the query counts one by one.
-        kept_counts: i4[t], moved on.
-        others: i4[BUCKETS], moved on: of each bucket, how often its other terms occur together.
+        kept_counts: i4[t], updated.
+        others: i4[BUCKETS], updated: for each bucket, the total count of its other terms.
 
     Returns:
         The greatest of `others`: no other term is in more objects.
@@ -500,16 +500,16 @@ def count_hot(
     found: Any,
     found_counts: Any,
 ) -> Any:
-    """Counts the terms of some buckets that have no number of their own, one by one.
+    """Counts one by one the terms of some buckets that have no number of their own.
 
     Args:
-        spans, …, second: see `tally_terms`; what each object adds is 1.
+        spans, …, second: see `tally_terms`; each object adds 1.
         hot: u1[BUCKETS + single terms], 1 for those buckets.
         found: u8[2^m], overwritten: terms, where `found_counts` is not 0.
         found_counts: i4[2^m], zeros, overwritten.
 
     Returns:
-        How many terms there are; half the room or more: there was not enough.
+        The number of terms; half the room or more means that the room did not suffice.
     """
     look = hot, found, found_counts, np.empty(_WORDS, np.uint64), first, second
     active = lon, lat, arrivals_ms, term_offsets, terms

@@ -1,4 +1,4 @@
-"""Counting the terms of a slice's rows in a region, each row once for each of its terms."""
+"""Counts the terms of a slice's rows in a region, each row once for each of its terms."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from sirocco.kernels.store.terms_nodes import NODE_ROWS, STRETCH_ROWS
 
 __all__ = ["count_row_terms", "count_sealed", "hold_terms"]
 
-# With fewer rows there is less to count than there are frequent terms.
+# With fewer rows, to count all of them is cheaper than to use the frequent terms' sums.
 _ROWS_FEW = 1_024
-# To sort the numbers of found terms takes as long as to look through so many times more.
+# To sort the numbers of found terms takes as long as to scan this many times more counters.
 _SORT_FACTOR = 50
 
 _F8 = types.Array(types.float64, 1, "C", readonly=True)
@@ -41,7 +41,7 @@ _U4 = types.Array(types.uint32, 1, "C", readonly=True)
 
 @kernel(inline=True)
 def _count_words(terms: Any, first: Any, last: Any, counts: Any, found: Any, total: Any) -> Any:
-    """Counts terms[first:last]; returns how many are in `found`, which the new ones join."""
+    """Counts terms[first:last], appends new ones to `found`; returns its new length."""
     for k in range(first, last):
         number = np.int64(terms[k] & np.uint32(TERM_MASK))
         count = counts[number]
@@ -87,7 +87,7 @@ def _write_found(
     vocabulary: Any, counts: Any, found: Any, total: Any, out_hashes: Any, out_counts: Any,
     out_weights: Any, written: Any,
 ) -> Any:  # fmt: skip
-    """Writes what was counted, ascending, and clears it; returns the end."""
+    """Writes the counts, ascending by term, and clears them; returns the end."""
     if total * _SORT_FACTOR < vocabulary.shape[0]:
         found[:total].sort()
         for i in range(total):
@@ -158,7 +158,7 @@ def _count_frequent(
         if count > 0:
             out_hashes[written] = vocabulary[number]
             out_counts[written] = count
-            # Of these terms nothing of the bound is left.
+            # Counted exactly: none of the slice's bound remains for this term.
             out_weights[written] = bound
             written += 1
     for i in range(total):
@@ -194,17 +194,17 @@ def count_sealed(
 
     Args:
         table: i8[s, TABLE_WORDS], see `slice_table`.
-        nodes: i8[s, 4], see `NodeCounts.row`: slices of which only the frequent terms are counted;
-            zeros for the others.
+        nodes: i8[s, 4], see `NodeCounts.row`, for slices of which only the frequent terms are
+            counted; zeros for the others.
         words, values, quads: the region, see `slice_region`.
         arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
         seq_before: bound of numbers within the slot, exclusive.
-        counts: i4[v], zeros, and zeros again: v of the largest vocabulary.
+        counts: i4[v], zeros before and after; v is the size of the largest vocabulary.
         found: i8[v + 1], overwritten.
-        out_hashes: u8[e], out_counts, out_weights: i8[e], overwritten: a list of each slice,
-            ascending by hash. The weight of a term that is frequent is the bound of its slice.
+        out_hashes: u8[e], out_counts, out_weights: i8[e], overwritten: a list for each slice,
+            ascending by hash. The weight of a frequent term is the bound of its slice.
         begins: i8[s + 1], overwritten: where each list begins, and the end.
-        bounds: i8[s], overwritten: no term that is not in the list of the slice has more rows.
+        bounds: i8[s], overwritten: no term outside the list of the slice has more rows.
     """
     life = np.empty(4, np.int64)
     written = np.int64(0)
@@ -218,7 +218,7 @@ def count_sealed(
         life[0] = not is_within(source, arrival_from_ms, arrival_upto_ms, seq_before)
         life[1] = arrival_from_ms
         life[2] = arrival_upto_ms
-        # Either may be the greatest number of all: no difference of such.
+        # Clamped first: either bound may be the greatest i8.
         life[3] = min(seq_before, source[LAST_SEQ] + 1) - source[FIRST_SEQ]
         (
             lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets, _,
@@ -235,7 +235,7 @@ def count_sealed(
                 out_hashes, out_counts, out_weights, written,
             )  # fmt: skip
         elif run_count == 1 and run_rows == n and runs[2] != 0 and life[0] == 0:
-            # All rows: as many as the posting lists are long.
+            # All rows count: the counts are the lengths of the posting lists.
             for number in range(vocabulary.shape[0]):
                 out_hashes[written] = vocabulary[number]
                 out_counts[written] = np.int64(
@@ -260,11 +260,11 @@ def count_sealed(
 def hold_terms(
     table: Any, nodes: Any, words: Any, values: Any, quads: Any, hashes: Any, totals: Any
 ) -> None:
-    """Adds to some terms how many rows of a region hold them, by their posting lists.
+    """Adds to the totals of some terms how many rows of a region hold them, by posting lists.
 
     Args:
         table: i8[s, TABLE_WORDS], slices that lie within the bounds.
-        nodes: i8[s, 4]; what is frequent in a slice has been counted there.
+        nodes: i8[s, 4]; the frequent terms of a slice have been counted there.
         words, values, quads: the region, see `slice_region`.
         hashes: u8[m], totals: i8[m], added to.
     """

@@ -1,10 +1,10 @@
-"""Counts of a slice's more frequent terms, kept for nodes of its tree (SSTD 6.1).
+"""Keeps counts of a slice's more frequent terms for nodes of its tree (SSTD 6.1).
 
 SSTD keeps a table of term frequencies in every node of an object index and adds up those that lie
 in a region. Here the terms that are frequent in some part of a slice are counted up to the begin
-of each stretch of rows: one difference for each gives the counts of any run of stretches. Of the
-others each node knows how often the most frequent occurs: enough to leave them out of a list of
-the most frequent terms.
+of each stretch of rows: one difference gives the count in any run of stretches. For the other
+terms each node keeps the greatest count: enough to leave them out of a list of the most frequent
+terms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _I2 = types.Array(types.int16, 1, "C", readonly=True)
 
 @kernel(types.void(_U4, _U4, types.uint32[::1]))
 def find_peaks(term_offsets: Any, terms: Any, peaks: Any) -> None:
-    """Writes for each term in how many rows of a node it occurs, in the node where most do.
+    """Writes for each term its greatest number of rows within one node.
 
     Args:
         term_offsets, terms: of the slice.
