@@ -11,6 +11,7 @@ by pip, and asks the index that it is configured to ask.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,11 +30,16 @@ LEVELS = {
     "dev": ("demo", "dev"),
     "test": ("demo", "dev", "spark"),
 }
+# What generates the client's code is of the oldest grpcio that it promises.
+GENERATOR = "grpcio-tools"
 KERNELS = ["numba", "numpy", "setuptools"]
 OWN = "sirocco-client"
 
 HEAD = """\
 # Written by scripts/lock.py from both pyproject.toml and constraints.txt, not by hand.
+"""
+OLDEST_HEAD = """\
+# Written by scripts/lock.py from the lower bounds of sdk/pyproject.toml, not by hand.
 """
 DOCS_HEAD = """\
 # Written by scripts/lock.py from docs/requirements.in, not by hand: what `make docs` installs.
@@ -50,8 +56,19 @@ def wanted(extras: tuple[str, ...]) -> list[str]:
     return [each for each in named if each != OWN]
 
 
-def lock(uv: Path, target: Path, requirements: list[str], head: str = HEAD) -> None:
-    """Writes one file."""
+def oldest() -> list[str]:
+    """Returns the oldest packages that the client promises to work with, and their generator."""
+    client = tomllib.loads((ROOT / "sdk/pyproject.toml").read_text())["project"]
+    bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", each).groups() for each in client["dependencies"])
+    named = [f"{name}=={version}" for name, version in bounds.items()]
+    return [*named, f"{GENERATOR}=={bounds['grpcio']}"]
+
+
+def lock(
+    uv: Path, target: Path, requirements: list[str], head: str = HEAD, *, pinned: bool = True
+) -> None:
+    """Writes one file; unless `pinned`, without the versions of `constraints.txt`."""
+    constraints = ("--constraint", ROOT / "constraints.txt") if pinned else ()
     with tempfile.TemporaryDirectory() as directory:
         asked = Path(directory) / "asked.in"
         asked.write_text("\n".join(requirements) + "\n")
@@ -61,7 +78,7 @@ def lock(uv: Path, target: Path, requirements: list[str], head: str = HEAD) -> N
                 *(uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
                 *("--generate-hashes", "--no-header", "--no-annotate", "--emit-build-options"),
                 *("--no-emit-index-url", "--no-emit-find-links"),
-                *("--constraint", ROOT / "constraints.txt", asked, "--output-file", found),
+                *(*constraints, asked, "--output-file", found),
             ],
             check=True,
         )
@@ -79,6 +96,7 @@ def main() -> None:
         for level, extras in LEVELS.items():
             lock(binaries / "uv", LOCKS / f"{level}.txt", [*wanted(extras), *KERNELS])
             print(f"locks/{level}.txt", file=sys.stderr)
+        lock(binaries / "uv", LOCKS / "oldest.txt", oldest(), OLDEST_HEAD, pinned=False)
         lock(binaries / "uv", DOCS.with_suffix(".txt"), DOCS.read_text().split(), DOCS_HEAD)
 
 

@@ -10,6 +10,7 @@
 #   scripts/setup.sh helm     Helm, Prometheus and others' definitions, for the tests of the chart
 #   scripts/setup.sh kernels  compiles the kernels; beside a level that installs, while it does so
 #   scripts/setup.sh demo     the same for those that are imported at the start of a process
+#   scripts/setup.sh oldest   .cache/oldest: the oldest grpcio and protobuf that the client promises
 #
 # Everything said goes to stderr: stdout belongs to the command.
 set -euo pipefail
@@ -86,6 +87,21 @@ install() {
   done
 }
 
+# A second environment, which generates the contracts' code and tests it: generated code refuses
+# packages older than those it was generated with. It is shared by all that share .cache.
+oldest() {
+  local digest
+  digest=$({ "$venv/bin/python" --version; cat locks/oldest.txt; } | sha256sum | cut -d' ' -f1)
+  [[ $(cat .cache/oldest/.stamp 2>/dev/null) == "$digest" ]] && return
+  say "Python packages: the oldest that the client promises to work with"
+  rm -rf .cache/oldest
+  "$venv/bin/python" -m venv .cache/oldest >&2
+  local pip=(.cache/oldest/bin/python -m pip --disable-pip-version-check --no-input install --quiet
+    --no-compile --progress-bar off)
+  "${pip[@]}" --require-hashes -r locks/oldest.txt >&2
+  echo "$digest" >.cache/oldest/.stamp
+}
+
 compile_kernels() { PYTHONPATH=$PWD exec "$venv/bin/python" -m sirocco.kernels.jit.precompile $wants_kernels >&2; }
 
 begin_kernels() {
@@ -133,6 +149,7 @@ for level in "${@:-run}"; do
     servers) servers ;;
     bench) install dev "and what checks and generates code"; servers ;;
     network) network ;;
+    oldest) oldest ;;
     helm) need_helm; need_crds; need_prometheus ;;
     kernels | demo) begin_kernels ;;
     *) fail "scripts/setup.sh does not know '$level'" "see the head of the file" ;;

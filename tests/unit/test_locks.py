@@ -77,5 +77,5 @@ def test_levels_hold_those_below_them_and_nothing_names_a_registry() -> None:
 def test_the_set_up_installs_nothing_else() -> None:
     setup = (ROOT / "scripts/setup.sh").read_text()
     commands = [line.strip() for line in setup.splitlines() if '"${pip[@]}"' in line]
-    assert len(commands) == 3
+    assert len(commands) == 4
     assert all("--require-hashes" in line or "--no-deps" in line for line in commands)

@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import arrival_service_pb2 as sirocco_dot_v1_dot_arrival__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class ArrivalServiceStub:
+class ArrivalServiceStub(object):
     """What a router has sent to leaves. The leading coordinator asks those that own intake many times
     a round: what evaluators have done says nothing of what they cannot keep up with.
     """
@@ -43,7 +43,7 @@ class ArrivalServiceStub:
                 _registered_method=True)
 
 
-class ArrivalServiceServicer:
+class ArrivalServiceServicer(object):
     """What a router has sent to leaves. The leading coordinator asks those that own intake many times
     a round: what evaluators have done says nothing of what they cannot keep up with.
     """
@@ -70,7 +70,7 @@ def add_ArrivalServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class ArrivalService:
+class ArrivalService(object):
     """What a router has sent to leaves. The leading coordinator asks those that own intake many times
     a round: what evaluators have done says nothing of what they cannot keep up with.
     """

@@ -38,7 +38,7 @@ class DescribeBalanceResponse(_message.Message):
     proposal: BalanceDecision
     moves_total: int
     map_changes_total: int
-    def __init__(self, is_on: _Optional[bool] = ..., balancer: _Optional[str] = ..., at_ms: _Optional[int] = ..., round_ms: _Optional[int] = ..., map_version: _Optional[int] = ..., imbalance: _Optional[float] = ..., state: _Optional[str] = ..., slots: _Optional[_Iterable[_Union[SlotLoad, _Mapping]]] = ..., leaves: _Optional[_Iterable[_Union[LeafLoad, _Mapping]]] = ..., decisions: _Optional[_Iterable[_Union[BalanceDecision, _Mapping]]] = ..., proposal: _Optional[_Union[BalanceDecision, _Mapping]] = ..., moves_total: _Optional[int] = ..., map_changes_total: _Optional[int] = ...) -> None: ...
+    def __init__(self, is_on: bool = ..., balancer: _Optional[str] = ..., at_ms: _Optional[int] = ..., round_ms: _Optional[int] = ..., map_version: _Optional[int] = ..., imbalance: _Optional[float] = ..., state: _Optional[str] = ..., slots: _Optional[_Iterable[_Union[SlotLoad, _Mapping]]] = ..., leaves: _Optional[_Iterable[_Union[LeafLoad, _Mapping]]] = ..., decisions: _Optional[_Iterable[_Union[BalanceDecision, _Mapping]]] = ..., proposal: _Optional[_Union[BalanceDecision, _Mapping]] = ..., moves_total: _Optional[int] = ..., map_changes_total: _Optional[int] = ...) -> None: ...
 
 class SlotLoad(_message.Message):
     __slots__ = ("slot", "owner", "share", "objects_per_s", "matches_per_s", "queries")

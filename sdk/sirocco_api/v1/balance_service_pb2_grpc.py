@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import balance_service_pb2 as sirocco_dot_v1_dot_balance__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class BalanceServiceStub:
+class BalanceServiceStub(object):
     """What the coordinator makes of the loads. Any router answers.
     """
 
@@ -42,7 +42,7 @@ class BalanceServiceStub:
                 _registered_method=True)
 
 
-class BalanceServiceServicer:
+class BalanceServiceServicer(object):
     """What the coordinator makes of the loads. Any router answers.
     """
 
@@ -69,7 +69,7 @@ def add_BalanceServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class BalanceService:
+class BalanceService(object):
     """What the coordinator makes of the loads. Any router answers.
     """
 

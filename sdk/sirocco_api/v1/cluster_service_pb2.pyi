@@ -12,7 +12,7 @@ class AwaitProcessedRequest(_message.Message):
     ROUTED_FIELD_NUMBER: _ClassVar[int]
     position_token: str
     routed: bool
-    def __init__(self, position_token: _Optional[str] = ..., routed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, position_token: _Optional[str] = ..., routed: bool = ...) -> None: ...
 
 class AwaitProcessedResponse(_message.Message):
     __slots__ = ("cursors",)
@@ -24,7 +24,7 @@ class DescribeClusterRequest(_message.Message):
     __slots__ = ("leaves",)
     LEAVES_FIELD_NUMBER: _ClassVar[int]
     leaves: bool
-    def __init__(self, leaves: _Optional[bool] = ...) -> None: ...
+    def __init__(self, leaves: bool = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
     __slots__ = ("cluster", "map_version", "scheme", "leaf_count", "slot_count", "leader", "members", "ownerships", "leaves")
@@ -101,4 +101,4 @@ class LeafDescription(_message.Message):
     north: float
     is_text: bool
     objects: int
-    def __init__(self, id: _Optional[int] = ..., slot: _Optional[int] = ..., west: _Optional[float] = ..., south: _Optional[float] = ..., east: _Optional[float] = ..., north: _Optional[float] = ..., is_text: _Optional[bool] = ..., objects: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., slot: _Optional[int] = ..., west: _Optional[float] = ..., south: _Optional[float] = ..., east: _Optional[float] = ..., north: _Optional[float] = ..., is_text: bool = ..., objects: _Optional[int] = ...) -> None: ...

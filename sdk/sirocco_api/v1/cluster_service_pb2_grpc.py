@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import cluster_service_pb2 as sirocco_dot_v1_dot_cluster__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class ClusterServiceStub:
+class ClusterServiceStub(object):
     """What the cluster looks like now.
     """
 
@@ -47,7 +47,7 @@ class ClusterServiceStub:
                 _registered_method=True)
 
 
-class ClusterServiceServicer:
+class ClusterServiceServicer(object):
     """What the cluster looks like now.
     """
 
@@ -85,7 +85,7 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class ClusterService:
+class ClusterService(object):
     """What the cluster looks like now.
     """
 

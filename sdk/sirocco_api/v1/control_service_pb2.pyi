@@ -46,7 +46,7 @@ class Granted(_message.Message):
     partition: int
     member: str
     has_ended: bool
-    def __init__(self, term: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., member: _Optional[str] = ..., has_ended: _Optional[bool] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., member: _Optional[str] = ..., has_ended: bool = ...) -> None: ...
 
 class MapActivated(_message.Message):
     __slots__ = ("term", "version", "partition_map")

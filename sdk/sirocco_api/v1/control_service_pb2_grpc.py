@@ -6,7 +6,7 @@ import warnings
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import control_service_pb2 as sirocco_dot_v1_dot_control__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -26,7 +26,7 @@ if _version_not_supported:
     )
 
 
-class ControlServiceStub:
+class ControlServiceStub(object):
     """Hop over the topic `control`: what is in force is decided by the position here. The topic is
     compacted; a record's key is its subject.
     """
@@ -44,7 +44,7 @@ class ControlServiceStub:
                 _registered_method=True)
 
 
-class ControlServiceServicer:
+class ControlServiceServicer(object):
     """Hop over the topic `control`: what is in force is decided by the position here. The topic is
     compacted; a record's key is its subject.
     """
@@ -71,7 +71,7 @@ def add_ControlServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class ControlService:
+class ControlService(object):
     """Hop over the topic `control`: what is in force is decided by the position here. The topic is
     compacted; a record's key is its subject.
     """

@@ -6,7 +6,7 @@ import warnings
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import delivery_service_pb2 as sirocco_dot_v1_dot_delivery__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -26,7 +26,7 @@ if _version_not_supported:
     )
 
 
-class DeliveryServiceStub:
+class DeliveryServiceStub(object):
     """Hop over the topic `deliveries`: merger → merger that serves the subscriber.
     """
 
@@ -48,7 +48,7 @@ class DeliveryServiceStub:
                 _registered_method=True)
 
 
-class DeliveryServiceServicer:
+class DeliveryServiceServicer(object):
     """Hop over the topic `deliveries`: merger → merger that serves the subscriber.
     """
 
@@ -85,7 +85,7 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class DeliveryService:
+class DeliveryService(object):
     """Hop over the topic `deliveries`: merger → merger that serves the subscriber.
     """
 

@@ -6,7 +6,7 @@ import warnings
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import intake_service_pb2 as sirocco_dot_v1_dot_intake__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -26,7 +26,7 @@ if _version_not_supported:
     )
 
 
-class IntakeServiceStub:
+class IntakeServiceStub(object):
     """Hop over the topic `intake`: front of a router → back of a router.
     """
 
@@ -63,7 +63,7 @@ class IntakeServiceStub:
                 _registered_method=True)
 
 
-class IntakeServiceServicer:
+class IntakeServiceServicer(object):
     """Hop over the topic `intake`: front of a router → back of a router.
     """
 
@@ -137,7 +137,7 @@ def add_IntakeServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class IntakeService:
+class IntakeService(object):
     """Hop over the topic `intake`: front of a router → back of a router.
     """
 

@@ -12,7 +12,7 @@ class TellLoadsRequest(_message.Message):
     SLOTS_ONLY_FIELD_NUMBER: _ClassVar[int]
     ends_round: bool
     slots_only: bool
-    def __init__(self, ends_round: _Optional[bool] = ..., slots_only: _Optional[bool] = ...) -> None: ...
+    def __init__(self, ends_round: bool = ..., slots_only: bool = ...) -> None: ...
 
 class TellLoadsResponse(_message.Message):
     __slots__ = ("map_version", "slots", "leaves", "objects", "met", "faded", "queries", "arrivals", "query_bytes")

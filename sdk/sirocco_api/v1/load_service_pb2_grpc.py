@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import load_service_pb2 as sirocco_dot_v1_dot_load__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class LoadServiceStub:
+class LoadServiceStub(object):
     """What an evaluator counted of its leaves. The leading coordinator asks: for a few numbers of each
     leaf every round, for more only of the leaves that it wants to change.
     """
@@ -58,7 +58,7 @@ class LoadServiceStub:
                 _registered_method=True)
 
 
-class LoadServiceServicer:
+class LoadServiceServicer(object):
     """What an evaluator counted of its leaves. The leading coordinator asks: for a few numbers of each
     leaf every round, for more only of the leaves that it wants to change.
     """
@@ -123,7 +123,7 @@ def add_LoadServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class LoadService:
+class LoadService(object):
     """What an evaluator counted of its leaves. The leading coordinator asks: for a few numbers of each
     leaf every round, for more only of the leaves that it wants to change.
     """

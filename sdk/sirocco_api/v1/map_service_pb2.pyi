@@ -36,7 +36,7 @@ class DescribeMapChangeRequest(_message.Message):
     __slots__ = ("partition_map",)
     PARTITION_MAP_FIELD_NUMBER: _ClassVar[int]
     partition_map: bool
-    def __init__(self, partition_map: _Optional[bool] = ...) -> None: ...
+    def __init__(self, partition_map: bool = ...) -> None: ...
 
 class DescribeMapChangeResponse(_message.Message):
     __slots__ = ("map_version", "phase", "next_version", "waiting", "partitions", "partition_map")

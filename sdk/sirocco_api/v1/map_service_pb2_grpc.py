@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import map_service_pb2 as sirocco_dot_v1_dot_map__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class MapServiceStub:
+class MapServiceStub(object):
     """Changes of the partition map. Any router answers, and brings proposals to the coordinator that
     leads.
     """
@@ -48,7 +48,7 @@ class MapServiceStub:
                 _registered_method=True)
 
 
-class MapServiceServicer:
+class MapServiceServicer(object):
     """Changes of the partition map. Any router answers, and brings proposals to the coordinator that
     leads.
     """
@@ -89,7 +89,7 @@ def add_MapServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class MapService:
+class MapService(object):
     """Changes of the partition map. Any router answers, and brings proposals to the coordinator that
     leads.
     """

@@ -42,7 +42,7 @@ class WantedChange(_message.Message):
     start_ms: int
     past_ms: int
     start_given: bool
-    def __init__(self, action: _Optional[_Union[ChangeAction, str]] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ..., start_given: _Optional[bool] = ...) -> None: ...
+    def __init__(self, action: _Optional[_Union[ChangeAction, str]] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ..., start_given: bool = ...) -> None: ...
 
 class ApplyChangesResponse(_message.Message):
     __slots__ = ("results",)
@@ -116,4 +116,4 @@ class StoredQuery(_message.Message):
     revision: int
     start_ms: int
     start_given: bool
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., revision: _Optional[int] = ..., start_ms: _Optional[int] = ..., start_given: _Optional[bool] = ...) -> None: ...
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., revision: _Optional[int] = ..., start_ms: _Optional[int] = ..., start_given: bool = ...) -> None: ...

@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import owner_service_pb2 as sirocco_dot_v1_dot_owner__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class OwnerServiceStub:
+class OwnerServiceStub(object):
     """Direct gRPC between routers: the front that serves a client → the router that owns the Kafka
     partition of `registry` to which the query belongs.
     """
@@ -53,7 +53,7 @@ class OwnerServiceStub:
                 _registered_method=True)
 
 
-class OwnerServiceServicer:
+class OwnerServiceServicer(object):
     """Direct gRPC between routers: the front that serves a client → the router that owns the Kafka
     partition of `registry` to which the query belongs.
     """
@@ -103,7 +103,7 @@ def add_OwnerServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class OwnerService:
+class OwnerService(object):
     """Direct gRPC between routers: the front that serves a client → the router that owns the Kafka
     partition of `registry` to which the query belongs.
     """

@@ -6,7 +6,7 @@ import warnings
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import partial_service_pb2 as sirocco_dot_v1_dot_partial__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -26,7 +26,7 @@ if _version_not_supported:
     )
 
 
-class PartialServiceStub:
+class PartialServiceStub(object):
     """Hop over the topic `partials`: evaluator → merger.
     """
 
@@ -43,7 +43,7 @@ class PartialServiceStub:
                 _registered_method=True)
 
 
-class PartialServiceServicer:
+class PartialServiceServicer(object):
     """Hop over the topic `partials`: evaluator → merger.
     """
 
@@ -69,7 +69,7 @@ def add_PartialServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PartialService:
+class PartialService(object):
     """Hop over the topic `partials`: evaluator → merger.
     """
 

@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import publish_service_pb2 as sirocco_dot_v1_dot_publish__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class PublishServiceStub:
+class PublishServiceStub(object):
     """Takes objects into the stream. Any router serves any publisher.
     """
 
@@ -47,7 +47,7 @@ class PublishServiceStub:
                 _registered_method=True)
 
 
-class PublishServiceServicer:
+class PublishServiceServicer(object):
     """Takes objects into the stream. Any router serves any publisher.
     """
 
@@ -90,7 +90,7 @@ def add_PublishServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PublishService:
+class PublishService(object):
     """Takes objects into the stream. Any router serves any publisher.
     """
 

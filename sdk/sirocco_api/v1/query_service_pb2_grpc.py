@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import query_service_pb2 as sirocco_dot_v1_dot_query__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class QueryServiceStub:
+class QueryServiceStub(object):
     """Standing queries. Any router serves any client. A change is answered when every slot that it
     concerns has it: objects published after the answer meet the new state.
     """
@@ -78,7 +78,7 @@ class QueryServiceStub:
                 _registered_method=True)
 
 
-class QueryServiceServicer:
+class QueryServiceServicer(object):
     """Standing queries. Any router serves any client. A change is answered when every slot that it
     concerns has it: objects published after the answer meet the new state.
     """
@@ -187,7 +187,7 @@ def add_QueryServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class QueryService:
+class QueryService(object):
     """Standing queries. Any router serves any client. A change is answered when every slot that it
     concerns has it: objects published after the answer meet the new state.
     """

@@ -24,7 +24,7 @@ class Open(_message.Message):
     cursor: str
     from_earliest: bool
     matches: int
-    def __init__(self, subscriber: _Optional[str] = ..., cursor: _Optional[str] = ..., from_earliest: _Optional[bool] = ..., matches: _Optional[int] = ...) -> None: ...
+    def __init__(self, subscriber: _Optional[str] = ..., cursor: _Optional[str] = ..., from_earliest: bool = ..., matches: _Optional[int] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("matches",)

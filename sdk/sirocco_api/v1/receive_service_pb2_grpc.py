@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import receive_service_pb2 as sirocco_dot_v1_dot_receive__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class ReceiveServiceStub:
+class ReceiveServiceStub(object):
     """Hands out notifications. Any merger serves any subscriber.
     """
 
@@ -42,7 +42,7 @@ class ReceiveServiceStub:
                 _registered_method=True)
 
 
-class ReceiveServiceServicer:
+class ReceiveServiceServicer(object):
     """Hands out notifications. Any merger serves any subscriber.
     """
 
@@ -70,7 +70,7 @@ def add_ReceiveServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class ReceiveService:
+class ReceiveService(object):
     """Hands out notifications. Any merger serves any subscriber.
     """
 

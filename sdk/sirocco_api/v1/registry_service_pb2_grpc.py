@@ -6,7 +6,7 @@ import warnings
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import registry_service_pb2 as sirocco_dot_v1_dot_registry__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -26,7 +26,7 @@ if _version_not_supported:
     )
 
 
-class RegistryServiceStub:
+class RegistryServiceStub(object):
     """Hop over the compacted topic `registry`, the source of truth for queries.
     """
 
@@ -53,7 +53,7 @@ class RegistryServiceStub:
                 _registered_method=True)
 
 
-class RegistryServiceServicer:
+class RegistryServiceServicer(object):
     """Hop over the compacted topic `registry`, the source of truth for queries.
     """
 
@@ -104,7 +104,7 @@ def add_RegistryServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class RegistryService:
+class RegistryService(object):
     """Hop over the compacted topic `registry`, the source of truth for queries.
     """
 

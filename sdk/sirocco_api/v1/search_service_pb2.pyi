@@ -20,7 +20,7 @@ class SearchRequest(_message.Message):
     position_token: str
     allow_partial: bool
     timeout_ms: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., now_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., allow_partial: _Optional[bool] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., now_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., allow_partial: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class SearchResponse(_message.Message):
     __slots__ = ("objects", "events", "values", "terms", "end")

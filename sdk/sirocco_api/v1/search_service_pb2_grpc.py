@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import search_service_pb2 as sirocco_dot_v1_dot_search__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class SearchServiceStub:
+class SearchServiceStub(object):
     """One-off questions about the recent past. Any merger serves any client.
     """
 
@@ -42,7 +42,7 @@ class SearchServiceStub:
                 _registered_method=True)
 
 
-class SearchServiceServicer:
+class SearchServiceServicer(object):
     """One-off questions about the recent past. Any merger serves any client.
     """
 
@@ -72,7 +72,7 @@ def add_SearchServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class SearchService:
+class SearchService(object):
     """One-off questions about the recent past. Any merger serves any client.
     """
 

@@ -58,7 +58,7 @@ class SlotQuestion(_message.Message):
     parts: int
     nearby: bytes
     takes_numbers: bool
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: _Optional[bool] = ...) -> None: ...
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: bool = ...) -> None: ...
 
 class MoreParts(_message.Message):
     __slots__ = ("parts",)
@@ -98,7 +98,7 @@ class SearchSlotsResponse(_message.Message):
     is_last: bool
     is_waiting: bool
     map_version: int
-    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: _Optional[bool] = ..., is_waiting: _Optional[bool] = ..., map_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: bool = ..., is_waiting: bool = ..., map_version: _Optional[int] = ...) -> None: ...
 
 class TermSumColumns(_message.Message):
     __slots__ = ("hashes", "counts", "texts", "text_offsets", "numbering")

@@ -5,7 +5,7 @@ import warnings
 
 from sirocco_api.v1 import slot_search_service_pb2 as sirocco_dot_v1_dot_slot__search__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class SlotSearchServiceStub:
+class SlotSearchServiceStub(object):
     """What mergers ask of evaluators.
     """
 
@@ -42,7 +42,7 @@ class SlotSearchServiceStub:
                 _registered_method=True)
 
 
-class SlotSearchServiceServicer:
+class SlotSearchServiceServicer(object):
     """What mergers ask of evaluators.
     """
 
@@ -69,7 +69,7 @@ def add_SlotSearchServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class SlotSearchService:
+class SlotSearchService(object):
     """What mergers ask of evaluators.
     """
 

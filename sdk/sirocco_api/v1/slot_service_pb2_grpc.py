@@ -6,7 +6,7 @@ import warnings
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import slot_service_pb2 as sirocco_dot_v1_dot_slot__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -26,7 +26,7 @@ if _version_not_supported:
     )
 
 
-class SlotServiceStub:
+class SlotServiceStub(object):
     """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
     and query changes of its leaves stand in one order.
     """
@@ -49,7 +49,7 @@ class SlotServiceStub:
                 _registered_method=True)
 
 
-class SlotServiceServicer:
+class SlotServiceServicer(object):
     """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
     and query changes of its leaves stand in one order.
     """
@@ -87,7 +87,7 @@ def add_SlotServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class SlotService:
+class SlotService(object):
     """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
     and query changes of its leaves stand in one order.
     """
