@@ -236,7 +236,7 @@ class LiveLists:
         elif gone.goes_on:
             self.steps.stay(key, query, gone.ended_by[1])
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
-            self.steps.end(key, slot, gone.ended_ms)
+            self.steps.end(gone.ended, query, slot, gone.ended_ms)
         self.is_live = True
         self.changes += 1
 

@@ -153,12 +153,10 @@ class StepMerges:
         if spec.ranked is not None and keywords != len(spec.ranked.keywords):
             # Damaged: its keyword counts cannot be added to those of others.
             return
-        version = self._versions.get(key)
         slot_count = 0 if steps.slot_counts is None else int(steps.slot_counts[row])
-        if version is None:
-            version = self._versions[key] = Version(query=query, revision=spec.revision)
-            if slot_count:
-                self._first_words.begin(key, slot_count, max(now_ms, at_ms))
+        if slot_count and key not in self._versions:
+            self._first_words.begin(key, slot_count, max(now_ms, at_ms))
+        version = self._version(spec, query)
         if slot_count:
             slot = int(found.intervals.sources[steps.interval_rows[row]])
             self._first_words.hear(key, slot)
@@ -178,6 +176,13 @@ class StepMerges:
             if len(step.terms) > PARTS_MAX:
                 step.terms = [added(step.terms)]
         self.bytes_total += step.weigh()
+
+    def _version(self, spec: Spec, query: int) -> Version:
+        """Returns the state of a version, which begins with the first word of it: also an end."""
+        version = self._versions.get(spec.key)
+        if version is None:
+            version = self._versions[spec.key] = Version(query=query, revision=spec.revision)
+        return version
 
     def awaits(self, key: int) -> bool:
         """Whether some slot has yet to send the first step of a version that looks back."""
@@ -265,12 +270,18 @@ class StepMerges:
 
     # --- versions that end
 
-    def end(self, key: int, slot: int, time_ms: int) -> None:
+    def end(self, spec: Spec, query: int, slot: int, time_ms: int) -> None:
         """Ends a version at the time of a slot: parts of later steps do not count.
 
         Earlier steps are sent as usual when all slots have passed them.
+
+        Args:
+            spec: of the version.
+            query: see `Version`.
+            slot: which reports the end.
+            time_ms: its time there.
         """
-        version = self._versions.setdefault(key, Version())
+        key, version = spec.key, self._version(spec, query)
         version.end_ms = min(version.end_ms, time_ms)
         of_version = self._pending.get(key, {})
         for at_ms in [at_ms for at_ms in of_version if at_ms >= version.end_ms]:
@@ -288,7 +299,7 @@ class StepMerges:
             query: see `Version`.
             revision: of the change that ended it: of the version that replaces it, or a removal.
         """
-        version = self._versions.setdefault(spec.key, Version(query=query))
+        version = self._version(spec, query)
         version.left_by = revision
         standing, left_by = self._standing.get(query, (revision, 0))
         # A version later than a change that left the list neither kept nor replaced it.

@@ -643,7 +643,7 @@ def test_what_waits_weighs_the_same_after_a_take_over() -> None:
     assert successor.bytes_total == before > 12 * STEP_BYTES
     assert successor.pending_steps == steps.pending_steps == 6
     for known in (steps, successor):
-        known.end(read_spec(WORDS.spec).key, 0, 200)
+        known.end(read_spec(WORDS.spec), 0, 0, 200)
         known.drop(read_spec(BEST.spec).key)
         known.complete(1_000)
         assert (known.bytes_total, known.pending_steps) == (0, 0)
@@ -1016,6 +1016,21 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
     slots.cluster.registry_saved(21)
     known = slots.known()
     assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
+    goes_on: bool,
+) -> None:
+    """A slot that only held it for a change of the map may end it before any other says a step."""
+    slots = Slots()
+    slots.say(1, End(OLD, 150, by=(0, 9), goes_on=goes_on), time_ms=150)
+    seen = (Seen(7, (1, 7), 50, 3, 10.0, (1, 1)),)
+    slots.say(0, Ranked(OLD, 100, 5, 50, (2, 1), seen), time_ms=101)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    slots.say(0, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+    say_ranked(slots, NEW, 200)
+    assert ranked_lists(slots.told()) == [(200, [])]
 
 
 @pytest.mark.parametrize("order", [1, -1])
