@@ -43,9 +43,8 @@ __all__ = [
 
 State = Mapping[str, NDArray[Any]]
 
-# Slices that wait for the archive may be this many times the others before they are merged
-# nevertheless: between two checkpoints at some 30,000 objects a second and slot, or without an
-# archive.
+# Slices that are not archived yet are merged all the same once they are this many times the others:
+# at some 30,000 objects a second and slot between two checkpoints, or without an archive.
 UNSAVED_MAX = 4
 
 
@@ -56,9 +55,8 @@ class StoreLimits:
     Attributes:
         active_rows: rows of the active slice. Scanning them takes about 10 us, sealing about 10 ms.
         slices: desired maximum of sealed slices in a search; each costs some microseconds.
-        slice_rows: larger slices are not made while fewer than `slices` of this size hold
-            everything: whole slices are dropped by age, and merging ever larger ones costs ever
-            more.
+        slice_rows: no larger slice is built while fewer than `slices` of this size hold all
+            objects. Whole slices are dropped by age, and merges of larger slices cost more.
         phase_rows: slices end where the number of the next object minus this is a multiple of
             `active_rows` (or earlier, if texts are long).
         unsealed: this many times `active_rows` may wait in the active slice to be sealed as a job;
@@ -79,10 +77,10 @@ class StoreLimits:
     def of_slot(self, slot: int) -> StoreLimits:
         """Returns the limits of one of many evenly loaded slots in one process.
 
-        Without separate phases all would seal at the same moment. Sealing in parallel with
-        matching, a slot that fills a slice every two seconds has six seconds for it.
+        Without separate phases all slots would seal at the same moment. While it matches, a slot
+        that fills a slice every two seconds has six seconds to seal it.
         """
-        # Multiples of the golden section are as far from each other as possible.
+        # Multiples of the golden ratio are as far from each other as possible.
         share = slot * 40_503 % (1 << 16)
         return replace(self, phase_rows=share * self.active_rows >> 16, unsealed=2)
 
@@ -253,7 +251,7 @@ class SlotStore:
         """Replaces a job's sources by its result.
 
         Returns:
-            Whether it did; not if a source has left the store since, or was sealed at once.
+            Whether it did; False if a source has left the store, or was sealed meanwhile.
 
         Raises:
             ValueError: The job has not run.

@@ -371,8 +371,8 @@ def _nearest(
     best = _Best(views, k)
     sealed = len(best.table) - len(views)
     if sealed:
-        # First the first view, where the point probably is, and of each view the largest slice: its
-        # k nearest bound the search in the others.
+        # The first view, where the point probably is, comes first, and in each view the largest
+        # slice: its k nearest objects bound the search in the others.
         owners = np.repeat(np.arange(len(views)), [len(view.sealed) for view in views])
         order = np.lexsort((-best.table[:sealed, COUNTS], owners))
         nearest_sealed(
