@@ -1,11 +1,11 @@
-"""Strings that share an xxh3-64 hash, made to order.
+"""Builds strings that share an xxh3-64 hash.
 
-The hash is public, unkeyed and no hash for secrets: of inputs of 33 to 64 bytes it is the finish of
-a sum of four terms, one for each 16 bytes. Undoing the finish gives the sum that a target needs,
+The hash is public and unkeyed. For inputs of 33 to 64 bytes it is the finish of a sum of four
+terms, one for each 16 bytes. Undoing the finish gives the sum that a target needs,
 and four lists of candidate terms, joined in two steps (D. Wagner, A Generalized Birthday Problem,
 CRYPTO 2002), give a string of chosen characters with that sum within some seconds.
 
-`FOUND`, `ZEROS` and `PAIRS` hold what tests need, so that they need not search.
+`FOUND`, `ZEROS` and `PAIRS` hold precomputed strings for tests.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import xxhash
 from numpy.typing import NDArray
 
 # A name → another one with the same hash. The first is an id of the tenant `acme`, the second one
-# of the tenant `evil`; the words are terms as they stand.
+# of the tenant `evil`; the words are terms as written.
 FOUND = {
     "acme:orders": "evil:9rjd4z8jyy7s4908q9qlzr9vll3euoi1gvcavo2b17f62kow54bz77ci1j0",
     "fire": "86hrb2a0cvys5z8tqd69pz18biwis6n489fac7lkuzqqx71bef6v9klq9u8tnkry",
 }
 
-# Words, and ids, whose hash is 0, which tables take for "none".
+# Words and ids whose hash is 0, which tables use for "none".
 ZEROS = ("515j7s645i5b7q1qbbfo895ohpeftzmo4l2wqkzczh99wtxi1peyesyyh8ec1lxd",)
 
-# Two values of the member `bus` with one hash of member and value (`protocol.following.hash_of`).
+# Two values of the member `bus` with one hash of member and value (`contract.track_values.hash_of`).
 BUSES = ("van", "9cgj1ss1a5u9w00im67kdkptyeotazraxldn7cj68yjwo3pk82ssct")
 
-# Words of 7 and of 8 letters with one hash.
+# Words of 7 and of 8 letters with the same hash.
 PAIRS = (
     ("9rlepoi", "igy07hin"),
     ("d573y0z", "l4dfkif5"),
@@ -47,7 +47,7 @@ PAIRS = (
     ("r5sffy7", "s5141q8o"),
 )
 
-# Letters and digits that are one word of a text, and stand as they are in an id.
+# Letters and digits: a string of them is one word of a text, and a valid id.
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 LENGTH = 64
@@ -64,8 +64,8 @@ _PRIME64_1 = 0x9E3779B185EBCA87
 _PRIME_MX1 = 0x165667919E3779F9
 _MASK = (1 << 64) - 1
 
-# Candidates of each lane, and bits that the first joins fix: as many pairs remain as there were
-# candidates, and a few of their pairs have the remaining bits.
+# Candidates of each lane. The first joins fix so many bits that as many pairs remain as there were
+# candidates; a few of their pairs have the remaining bits.
 _CANDIDATES = 1 << 21
 _BITS = np.uint64(21)
 
@@ -119,7 +119,7 @@ def colliding(of: str, prefix: str = "", letters: str = LETTERS, seed: int = 1) 
 def _candidates(
     dice: np.random.Generator, begin: bytes, end: bytes, letters: bytes
 ) -> NDArray[np.uint8]:
-    """u1[n, 16], the bytes of one lane."""
+    """Returns u1[n, 16], the bytes of one lane."""
     alphabet = np.frombuffer(letters, np.uint8)
     lane = alphabet[dice.integers(0, len(alphabet), (_CANDIDATES, _LANE))]
     lane[:, : len(begin)] = np.frombuffer(begin, np.uint8)
@@ -128,7 +128,7 @@ def _candidates(
 
 
 def _mixed(lane: NDArray[np.uint8], begin: int) -> NDArray[np.uint64]:
-    """u8[n], the term of each candidate: the two halves of a product of 128 bits, folded."""
+    """Returns u8[n], the term of each candidate: the two halves of a 128-bit product, folded."""
     words = np.ascontiguousarray(lane).view("<u8")
     flips = np.frombuffer(_SECRET[begin : begin + _LANE], "<u8")
     a, b = words[:, 0] ^ flips[0], words[:, 1] ^ flips[1]
@@ -143,7 +143,7 @@ def _mixed(lane: NDArray[np.uint8], begin: int) -> NDArray[np.uint64]:
 def _join(
     first: NDArray[np.uint64], second: NDArray[np.uint64], low: np.uint64
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows of pairs whose sum ends in the given bits."""
+    """Returns the rows of pairs whose sum ends in the given bits."""
     mask = np.uint64((1 << int(_BITS)) - 1)
     order = np.argsort(second & mask, kind="stable")
     ends = (second & mask)[order]
@@ -156,7 +156,7 @@ def _join(
 
 
 def _unfinished(digest: int) -> int:
-    """The sum that the finish of xxh3 makes a digest of."""
+    """Returns the sum that the finish of xxh3 turns into a digest."""
     digest ^= digest >> 32
     digest = digest * pow(_PRIME_MX1, -1, 1 << 64) & _MASK
     return digest ^ (digest >> 37)
@@ -165,8 +165,8 @@ def _unfinished(digest: int) -> int:
 def short_pairs(count: int, seed: int = 1, letters: str = LETTERS) -> list[tuple[str, str]]:
     """Returns pairs of a string of 7 and one of 8 characters with the same hash.
 
-    For each length from 4 to 8 the hash is one to one of the bytes, so that each string of 7 has
-    one of 8 beside it; of few all bytes are letters (one in seven million, with `LETTERS`).
+    For each length from 4 to 8 the hash is a bijection of the bytes, so each string of 7 has one
+    of 8 with the same hash; few of these consist of letters (one in seven million, with `LETTERS`).
     """
     dice, alphabet = np.random.default_rng(seed), np.frombuffer(letters.encode(), np.uint8)
     is_letter = np.zeros(256, np.bool_)
@@ -189,14 +189,14 @@ _PRIME_MX2 = 0x9FB21C651E98DF25
 
 
 def _word_of(data: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """u8[n], the first four bytes above the last four."""
+    """Returns u8[n], the first four bytes above the last four."""
     first = np.ascontiguousarray(data[:, :4]).view("<u4")[:, 0].astype(np.uint64)
     last = np.ascontiguousarray(data[:, -4:]).view("<u4")[:, 0].astype(np.uint64)
     return (first << np.uint64(32)) + last
 
 
 def _bytes_of(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """u1[n, 8], the inverse of `_word_of` for strings of 8 bytes."""
+    """Returns u1[n, 8], the inverse of `_word_of` for strings of 8 bytes."""
     swapped = (words >> np.uint64(32)) | (words << np.uint64(32))
     return swapped.astype("<u8").view(np.uint8).reshape(-1, 8)
 
@@ -214,11 +214,11 @@ def _unmixed(h: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
     inverse = np.uint64(pow(_PRIME_MX2, -1, 1 << 64))
     h = h ^ (h >> np.uint64(28)) ^ (h >> np.uint64(56))
     h = h * inverse
-    # The upper 35 bits hold what was added to the lower ones.
+    # The upper 35 bits hold the value that was added to the lower ones.
     h = h ^ ((h >> np.uint64(35)) + np.uint64(length))
     h = h * inverse
-    # Done 64 times, x ^ rotl(x, 49) ^ rotl(x, 24) gives x again: so 63 times more undo it. Done
-    # twice, four times, … it is the same with twice, four times, … the bits.
+    # Applied 64 times, x ^ rotl(x, 49) ^ rotl(x, 24) gives x again, so 63 more times undo it.
+    # Applied 2^n times, it is the same with the rotations multiplied by 2^n.
     for doubling in range(6):
         h = h ^ _rotated(h, 49 << doubling) ^ _rotated(h, 24 << doubling)
     return h ^ _FLIP

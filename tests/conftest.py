@@ -1,6 +1,6 @@
-"""Real parts for all tests, and which tests run one at a time.
+"""Provides real servers for all tests, and marks the tests that run one at a time.
 
-The parts are started at the first use, once per session, and stopped at its end.
+A server is started at its first use, once per session, and stopped at the end.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 
 SERVERS = frozenset({"kafka_server", "redis_server"})
-# Whole clusters, brokers and Spark: their waits are made for cores that nobody else wants.
-# So are those of the Prometheus that scrapes one every second.
+# Whole clusters, brokers and Spark: their timeouts assume that no other test uses the cores. So do
+# those of the Prometheus that scrapes a cluster every second.
 WHOLE_CLUSTERS = ("tests/integration/", "tests/end_to_end/", "tests/charts/test_dashboards.py")
 
 
 # Before pytest chooses by marks.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs the cores for itself: brokers and Spark take all of them, and memory."""
+    """Marks tests that need all cores: brokers and Spark take all of them, and memory."""
     for item in items:
         fixtures = SERVERS.intersection(getattr(item, "fixturenames", ()))
         marks = any(item.get_closest_marker(name) for name in ("kafka", "spark"))
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A Kafka broker; topics of a test need names of their own. Whoever kills it restarts it."""
+    """A Kafka broker; a test needs topic names of its own. A test that kills it restarts it."""
     server = KafkaServer(Path(tmp_path_factory.mktemp("kafka")))
     server.start()
     yield server
@@ -41,7 +41,7 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis; a test takes a key prefix of its own. Whoever kills it restarts it."""
+    """A Redis; a test needs a key prefix of its own. A test that kills it restarts it."""
     server = RedisServer(Path(tmp_path_factory.mktemp("redis")))
     server.start()
     yield server

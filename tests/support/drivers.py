@@ -1,6 +1,6 @@
-"""One face for both clients: the asyncio one is driven from a thread of its own.
+"""One interface for both clients: the asyncio client runs in a thread of its own.
 
-Scenarios are written once, against the shape of the sync client.
+Scenarios are written once, against the interface of the sync client.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from sirocco_client import AsyncClient, Client, Retry
 
 CALL_TIMEOUT_S = 60.0
 
-# Tries come at once: the scripts count failures, nobody waits for one to pass.
+# Retries follow at once: the scripts count failures, and no test waits for one to pass.
 QUICK = Retry(attempts=6, initial_ms=1, longest_ms=5)
 
 
 class AsyncDriver:
-    """Looks like a `Client`, is an `AsyncClient`."""
+    """An `AsyncClient` with the interface of a `Client`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.loop = asyncio.new_event_loop()
@@ -71,7 +71,7 @@ class AsyncDriver:
 
 
 class Twin:
-    """Looks like a sync publisher or subscription."""
+    """An async publisher or subscription with the interface of a sync one."""
 
     def __init__(self, driver: AsyncDriver, inner: Any) -> None:
         self.driver = driver

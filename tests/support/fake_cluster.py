@@ -1,7 +1,7 @@
-"""A cluster in one process on a real gRPC server, which fails as it is told to.
+"""A cluster in one process on a real gRPC server, which fails as a test plans.
 
-It keeps what the contract promises and nothing more: objects of a session are taken in order,
-each number once; a stream of notifications follows its cursor as far as its credit goes.
+It keeps the promises of the contract and no others: objects of a session are taken in order, each
+number once; a stream of notifications follows its cursor as far as its credit allows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ERROR_METADATA = "sirocco-error-bin"
 
 @dataclass
 class Failure:
-    """How a call ends: by a status, with or without an error of Sirocco's own."""
+    """How a call ends: with a status, with or without a Sirocco error."""
 
     status: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
     error: errors_pb2.Error | None = None
@@ -47,14 +47,14 @@ class Failure:
 
 @dataclass
 class PublishPlan:
-    """What one publish stream does.
+    """The behaviour of one publish stream.
 
     Attributes:
-        requests: It fails after it took so many; None: it never does.
-        answered: How many of them it answers before that; None: all. A number: the last answers
-            are lost.
-        partial: Answers acknowledge only so many objects of each request, the rest with the next.
-        hold: No answer before it is set.
+        requests: It fails after this many requests; None: it never does.
+        answered: How many of them it answers before that; None: all. With a number, the last
+            answers are lost.
+        partial: Answers acknowledge only this many objects of each request, the rest with the next.
+        hold: It answers nothing before this is set.
     """
 
     requests: int | None = None
@@ -66,14 +66,14 @@ class PublishPlan:
 
 @dataclass
 class ReceivePlan:
-    """What one receive stream does: fails after so many matches; None: never."""
+    """The behaviour of one receive stream: fails after this many matches; None: never."""
 
     matches: int | None = None
     failure: Failure = field(default_factory=Failure)
 
 
 class FakeCluster:
-    """Starts at once; `router` is its address, also its only merger's."""
+    """A running fake cluster; `router` is the address of its router, and of its only merger."""
 
     def __init__(self, credentials: grpc.ServerCredentials | None = None, port: int = 0) -> None:
         self.lock = threading.Condition()
@@ -87,7 +87,7 @@ class FakeCluster:
         self.reject: Callable[[int | str], errors_pb2.Error | None] = lambda _id: None
         self.refused: list[int] = []
         self.queries: dict[str, query_service_pb2.RegisteredQuery] = {}
-        # How far back each registration asked, for those that did.
+        # By query id, how far back a registration asks; only those that ask.
         self.pasts_ms: dict[str, int] = {}
         self.revision = 0
         self.unary_failures: deque[Failure] = deque()
@@ -101,7 +101,7 @@ class FakeCluster:
         self.uncredited_most = 0
         self.mergers: list[str] = []
         self.describes = 0
-        # When asked for the so-manyth time, it has this merger.
+        # (number of a describe call, address): that call and later ones list this merger.
         self.merger_comes: tuple[int, str] | None = None
         self.is_stopping = False
         self._server = grpc.server(ThreadPoolExecutor(32))
@@ -134,7 +134,7 @@ class FakeCluster:
 
     @property
     def ids(self) -> list[int | str]:
-        """Of all objects in the log."""
+        """The ids of all objects in the log."""
         with self.lock:
             return [each[2] for each in self.log]
 
@@ -414,14 +414,14 @@ class _Receive(receive_service_pb2_grpc.ReceiveServiceServicer):
 @dataclass
 class _Credit:
     matches: int
-    # Sent and not yet given back by the client.
+    # Sent, and not yet returned as credit by the client.
     unconsumed: int = 0
 
 
 def response_of(
     matches: list[tuple[str, int | str]], cursor: int
 ) -> receive_service_pb2.ReceiveResponse:
-    """A response with an object row for each distinct id, and a query row for each query."""
+    """Returns a response with an object row for each distinct id and a row for each query."""
     response = receive_service_pb2.ReceiveResponse(cursor=str(cursor))
     ids = list(dict.fromkeys(each[1] for each in matches))
     queries = list(dict.fromkeys(each[0] for each in matches))

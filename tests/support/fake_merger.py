@@ -1,4 +1,4 @@
-"""A merger that answers searches as it is told, on a real gRPC server."""
+"""A merger on a real gRPC server that answers searches as a test plans."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.support.fake_cluster import Failure, fill_objects, joined
 
 @dataclass
 class Plan:
-    """What one search gets.
+    """The answer to one search.
 
     Attributes:
         responses: In their order.
-        failure: Behind them.
+        failure: After them.
         wait_s: Before them.
     """
 
@@ -37,7 +37,7 @@ class Plan:
 
 @dataclass
 class FakeMerger:
-    """Starts at once; the last plan is kept."""
+    """A running fake merger; the last plan is used for all further searches."""
 
     plans: deque[Plan] = field(default_factory=deque)
     requests: list[pb.SearchRequest] = field(default_factory=list)
@@ -69,7 +69,7 @@ class _Search(SearchServiceServicer):
 def objects_response(
     ids: list[int | str], values: Sequence[float] = (), numbers: Sequence[int] = ()
 ) -> pb.SearchResponse:
-    """Objects of an answer, with event keys of session 7."""
+    """Returns objects of an answer, with event keys of session 7."""
     response = pb.SearchResponse(values=array("d", values).tobytes())
     fill_objects(response.objects, ids)
     count = len(ids)
@@ -80,7 +80,7 @@ def objects_response(
 
 
 def terms_response(terms: dict[str, int]) -> pb.SearchResponse:
-    """Terms of an answer."""
+    """Returns terms of an answer."""
     response = pb.SearchResponse()
     response.terms.terms, response.terms.term_offsets = joined(list(terms))
     response.terms.counts = array("Q", terms.values()).tobytes()
@@ -88,5 +88,5 @@ def terms_response(terms: dict[str, int]) -> pb.SearchResponse:
 
 
 def end_response(missing: Sequence[int] = ()) -> pb.SearchResponse:
-    """The end of an answer."""
+    """Returns the end of an answer."""
     return pb.SearchResponse(end=pb.SearchEnd(now_ms=123, slots=4, missing_slots=missing))

@@ -1,4 +1,4 @@
-"""A cluster of evaluators on paper: answers questions of a gathering, and fails as it is told."""
+"""A cluster of evaluators as plain data; answers a gathering's requests, and fails as planned."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def objects_at(places: Sequence[tuple[float, float]], first_id: int = 1) -> Obje
 
 
 def events_of(objects: ObjectColumns) -> EventColumns:
-    """The number within the session is the id."""
+    """Returns event keys; the number within the session is the id."""
     count = len(objects)
     return EventColumns(
         np.full(count, SESSION, np.uint64), objects.ids.copy(), np.full(count, 5, np.int64)
@@ -57,7 +57,7 @@ def events_of(objects: ObjectColumns) -> EventColumns:
 
 
 def slots_of(objects: ObjectColumns) -> NDArray[np.int32]:
-    """i4[n], where each object lies."""
+    """Returns i4[n], the slot of each object."""
     none = np.zeros(len(objects) + 1, np.int64)
     keys = objects.ids
     routes = ROUTING.route_objects(objects.lon, objects.lat, none, np.empty(0, np.uint64), keys)
@@ -66,12 +66,12 @@ def slots_of(objects: ObjectColumns) -> NDArray[np.int32]:
 
 @dataclass
 class World:
-    """What lies where, and who owns it.
+    """All objects, and the owner of each slot.
 
     Attributes:
-        owners: slot → evaluator; None for nobody.
+        owners: slot → evaluator; None: no owner.
         rows_a_part: how many objects of a range answer go into a part.
-        cheap: slots that are answered for unasked, where that is welcome.
+        cheap: slots that are answered for without a request, where that is allowed.
     """
 
     objects: ObjectColumns
@@ -83,7 +83,7 @@ class World:
         return self.owners[slot]
 
     def parts(self, query: Query, ask: Ask) -> list[Part]:
-        """The honest answer of the evaluator that was asked, as it stands now."""
+        """Returns the correct answer of the asked evaluator in the present state."""
         here = [slot for slot in ask.slots if self.owners[slot] == ask.member]
         moved = [slot for slot in ask.slots if slot not in here]
         assert not set(ask.slots) & set(ask.nearby)
@@ -123,7 +123,7 @@ class World:
     def nearest(
         self, query: KnnQuery, slots: Sequence[int], radius_m: float | None
     ) -> tuple[ObjectColumns, NDArray[np.float64]]:
-        """The k nearest of some slots, by looking at all."""
+        """Returns the k nearest objects of some slots, by a scan of all."""
         objects = self.objects.take(np.flatnonzero(np.isin(slots_of(self.objects), list(slots))))
         distances_m = round_mm(distance_m(query.lon, query.lat, objects.lon, objects.lat))
         near = distances_m <= (np.inf if radius_m is None else radius_m)
@@ -133,7 +133,7 @@ class World:
 
 
 def moved(slot: int) -> Part:
-    """What an evaluator says that does not have a slot."""
+    """Returns the answer of an evaluator that does not own a slot."""
     return _states([slot], MOVED, 0)
 
 
@@ -146,7 +146,7 @@ def _states(slots: list[int], state: int, rows: int) -> Part:
 
 
 class Searching:
-    """One gathering and all that it said."""
+    """One gathering and all of its effects."""
 
     def __init__(self, world: World, query: Query, timeout_ms: int = 1_000, seed: int = 1) -> None:
         self.world = world
@@ -170,13 +170,13 @@ class Searching:
         return self.took(self.gather.step(Begin(), self.world.owner, self.now_ms))
 
     def came(self, ask: Ask, part: Part | SiroccoError) -> list[Ask]:
-        """A part of the answer to an ask came; what was asked thereupon."""
+        """Delivers a part of the answer to a request; returns the new requests."""
         if isinstance(part, SiroccoError) or part.is_last:
             self.open.pop(ask.number, None)
         return self.took(self.gather.step(Came(ask.number, part), self.world.owner, self.now_ms))
 
     def answered(self, ask: Ask) -> list[Ask]:
-        """The whole honest answer came."""
+        """Delivers the whole correct answer; returns the new requests."""
         self.open.pop(ask.number, None)
         asked: list[Ask] = []
         for part in self.world.parts(self.query, ask):
@@ -188,7 +188,7 @@ class Searching:
         return self.took(self.gather.step(Tick(), self.world.owner, self.now_ms))
 
     def until(self, condition: Callable[[list[Ask]], bool]) -> list[Ask]:
-        """Lets time pass from one deadline to the next until something was asked."""
+        """Advances time from deadline to deadline until the condition holds for the requests."""
         while self.finish is None:
             asked = self.passed(max(1, self.gather.deadline_ms() - self.now_ms))
             if condition(asked):
@@ -199,7 +199,7 @@ class Searching:
         return self.until(bool)
 
     def drive(self) -> Finish:
-        """Answers honestly whatever is or will be asked, to the end."""
+        """Answers every request correctly, to the end."""
         while self.finish is None:
             for ask in list(self.open.values()) or self.until_asked():
                 self.answered(ask)

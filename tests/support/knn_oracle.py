@@ -1,4 +1,4 @@
-"""The plainest possible continuous kNN: every object against every query, lists that are sorted."""
+"""The simplest continuous kNN: every object against every query, with sorted lists."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Entry = tuple[int, int, int, int]
 
 
 def distance_mm(lon_a: float, lat_a: float, lon_b: float, lat_b: float) -> int:
-    """Returns the great-circle distance; by the angle between vectors, near antipodes too."""
+    """Returns the great-circle distance by the angle between vectors, exact near antipodes too."""
     (distance_m,) = distances_m(lon_a, lat_a, np.array([lon_b]), np.array([lat_b]))
     return round(float(distance_m) * 1000.0)
 
 
 @dataclass(frozen=True)
 class KnnObject:
-    """`tint` stands for attributes: a query that asks takes objects of its own tint only."""
+    """An object; `tint` stands for attributes: some queries take only objects of their own tint."""
 
     plain: PlainObject
     id: int
@@ -120,7 +120,7 @@ def entries_of(index, row: int) -> list[Entry]:
 
 
 def random_point(rng: random.Random, places: list[tuple[float, float]]) -> tuple[float, float]:
-    """Poles, the antimeridian, grid lines, places of before and close to them."""
+    """Returns a pole, a point on the antimeridian or a grid line, or one near earlier ones."""
     kind = rng.randrange(8)
     if kind == 0:
         return random_coordinate(rng, 180.0), rng.choice([-90.0, 90.0])
@@ -139,7 +139,7 @@ def random_point(rng: random.Random, places: list[tuple[float, float]]) -> tuple
 
 def random_knn(rng: random.Random, vocabulary: int, places: list[tuple[float, float]]) -> KnnQuery:
     text = PlainQuery() if rng.random() < 0.4 else random_query(rng, vocabulary)
-    # Objects arrive at hundreds: some just when a lifetime ends.
+    # Objects arrive at multiples of 100: some exactly when a lifetime ends.
     expires_ms = NEVER_MS if rng.random() < 0.7 else 100 * rng.randrange(1, 1_000)
     plain = PlainQuery(text.conjunctions, expires_ms=expires_ms)
     lon, lat = random_point(rng, places)
@@ -149,7 +149,7 @@ def random_knn(rng: random.Random, vocabulary: int, places: list[tuple[float, fl
 
 
 class Stream:
-    """Objects with ids that repeat, so that equal distances meet equal ids."""
+    """Objects whose ids repeat, so that some have equal distances and equal ids."""
 
     def __init__(self, rng: random.Random, vocabulary: int, places: list[tuple[float, float]]):
         self._rng = rng

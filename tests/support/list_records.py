@@ -1,4 +1,4 @@
-"""Records of `partials` by hand, with candidates and steps; and told lists as plain values."""
+"""Builds records of `partials` with candidates and steps; shows sent lists as plain values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ObjectId = int | str
 
 
 def spec_of(members: dict[str, Any]) -> str:
-    """The canonical JSON of a standing query."""
+    """Returns the canonical JSON of a standing query."""
     return orjson.dumps(canonical(parse_query(members))).decode()
 
 
@@ -56,7 +56,7 @@ def tracked_spec(query_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A version of a query; `spec` empty for a plain range query."""
+    """A version of a query; `spec` is empty for a plain range query."""
 
     id: str
     spec: str = ""
@@ -64,7 +64,7 @@ class Asked:
 
 
 def version(asked: Asked, number: int) -> Asked:
-    """A later version of a query that asks the very same."""
+    """Returns a later version with the same question."""
     return replace(asked, spec=told_spec(asked.spec, number)) if number else asked
 
 
@@ -115,10 +115,10 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The slot holds this version no longer; stands in a record of its own.
+    """The slot no longer holds this version; always in a separate record.
 
-    `by`: registry partition and offset of the change that ended it; `goes_on`: a version that goes
-    on from it.
+    `by`: registry partition and offset of the change that ended it; `goes_on`: whether another
+    version continues it.
     """
 
     asked: Asked
@@ -129,9 +129,9 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The slot has come to the end of a version that is to be told; in a record of its own.
+    """The slot has reached the end of a version, which is to be reported; in a separate record.
 
-    `expires_ms`: by its lifetime; None: as the registry says.
+    `expires_ms`: the end of its lifetime; None: ended by the registry.
     """
 
     asked: Asked
@@ -150,9 +150,9 @@ def found_of(
     intervals: Sequence[tuple[int, int, int, int]],
     rows: Iterable[Row] = (),
 ) -> Found:
-    """A record that covers intervals (slot, begin, end, time_ms) with what was found in them.
+    """Returns a record that covers intervals (slot, begin, end, time_ms) with the matches in them.
 
-    An object is one row for each slot, position, id and event.
+    An object has one row for each slot, position, id and event.
     """
     places = {slot: i for i, (slot, *_) in enumerate(intervals)}
     rows = sorted(rows, key=lambda row: (places[row[0]], row[1]))
@@ -276,12 +276,12 @@ class _Steps:
         )
 
 
-# --- what was told, as plain values
+# --- sent notifications, as plain values
 
 
 @dataclass(frozen=True, slots=True)
 class ToldList:
-    """A list as a subscriber sees it; `new` maps ids to the texts of the objects beside."""
+    """A list as a subscriber receives it; `new` maps ids to texts of the objects sent with it."""
 
     subscriber: str
     query: str
@@ -300,7 +300,7 @@ def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:  # type: ignor
 
 
 def lists_of(delivered: Delivered) -> list[ToldList]:
-    """The lists of a record, in order."""
+    """Returns the lists of a record, in order."""
     lists, names = delivered.lists, delivered.queries
     if lists is None or delivered.list_offsets is None:
         return []

@@ -1,4 +1,4 @@
-"""One Kafka partition of `partials` with its twin, its checkpoints, and mergers that die."""
+"""One Kafka partition of `partials`, its checkpoints, and mergers that die and take over."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ from sirocco.runtime.loop.progress import merger_start
 from tests.support.list_records import ToldList, lists_of
 from tests.support.values import map_activated
 
-# What a round told: lists, and (subscriber, query handle, object id, change) of each match.
+# The notifications of a round: lists, and (subscriber, query handle, object id, change) per match.
 Told = list[ToldList | tuple[str, int, int, int]]
 
 
 @dataclass(slots=True)
 class MergerCluster:
-    """Everything that outlives a merger, and the one that works now.
+    """The state that outlives a merger, and the merger at work.
 
     Attributes:
-        low: where `partials` begins.
+        low: begin of `partials`.
         follows: from where each merger read.
         is_save_slow: checkpoints are declared with the next round, or never if the merger dies.
-        is_archive_away: they are not declared at all.
+        is_archive_away: checkpoints are not declared at all.
     """
 
     log: list[Found]
@@ -85,7 +85,7 @@ class MergerCluster:
         self.start()
 
     def start(self) -> None:
-        """A merger dies, another one takes over."""
+        """Replaces the merger, which has died, by a new one."""
         self.mergers += 1
         self.transact, self.saving = None, []
         name = f"m{self.mergers}"
@@ -95,7 +95,7 @@ class MergerCluster:
             self.step(ControlRead(offset, declaration))
 
     def step(self, event: Event) -> None:
-        """Hands an event to the merger and carries out what it wants."""
+        """Passes an event to the merger and carries out its effects."""
         for effect in self.machine.step(event, self.now_ms):
             self._carry_out(effect)
 
@@ -124,24 +124,24 @@ class MergerCluster:
                 self.declare(message)
 
     def loaded(self, epoch: int, name: str, offset: int) -> Loaded:
-        """What a load brings now."""
+        """Returns the result of a load in the present state."""
         last = next((m for m in reversed(self.written) if isinstance(m, Progress)), None)
         progress = None if last is None else (last, len(self.written))
         checkpoint = (read_state(self.blobs[name]), offset) if name else None
         return Loaded(PARTIALS, 0, epoch, *merger_start(progress, checkpoint, self.low))
 
     def declare(self, declaration: Declaration) -> None:
-        """A record of `control`, which the merger reads."""
+        """Appends a record to `control`, which the merger reads."""
         self.control.append(declaration)
         self.step(ControlRead(len(self.control) - 1, declaration))
 
     def registry_saved(self, offset: int) -> None:
-        """All changes of the registry below an offset are in the slots' logs."""
+        """Notes that all changes of the registry below an offset are in the slots' logs."""
         self.registry_offset = offset
         self.declare(CheckpointTaken(REGISTRY, 0, 0, offset, f"registry {offset}"))
 
     def ends(self) -> NDArray[np.int64]:
-        """How far the slots' logs go, if they hold no more than what is saved of the registry."""
+        """Returns the ends of the slots' logs if they hold only the saved part of the registry."""
         ends = [0] * self.slots
         for found in self.log:
             for spec in map(read_spec, found.queries.specs or ()):
@@ -151,7 +151,7 @@ class MergerCluster:
         return np.array(ends, np.int64)
 
     def save(self) -> None:
-        """Carries out what checkpoints wait."""
+        """Carries out checkpoints that wait."""
         if self.is_archive_away:
             return
         saving, self.saving = self.saving, []
@@ -177,7 +177,7 @@ class MergerCluster:
             self.step(Tick())
 
     def commit(self, *, is_told: bool = True) -> Told:
-        """The open transaction succeeds; the merger hears of it, or is gone."""
+        """The open transaction succeeds; the merger is informed, unless it is gone."""
         transact, self.transact = self.transact, None
         if transact is None:
             return []
@@ -189,7 +189,7 @@ class MergerCluster:
 
 
 def told_by(transact: Transact) -> Told:
-    """What a transaction tells, each subscriber's in order."""
+    """Returns the notifications of a transaction, those of each subscriber in order."""
     told: Told = []
     for message in transact.messages:
         if isinstance(message, Delivered):
@@ -199,7 +199,7 @@ def told_by(transact: Transact) -> Told:
 
 
 def matches_of(delivered: Delivered) -> Told:
-    """(subscriber, query handle, object id, change) of each match."""
+    """Returns (subscriber, query handle, object id, change) of each match."""
     names, matches = delivered.queries, delivered.matches
     told: Told = []
     for row, subscriber in enumerate(names.subscribers):

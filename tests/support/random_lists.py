@@ -1,4 +1,4 @@
-"""Seeded steps and lists, as they stand in records beside objects and queries."""
+"""Seeded random steps and lists, as records carry them beside objects and queries."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def random_steps(
         rng.integers(0, 1 << 32, candidates, np.uint32),
         rng.uniform(0, 2e7, candidates),
         rng.integers(0, 1 << 16, frequencies, np.uint16),
-        # An empty column stands for zeros.
+        # An empty column means zeros.
         rng.integers(1, 5, count).astype(np.uint32) if count and rng.random() < 0.5 else None,
     )
 
@@ -79,6 +79,6 @@ def random_lists(
         rng.integers(0, 1 << 64, removed, np.uint64),
         removed_names,
         removed_name_offsets,
-        # What is nowhere is not said.
+        # A column of zeros is left out.
         partial if partial.any() else None,
     )

@@ -1,4 +1,4 @@
-"""Random maps: uneven cuts in space and text, nested."""
+"""Random maps: uneven, nested splits in space and text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VOCABULARY = np.random.default_rng(11).integers(0, 2**64, 200, np.uint64, endpoi
 
 
 def random_map(rng, leaves=24, slots=7, text=True):
-    """Cuts the world at random: halves at uneven borders and, where wanted, text nodes."""
+    """Splits the world at random: in halves at uneven borders and, if wanted, by text nodes."""
     tiles = [(WORLD, None)]
     nodes = []
     while len(tiles) < leaves:
@@ -62,7 +62,7 @@ def random_text_node(rng, number, box, within):
 
 
 def random_terms(rng, count):
-    """CSR of distinct terms, none to twelve an object."""
+    """Returns CSR of distinct terms, none to twelve for each object."""
     rows = [rng.choice(VOCABULARY, int(rng.integers(0, 13)), replace=False) for _ in range(count)]
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     return offsets, np.concatenate([NO_TERMS, *rows])

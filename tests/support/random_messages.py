@@ -1,4 +1,4 @@
-"""Seeded messages of every type, and a comparison that looks into their columns."""
+"""Seeded random messages of every type, and a comparison by columns."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def random_objects(rng: np.random.Generator, count: int) -> ObjectColumns:
 
 
 def random_query(rng: np.random.Generator) -> Query:
-    """A query of any kind."""
+    """Returns a query of any kind."""
     form = random_range(rng)
     kind = rng.choice(["range", "knn", "terms", "ranked"])
     if kind == "range":
@@ -114,7 +114,7 @@ def random_query(rng: np.random.Generator) -> Query:
 
 
 def random_range(rng: np.random.Generator) -> dict[str, Any]:
-    """The members of a range query."""
+    """Returns the members of a range query."""
     form: dict[str, Any] = {
         "id": f"q-{rng.integers(1 << 40)}-ü",
         "kind": "range",
@@ -229,7 +229,7 @@ def change(rng: np.random.Generator, _: int) -> Change:
 
 
 def random_locator(rng: np.random.Generator) -> bytes:
-    """Where objects count for a query: mostly where that follows from the query."""
+    """Returns a locator: where objects count for a query, mostly as its region implies."""
     if rng.random() < 0.5:
         return b""
     alternatives = []
@@ -242,7 +242,7 @@ def random_locator(rng: np.random.Generator) -> bytes:
 
 
 def random_repeats(rng: np.random.Generator, found: TermColumns) -> TermColumns:
-    """The terms as if texts repeated some of them: none, some, or very often."""
+    """Returns the terms with repeats in their texts: none, some, or very many."""
     most = int(rng.choice([1, 3, 255, 256, 65_535]))
     counts = rng.integers(1, most, len(found.terms), endpoint=True).astype(np.uint16)
     ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[found.offsets]
@@ -271,7 +271,7 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
 
 
 def with_copies(rng: np.random.Generator, routed: Routed) -> Routed:
-    """Some rows as copies, of which some name further values."""
+    """Returns rows of which some are copies, and some of these name further values."""
     tracks = rng.integers(0, 3, len(routed.objects)).astype(np.uint32)
     copies = np.flatnonzero(tracks)
     if not len(copies):
@@ -295,7 +295,7 @@ def random_u8(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
 def installed(rng: np.random.Generator, count: int) -> Installed:
     queries = [random_query(rng) for _ in range(count)]
     if rng.random() < 0.3:
-        # Nothing but plain range queries, as most records hold.
+        # Only plain range queries, as in most records.
         forms = [random_range(rng) for _ in range(count)]
         queries = [
             parse_query({k: v for k, v in form.items() if k not in ("track", "events")})
@@ -368,13 +368,13 @@ def found(rng: np.random.Generator, count: int) -> Found:
 
 
 def with_specs(rng: np.random.Generator, names: QueryNames) -> QueryNames:
-    """The same queries, some of which are no plain range queries."""
+    """Returns the same queries, some of them not plain range queries."""
     specs = tuple('{"id": "é"}' if rng.random() < 0.5 else "" for _ in range(len(names)))
     return replace(names, specs=specs if any(specs) else None)
 
 
 def with_figures(rng: np.random.Generator, matches: MatchColumns) -> MatchColumns:
-    """The same matches with what they mean and how far away they are."""
+    """Returns the same matches with kinds of change and distances."""
     if not len(matches):
         return matches
     changes = rng.integers(0, 4, len(matches)).astype(np.uint8)
@@ -442,7 +442,7 @@ MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
 
 
 def differences(left: Any, right: Any, path: str = "") -> list[str]:
-    """Where two values differ; arrays by type, shape and content."""
+    """Returns where two values differ; arrays by type, shape and content."""
     if isinstance(left, np.ndarray):
         same = left.dtype == right.dtype and left.shape == right.shape and (left == right).all()
         return [] if same else [f"{path}: {left!r} {right!r}"]

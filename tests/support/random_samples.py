@@ -15,7 +15,7 @@ def csr(rows):
 
 
 def words(rng, count, most):
-    """Terms of `count` texts; common words are more likely."""
+    """Returns terms of `count` texts; common words are more likely."""
     weights = 1 / np.arange(1, len(WORDS) + 1)
     weights /= weights.sum()
     lengths = rng.integers(0, most + 1, count)
@@ -41,7 +41,7 @@ def random_sample(rng, objects=400, queries=60, kinds=tuple(QueryKind), side=40.
 
 
 def sample_at(lon, lat, texts, queries=None):
-    """A sample of given places and texts (lists of small numbers that stand for words)."""
+    """Returns a sample of given places and texts (lists of small numbers for words)."""
     offsets, terms = csr([np.array(text, np.uint64) for text in texts])
     keys = np.arange(len(lon), dtype=np.uint64)
     places = (np.array(lon, np.float64), np.array(lat, np.float64))

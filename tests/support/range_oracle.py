@@ -1,4 +1,4 @@
-"""The plainest possible matcher: every object against every query, in Python floats and sets."""
+"""The simplest matcher: every object against every query, in Python floats and sets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def in_rings(x: float, y: float, rings: list[Ring]) -> bool:
 
 
 def is_past_rounding(x: float, y: float, query: PlainQuery) -> bool:
-    """Whether a point lies so close to an edge, and not on it, that f8 cannot tell."""
+    """Returns whether a point is so near to an edge, but not on it, that f8 cannot decide."""
     return any(
         abs((b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0])) < 1e-9
         and cross(a, b, x, y) != 0
@@ -152,7 +152,7 @@ def pairs_of(index, objects: list[PlainObject]) -> Counter[tuple[int, int]]:
     return Counter(zip(found.object_rows.tolist(), found.query_rows.tolist(), strict=True))
 
 
-# Grid lines, corners and neighbours in f4 and f8: coordinates meet borders exactly.
+# Grid lines, corners and their neighbours in f4 and f8: coordinates lie exactly on borders.
 _EDGES = [-180.0, 180.0, 0.0, 45.0, -90.0, 11.25, 0.1, 179.99999]
 
 

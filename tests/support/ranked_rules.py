@@ -1,4 +1,4 @@
-"""Ranked queries by the plain rules: all candidates of some rows, and their order."""
+"""Ranked queries by the simplest rules: all candidates among some rows, and their order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Listed = list[tuple[int, int, int, float]]
 
 
 def all_candidates(query: RankedQuery, rows: StoredRows, bounds: Bounds) -> Candidates:
-    """What a slot would say that leaves nobody out; a filter asks for any attribute `a`."""
+    """Returns a slot's result without exclusions; a filter accepts objects with attribute `a`."""
     hashes = [term_hash(word) for word in query.keywords]
     metres = distances(query, rows)
     counts = metres <= query.radius_m
@@ -52,7 +52,7 @@ def all_candidates(query: RankedQuery, rows: StoredRows, bounds: Bounds) -> Cand
 
 
 def distances(query: RankedQuery, rows: StoredRows) -> NDArray[np.float64]:
-    """Haversine by the library, rounded to 1 mm."""
+    """Returns haversine distances by the library, rounded to 1 mm."""
     out = []
     for lon, lat in zip(rows.objects.lon.tolist(), rows.objects.lat.tolist(), strict=True):
         a = math.sin(math.radians(lat - query.lat) / 2) ** 2
@@ -66,7 +66,7 @@ def distances(query: RankedQuery, rows: StoredRows) -> NDArray[np.float64]:
 
 
 def said(part: RankedPart) -> Candidates:
-    """What a slot said, as mergers hold it."""
+    """Returns a slot's result, as mergers hold it."""
     rows = part.candidates
     return Candidates(
         0,
@@ -82,7 +82,7 @@ def said(part: RankedPart) -> Candidates:
 
 
 def listed(query: RankedQuery, now_ms: int, found: Candidates) -> Listed:
-    """The list as mergers make it: (id, session, number, score), best first."""
+    """Returns the list as mergers build it: (id, session, number, score), best first."""
     rows, scores = best(query, now_ms, found)
     return list(
         zip(
@@ -96,5 +96,5 @@ def listed(query: RankedQuery, now_ms: int, found: Candidates) -> Listed:
 
 
 def event_keys(found: Candidates) -> list[tuple[int, int]]:
-    """(session, number) of each candidate."""
+    """Returns (session, number) of each candidate."""
     return list(zip(found.events.sessions.tolist(), found.events.numbers.tolist(), strict=True))

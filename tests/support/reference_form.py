@@ -1,4 +1,4 @@
-"""The disjunctive form as it was computed before there was a kernel for it; slow and plain."""
+"""The disjunctive form, computed without the kernel; slow and simple."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reference_form(node: Node, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Conj
 class ReferenceBuilder:
     """Computes with conjunctions as bit masks.
 
-    The term of number i has bit 2i when positive and bit 2i + 1 when negative; a conjunction
+    Term number i has bit 2i when positive and bit 2i + 1 when negative; a conjunction
     is the union of its bits, so that absorption is a test for a subset.
     """
 
@@ -84,7 +84,7 @@ class ReferenceBuilder:
         kept: list[int] = []
         for mask in sorted(masks, key=lambda m: (m.bit_count(), m)):
             self._spend(len(kept))
-            # Whatever absorbs this mask has fewer bits and was kept before it.
+            # A mask that absorbs this one has fewer bits and was kept before it.
             if not any(mask & other == other for other in kept):
                 kept.append(mask)
         return kept

@@ -1,4 +1,4 @@
-"""A registry partition and its owner, whose appends come back when told to."""
+"""A registry partition and its owner, whose appends are read back when a test says so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.values import uniform_routing
 
-# Tiles side by side, each in a slot of its own.
+# Adjacent tiles, each in a slot of its own.
 SLOTS_COUNT = 5
 ROUTING = uniform_routing(SLOTS_COUNT, SLOTS_COUNT)
 
@@ -28,16 +28,16 @@ def query(query_id: str, west: float = -180, east: float = 180, **more: Any) -> 
 
 
 class Log:
-    """A registry partition and its owner: appends come back when told to."""
+    """A registry partition and its owner; appends are read back on request."""
 
     def __init__(self, offset: int = 0) -> None:
-        # The log has shown a record of its owner.
+        # The owner has read a record of its own.
         self.registry = Registry(3, offset, offset, 7)
         self.registry.judging.epoch_seen = 7
         self.records: list[Change] = []
         self.answers: dict[int, tuple[Outcome, ...]] = {}
         self.installs: list[tuple[int, Installed]] = []
-        # Intake partition, and what it is told of members that queries track.
+        # Intake partition, and the records about members that queries track.
         self.said: list[tuple[int, Tracked | TrackedOnly]] = []
         self.order: list[str] = []
         self._tokens = 0
@@ -74,7 +74,7 @@ class Log:
                     raise AssertionError(effect)
 
     def read(self, upto: int | None = None) -> None:
-        """Shows the owner its next records in one batch, and again what it appends then."""
+        """Gives the owner its next records in one batch, then those that it appends thereupon."""
         while self.registry.offset < (self.head if upto is None else upto):
             end = self.head if upto is None else upto
             begin = self.registry.offset
@@ -82,7 +82,7 @@ class Log:
             self.carry_out(self.registry.read(batch, {1: ROUTING}))
 
     def read_one(self) -> None:
-        """Shows the owner its next record; what it appends then is lost."""
+        """Gives the owner its next record; records that it appends thereupon are lost."""
         offset = self.registry.offset
         effects = self.registry.read([(offset, self.records[offset - self._begin])], {1: ROUTING})
         self.carry_out([e for e in effects if not (isinstance(e, Append) and e.topic == REGISTRY)])
@@ -98,16 +98,16 @@ class Log:
 
     @property
     def changes(self) -> int:
-        """Records that are no probes."""
+        """Returns the number of records that are not probes."""
         return sum(not change.is_probe for change in self.records)
 
     def told(self) -> dict[int, dict[str, int]]:
-        """Slot → query id → revision, as the slots' own rule makes of what they were told."""
+        """Returns slot → query id → revision, by the slots' own rule, from the sent records."""
         return slots_after(self.installs)
 
 
 def slots_after(installs: list[tuple[int, Installed]]) -> dict[int, dict[str, int]]:
-    """The model of a slot: the greatest revision per query wins, removals included."""
+    """Models a slot: the greatest revision per query wins, removals included."""
     newest: dict[tuple[int, int], tuple[int, str | None]] = {}
     for slot, message in installs:
         ids, bounds = message.names.ids.tobytes(), message.names.id_offsets.tolist()

@@ -1,4 +1,4 @@
-"""A real loop around a machine that does as it is told, on a log in memory."""
+"""A real loop around a scripted machine, on a log in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TO_ANOTHER = Granted(0, INTAKE, 0, "another")
 
 
 class Script:
-    """A machine that answers events by what it is told to, and remembers them."""
+    """A machine that answers events by its script, and keeps them."""
 
     def __init__(self, *answers: Callable[[Event], list[Effect]]) -> None:
         self.answers = list(answers)
@@ -52,7 +52,7 @@ class Script:
         return None
 
     def wait(self, kind: type[Event], count: int = 1) -> list[Any]:
-        """The events of a kind, once there are so many."""
+        """Returns the events of a kind, once there are `count`."""
 
         def found() -> list[Event]:
             return [event for event in self.events if isinstance(event, kind)]
@@ -83,7 +83,7 @@ def append(log: Log, topic: str, message: Any, partition: int = 0) -> None:
 
 
 def fill(log: Log, topic: str, partition: int, count: int) -> None:
-    """Has a Kafka partition reach as far as the states that a test loads say."""
+    """Fills a Kafka partition up to the offsets that the loaded states of a test refer to."""
     producer = log.producer("fill")
     for _ in range(count):
         producer.append(topic, partition, b"")
@@ -99,7 +99,7 @@ def messages(log: Log, topic: str, partition: int = 0) -> list[Any]:
 
 
 def eventually(condition: Callable[[], Any]) -> Any:
-    """What the condition gives once it holds."""
+    """Returns the condition's value once it is true."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         found = condition()
@@ -114,7 +114,7 @@ def progress(offset: int) -> Progress:
 
 
 class Acknowledging:
-    """Lets a test hold back what the log has acknowledged to a worker's own producer."""
+    """Lets a test delay the log's acknowledgements to a worker's own producer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "m") -> None:
         self.held: list[tuple[OnAck, int]] = []

@@ -1,6 +1,6 @@
-"""Evaluators and a merger that serve searches alone: real servers over stores, no log, no loops.
+"""Evaluators and a merger that only serve searches: real servers over stores, no log, no loops.
 
-What a slot holds, who owns it, and whether its evaluator answers is in the test's hand.
+The test decides what a slot holds, who owns it, and whether its evaluator answers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.support.values import columns_of
 SLOT_COUNT = 6
 SETTINGS = ClusterSettings(slots=SLOT_COUNT, leaves=24, intake_partitions=2, scheme="uniform-grid")
 
-# Small, so that a few thousand objects make slices of all kinds.
+# Small, so that a few thousand objects give slices of all kinds.
 LIMITS = StoreLimits(active_rows=64, slices=4)
 
 NO_RETRY = Retry(attempts=1)
@@ -55,10 +55,10 @@ NO_RETRY = Retry(attempts=1)
 
 @dataclass
 class Slot:
-    """A slot as a test wants it.
+    """A slot in the state that a test needs.
 
     Attributes:
-        gate: searches wait for it; None lets them pass.
+        searches wait for it; None: no wait.
         searched: how often it was searched.
     """
 
@@ -76,7 +76,7 @@ class Slot:
 
 
 class _Gated(StoredSearch):
-    """A search that takes as long as the test wants."""
+    """A search whose duration the test controls."""
 
     def __init__(self, view: Any, earliest_ms: int | None, gate: threading.Event) -> None:
         super().__init__(view, earliest_ms)
@@ -117,7 +117,7 @@ class Evaluator:
         return self._server.address
 
     def stepped(self) -> None:
-        """What a step of the loop does for those who wait."""
+        """Wakes the threads that wait for a step of the loop."""
         self.watch.step(Tick(), 0)
 
     def kill(self) -> None:
@@ -127,7 +127,7 @@ class Evaluator:
 
 
 class Searchable:
-    """Evaluators, a merger, and a client that speaks to it."""
+    """Evaluators, a merger, and a client of the merger."""
 
     def __init__(self, evaluators: int = 2, settings: ClusterSettings = SETTINGS) -> None:
         self._stack = ExitStack()
@@ -170,7 +170,7 @@ class Searchable:
 
     @property
     def address(self) -> str:
-        """Of the merger."""
+        """The merger's address."""
         return self._server.address
 
     def new_client(self, **options: Any) -> Client:
@@ -187,7 +187,7 @@ class Searchable:
         self.store.put(f"member/{member}", orjson.dumps(asdict(info)))
 
     def give(self, number: int, member: str, *, told: bool = True) -> None:
-        """Has an evaluator own a slot; untold, control goes on naming the former owner."""
+        """Makes an evaluator own a slot; without `told`, control still names the former owner."""
         for evaluator in self.evaluators.values():
             evaluator.slots.pop(number, None)
         if member in self.evaluators:
@@ -199,7 +199,7 @@ class Searchable:
         return next(one for one in self.evaluators.values() if number in one.slots)
 
     def publish(self, members: Sequence[dict[str, Any]], arrivals_ms: Sequence[int]) -> None:
-        """Stores objects where the map sends them; their numbers go on from those before."""
+        """Stores objects in the slots of the map; their numbers continue the earlier ones."""
         objects = columns_of(members)
         numbers = np.arange(len(objects), dtype=np.uint64) + np.uint64(self._numbers + 1)
         self._numbers += len(objects)
@@ -220,7 +220,7 @@ class Searchable:
     ) -> None:
         store = self.slots[slot].store
         chosen = objects.take(rows)
-        # In batches, as a log brings them: merges happen in between.
+        # In batches, as from a log: merges happen in between.
         for begin in range(0, len(rows), 50):
             batch = chosen.slice(begin, begin + 50)
             some = rows[begin : begin + 50]
@@ -236,7 +236,7 @@ class Searchable:
                 store.install(job)
 
     def reach(self, partition: int, offset: int) -> None:
-        """All slots have taken the record at an offset of the intake."""
+        """Makes all slots take the intake's record at an offset."""
         for slot in self.slots.values():
             slot.reached.positions[partition] = position_of(offset + 1)
         for evaluator in self.evaluators.values():

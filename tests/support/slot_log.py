@@ -1,4 +1,4 @@
-"""A random log of one slot, and what it means: the plain rules, object by object."""
+"""A random log of one slot, and its meaning by the simplest rules, object by object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Match = tuple[int, str, str, int]
 
 @dataclass
 class Source:
-    """One intake partition as this slot hears of it."""
+    """One intake partition as this slot receives it."""
 
     number: int
     offset: int = 0
@@ -44,7 +44,7 @@ class Source:
     rows: list[tuple[int, dict[str, Any], int]] = field(default_factory=list)
 
     def record(self, begin: int) -> Routed:
-        """All from a position on, up to where the source stands."""
+        """Returns the rows from a position to the present end of the source."""
         end = position_of(self.offset)
         rows = [row for row in self.rows if begin <= row[0] < end]
         objects = columns_of([members for _, members, _ in rows])
@@ -65,7 +65,7 @@ class Source:
 
 
 class SlotLog:
-    """Makes records: objects with resends and overlaps, query changes with repeats of old ones.
+    """Creates records: objects with resends and overlaps, query changes with repeats of old ones.
 
     Attributes:
         records: (offset, message), offsets with holes.
@@ -106,7 +106,7 @@ class SlotLog:
             members = random_members(self.rng, self._next_id)
             source.rows.append((position_of(source.offset, row), members, source.time_ms))
         source.offset += 1
-        if self.rng.random() < 0.05:  # a zombie's words behind something that never came
+        if self.rng.random() < 0.05:  # a zombie's record after one that never arrived
             return source.record(position_of(source.offset))
         source.told = position_of(source.offset)
         return source.record(begin)

@@ -1,4 +1,4 @@
-"""A client without comfort: generated stubs, requests as they go over the wire."""
+"""A minimal client: generated stubs and plain requests."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.runtime.grpc.grpc_errors import ERROR_METADATA
 from tests.support.values import columns_of
 
-# A call that is not answered by then has failed; nothing waits for it otherwise.
+# A call without an answer by then has failed; tests do not wait for it otherwise.
 DEADLINE_S = 40.0
 
 _sessions = itertools.count(1)
 
 
 def new_session() -> int:
-    """A session that no other test uses."""
+    """Returns a session that no other test uses."""
     return next(_sessions) * 0x9E3779B97F4A7C15 % (1 << 64)
 
 
@@ -61,7 +61,7 @@ def query_message(query_id: str, subscriber: str, **members: Any) -> query_pb2.Q
 
 
 def refused(call: Callable[[], Any]) -> tuple[str, errors_pb2.Error]:
-    """The status and the details of a call that has to fail."""
+    """Returns the status and the details of a call that has to fail."""
 
     def answered() -> None:
         answer = call()
@@ -98,14 +98,14 @@ class Receiving:
         return response
 
     def matches(self) -> Iterator[list[tuple[str, int]]]:
-        """The matches of each response that has any."""
+        """Yields the matches of each response that has any."""
         while True:
             found = pairs(self.next())
             if found:
                 yield found
 
     def upto(self, cursors: Sequence[str]) -> list[tuple[str, int]]:
-        """All matches until the stream has come as far as its partition's cursor."""
+        """Returns all matches until the stream has reached its partition's cursor."""
         found = pairs(self.next())
         ends = dict(map(int, cursor.split(".")) for cursor in cursors)
         while True:
@@ -120,7 +120,7 @@ class Receiving:
 
 
 def pairs(response: ReceiveResponse) -> list[tuple[str, int]]:
-    """(query id, object id) of each match."""
+    """Returns (query id, object id) of each match."""
     names = response.queries
     bounds = np.frombuffer(names.id_offsets, "<u4").tolist()
     ids = [names.ids[begin:end].decode() for begin, end in itertools.pairwise(bounds)]
@@ -161,11 +161,11 @@ class Speaker:
     def publish(
         self, *requests: publish_service_pb2.PublishRequest, router: int = 0
     ) -> list[publish_service_pb2.PublishResponse]:
-        """One stream with these requests; all its answers."""
+        """Sends these requests in one stream; returns all answers."""
         return list(self.publishers[router].Publish(iter(requests), timeout=DEADLINE_S))
 
     def processed(self, token: str, router: int = 0) -> Sequence[str]:
-        """Waits until all up to a token can be received; the cursors there."""
+        """Waits until everything up to a token can be received; returns the cursors there."""
         request = cluster_pb.AwaitProcessedRequest(position_token=token)
         cursors: Sequence[str] = (
             self.clusters[router].AwaitProcessed(request, timeout=DEADLINE_S).cursors
@@ -208,7 +208,7 @@ class Speaker:
     def found(
         self, subscriber: str, cursors: Sequence[str], *, cursor: str = ""
     ) -> list[tuple[str, int]]:
-        """All that a subscriber gets up to these cursors."""
+        """Returns all matches that a subscriber receives up to these cursors."""
         stream = self.receive(subscriber, cursor=cursor)
         try:
             return stream.upto(cursors)
@@ -217,5 +217,5 @@ class Speaker:
 
 
 def partition(subscriber: str) -> int:
-    """Of `deliveries`, in these clusters."""
+    """Returns the subscriber's partition of `deliveries`, in these clusters."""
     return partition_of(subscriber, 2)

@@ -20,9 +20,9 @@ def random_rows(
     place: Callable[[random.Random], tuple[float, float]] | None = None,
     known: Sequence[int] | None = None,
 ) -> StoredRows:
-    """Rows in log order; places, ids, sessions, texts repeat.
+    """Returns rows in log order, in which places, ids, sessions and texts repeat.
 
-    `place` gives places, `known` is what terms are drawn from instead of a vocabulary.
+    `place` gives places; terms are drawn from `known` if it is given, instead of a vocabulary.
     """
     known = known or hashes(vocabulary)
     builder = ObjectColumnsBuilder()
@@ -48,7 +48,7 @@ def random_rows(
         )
         arrivals.append(arrival)
         sessions.append(rng.randrange(3) * 2**62 + 1)
-        # Event keys are distinct, and not in the order of the log.
+        # Event keys are distinct, and not in log order.
         numbers.append(rng.choice([0, 2**32, 2**40]) + (seq ^ 0x5A))
         own = sorted(rng.sample(known, min(len(known), rng.choice([0, 1, 3, 6, 10]))))
         terms += own
@@ -70,7 +70,7 @@ def random_rows(
 
 
 def hashes(vocabulary: int) -> list[int]:
-    """Hashes of terms, the least and the greatest among them."""
+    """Returns hashes of terms, the least and the greatest possible among them."""
     spread = [(k * 0x9E3779B97F4A7C15) % 2**64 for k in range(1, vocabulary - 1)]
     return [0, 2**64 - 1, *spread]
 
@@ -89,7 +89,7 @@ def random_place(rng: random.Random) -> tuple[float, float]:
 
 
 def assert_equal_rows(got: StoredRows, want: StoredRows) -> None:
-    """Every column equal, byte for byte."""
+    """Asserts that all columns are equal, byte for byte."""
     mine, other = got.columns(), want.columns()
     assert mine.keys() == other.keys()
     for name, column in mine.items():

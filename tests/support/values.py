@@ -1,4 +1,4 @@
-"""Small, readable makers of the values that the state machines take."""
+"""Builds small, readable input values for the state machines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATUSES = ["open", "closed"]
 
 
 def columns_of(members: Sequence[dict[str, Any]]) -> ObjectColumns:
-    """Objects as columns, from their JSON members."""
+    """Returns objects as columns, from their JSON members."""
     builder = ObjectColumnsBuilder()
     for one in members:
         builder.add(parse_object(one))
@@ -45,7 +45,7 @@ def columns_of(members: Sequence[dict[str, Any]]) -> ObjectColumns:
 
 
 def random_members(rng: np.random.Generator, number: int, *, ts: bool = True) -> dict[str, Any]:
-    """One object on a coarse grid of places, so that regions are met."""
+    """Returns one object on a coarse grid of places, so that it often matches."""
     members: dict[str, Any] = {
         "id": number,
         "lon": float(rng.integers(-18, 19) * 10),
@@ -67,7 +67,7 @@ def taken_of(
     acknowledged_to: int = 0,
     received_ms: int = 1_000,
 ) -> Taken:
-    """An intake record; None stands for a number that the front refused."""
+    """Returns an intake record; None stands for a number that the front rejected."""
     kept = [i for i, one in enumerate(members) if one is not None]
     deltas = None if len(kept) == len(members) else np.array(kept, np.uint32)
     return Taken(
@@ -82,7 +82,7 @@ def taken_of(
 
 
 def random_query_members(rng: np.random.Generator, query_id: str) -> dict[str, Any]:
-    """A standing range query that some of `random_members` satisfy."""
+    """Returns a standing range query that some of `random_members` satisfy."""
     members: dict[str, Any] = {"id": query_id, "kind": "range", "mode": "continuous"}
     if rng.random() < 0.8:
         west, south = float(rng.integers(-18, 15) * 10), float(rng.integers(-9, 6) * 10)
@@ -113,16 +113,16 @@ def wish_of(
     *,
     is_start_given: bool = False,
 ) -> Wish:
-    """What a client wants; an id alone for a removal."""
+    """Returns a client's change request; an id alone for a removal."""
     if isinstance(members, str):
         return Wish(action, members, None, "", start_ms)
-    # Whatever a log may hold, also what was accepted under the limits of an earlier version.
+    # A log may hold anything, also queries accepted under the limits of an earlier version.
     query = parse_query(members, limits=STORED_LIMITS)
     return Wish(action, query.id, query, subscriber, start_ms, past_ms, is_start_given)
 
 
 def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
-    """The registry record of a wish."""
+    """Returns the registry record of a change request."""
     return Change(
         query_handle(wish.id),
         wish.query,
@@ -136,19 +136,19 @@ def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
 
 
 def uniform_map(slots: int, leaves: int, version: int = 1) -> PartitionMap:
-    """Equal tiles over the slots."""
+    """Returns a map of equal tiles over the slots."""
     nothing = np.empty(0, np.uint64)
     sample = Sample(np.empty(0), np.empty(0), np.zeros(1, np.int64), nothing, nothing, no_queries())
     return UniformGrid().build(sample, leaves, slots).with_version(version)
 
 
 def map_activated(term: int, version: int = 1, *, slots: int = 4) -> MapActivated:
-    """The declaration of a map of equal tiles."""
+    """Returns the declaration of a map of equal tiles."""
     return MapActivated(term, version, to_bytes(uniform_map(slots, slots, version)))
 
 
 def uniform_routing(slots: int, leaves: int) -> RoutingArrays:
-    """Equal tiles over the slots."""
+    """Returns the routing arrays of equal tiles over the slots."""
     return UniformGrid().compile(uniform_map(slots, leaves))
 
 
@@ -162,7 +162,7 @@ def routed_of(
     time_ms: int | None = None,
     session: int = 7,
 ) -> Routed:
-    """A slot record that covers one whole record of an intake partition."""
+    """Returns a slot record that covers one whole record of an intake partition."""
     objects = columns_of(members)
     count = len(members)
     time_ms = arrivals_ms[-1] if time_ms is None else time_ms
@@ -183,7 +183,7 @@ def routed_of(
 
 
 def terms_of(objects: ObjectColumns) -> TermColumns:
-    """The terms of some objects."""
+    """Returns the terms of some objects."""
     return analyse_batch(objects.text, objects.text_offsets)
 
 
@@ -198,16 +198,16 @@ def installed_of(
     past_ms: int = NO_PAST,
     is_start_given: bool = False,
 ) -> Installed:
-    """A slot record of query changes.
+    """Returns a slot record of query changes.
 
     Args:
         partition: of the registry.
         changes: (revision, members, subscriber, start_ms) of each new version.
         removed: (query id, revision) of each removal.
         floor: see `Installed`.
-        slots: where the queries stand.
-        slot: the one of them that is told.
-        past_ms: how far back all of them ask.
+        slots: all slots of the queries.
+        slot: the slot that receives the record.
+        past_ms: how much history each query asks for.
         is_start_given: see `Change`.
     """
     kept = [

@@ -17,18 +17,18 @@ from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE, no_statistics
 GRID = even_grid(128, 64)
 BYTES_PER_QUERY = 40
 WORDS = np.sort(np.random.default_rng(5).integers(0, 2**64, 40, np.uint64, endpoint=False))
-# Rounds that statistics reach back: what is older has faded to a thousandth.
+# Rounds that statistics cover: older ones have faded to a thousandth.
 ROUNDS_KEPT = 8
 
 
 class Stream:
-    """Objects of some rounds, the newest last, and the queries that stand.
+    """Objects of some rounds, the newest last, and the standing queries.
 
     Attributes:
         rounds: (lon f8[n], lat f8[n], words i8[n, 2]) of each round.
         boxes: f8[q, 4].
         words: i8[q], the word of each query.
-        came: i8[q], round in which it came.
+        came: i8[q], round in which it arrived.
     """
 
     def __init__(self, boxes, words):
@@ -46,7 +46,7 @@ class Stream:
             self.came = np.concatenate([self.came, np.full(len(boxes), self.number)])
 
     def met(self):
-        """Queries whose box holds each object of the last round and whose word it has."""
+        """Returns for each object of the last round the queries whose box and word it meets."""
         lon, lat, words = self.rounds[-1]
         west, south, east, north = self.boxes.T
         inside = (west <= lon[:, None]) & (lon[:, None] <= east)
@@ -80,7 +80,7 @@ def keys_of(count):
 
 
 def leaves_of_objects(stream, arrays, index):
-    """(row, leaf id) of all objects of one round."""
+    """Returns (row, leaf id) of all objects of one round."""
     lon, lat, words = stream.rounds[index]
     words = np.sort(words, 1)
     keep = np.stack([np.ones(len(lon), np.bool_), words[:, 0] != words[:, 1]], 1)
@@ -90,8 +90,8 @@ def leaves_of_objects(stream, arrays, index):
 
 
 def loads_of(stream, partition_map, throughput=1.0):
-    """What evaluators would report."""
-    # A slot for each leaf: otherwise only one of a slot's leaves is told.
+    """Returns the loads that evaluators would report."""
+    # One slot per leaf: otherwise only one of a slot's leaves is returned.
     count = len(partition_map.leaves)
     arrays = compile_map(
         replace(partition_map, slots=count, slot_of_leaf=np.arange(count, dtype=np.int32))
@@ -118,7 +118,7 @@ def loads_of(stream, partition_map, throughput=1.0):
 
 
 def detail_of(stream, leaf, grid=GRID):
-    """The statistics of a leaf, counted from what is kept of the stream."""
+    """Returns the statistics of a leaf, counted from the recent rounds of the stream."""
     own = grid.within(leaf.box)
     statistics = no_statistics(own.columns, own.rows)
     west, south, east, north = leaf.box
@@ -142,7 +142,7 @@ def detail_of(stream, leaf, grid=GRID):
 
 
 def heavier(loads, weight):
-    """The loads of a stream of which each object stands for so many."""
+    """Returns the loads of a stream in which each object counts `weight` times."""
     more = (weight * getattr(loads, name) for name in ("objects", "met", "faded"))
     return LeafLoads(*more, loads.queries, weight * loads.arrivals, loads.query_bytes)
 
@@ -159,8 +159,8 @@ def view_of(stream, partition_map, owners, evaluators, memory=None, throughput=1
 
 
 def decide(balancer, view, stream, now_ms):
-    """Calls a balancer, and again with the details that it wants; returns the plan."""
-    # One question, and for SWARM one more for each machine that cannot be relieved.
+    """Calls a balancer, and again with the details that it requests; returns the plan."""
+    # One request, and for SWARM one more for each machine that cannot be relieved.
     for _ in range(len(view.evaluators) + 1):
         plan = balancer.adjust(view, now_ms)
         if not plan.wants:
@@ -172,7 +172,7 @@ def decide(balancer, view, stream, now_ms):
 
 
 def random_stream(rng, rounds=2, objects=300, queries=60):
-    """Objects around a few places and queries near them."""
+    """Returns objects around a few places, and queries near them."""
     places = np.stack([rng.uniform(-170, 170, 3), rng.uniform(-80, 80, 3)], 1)
     spread = rng.choice([2.0, 10.0, 60.0])
 
@@ -183,7 +183,7 @@ def random_stream(rng, rounds=2, objects=300, queries=60):
     lon, lat = near(queries)
     half = rng.uniform(0.5, 12, queries)
     boxes = np.stack([lon - half, lat - half, lon + half, lat + half], 1)
-    # The two ends of the world are one place, which these counts do not know.
+    # Longitudes ±180 are one place, which these counts do not consider.
     boxes = np.clip(boxes, (-179, -89, -179, -89), (179, 89, 179, 89))
     stream = Stream(boxes, rng.integers(0, len(WORDS), queries))
     for _ in range(rounds):
@@ -192,7 +192,7 @@ def random_stream(rng, rounds=2, objects=300, queries=60):
 
 
 def grid_map(rng, leaves, slots, keywords=0, scheme="random"):
-    """A random cut of the grid; some leaves are parted by keywords, two children each."""
+    """Returns a random split of the grid; some leaves are split by keywords, two children each."""
     tiles = [(0, 0, GRID.columns, GRID.rows)]
     while len(tiles) < leaves:
         x0, y0, x1, y1 = tile = tiles.pop(int(rng.integers(len(tiles))))
@@ -231,7 +231,7 @@ def grid_map(rng, leaves, slots, keywords=0, scheme="random"):
 
 
 def true_loads(stream, partition_map, owners, evaluators):
-    """What evaluators really have to do: an object's handling and the queries that it meets."""
+    """Returns the evaluators' true work: the handling of objects and the queries that they meet."""
     loads = loads_of(stream, partition_map)
     work = loads.met + loads.objects
     number = {name: place for place, name in enumerate(evaluators)}
