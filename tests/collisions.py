@@ -24,7 +24,7 @@ FOUND = {
 # Words and ids whose hash is 0, which tables use for "none".
 ZEROS = ("515j7s645i5b7q1qbbfo895ohpeftzmo4l2wqkzczh99wtxi1peyesyyh8ec1lxd",)
 
-# Two values of the member `bus` with one hash of member and value (`contract.track_values.hash_of`).
+# Two values of the member `bus` with one hash (`contract.track_values.hash_of`).
 BUSES = ("van", "9cgj1ss1a5u9w00im67kdkptyeotazraxldn7cj68yjwo3pk82ssct")
 
 # Words of 7 and of 8 letters with the same hash.

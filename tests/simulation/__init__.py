@@ -1,1 +1,1 @@
-"""The whole cluster in one process, in virtual time, from one seed, under faults."""
+"""Simulates the whole cluster in one process, in virtual time, from one seed, with faults."""

@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _met(seed: int, profile: str | None) -> list[str]:
-    """The profiles that a seed meets."""
+    """Returns the profiles that a seed runs under."""
     profiles = list(PROFILES)
     if profile is None:
         return [profiles[seed % len(profiles)]]
@@ -60,7 +60,7 @@ def _met(seed: int, profile: str | None) -> list[str]:
 
 
 def campaign(runs: Iterable[Run], *, trace: bool, keep_going: bool) -> int:
-    """Adds up what runs tell; prints a line every few seconds."""
+    """Sums up the results of runs; prints a line every few seconds."""
     begun = told = time.monotonic()
     done = objects = notifications = failures = 0
     virtual_ms = 0.0

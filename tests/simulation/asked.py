@@ -1,4 +1,4 @@
-"""Versions of standing queries, as the registry and the slots have them."""
+"""Versions of standing queries, as the registry and the slots hold them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FOREVER_MS = 1 << 62
 
 @dataclass(slots=True)
 class Asked:
-    """One version of a query as the registry has it.
+    """One version of a query in the registry.
 
     Attributes:
-        stays: slot → where it stands.
-        is_whole: whether it has stood in all of its slots.
-        is_start_said: whether its begin was said with it.
-        since: the revision with which the query began that goes on with it; -1: it begins.
-        told: step → what was told of it.
+        stays: slot → its time in that slot.
+        is_whole: whether it has been in all of its slots.
+        is_start_said: whether its begin was given with it.
+        since: the revision that began the chain of versions it continues; -1: it begins one.
+        told: step → what was reported of it.
     """
 
     revision: int
@@ -45,7 +45,7 @@ class Asked:
 
     @property
     def kind(self) -> int:
-        """See `index.kinds`."""
+        """See `index.base.kinds`."""
         return kind_number(self.query)
 
     @property
@@ -55,45 +55,45 @@ class Asked:
         return FOREVER_MS if ttl_ms is None else self.start_ms + ttl_ms
 
     def lives_at(self, arrival_ms: int) -> bool:
-        """Whether an object of that arrival counts, if it stands where the query does."""
+        """Returns whether an object of that arrival counts, in a slot that holds the query."""
         has_begun = not self.is_start_said or arrival_ms >= self.since_ms
         return has_begun and arrival_ms < self.expires_ms
 
     @property
     def since_ms(self) -> int:
-        """The oldest arrival that it asks for."""
+        """The oldest arrival that it includes."""
         return self.start_ms - max(0, self.past_ms)
 
     @property
     def step_ms(self) -> int:
-        """Between two steps."""
+        """Time between two steps."""
         return duration_ms(self.members["step"])
 
     def steps_ms(self) -> Iterator[int]:
-        """All of its steps: with the past the first is at its begin."""
+        """Yields all of its steps: with history the first is at its begin."""
         first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
         return takewhile(lambda at_ms: at_ms <= self.expires_ms, count(first_ms, self.step_ms))
 
     def has_step(self, at_ms: int) -> bool:
-        """Whether a time is one of its steps."""
+        """Returns whether a time is one of its steps."""
         first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
         is_within = first_ms <= at_ms <= self.expires_ms
         return is_within and (at_ms - self.start_ms) % self.step_ms == 0
 
     def bounds_ms(self) -> tuple[int, int]:
-        """From when, and before when, all slots held it when their time passed a step."""
+        """Returns the bounds of the time when all slots held it as their time passed a step."""
         stays = self.stays.values()
         ends_ms = [stay.end_ms for stay in stays if stay.end is not None]
-        # A slot that holds it for a change of the map has nothing of before to say.
+        # A slot that received it by a change of the map has no earlier results.
         first = [stay for stay in stays if not stay.is_copied]
         begin_ms = max(stay.begin_ms for stay in first) if self.is_whole else FOREVER_MS
         if self.is_whole and self.past_ms != NO_PAST:
-            # Who asks for the past waits until all have said the first step, however late.
+            # A query with history waits until all slots have reported the first step, however late.
             begin_ms = min(begin_ms, self.start_ms)
         return begin_ms, min(ends_ms, default=FOREVER_MS)
 
     def window_ms(self, at_ms: int) -> tuple[int, int]:
-        """The arrivals that a step counts, both inclusive; the windows of terms are half open."""
+        """Returns the arrivals that a step counts, both inclusive; terms' windows are half open."""
         if "window" not in self.members:
             return self.since_ms, at_ms
         oldest_ms = at_ms - duration_ms(self.members["window"])
@@ -101,11 +101,11 @@ class Asked:
 
 
 def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[Asked]:
-    """The versions of a query that any slot ever held, in order.
+    """Returns the versions of a query that any slot ever held, in order.
 
     Args:
         handle: of the query.
-        truth: what the slots hold.
+        truth: the contents of the slots.
         records: of its registry partition.
     """
     versions = []

@@ -1,4 +1,4 @@
-"""Planted bugs of plans that are carried out, and of evaluators that come and go."""
+"""Planted bugs in the execution of plans, and in evaluators that join and leave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Balancing in the simulator: the coordinators' own turns, with what they ask for in virtual time.
+"""Balancing in the simulator: the coordinators' own code, with its requests in virtual time.
 
-Between two questions of a round anything may happen. Evaluators tell what the real ones tell, as
-bytes; of those that stand still, are cut off or gone nothing comes, as of some calls for no reason.
+Between two requests of a round anything may happen. Evaluators answer as the real ones do, as
+bytes. A paused, isolated or ended evaluator does not answer, and some calls fail for no reason.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.faults import Profile
 
-# Worlds are small: what would be chance in a large one is a hot spot here, so each object is told
-# as so many.
+# Worlds are small: a random peak of a large world is a hot spot here, so each object is reported
+# as this many.
 WEIGHT = 400
 
-# Share of the calls of which nothing comes.
+# Share of the calls without an answer.
 LOST = 0.03
 
-# As their papers have them, but in a hurry: each of their changes is to be seen within seconds.
+# As in their papers, but with short periods: each of their changes has to appear within seconds.
 EAGER: Mapping[str, Balancer] = {
     "qt-tree": Sstd(SstdSettings(threshold=1.2, epsilon=0.3)),
     "a-grid": Tornado(TornadoSettings(query_price=0.0)),
@@ -79,7 +79,7 @@ EAGER: Mapping[str, Balancer] = {
     "kdt-tree": Ps2Stream(Ps2StreamSettings(balance=1.2, check_period_ms=4_000)),
 }
 
-# What is asked of a member, and is answered in its loop; None where it has no answer.
+# A request to a member, answered in its loop; None: it has no answer.
 Question = Callable[[Any], Any]
 
 
@@ -87,7 +87,7 @@ class Balancers:
     """The balancing threads of all coordinators."""
 
     def __init__(self, cluster: Cluster, seed: int, profile: Profile) -> None:
-        # A seed's world is the same whether it is balanced or not.
+        # A seed's world is the same with and without balancing.
         self.dice = Random(f"balance {seed}")
         self.cluster = cluster
         self._threads: dict[str, BalancingThread] = {}
@@ -104,7 +104,7 @@ class Balancers:
 
     @property
     def is_settled(self) -> bool:
-        """Whether whoever leads is carrying out nothing."""
+        """Whether the leader has no plan under way."""
         if self._settings is None:
             return True
         return any(
@@ -137,7 +137,7 @@ class BalancingThread:
         self.turns = Turns(settings, lambda: node.now_ms, monotonic_ms, EAGER.get)
 
     def look(self) -> None:
-        """One turn of the thread, and the next ones."""
+        """Runs one turn of the thread, and schedules the next ones."""
         if not self.node.is_alive:
             return
         if self.node.is_paused or not self.node.has_caught_up:
@@ -147,11 +147,11 @@ class BalancingThread:
         self._go_on(turn, lambda: next(turn))
 
     def _go_on(self, turn: Turn, step: Callable[[], Ask]) -> None:
-        """Has a turn take the answer to what it asked for last."""
+        """Gives a turn the answer to its last request."""
         if not self.node.is_alive:
             return
         if self.node.is_paused:
-            # What came meanwhile is read when it goes on.
+            # Records that arrive meanwhile are read when it continues.
             again_ms = self._dice.uniform(50, 300)
             self._scheduler.after(again_ms, partial(self._go_on, turn, step))
             return
@@ -226,8 +226,8 @@ class BalancingThread:
         patience_s: float,
         send: Callable[[Any], None],
     ) -> None:
-        """Asks members at once; what has come when the patience ends is what there is."""
-        # The addresses stand there.
+        """Asks members in parallel; passes on the answers that arrived when the time is over."""
+        # The addresses are in the store.
         self._store.check(self.node.member)
         known = {node.member: node for node in self._cluster.of(service)}
         waiting = {member for member in asked if member in known}
@@ -237,7 +237,7 @@ class BalancingThread:
         def end() -> None:
             if not is_over[0]:
                 is_over[0] = True
-                # In the order of asking, whoever was first.
+                # In the order of the requests, not of the answers.
                 send({member: found[member] for member in asked if member in found})
 
         def hear(member: str, answer: Any) -> None:
@@ -272,7 +272,7 @@ class BalancingThread:
         return self._dice.uniform(least_ms, most_ms)
 
     def _save(self, slots: Mapping[str, list[int]], send: Callable[[Any], None]) -> None:
-        """Has evaluators write checkpoints; what has not come when the patience ends is not."""
+        """Makes evaluators write checkpoints; those that are late count as missing."""
         self._store.check(self.node.member)
         known = {node.member: node for node in self._cluster.of("evaluator")}
         nodes = [known[member] for member in slots if member in known]
@@ -311,7 +311,7 @@ class BalancingThread:
     def _decide(
         self, turn: Turn, hand_in: Callable[[Callable[[tuple[Outcome, ...]], None]], None]
     ) -> None:
-        """Has the machine check and say a decision."""
+        """Makes the machine check and declare a decision."""
         is_over = [False]
 
         def go_on(step: Callable[[], Ask]) -> None:
@@ -332,7 +332,7 @@ class BalancingThread:
         self._scheduler.after(1_000 * MACHINE_S, lambda: go_on(partial(turn.throw, late)))
 
 
-# --- what routers and evaluators answer, in their loops
+# --- answers of routers and evaluators, in their loops
 
 
 def _arrivals(node: RouterNode) -> Any:

@@ -1,4 +1,4 @@
-"""Planted bugs of checkpoints: what they stand on, when they count, and what is kept for them."""
+"""Planted bugs in checkpoints: what they depend on, when they count, and what is kept for them."""
 
 from __future__ import annotations
 

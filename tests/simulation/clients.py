@@ -21,32 +21,32 @@ from tests.simulation.world import Act, Stream
 
 # Requests under way of one publisher.
 IN_FLIGHT_MAX = 5
-# How long a client waits for an answer before it goes elsewhere.
+# How long a client waits for an answer before it tries another router.
 PATIENCE_MS = 3_000
 
-# Between two attempts on one query by an id that collides with it.
+# Between two attempts on a query by an id that collides with it.
 RIVAL_MS = 1_500
 
-# The greatest difference of two clocks in any profile, and a call.
+# The greatest difference of two clocks in any profile, plus the time of a call.
 CLOCKS_APART_MS = 7_000
 
 
 class Routers(Protocol):
-    """Where clients find routers."""
+    """The routers that clients can find."""
 
     def pick(self) -> RouterNode | None:
-        """One of them, alive as far as anybody knows."""
+        """Returns one of them, alive as far as is known."""
 
     def routers(self) -> dict[str, RouterNode]:
-        """All of them by member id."""
+        """Returns all of them by member id."""
 
 
 class Publisher:
     """Sends a session's objects; after a break again from the first unacknowledged number.
 
     Attributes:
-        has_given_up: it vanished for good.
-        token_offset: of the last record that it was told of, in its intake partition.
+        has_given_up: it is gone for good.
+        token_offset: of the last acknowledged record, in its intake partition.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Publisher:
 
     @property
     def session(self) -> int:
-        """Of its stream."""
+        """The session of its stream."""
         return self._stream.session
 
     @property
@@ -85,7 +85,7 @@ class Publisher:
         return self.has_given_up or self._acknowledged == len(self._stream.members)
 
     def break_off(self) -> None:
-        """The connection is gone: what was sent may or may not have arrived."""
+        """Breaks the connection: sent requests may or may not have arrived."""
         self._serial += 1
         self._node = self._front = None
         self._scheduler.after(self._scheduler.between(1, 300), self._pump)
@@ -158,7 +158,7 @@ class Publisher:
         serial = self._serial
 
         def arrive() -> None:
-            # When the client has gone meanwhile, what is on the wire may be lost or not.
+            # If the client is gone meanwhile, a request on its way may be lost.
             if serial == self._serial or self._scheduler.dice.random() < 0.7:
                 node.post(lambda: front.take(request))
 
@@ -179,7 +179,7 @@ class Publisher:
 
 
 class QueryOwner:
-    """Lives through the life of one query: each step until it is acknowledged."""
+    """Performs the steps of one query's life, each until it is acknowledged."""
 
     def __init__(
         self,
@@ -201,13 +201,13 @@ class QueryOwner:
         self._partition = query_handle(query_id) % registry_partitions
         self._hurries_ms = hurries_ms
         self._step = -1
-        # The query of the step, which is mostly asked for several times.
+        # The parsed query of the step, which is usually sent several times.
         self._parsed: Query | None = None
         self._attempt = 0
         self._is_uncertain = False
-        # The lifetime of what was registered last may be over.
+        # The lifetime of the last registered version may be over.
         self._may_be_gone = False
-        # Of what was acknowledged last.
+        # Of the last acknowledged change.
         self._revision = NO_REVISION
         # Until then routers may disagree whether a lifetime is over.
         self._gone_by_clock_ms = 0.0
@@ -223,7 +223,7 @@ class QueryOwner:
         self._is_uncertain = False
         self._parsed = None
         if self._step < len(self._life):
-            # What outages held up follows without further pauses once the world's time is over.
+            # Steps delayed by outages follow without further pauses once the world's time is over.
             left_ms = max(0.0, self._hurries_ms - self._scheduler.now_ms)
             self._scheduler.after(min(self._life[self._step].after_ms, left_ms), self._begin)
 
@@ -245,7 +245,7 @@ class QueryOwner:
             self._scheduler.after(self._call_ms(), lambda: self._hear(attempt, outcomes))
 
         def arrive() -> None:
-            # A server drops a request whose deadline is past.
+            # A server drops a request whose deadline is over.
             if self._scheduler.now_ms <= deadline_ms:
                 wish = self._wish(node)
                 node.apply(self._routers.routers, self._partition, (wish,), deadline_ms, answered)
@@ -280,7 +280,7 @@ class QueryOwner:
         act = self._life[self._step]
         action = act.action
         if isinstance(error, NotFound) and action == "update":
-            # It may have been done before, and its own lifetime be over by now.
+            # The change may have been made before, and its own lifetime be over by now.
             is_over = self._is_uncertain and _is_mortal(act)
             if self._may_be_gone or is_over:
                 self._ledger.change_refused(self._id, is_over=is_over)
@@ -288,8 +288,8 @@ class QueryOwner:
                 self._begin_next()
                 return
         if isinstance(error, AlreadyExists) and self._scheduler.now_ms < self._gone_by_clock_ms:
-            # Nobody removed it: its lifetime was over by the clock of one router, and is not yet by
-            # that of another. A removal that was made must never be forgotten.
+            # No client removed it: its lifetime was over by one router's clock, and is not yet over
+            # by another's. A removal that was made must never be forgotten.
             self._scheduler.after(self._scheduler.between(50, 400), self._try)
             return
         was_done_before = action == "unregister" and isinstance(error, NotFound)
@@ -307,9 +307,9 @@ class QueryOwner:
         self._begin_next()
 
     def _was_removed(self) -> bool:
-        """Whether a removal stands in the log: a client that waited in vain cannot know.
+        """Returns whether a removal is in the log: a client whose call timed out cannot know.
 
-        One of a version before the last that was acknowledged does not count.
+        Removals before the last acknowledged version do not count.
         """
         records = self._log.partition(REGISTRY, self._partition).records
         return any(
@@ -328,12 +328,12 @@ def _is_removal(stored: Stored, handle: int, since: int) -> bool:
 
 
 class Rival:
-    """Asks for changes of an id whose handle is that of another's query: it must get none.
+    """Asks for changes of an id whose handle is that of another's query: all must be refused.
 
     Args:
-        query_id: the other's.
-        own_id: with the same handle.
-        is_for_good: the other's query stays for as long as it is there.
+        query_id: the id of the other query.
+        own_id: an id with the same handle.
+        is_for_good: the other query is never removed while this client runs.
     """
 
     def __init__(
@@ -375,7 +375,7 @@ class Rival:
         deadline_ms = self._scheduler.now_ms + PATIENCE_MS
 
         def arrive() -> None:
-            # By a begin that is far enough all lifetimes would be over.
+            # With a begin this far away all lifetimes would be over.
             start_ms = node.now_ms + (1 << 40)
             wish = Wish(action, self._id, query, "s-evil", start_ms, is_start_given=True)
             node.apply(
@@ -403,7 +403,7 @@ def _is_mortal(act: Act) -> bool:
 
 
 class Subscriber:
-    """Reads its deliveries with a cursor, loses its place now and then, and resumes."""
+    """Reads its deliveries with a cursor, loses its place at times, and resumes."""
 
     def __init__(self, scheduler: Scheduler, log: SimLog, name: str, partition: int) -> None:
         self.name = name
@@ -417,7 +417,7 @@ class Subscriber:
     def _read(self) -> None:
         found, position = self._log.read(DELIVERIES, self.partition, self.cursor, 16)
         if found and self._scheduler.dice.random() < 0.1:
-            # The stream breaks before all of it is heard: the cursor stays behind what is.
+            # The stream breaks before all is received: the cursor stays before the rest.
             found = found[: self._scheduler.dice.randrange(len(found))]
             position = found[-1].offset + 1 if found else self.cursor
         for stored in found:
@@ -430,7 +430,7 @@ class Subscriber:
 
 
 def told_in(delivered: Delivered) -> list[Any]:
-    """All that the only subscriber of a part is told, in order."""
+    """Returns all notifications of a part's only subscriber, in order."""
     queries, events, matches = delivered.queries, delivered.events, delivered.matches
     assert len(queries.subscribers) == 1
     changes = np.zeros(len(matches), np.uint8) if matches.changes is None else matches.changes

@@ -1,4 +1,4 @@
-"""One simulated cluster: world, nodes, clients, faults, and the reckoning in the end."""
+"""One simulated cluster: world, nodes, clients, faults, and the final checks."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ from tests.simulation.small_records import small_records
 from tests.simulation.store import SimArchive, SimStore
 from tests.simulation.world import make_world
 
-# How often routers look for what the registry has to say again.
+# How often routers look for records that the registry has to repeat.
 RECALL_MS = 1_000.0
 
 
-# More than the clocks of any two nodes do, so that worlds have queries behind it.
+# More than the difference of any two clocks, so that some queries outlive the wait.
 CLOCKS_DIFFER_MS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a seed did."""
+    """The result of a seed."""
 
     seed: int
     profile: str
@@ -70,7 +70,7 @@ class Report:
 
 
 class Cluster:
-    """The services as nodes; whoever ends is replaced."""
+    """The services as nodes; a node that ends is replaced."""
 
     def __init__(self, seed: int, profile: Profile, planted: Planted = SOUND) -> None:
         self.seed = seed
@@ -82,7 +82,7 @@ class Cluster:
         log = SimLog(self.scheduler, delays, is_coded=dice.random() < profile.coded)
         self.log = log
         self.store = SimStore(self.scheduler)
-        # Now and then clocks are so coarse that many things happen at one time.
+        # In some worlds clocks are so coarse that many events have one time.
         clock_ms = profile.clock_ms if dice.random() < profile.coarse else 1
         archive = SimArchive(is_slow=profile.saves_slowly)
         self.parts = Parts(log, self.store, archive, planted, clock_ms)
@@ -149,7 +149,7 @@ class Cluster:
     # --- nodes
 
     def start(self, service: str) -> None:
-        """Starts a process of a service, with an id of its own."""
+        """Starts a process of a service, with a new id."""
         number = self._started[service]
         self._started[service] += 1
         skew_ms = self.scheduler.between(-1, 1) * self.profile.skew_ms
@@ -158,15 +158,15 @@ class Cluster:
         )
 
     def of(self, service: str) -> list[Node]:
-        """The living nodes of a service."""
+        """Returns the living nodes of a service."""
         return [node for node in self.nodes if node.service == service and node.is_alive]
 
     def routers(self) -> dict[str, RouterNode]:
-        """All living routers by member id."""
+        """Returns all living routers by member id."""
         return {n.member: n for n in self.nodes if isinstance(n, RouterNode) and n.is_alive}
 
     def pick(self) -> RouterNode | None:
-        """A router for a client; it may stand still, nobody knows."""
+        """Returns a router for a client; it may be paused, which clients cannot know."""
         routers = list(self.routers().values())
         return self.scheduler.dice.choice(routers) if routers else None
 
@@ -185,7 +185,7 @@ class Cluster:
         self.scheduler.after(200, self._supervise)
 
     def _check_handed_over(self, node: Node) -> None:
-        """Who ended in good order has left nothing behind, where others could take it."""
+        """Checks that an evaluator that drained has kept no slot that others could take."""
         if not isinstance(node, EvaluatorNode) or node.left_behind is None:
             return
         self.events["handed over" if not node.left_behind else "left behind"] += 1
@@ -194,7 +194,7 @@ class Cluster:
             raise BrokenPromiseError(f"{node.member} ended and left {node.left_behind} slots")
 
     def _recall(self) -> None:
-        """What each router's thread does: reads back what its registries have to say again."""
+        """Does the work of each router's thread: reads back what its registries have to repeat."""
         for node in [node for node in self.routers().values() if not node.is_paused]:
             for partition, registry in node.machine.registries.items():
                 records = self.log.partition(REGISTRY, partition).records
@@ -204,8 +204,8 @@ class Cluster:
                         continue
                     change = records[place].message
                     assert isinstance(change, Change)
-                    # What an owner holds for true by its checkpoint may be gone; it says nothing
-                    # again before it has read all that came before its own first record.
+                    # A record that an owner takes for true by its checkpoint may be gone. It
+                    # repeats nothing before it has read all records before its own first one.
                     is_there = not records[place].is_hidden
                     assert is_there or not registry.is_announced, "what is in force was taken"
                     if not is_there:
@@ -218,7 +218,7 @@ class Cluster:
         self.scheduler.after(RECALL_MS, self._recall)
 
     def _reread(self, node: RouterNode, partition: int) -> None:
-        """What its other thread does: reads the partition again, piece by piece."""
+        """Does the work of the router's other thread: rereads the partition piece by piece."""
         records = self.log.partition(REGISTRY, partition).records
         at_ms, begin = 0.0, 0
         while begin < len(records):
@@ -235,7 +235,7 @@ class Cluster:
     # --- the run
 
     def run(self) -> Report:
-        """Runs to the end and reckons.
+        """Runs to the end and checks all promises.
 
         Raises:
             BrokenPromiseError: a promise was broken.
@@ -255,7 +255,7 @@ class Cluster:
         self.searchers.ask_last()
         limit_ms = self.scheduler.now_ms + self.profile.recovery_ms
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
-        # What a publisher sent before it gave up may have come only now.
+        # Requests sent by a publisher before it gave up may have arrived only now.
         told = self._deliver(limit_ms)
         for topic, slot, offset in sorted(self.parts.set_aside):
             assert topic == SLOTS
@@ -274,7 +274,7 @@ class Cluster:
         )
 
     def _deliver(self, limit_ms: float) -> dict[str, int]:
-        """Runs until all that is in the log has been received; returns how much each was told."""
+        """Runs until the whole log has been received; returns each subscriber's count."""
         ends = [self.log.partition(INTAKE, p).high for p in range(self.world.shape.intake)]
         self._run_until(limit_ms, lambda: self._is_routed(ends), "all is routed")
         slots = [self.log.partition(SLOTS, slot).high for slot in range(self.world.shape.slots)]
@@ -337,7 +337,7 @@ class Cluster:
         return not unreadable(self.log, self.parts.archive)
 
     def _is_owned_once(self) -> bool:
-        """Whether everything is owned by whom `control` names, and by nobody else."""
+        """Returns whether each owner named by `control`, and no other, owns its partitions."""
         leaders = [n for n in self.of("coordinator") if isinstance(n, CoordinatorNode)]
         view = next((node.machine.view for node in leaders if node.machine.leading), None)
         if view is None:
@@ -356,7 +356,7 @@ class Cluster:
 
     def _check_subscribers(self, least: dict[str, int]) -> None:
         for subscriber in self.subscribers:
-            # Time goes on: there may be more to read by now than has been read.
+            # Time advances: there may be more to read by now than has been read.
             received = len(subscriber.received)
             is_all = received >= least.get(subscriber.name, 0)
             if not is_all or subscriber.received != self.ledger.told[subscriber.name][:received]:
@@ -378,8 +378,8 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
             small_records(seed),
             checkpoints_every(PROFILES[profile].checkpoints_ms),
             patch.object(map_change, "CLOCKS_DIFFER_MS", CLOCKS_DIFFER_MS),
-            # By the clock on the wall a seed would not repeat: threads of searches are given away
-            # at every opportunity, or never.
+            # With the wall clock a seed would not repeat: threads of searches yield at every
+            # opportunity, or never.
             patch.object(slot_search, "SLICE_S", Random(f"slices {seed}").choice([-1.0, 1e9])),
             poisoned(cluster.ledger.poison),
         ):

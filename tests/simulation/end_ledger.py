@@ -1,8 +1,8 @@
-"""What must be said of the ends of queries, over the logs of registry and slots.
+"""Checks the reported ends of queries against the logs of registry and slots.
 
-A version that asks for it is told to have ended once at most. It is when its lifetime was over
-while it stood in a slot, as soon as the time of all slots has passed it; or when the registry
-removed it, or registered another in its place, as soon as all slots have passed what says so.
+The end of a version that asks for it is reported at most once: when its lifetime ended while a
+slot held it, as soon as the time of all slots has passed the end; or when the registry removed or
+replaced it, as soon as all slots have passed the record of the change.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tests.simulation.world import World
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """How a version may end, and whether that must have been told."""
+    """How a version may end, and whether that must have been reported."""
 
     reasons: frozenset[int]
     is_due: bool
 
 
 class EndLedger:
-    """Writes down what was told of ends and checks it in the end."""
+    """Records the reported ends and checks them in the end."""
 
     def __init__(
         self, log: SimLog, world: World, truth: SlotTruth, fail: Callable[[str], None]
@@ -49,24 +49,24 @@ class EndLedger:
         self._world = world
         self._truth = truth
         self._fail = fail
-        # (subscriber, query handle) → by what, in the order of `deliveries`.
+        # (subscriber, query handle) → reasons, in the order of `deliveries`.
         self._told: dict[tuple[str, int], list[int]] = defaultdict(list)
-        # (registry partition, revision) → slot → where that is said there.
+        # (registry partition, revision) → slot → position of its record there.
         self._said: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-        # (query handle, revision) of those that were copied for a change of the map.
+        # (query handle, revision) of versions that were copied for a change of the map.
         self._copied: set[tuple[int, int]] = set()
 
     @property
     def ends_total(self) -> int:
-        """How many ends were told."""
+        """How many ends were reported."""
         return sum(map(len, self._told.values()))
 
     def told(self, subscriber: str, handle: int, reason: int) -> None:
-        """An end was delivered."""
+        """Records a delivered end."""
         self._told[subscriber, handle].append(reason)
 
     def installed(self, slot: int, offset: int, installed: Installed) -> None:
-        """A record of the registry's owner is in the log of a slot."""
+        """Records an append by the registry's owner to the log of a slot."""
         if installed.copied_at != NOT_COPIED:
             handles, revisions = installed.names.handles, installed.revisions
             self._copied.update(zip(handles.tolist(), revisions.tolist(), strict=True))
@@ -76,16 +76,16 @@ class EndLedger:
             said = self._said[installed.registry_partition, revision]
             said.setdefault(slot, offset)
 
-    # --- the reckoning
+    # --- the checks
 
     def check(
         self, versions: Callable[[int], list[Asked]], told: Mapping[str, Sequence[Any]]
     ) -> None:
-        """Compares what was told with what had to be.
+        """Compares the reports with the required ones.
 
         Args:
             versions: of a query, by its handle.
-            told: subscriber → all that was told, in order.
+            told: subscriber → all notifications, in order.
         """
         for query_id in self._world.lives:
             handle = query_handle(query_id)
@@ -117,7 +117,7 @@ class EndLedger:
                 self._fail(f"{name}: ends by {reasons}, wanted {needed} to {possible} by {reason}")
 
     def _check_last(self, name: str, handle: int, last: Asked, told: Sequence[Any]) -> None:
-        """Behind the end of the newest version nothing is told."""
+        """Checks that nothing is reported after the end of the newest version."""
         if "ended" not in last.query.events:
             return
         of_query = [each for each in told if each[0] == handle]
@@ -134,7 +134,7 @@ class EndLedger:
         is_past = [times_ms.get(slot, NO_TIME_MS) > version.expires_ms for slot in slots]
         if any(is_past):
             is_current, has_passed = version.revision == current, self._passed(version)
-            # Where else it has stood than it was told first is not known.
+            # It is not known in which further slots it was.
             if is_current or has_passed or (handle, version.revision) in self._copied:
                 reasons.add(BY_TTL)
             is_due = all(is_past) and (is_current or has_passed)
@@ -153,13 +153,13 @@ class EndLedger:
         return _Ends(frozenset(reasons), is_due)
 
     def _is_lost(self, partition: int, revision: int, change: Change) -> bool:
-        """Whether a later owner may not know whose end a change is: compaction took the version."""
+        """Returns whether a later owner may not know the ended version: compaction removed it."""
         records = self._log.partition(REGISTRY, partition).records
         epochs = (each.message.epoch for each in records if isinstance(each.message, Change))
         return records[revision].is_hidden and max(epochs) > change.epoch
 
     def _passed(self, version: Asked) -> bool:
-        """Whether its lifetime was over in a slot while it stood there."""
+        """Returns whether its lifetime ended while a slot held it."""
         for slot, stay in version.stays.items():
             passed = self._truth.passed_at(slot, version.expires_ms)
             if passed is not None and (stay.end is None or max(passed, stay.begin) < stay.end):
@@ -167,7 +167,7 @@ class EndLedger:
         return False
 
     def _ended_by(self, handle: int) -> tuple[dict[int, tuple[int, Change]], int]:
-        """What ended each version that nothing goes on from; the revision that is in force."""
+        """Returns the end of each version without a successor, and the revision in force."""
         partition = handle % self._world.shape.registry
         current, epoch = NO_REVISION, 0
         found: dict[int, tuple[int, Change]] = {}
@@ -186,7 +186,7 @@ class EndLedger:
         return found, current
 
     def _progress(self, subscriber: str) -> tuple[dict[int, int], dict[int, int]]:
-        """How far a subscriber's merger has come in each slot: position and time."""
+        """Returns how far a subscriber's merger has read each slot: position and time."""
         partition = partition_of(subscriber, self._world.shape.partials)
         for stored in reversed(self._log.partition(DELIVERIES, partition).records):
             if isinstance(progress := stored.message, Progress):

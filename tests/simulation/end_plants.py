@@ -1,4 +1,4 @@
-"""Planted bugs of the ends of queries."""
+"""Planted bugs in the ends of queries."""
 
 from __future__ import annotations
 

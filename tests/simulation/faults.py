@@ -1,4 +1,4 @@
-"""What goes wrong, and when: drawn from the seed, by profile."""
+"""Faults and their times: drawn from the seed, by profile."""
 
 from __future__ import annotations
 
@@ -15,68 +15,69 @@ from tests.simulation.services import SERVICES
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-# Before it nothing goes wrong: the cluster comes up.
+# No faults before: the cluster starts.
 CALM_MS = 1_500.0
 
-# Longer than routers wait with the removal of queries whose lifetime is over.
+# Longer than routers wait before they remove queries whose lifetime is over.
 OUTAGE_MS = (62_000.0, 70_000.0)
 
-# Share of the outages in which routers end; in the others they stand still.
+# Share of the outages in which routers end; in the others they pause.
 OUTAGE_ENDS = 0.3
 
 SLOW = Delays(land=(1, 120), acknowledge=(1, 80), see=(1, 150), call=(1, 200), archive=(10, 2_000))
 
-# Some checkpoints take longer than it is to the next one.
+# Some checkpoints take longer than the time to the next one.
 SLOW_ARCHIVE = Delays(archive=(5, 1_500))
 
-# Of a checkpoint that brings slices: most bring one to three, and their state.
+# For a checkpoint with slices: most have one to three slices, and their state.
 TORN_BLOBS_MAX = 4
 
-# How long there is no room amid a checkpoint: less than it is to the next try, or some tries.
+# How long a checkpoint finds no room: less than the time to the next try, or some tries.
 NO_ROOM_MS = (300.0, 14_000.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Which faults a world meets.
+    """The faults of a world.
 
     Attributes:
         mean_ms: kind of fault → mean time between two of them.
-        services: whom they hit.
+        services: the services that they hit.
         skew_ms: greatest deviation of a node's clock.
-        duration_ms: clients begin all that they do before.
-        faults_ms: until when there are faults, if that is later.
+        duration_ms: clients begin all of their steps before.
+        faults_ms: when faults end, if that is later.
         churn: how much more often queries change than usual.
-        amid: appends of what processes are struck amid; none stands for all.
-        appends_max: how many of these there are at most before somebody is struck.
-        pause_ms: bounds of how long processes stand still; by default some shorter than a lease,
+        amid: appends in the middle of which processes are hit; empty for all.
+        appends_max: greatest number of these before a process is hit.
+        pause_ms: bounds of pauses of processes; by default some are shorter than a lease, others so
+            long that other processes take over meanwhile.
             some so long that others have taken over for a while.
-        nodes_min: how many of each service there are at least.
-        coded: share of the worlds in which records travel as bytes.
+        nodes_min: least number of nodes of each service.
+        coded: share of the worlds in which records are sent as bytes.
         mixed: share of the worlds with queries of other kinds than range.
         coarse: share of the worlds with coarse clocks.
         kinds: of queries, drawn from in mixed worlds; "tracked" is one of them.
         rewords: share of the changes of queries that ask for other words, elsewhere.
         few_words: all objects and queries share a few words, and queries ask for two at once.
-        queries: bounds of how many there are.
-        removes: queries are removed a moment after they came, for good.
-        clock_ms: by how much coarse clocks move at once.
+        queries: bounds of their number.
+        removes: queries are removed for good soon after their registration.
+        clock_ms: the step of coarse clocks.
         maps: share of the worlds in which the map changes.
         searched: share of the worlds in which clients search.
-        searches: bounds of how often they do.
-        stops_copies: routers stand still amid the copies of a change of the map.
-        slot_moves_ms: mean time between two moves of slots; 0: they move only with need.
-        balance_ms: bounds of how long a round of balancing is; None: evaluators have equally many
+        searches: bounds of their number.
+        stops_copies: routers pause while they copy for a change of the map.
+        slot_moves_ms: mean time between two moves of slots; 0: slots move only when they must.
+        balance_ms: bounds of the length of a balancing round; None: slots are spread by count.
             slots.
-        is_hot: most objects come from around a place, which is another after a while.
-        strikes_plans: share of the plans amid which somebody ends or stands still.
-        hands_all_over: evaluators that end leave no slot behind while another stays.
-        begins: share of the versions of queries of which is said when they begin.
-        poison: how many objects there are at most that end every evaluator.
+        is_hot: most objects come from around one place, which changes after a while.
+        strikes_plans: share of the plans during which a process ends or pauses.
+        hands_all_over: an evaluator that drains keeps no slot while another evaluator stays.
+        begins: share of the versions of queries with a given begin.
+        poison: greatest number of objects that end every evaluator.
         recovery_ms: between the last fault and the end of all work: leases (4 s) and settling
-            (1 s), twice where a coordinator has to be found first, clients' patience, and the
-            catching up.
-        checkpoints_ms: between two checkpoints of a Kafka partition; 0: as services have it.
+            (1 s), twice if a coordinator has to be elected first, clients' timeouts, and catching
+            up.
+        checkpoints_ms: between two checkpoints of a Kafka partition; 0: the services' default.
         rivals: ids that collide with those of queries are registered, changed and removed as well.
         saves_slowly: blobs of a checkpoint are written one by one.
     """
@@ -179,7 +180,7 @@ PROFILES = {
             nodes_min=2,
             slot_moves_ms=700,
         ),
-        # Owners of queries begin at checkpoints that are older than what compaction has taken.
+        # Owners of queries begin at checkpoints older than the records that compaction has removed.
         Profile(
             "gaps",
             {"kill": 8_000, "pause": 4_000, "full": 9_000, "compact": 1_000},
@@ -193,7 +194,7 @@ PROFILES = {
             maps=1.0,
             searched=0.0,
         ),
-        # Steps of slots that lag behind each other and change hands meanwhile, at equal times.
+        # Steps of slots that lag behind each other and change owners meanwhile, at equal times.
         Profile(
             "steps",
             {"scale": 2_500, "spell": 500, "pause": 6_000},
@@ -205,7 +206,7 @@ PROFILES = {
             kinds=("terms", "terms", "terms", "ranked", "range"),
             searched=0.0,
         ),
-        # Queries that change where they are, not what they ask for, while keywords are cut anew.
+        # Queries change their region but not their words, while keyword nodes are rebuilt.
         Profile(
             "rewording",
             {"spell": 300},
@@ -217,7 +218,7 @@ PROFILES = {
             few_words=True,
             searched=0.0,
         ),
-        # Steps at the very time at which objects arrive.
+        # Steps at exactly the times at which objects arrive.
         Profile(
             "ticks",
             {"spell": 2_000},
@@ -229,7 +230,7 @@ PROFILES = {
             kinds=("terms", "ranked", "range"),
             searched=0.0,
         ),
-        # Registrations that are repeated by routers which stood still, after their removal.
+        # Registrations that paused routers repeat after the query's removal.
         Profile(
             "forgetting",
             {"pause": 1_500},
@@ -243,7 +244,7 @@ PROFILES = {
             removes=True,
             searched=0.0,
         ),
-        # No router for longer than queries outlast their lifetime, while objects wait for them.
+        # No router for longer than queries outlast their lifetime, while objects wait.
         Profile(
             "outage",
             {"outage": 12_000, "kill": 6_000},
@@ -313,7 +314,7 @@ PROFILES = {
             begins=0.6,
             maps=0.7,
         ),
-        # Others ask for changes of ids whose hashes are those of queries.
+        # Clients ask for changes of ids whose hashes are those of other queries.
         Profile(
             "colliding",
             {"kill": 6_000, "pause": 5_000, "compact": 2_000, "break": 5_000},
@@ -328,17 +329,17 @@ PROFILES = {
             searched=0.0,
             rivals=True,
         ),
-        # Objects that end whoever matches them, one evaluator after the other.
+        # Objects that end each evaluator that matches them, one after the other.
         Profile(
             "poison",
             {"spell": 4_000, "compact": 6_000},
             mixed=0.0,
             searched=0.0,
             poison=2,
-            # Five or six end for each slot that such an object comes to.
+            # Five or six end for each slot that such an object reaches.
             recovery_ms=180_000,
         ),
-        # Checkpoints of which a part is written when whoever writes them is struck.
+        # Processes are hit when they have written a part of a checkpoint.
         Profile(
             "torn",
             {"tear": 700, "scale": 8_000, "kill": 8_000, "compact": 6_000},
@@ -348,7 +349,7 @@ PROFILES = {
             checkpoints_ms=2_500,
             saves_slowly=True,
         ),
-        # A few queries follow members, come and go: members are forgotten and followed again.
+        # A few queries track members, and start and end: members are forgotten and tracked again.
         Profile(
             "trackers",
             {"kill": 9_000, "pause": 3_000},
@@ -372,14 +373,14 @@ PROFILES = {
 
 
 class Faults:
-    """Strikes at random times until it is told to stop."""
+    """Causes faults at random times until it is stopped."""
 
     def __init__(self, cluster: Cluster, profile: Profile) -> None:
         self._cluster = cluster
         self._profile = profile
         self._scheduler = cluster.scheduler
         self.is_over = False
-        # Until when nobody replaces the routers that have ended.
+        # Until when no router that has ended is replaced.
         self.outage_until_ms = 0.0
         strikes: dict[str, Callable[[], None]] = {
             "kill": self._kill,
@@ -401,7 +402,7 @@ class Faults:
             self._plan(kind, mean_ms, strikes[kind], CALM_MS)
 
     def heal(self) -> None:
-        """No more faults; whoever stands still goes on."""
+        """Ends all faults; paused processes continue."""
         self.is_over = True
         for node in self._cluster.nodes:
             node.heal()
@@ -409,7 +410,7 @@ class Faults:
         self._cluster.parts.archive.full_until_ms = 0.0
 
     def map_changes(self) -> None:
-        """A change of the map begins."""
+        """Called when a change of the map begins."""
         if not self._profile.stops_copies:
             return
         for node in self._cluster.of("router"):
@@ -417,11 +418,11 @@ class Faults:
                 node.strike_amid((Installed,), partial(self._stop, node))
 
     def plan_begins(self, leader: Node, hands: set[str]) -> None:
-        """A plan begins to be carried out.
+        """Called when the execution of a plan begins.
 
         Args:
-            leader: who has decided it.
-            hands: evaluators that give or take slots by it.
+            leader: the coordinator that decided it.
+            hands: evaluators that lose or gain slots by it.
         """
         dice = self._scheduler.dice
         if self.is_over or dice.random() >= self._profile.strikes_plans:
@@ -430,7 +431,7 @@ class Faults:
         victim = dice.choice([leader, leader, *nodes])
         strike = dice.choice([partial(self._end, victim), partial(self._stop, victim)])
         self._cluster.events["struck amid a plan"] += 1
-        # Between two questions, while a map is copied, while slots are loaded.
+        # Between two requests, while a map is copied, or while slots are loaded.
         self._scheduler.after(dice.choice([1, 10, 100, 1_000]) * dice.random(), strike)
 
     def _plan(self, kind: str, mean_ms: float, strike: Callable[[], None], least_ms: float) -> None:
@@ -485,7 +486,7 @@ class Faults:
             self._scheduler.after(self._scheduler.between(*bounds_ms), node.resume)
 
     def _outage(self) -> None:
-        """All routers stand still for long, or end; one before the others, so that objects wait."""
+        """Pauses or ends all routers for long; one before the others, so that objects wait."""
         now_ms = self._scheduler.now_ms
         if self.outage_until_ms or now_ms > self._profile.duration_ms:
             return
@@ -506,14 +507,14 @@ class Faults:
         self._scheduler.after(self._scheduler.between(300, 4_000), lambda: leave(others))
 
     def _cut(self) -> None:
-        """Somebody reaches the log alone, and nobody reaches it."""
+        """Isolates a process: it reaches only the log, and no other process reaches it."""
         node = self._victim()
         if node is not None:
             until_ms = self._scheduler.now_ms + self._scheduler.between(300, 9_000)
             self._cluster.store.cut_until_ms[node.member] = until_ms
 
     def _scale(self) -> None:
-        """There are to be more evaluators from now on, or fewer."""
+        """Changes the wanted number of evaluators."""
         wanted = self._scheduler.dice.randint(1, 4)
         self._cluster.wanted["evaluator"] = wanted
         present = self._cluster.of("evaluator")
@@ -541,12 +542,12 @@ class Faults:
         self._cluster.log.compact_registry()
 
     def _full(self) -> None:
-        """No checkpoint can be written, for longer than compaction waits."""
+        """Prevents checkpoints for longer than compaction waits."""
         until_ms = self._scheduler.now_ms + self._scheduler.between(15_000, 30_000)
         self._cluster.parts.archive.full_until_ms = until_ms
 
     def _tear(self) -> None:
-        """Somebody ends, stands still, or finds no room, when a part of a checkpoint is written."""
+        """Ends or pauses a process, or removes its room, when a part of a checkpoint is written."""
         node = self._victim()
         if node is None:
             return

@@ -1,4 +1,4 @@
-"""A map of four quarters, two of which part the vocabulary, each in its own way."""
+"""A map of four quarters, two of which split the vocabulary, each in its own way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHILDREN_MAX = 5
 
 @lru_cache
 def quartered_map(words: tuple[str, ...], slots: int, seed: int) -> bytes:
-    """One leaf, two nodes by term, and one whose leaves all hold all queries."""
+    """Returns a map of one leaf, two nodes by term, and a node whose leaves hold all queries."""
     dice = Random(f"quarters {seed} {slots}")
     leaves, nodes = [Leaf(0, QUARTERS[0])], []
     for number, box in enumerate(QUARTERS[1:]):

@@ -1,4 +1,4 @@
-"""Planted bugs of maps that part the vocabulary."""
+"""Planted bugs in maps that split the vocabulary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _count_visits(
 
 _counted = LocatorTable.counted
 
-# Of the home of each object; found within a few seconds.
+# Bugs concerning the home of each object; found within a few seconds.
 HOME_PLANTS = (
     Plant(
         "an object is stored wherever it comes to",

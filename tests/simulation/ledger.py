@@ -1,10 +1,10 @@
-"""What must, may and must not be notified: brute force, from what clients did and when.
+"""Checks which notifications must, may and must not be sent: brute force over the clients' calls.
 
-An object meets a query somewhere between the begin of its first publish call and the time at which
-the last slot that takes it has it in its log. A version of a query may be in force from the begin
-of the call that asked for it until the acknowledgement of the call that replaced it. If all
-versions that may be in force in the object's time match it, there is exactly one notification; if
-none does, there is none; otherwise there is one at most.
+An object meets a query at some time between the begin of its first publish call and the time when
+the last of its slots has it in its log. A version of a query may be in force from the begin of the
+call that asked for it to the acknowledgement of the call that replaced it. If all versions that may
+be in force at the object's time match it, there is exactly one notification; if none does, there is
+none; otherwise there is at most one.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Published:
     words: frozenset[str]
     begin_ms: float = float("inf")
     end_ms: float = float("inf")
-    # Its home: slot → (offset, row) in its log.
+    # The positions of its home: slot → (offset, row) in its log.
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # Slots that it came to by a term alone.
+    # Slots that it reached only by a term.
     visited: set[int] = field(default_factory=set)
     done_ms: float = 0.0
     arrival_ms: int = 0
-    # Where its intake has it, and since when its home does.
+    # Its position in its intake partition, and since when its home has it.
     source: int = 0
     position: int = 0
     home_ms: float = 0.0
@@ -76,19 +76,19 @@ class Published:
 
     @property
     def is_held_back(self) -> bool:
-        """Whether no slot has it, though it was acknowledged: no query needs it."""
+        """Returns whether no slot has it though it was acknowledged: no query needs it."""
         is_taken = self.taken_ms > 0 and self.end_ms != float("inf")
         return is_taken and not self.places and not self.visited
 
     @property
     def when(self) -> str:
-        """For a complaint."""
+        """Returns its times, for error messages."""
         return f"published {self.begin_ms:.0f}-{self.done_ms:.0f} ms"
 
 
 @dataclass(slots=True)
 class Version:
-    """A query from one change to the next; without members there is none."""
+    """A query from one change to the next; without members there is no query."""
 
     members: Members | None
     subscriber: str
@@ -96,13 +96,13 @@ class Version:
     end_ms: float = float("inf")
     past_ms: int = NO_PAST
     is_start_said: bool = False
-    # Begin and end of its lifetime by the log; None while that is not known.
+    # Begin and end of its lifetime by the log; None while unknown.
     start_ms: int | None = None
     expires_ms: int | None = None
     found: dict[EventKey, bool] = field(default_factory=dict)
-    # Objects in its region; None before anybody asked.
+    # Objects in its region; None before the first look-up.
     inside: frozenset[EventKey] | None = None
-    # Whether each object that satisfies it is told by itself.
+    # Whether each matching object is reported by itself.
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class Version:
 
 @dataclass(slots=True)
 class Delivery:
-    """One notification, as it stands in `deliveries`."""
+    """One notification in `deliveries`."""
 
     partition: int
     subscriber: str
@@ -120,7 +120,7 @@ class Delivery:
 
 
 class Ledger:
-    """Writes down what happens and checks it in the end."""
+    """Records what happens and checks it in the end."""
 
     def __init__(self, log: SimLog, world: World) -> None:
         self._log = log
@@ -133,7 +133,7 @@ class Ledger:
         self.versions = {query_id: [Version(None, "", -1.0)] for query_id in world.lives}
         self.names = {query_handle(query_id): query_id for query_id in world.lives}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
-        # Subscriber → all that is told, in the order of `deliveries`.
+        # Subscriber → all notifications, in the order of `deliveries`.
         self.told: dict[str, list[Any]] = defaultdict(list)
         # (subscriber, query handle, event), in the order of `deliveries`.
         self.orders: list[tuple[str, int, EventKey]] = []
@@ -141,36 +141,36 @@ class Ledger:
         self.lists = ListLedger(log, world, self.objects, self.fail)
         self.searches = SearchLedger(log, world, self.objects, self.slots, self.fail)
         self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
-        # Query → since when it tracks a member, until it is to change.
+        # Query → since when it tracks a member, until a change is asked for.
         self._tracking: dict[str, Tracking] = {}
         self.ends = EndLedger(log, world, self.slots, self.fail)
         self._stores = world.shape.store
-        # Objects that end whoever matches them.
+        # Objects that end every evaluator that matches them.
         self.poison: frozenset[EventKey] = frozenset()
-        # Those in records that are set aside: nobody is promised anything of them.
+        # Objects in records that are set aside: no promise holds for them.
         self._aside: set[EventKey] = set()
         # Changes by ids that collide with others.
         self.rivals_refused = 0
         log.listeners.append(self._landed)
 
     def fail(self, why: str) -> None:
-        """A promise is broken."""
+        """Reports a broken promise."""
         raise BrokenPromiseError(why)
 
     # --- what clients do
 
     def publish_begins(self, session: int, number: int) -> None:
-        """A number is sent, for the first time or again."""
+        """Records that a number is sent, for the first time or again."""
         published = self.objects[session, number]
         published.begin_ms = min(published.begin_ms, self._log.scheduler.now_ms)
 
     def publish_ends(self, stream: Stream, first: int, last: int) -> None:
-        """Numbers are acknowledged."""
+        """Records that numbers are acknowledged."""
         for number in range(first, last + 1):
             self.objects[stream.session, number].end_ms = self._log.scheduler.now_ms
 
     def change_begins(self, query_id: str, act: Act) -> None:
-        """A change is asked for, for the first time."""
+        """Records that a change is asked for, for the first time."""
         now_ms = self._log.scheduler.now_ms
         if (span := self._tracking.pop(query_id, None)) is not None:
             span.end_ms = min(span.end_ms, now_ms)
@@ -184,17 +184,17 @@ class Ledger:
         self.versions[query_id].append(version)
 
     def is_acknowledged(self, query_id: str) -> bool:
-        """Whether the first registration of a query is."""
+        """Returns whether the first registration of a query is acknowledged."""
         return self.versions[query_id][0].end_ms != float("inf")
 
     def change_ends(self, query_id: str, revision: int, *, is_by_clock: bool = False) -> None:
-        """The newest change is acknowledged: what was before it is over.
+        """Records that the newest change is acknowledged: the former version is over.
 
         Args:
             query_id: of the query.
             revision: of the change.
             is_by_clock: there was nothing to remove, since the lifetime was over by the clock of
-                the router that was asked. By another's it may not be, until the next change.
+                the asked router. By another's it may not be over, until the next change.
         """
         *former, version = self.versions[query_id]
         for each in [] if is_by_clock else former:
@@ -210,7 +210,7 @@ class Ledger:
         change = records[revision].message
         assert isinstance(change, Change)
         assert change.handle == query_handle(query_id)
-        # An equal registration stands as it was made first, with its begin.
+        # An equal registration changes nothing: the first one's begin stays.
         version.start_ms, version.is_start_said = change.start_ms, change.is_start_given
         if "track" in version.members:
             span = Tracking(version.members["track"], self._log.scheduler.now_ms)
@@ -223,21 +223,22 @@ class Ledger:
                 span.end_ms = version.expires_ms
 
     def change_refused(self, query_id: str, *, is_over: bool) -> None:
-        """The newest change was refused since the query's lifetime is over.
+        """Records that the newest change was refused because the query's lifetime is over.
 
         Args:
             query_id: of the query.
-            is_over: that lifetime may be the newest version's own: then it was in force, unheard.
+            is_over: it may be the lifetime of the newest version itself, which was then in force
+                without an acknowledgement.
         """
         *_, former, version = self.versions[query_id]
         version.end_ms = self._log.scheduler.now_ms
         if not is_over:
-            # There was nothing that it could have changed: it was never in force.
+            # There was no query to change: the version was never in force.
             version.members = None
         if is_over and "ttl" not in (former.members or {}):
             former.end_ms = version.end_ms
 
-    # --- what the log holds
+    # --- the contents of the log
 
     def _landed(self, topic: str, partition: int, stored: Stored) -> None:
         message: Message = stored.message
@@ -316,11 +317,11 @@ class Ledger:
             self.orders.append((subscriber, handle, event))
 
     def set_aside(self, slot: int, offset: int, ended_amid: int) -> None:
-        """A record went to `dead-letters`.
+        """Records that a record went to `dead-letters`.
 
         Args:
-            slot, offset: where it stands.
-            ended_amid: how many evaluators ended, or stood still, amid it alone.
+            slot, offset: its position.
+            ended_amid: how many evaluators ended or paused while they processed it alone.
         """
         message = self._log.partition(SLOTS, slot).records[offset].message
         keys: set[EventKey] = set()
@@ -331,10 +332,10 @@ class Ledger:
             self.fail(f"record {offset} of slot {slot} was set aside, and ends nobody")
         self._aside |= keys
 
-    # --- the reckoning
+    # --- the checks
 
     def check(self) -> None:
-        """Compares what was delivered with what had to be.
+        """Compares the deliveries with the required ones.
 
         Raises:
             BrokenPromiseError: the first promise found broken.
@@ -376,7 +377,7 @@ class Ledger:
         last: dict[tuple[str, int, int], tuple[int, int]] = {}
         for subscriber, handle, event in self.orders:
             if self.objects[event].visited:
-                # Which of its slots has reported it is not known.
+                # It is not known which of its slots has reported it.
                 continue
             for slot, place in self.objects[event].places.items():
                 key = subscriber, handle, slot
@@ -385,7 +386,7 @@ class Ledger:
                 last[key] = place
 
     def _present(self) -> dict[EventKey, Published]:
-        """The objects that are somewhere; of others nobody was notified."""
+        """Returns the objects that are in some slot; no notification concerns others."""
         lost = {key for key, published in self.objects.items() if self._is_lost(published)}
         for handle, *event in self.deliveries:
             if tuple(event) in lost:
@@ -396,12 +397,12 @@ class Ledger:
         versions = self.versions[query_id]
         handle = query_handle(query_id)
         if not any(version.is_plain for version in versions):
-            # Its matches are never told one by one.
+            # Its matches are never reported one by one.
             present = {
                 key: each for key, each in present.items() if (handle, *key) in self.deliveries
             }
         past = versions[1] if len(versions) > 1 else versions[0]
-        # Found behind it or before it; unless another version may have come first.
+        # Included in any case, unless the third version may have replaced this one first.
         certain_ms = versions[2].begin_ms if len(versions) > 2 else float("inf")
         for key, published in present.items():
             begin_ms, done_ms = published.begin_ms, published.done_ms
@@ -427,16 +428,16 @@ class Ledger:
                 self.fail(f"{query_id}: {delivery.subscriber} was told of {key}, {published.when}")
 
     def _is_lost(self, published: Published) -> bool:
-        """Whether an object is nowhere, as may be as long as it was not acknowledged."""
+        """Returns whether an object is in no slot, as is allowed until it is acknowledged."""
         if self._stores or not published.is_held_back:
             return not published.places and not published.visited
-        # It was decided by what stood before it in the intake.
+        # It was decided by the records before it in the intake.
         published.done_ms = published.taken_ms
         return False
 
     @staticmethod
     def _is_of_past(version: Version, published: Published) -> bool:
-        """Whether a version asks for an object even if that came before it."""
+        """Returns whether a version includes an object that arrived before it."""
         if version.past_ms == NO_PAST or version.start_ms is None:
             return False
         return published.arrival_ms >= version.start_ms - version.past_ms
@@ -465,7 +466,7 @@ class Ledger:
         return key in version.inside
 
     def _inside(self, region: Members | None) -> Iterable[EventKey]:
-        """All objects of a region at once: one by one they took long."""
+        """Returns all objects of a region at once: one by one they took long."""
         if region is None:
             return self.objects
         places = [(each.members["lon"], each.members["lat"]) for each in self.objects.values()]
@@ -474,12 +475,12 @@ class Ledger:
 
 
 def matches(members: Members, published: Published) -> bool:
-    """Whether an object of its region satisfies a query, by the slow formulas of the contract."""
+    """Returns whether an object of its region satisfies a query, by the contract's formulas."""
     one = published.members
     if "text" in members and not holds(_syntax(members["text"]), published.words):
         return False
     return satisfies(members.get("where", {}), one)
 
 
-# Every object is held against it.
+# Each syntax is evaluated for every object.
 _syntax = lru_cache(256)(parse_syntax)

@@ -1,10 +1,10 @@
-"""What lists must say: brute force by the oracle, over what the logs of the slots hold.
+"""Checks the contents of lists: brute force by the oracle, over the logs of the slots.
 
-A version of a query counts, in each slot, what stands between its installation and its end. Of a
-knn query that decides which objects may be in the list; the last list of all must be exact, and
-each list follows from the one before. Terms and ranked queries go by arrivals alone: a step is
-exact, and told once, if every slot held the version when its time passed the step. Steps before
-that, while the version is still being installed, may be told or not, and count at most all.
+A version of a query counts, in each slot, the records between its installation and its end. For a
+knn query these decide which objects may be in the list; the last list must be exact, and each list
+follows from the one before. Terms and ranked queries depend on arrivals only: a step is exact, and
+reported once, if every slot held the version when its time passed the step. Earlier steps, while
+the version is still being installed, may be missing, and count at most all objects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.simulation.world import World
 
 
 class Placed(Protocol):
-    """What is known of a published object."""
+    """The position of a published object."""
 
     members: dict[str, Any]
     places: dict[int, tuple[int, int]]
@@ -41,15 +41,15 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One list, as a subscriber sees it.
+    """One list, as a subscriber receives it.
 
     Attributes:
         at_ms: the step; None for a knn query.
-        keys: event keys of its objects; of terms none.
+        keys: event keys of its objects; none for terms.
         entries: (object id or term, figure).
         new: which of them are new.
         removed: ids of those that left.
-        ended: by what the query has ended; then it is none.
+        ended: why the query has ended; then it is not a list.
     """
 
     at_ms: int | None
@@ -61,22 +61,22 @@ class Told:
 
     @property
     def ids(self) -> list[int | str]:
-        """Of its objects, or its terms."""
+        """The ids of its objects, or its terms."""
         return [name for name, _ in self.entries]
 
     @property
     def values(self) -> list[float]:
-        """Their figures."""
+        """The figures of its entries."""
         return [value for _, value in self.entries]
 
     @property
     def is_first(self) -> bool:
-        """Whether it may be the first one of its query."""
+        """Whether it may be the first list of its query."""
         return all(self.new) and not self.removed
 
 
 class ListLedger:
-    """Writes down the lists that were told and checks them in the end."""
+    """Records the lists that were sent and checks them in the end."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class ListLedger:
 
     @property
     def lists_total(self) -> int:
-        """How many lists were told."""
+        """How many lists were sent."""
         return sum(map(len, self.told.values()))
 
     def delivered(self, delivered: Delivered) -> None:
-        """Takes a record of `deliveries`."""
+        """Records a record of `deliveries`."""
         for subscriber, handle, told in told_lists(delivered):
             if told.ended:
                 continue
@@ -108,10 +108,10 @@ class ListLedger:
                     self._fail(f"a list names object {key} as {name}")
             self.told[subscriber, handle].append(told)
 
-    # --- the reckoning
+    # --- the checks
 
     def check(self, versions: Callable[[int], list[Asked]]) -> None:
-        """Compares all lists with what they had to be.
+        """Compares all lists with the required ones.
 
         Args:
             versions: of a query, by its handle.
@@ -145,7 +145,7 @@ class ListLedger:
         ]
 
     def _progress_ms(self, partition: int) -> int:
-        """The time that all slots have passed, as the last progress of a merger says."""
+        """Returns the time that all slots have passed, by a merger's last progress."""
         for stored in reversed(self._log.partition(DELIVERIES, partition).records):
             if isinstance(stored.message, Progress):
                 slots, times_ms = stored.message.slots.tolist(), stored.message.times_ms.tolist()
@@ -156,7 +156,7 @@ class ListLedger:
     # --- knn
 
     def _eligible(self, version: Asked) -> NDArray[np.int64]:
-        """Rows of the objects that may be in the lists of a knn query."""
+        """Returns the rows of the objects that may be in the lists of a knn query."""
         return np.array(
             [
                 row
@@ -192,7 +192,7 @@ class ListLedger:
             version.revision: knn.nearest(self._table, version.members, self._eligible(version))
             for version in versions
         }
-        # Versions that the list which was told last may be of.
+        # Versions to which the last sent list may belong.
         possible = list(rankings)
         before = Told(None, (), (), (), ())
         for number, told in enumerate(lists, 1):
@@ -201,12 +201,12 @@ class ListLedger:
                 self._fail(f"{name}: list {number} does not follow from the one before")
             later = [r for r in rankings if r > possible[0] and r not in possible]
             fitting = [r for r in possible if follows and self._may_be(rankings[r], told)]
-            # It leads on from what was told of the version before, unless the query began anew.
+            # It follows the list of the version before, unless the query began again.
             fitting += [
                 revision
                 for revision in later
                 if self._may_be(rankings[revision], told)
-                # A slot that passes over what others were told may say that it goes on.
+                # A slot that skipped versions sent to others may report a continuation.
                 and (follows or not _goes_on(others, possible[0], revision))
             ]
             if not follows:
@@ -222,7 +222,7 @@ class ListLedger:
             before = told
         last = versions[-1]
         is_in_force = all(stay.end is None for stay in last.stays.values())
-        # What ends before all of it was told is told no more.
+        # A version that ends before its report is complete is no longer reported.
         if is_in_force and last.is_whole and rankings[last.revision].size:
             if last.revision not in possible or not lists:
                 self._fail(f"{name}: nothing was told of its last version")
@@ -231,12 +231,12 @@ class ListLedger:
                 self._fail(f"{name}: the last list {wrong}")
 
     def _may_be(self, ranking: Ranking, told: Told) -> bool:
-        """Whether a list may be one of a version on its way."""
+        """Returns whether a list may belong to a version that is still being installed."""
         places = {self._keys[row]: place for place, row in enumerate(ranking.rows.tolist())}
         found = [places.get(key, -1) for key in told.keys]
         if min(found, default=0) < 0 or len(found) > ranking.k:
             return False
-        # Objects of one id at one distance may stand in either order.
+        # Objects of one id at one distance may be in either order.
         ranks = [(ranking.values[place], self._table.keys[ranking.rows[place]]) for place in found]
         if len(set(found)) < len(found) or ranks != sorted(ranks):
             return False
@@ -253,7 +253,7 @@ class ListLedger:
             fitting = [version for version in versions if version.has_step(told.at_ms)]
             if not fitting:
                 self._fail(f"{name}: {told.at_ms} is a step of no version")
-            # Steps of two versions may fall on one time.
+            # Steps of two versions may have the same time.
             fitting.sort(key=lambda version: self._objections(version, told))
             version = fitting[0]
             if told.at_ms in version.told:
@@ -270,14 +270,14 @@ class ListLedger:
                 self._check_terms(name, version)
                 continue
             goes_on = former and _goes_on(others, former.revision, version.revision)
-            # Of one that is registered in the place of another it may be told, or not, that what
-            # stood is gone.
+            # For a version that replaced another by registration, the removal of the former list
+            # may or may not be reported.
             clears = bool(stands)
             stands = self._check_ranked(name, version, stands if goes_on else [], clears=clears)
             former = version
 
     def _objections(self, version: Asked, told: Told) -> int:
-        """How much speaks against a step's being one of a version."""
+        """Returns the number of contradictions between a step and a version."""
         assert told.at_ms is not None
         from_ms, before_ms = version.bounds_ms()
         return (
@@ -288,7 +288,7 @@ class ListLedger:
         )
 
     def _is_possible(self, version: Asked, told: Told) -> bool:
-        """Whether a step may be a version's at all: it may count a part of what there is."""
+        """Returns whether a step can be a version's: it may count only a part of the objects."""
         assert told.at_ms is not None
         if len(told.entries) > version.members["k"]:
             return False
@@ -307,7 +307,7 @@ class ListLedger:
         return ranking.difference(told.ids, told.values) is None
 
     def _required_ms(self, version: Asked) -> Iterator[int]:
-        """The steps that have to be exact."""
+        """Yields the steps that have to be exact."""
         from_ms, before_ms = version.bounds_ms()
         complete_ms = self._complete_ms[partition_of(version.subscriber, len(self._complete_ms))]
         for at_ms in version.steps_ms():
@@ -329,7 +329,7 @@ class ListLedger:
                 self._fail(f"{name}: early step {at_ms} counts more than there is")
 
     def _terms(self, version: Asked, at_ms: int) -> Counter[str]:
-        """How many objects of a step's window hold each term."""
+        """Returns how many objects of a step's window hold each term."""
         first, last = self._arrived(*version.window_ms(at_ms))
         rows = self._table.satisfying(version.members, first, last)
         counts = self._words[rows].sum(axis=0).tolist()
@@ -338,13 +338,13 @@ class ListLedger:
     def _check_ranked(
         self, name: str, version: Asked, before: list[int | str], *, clears: bool
     ) -> list[int | str]:
-        """Checks the steps of a version; returns the list that was told last.
+        """Checks the steps of a version; returns the last sent list.
 
         Args:
             name: of the query.
             version: of it.
-            before: the list that was told last of the version from which it goes on.
-            clears: a list of a version before stands: the first list is told, whatever it holds.
+            before: the last sent list of the version that it continues.
+            clears: there is a list of an earlier version: the first list is sent, even if empty.
         """
         scorer = ranked.Scorer(self._table, version.members)
         steps = sorted({*self._required_ms(version), *version.told})
@@ -381,13 +381,13 @@ class ListLedger:
 
 
 def _first(counts: Counter[str], k: int) -> list[tuple[int | str, float]]:
-    """The k most frequent terms, ties by code point."""
+    """Returns the k most frequent terms, ties by code point."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(term, float(number)) for term, number in ordered[:k]]
 
 
 def _goes_on(versions: list[Asked], before: int, after: int) -> bool:
-    """Whether one version of a query goes on from another, by all that lie between them."""
+    """Returns whether a later version continues an earlier one, with all versions between them."""
     passed = [version for version in versions if before <= version.revision <= after]
     first = passed[0]
     return all(
@@ -397,7 +397,7 @@ def _goes_on(versions: list[Asked], before: int, after: int) -> bool:
 
 
 def _follows(before: Told, told: Told) -> bool:
-    """Whether what was removed and what is new lead from one list to the next."""
+    """Returns whether the removed and new entries lead from one list to the next."""
     kept = Counter(before.keys)
     known = Counter(key for key, is_new in zip(told.keys, told.new, strict=True) if not is_new)
     if known - kept:

@@ -1,9 +1,9 @@
-"""The simulated log: what Kafka may do to records, no more and no less.
+"""The simulated log: does to records exactly what Kafka may do.
 
 Appends of one producer to one Kafka partition land in order, each after a random time; those of
-different producers interleave. A landed record is acknowledged later, and seen by readers later
-still. Of the appends in flight of a killed process a prefix lands. Nothing is ever forgotten here:
-truncation and compaction only hide records from readers, so that the ledger sees all of them.
+different producers interleave. A landed record is acknowledged later, and visible to readers later
+still. Of a killed process's appends in flight a prefix lands. Nothing is deleted here: truncation
+and compaction only hide records from readers, so that the ledger sees all of them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from sirocco.protocol.contract.messages import CONTROL, REGISTRY, Message
 from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
 
-# How old a record of the registry is that compaction may replace (`min.compaction.lag.ms`, an hour
-# in the cluster): longer than anybody stands still, and than what is void stays the newest.
+# Least age of a registry record that compaction may remove (`min.compaction.lag.ms`, an hour in
+# the cluster): longer than any pause, and than a void record stays the newest.
 COMPACTION_LAG_MS = 15_000.0
 
 TopicPartition = tuple[str, int]
 
 
 class OutOfRangeError(Exception):
-    """A reader stands below what is kept."""
+    """A reader's offset is below the first one kept."""
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ class Partition:
     low: int = 0
     high: int = 0
     seen_ms: float = 0.0
-    # In order of following: chance must not depend on addresses in memory.
+    # In order of registration: chance must not depend on addresses in memory.
     watchers: dict[Callable[[float], None], None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Delays:
-    """How long things take, ms: (least, most) of uniform draws."""
+    """Durations, ms: (least, greatest) of uniform draws."""
 
     land: tuple[float, float] = (0.5, 4.0)
     acknowledge: tuple[float, float] = (0.3, 3.0)
@@ -69,10 +69,10 @@ class SimLog:
     """All topics.
 
     Attributes:
-        listeners: told of every record as it lands: (topic, Kafka partition, stored).
+        listeners: called for every record that lands: (topic, Kafka partition, stored).
         is_coded: write every message as bytes and read it back, as the real hops do.
         producer_generations: for transactions, by `deliveries` partition.
-        slow_until_ms: Kafka partition → until when its appends take long.
+        slow_until_ms: Kafka partition → until when its appends are slow.
     """
 
     def __init__(self, scheduler: Scheduler, delays: Delays, *, is_coded: bool) -> None:
@@ -85,19 +85,19 @@ class SimLog:
         self._partitions: dict[TopicPartition, Partition] = {}
 
     def partition(self, topic: str, number: int) -> Partition:
-        """One Kafka partition; made at its first use."""
+        """Returns one Kafka partition; creates it at its first use."""
         key = topic, number
         if key not in self._partitions:
             self._partitions[key] = Partition()
         return self._partitions[key]
 
     def high(self, key: TopicPartition) -> int:
-        """The end of a Kafka partition's log; 0 while it is not in use."""
+        """Returns the end of a Kafka partition's log; 0 while it is not in use."""
         partition = self._partitions.get(key)
         return 0 if partition is None else partition.high
 
     def keys(self) -> list[TopicPartition]:
-        """All Kafka partitions in use."""
+        """Returns all Kafka partitions in use."""
         return sorted(self._partitions)
 
     def put(self, topic: str, number: int, messages: list[Message]) -> int:
@@ -119,13 +119,13 @@ class SimLog:
         return first
 
     def skip(self, topic: str, number: int, count: int) -> None:
-        """Takes offsets that no reader sees: ends of transactions, aborted records."""
+        """Uses up offsets that no reader sees: ends of transactions, aborted records."""
         self.partition(topic, number).high += count
 
     def read(
         self, topic: str, number: int, offset: int, records_max: int
     ) -> tuple[list[Stored], int]:
-        """The seen records from an offset on, and where reading goes on.
+        """Returns the visible records from an offset on, and the offset to continue from.
 
         Raises:
             OutOfRangeError: the offset is below what is kept.
@@ -146,7 +146,7 @@ class SimLog:
         return found, offset
 
     def next_seen_ms(self, topic: str, number: int, offset: int) -> float | None:
-        """When the record at or behind an offset can be read; None when there is none."""
+        """Returns when the record at or after an offset can be read; None if there is none."""
         partition = self.partition(topic, number)
         place = bisect_left(partition.offsets, offset)
         return partition.records[place].seen_ms if place < len(partition.records) else None
@@ -158,10 +158,10 @@ class SimLog:
         partition.low = max(partition.low, before)
 
     def compact_control(self) -> None:
-        """Hides what newer records of the same key have replaced, and sooner than brokers do.
+        """Hides records replaced by newer ones of the same key, sooner than brokers do.
 
-        They wait for an hour, in which a leader, or the owner of what it is about, says again what
-        counts. So a checkpoint stays while a lesser one that came in vain is the newest.
+        Brokers wait for an hour, in which a leader, or the owner of the subject, republishes the
+        valid record. So a checkpoint stays while the newest record is a lesser one that came late.
         """
         newest: dict[bytes | None, Message] = {}
         for stored in reversed(self.partition(CONTROL, 0).records):
@@ -171,7 +171,7 @@ class SimLog:
             )
 
     def is_control_true(self) -> bool:
-        """Whether the newest records of all checkpoints name the farthest ones."""
+        """Returns whether the newest records of all checkpoints name the farthest ones."""
         farthest: dict[bytes | None, int] = {}
         newest: dict[bytes | None, int] = {}
         for stored in self.partition(CONTROL, 0).records:
@@ -182,15 +182,15 @@ class SimLog:
         return newest == farthest
 
     def compact_registry(self) -> None:
-        """Hides what was replaced long ago, where the newest of that tells the truth."""
+        """Hides records replaced long ago, where the newest of these is true."""
         for topic, number in self.keys():
             if topic != REGISTRY:
                 continue
             before_ms = self.scheduler.now_ms - COMPACTION_LAG_MS
             records = self.partition(topic, number).records
             old = [stored for stored in records if stored.landed_ms < before_ms]
-            # What remains of ADR 5: something void is the newest of what compaction comes to. A
-            # broker's compaction ends where a segment does; what is said again may be behind that.
+            # The remaining case of ADR 5: a void record is the newest that compaction reaches. A
+            # broker's compaction ends at a segment's end; the republished record may be after that.
             if untold([stored.message for stored in old]):
                 continue
             newest = {key_of(stored.message): stored for stored in old}
@@ -211,7 +211,7 @@ def _is_lesser(newer: Message, older: Message) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """One append on its way."""
+    """One append in flight."""
 
     message: Message
     acknowledged: Callable[[int], None]
@@ -234,7 +234,7 @@ class Producer:
     """Appends records of one process.
 
     Attributes:
-        is_refused: the log has refused one, and the process is soon told so.
+        is_refused: the log has rejected an append, and the process soon learns of it.
     """
 
     def __init__(self, log: SimLog) -> None:
@@ -249,12 +249,12 @@ class Producer:
         self._strike: tuple[type, int, Callable[[], None]] | None = None
 
     def arm(self, kinds: tuple[type, ...], appends: int, strike: Callable[[], None]) -> None:
-        """Something happens right after so many further appends of a kind: amid a batch.
+        """Calls back right after some further appends of a kind: in the middle of a batch.
 
         Args:
-            kinds: of messages; none stands for all that were appended before.
+            kinds: of messages; none for all kinds appended before.
             appends: how many.
-            strike: what happens.
+            strike: the callback.
         """
         # Of one kind, since some are rare.
         among = kinds or tuple(self._kinds)
@@ -270,7 +270,7 @@ class Producer:
         acknowledged: Callable[[int], None],
         refused: Callable[[], None],
     ) -> None:
-        """Sends a record; told once when it is in the log, or when it never will be."""
+        """Sends a record; calls back once it is in the log, or once it will never be."""
         append = Append(message, acknowledged, refused)
         if self._refuses_next and self._scheduler.dice.random() < 0.3:
             self._refuses_next = False
@@ -284,7 +284,7 @@ class Producer:
                 strike()
 
     def kill(self) -> None:
-        """The process ends: of what is in flight a prefix of each lane lands."""
+        """Ends the process: of its appends in flight a prefix of each lane lands."""
         self._is_dead = True
         for lane in self._lanes.values():
             for append in self._suffix(lane):
@@ -292,7 +292,7 @@ class Producer:
             lane.held.clear()
 
     def pause(self) -> None:
-        """The process stands still: of what is in flight a suffix is still in its buffers."""
+        """Pauses the process: a suffix of its appends in flight is still in its buffers."""
         self._is_paused = True
         for lane in self._lanes.values():
             suffix = self._suffix(lane)
@@ -301,7 +301,7 @@ class Producer:
             lane.held.extend(Append(a.message, a.acknowledged, a.refused) for a in suffix)
 
     def resume(self) -> None:
-        """The process goes on: its buffers are sent."""
+        """Resumes the process: its buffers are sent."""
         self._is_paused = False
         for key, lane in self._lanes.items():
             held, lane.held = lane.held, deque()
@@ -309,11 +309,11 @@ class Producer:
                 self._send(key, append)
 
     def refuse(self) -> None:
-        """Has the log refuse one of the next appends, while later ones may land."""
+        """Makes the log reject one of the next appends, while later ones may land."""
         self._refuses_next = True
 
     def heal(self) -> None:
-        """Nothing more happens to it than has happened already."""
+        """Ends the faults, except those that have already begun."""
         self._refuses_next = False
         self._strike = None
         for lane in self._lanes.values():
@@ -345,7 +345,7 @@ class Producer:
         assert lane.in_flight.popleft() is append, "landed out of order"
         delay_ms = self._scheduler.between(*self._log.delays.acknowledge)
         if append.is_refused:
-            # The producer tries for a while before it gives up; what is behind lands meanwhile.
+            # The producer retries for a while before it gives up; later appends land meanwhile.
             self.is_refused = True
             self._scheduler.after(delay_ms + self._scheduler.between(0, 1_000), append.refused)
             return

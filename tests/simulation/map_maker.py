@@ -1,4 +1,4 @@
-"""Who proposes maps: others of the same slots, one after the other, while all else goes on."""
+"""Proposes maps: others of the same slots, one after the other, while everything else continues."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.simulation.world import WORDS, built_map
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-# Before it there may be no map yet.
+# Before this there may be no map yet.
 FIRST_MS = 2_000.0
 
-# How long an answer is waited for.
+# How long it waits for an answer.
 PATIENCE_MS = 3_000.0
 
 SCHEMES = (
@@ -48,7 +48,7 @@ class MapMaker:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is proposed."""
+        """Whether it makes no more proposals."""
         return self._left == 0 or self._scheduler.now_ms >= self._end_ms
 
     def is_settled(self) -> bool:
@@ -86,7 +86,7 @@ class MapMaker:
         self._scheduler.after(PATIENCE_MS, lambda: self._time_out(attempt))
 
     def _proposal(self, version: int) -> bytes:
-        """A map that puts everything elsewhere; now and then one that is refused."""
+        """Returns a map with other owners for everything; sometimes one that is refused."""
         slots = self._cluster.world.shape.slots
         scheme = self._dice.choice(SCHEMES)
         if scheme == "quarters":

@@ -1,4 +1,4 @@
-"""Bugs on purpose in the change of the map."""
+"""Planted bugs in the change of the map."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.plants import Plant
 def _copy_late(
     registry: Registry, reread: Sequence[tuple[int, Change]], routings: Routings
 ) -> list[Effect]:
-    """What is copied is sent with the next piece: behind what has changed meanwhile."""
+    """Sends copies with the next piece: after changes that were made meanwhile."""
     late, _LATE[registry.epoch] = _LATE.get(registry.epoch, []), copy(registry, reread, routings)
     return late
 
@@ -45,7 +45,7 @@ def _copied_by_anybody(self: ControlView, declaration: Any) -> bool:
 
 
 def _miss_nothing(self: Judging, begin: int, end: int) -> None:
-    """Compaction might as well not be."""
+    """Ignores compaction."""
 
 
 MAP_PLANTS = (

@@ -1,8 +1,8 @@
-"""The simulated shell: carries out what a machine asks for, as `runtime.worker` does.
+"""The simulated shell: carries out a machine's effects, as `runtime.loop.worker` does.
 
-Effects in order; `SaveCheckpoint`, `Answer`, `Truncate` wait for all earlier appends; a refused
-append ends the process; what takes long comes back as an event. A node that stands still does
-nothing and then goes on as if nothing had been: a zombie.
+Effects in order; `SaveCheckpoint`, `Answer`, `Truncate` wait for all earlier appends; a rejected
+append ends the process; the result of slow work returns as an event. A paused node does nothing
+and then continues as if nothing had happened: a zombie.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ RETRY_MS = 5_000.0
 
 TICK = Tick()
 
-# How long an idle node sleeps. The runtime's loop turns more often; no machine may depend on it.
+# How long an idle node sleeps. The runtime's loop turns more often; machines must not depend on it.
 IDLE_MS = (50.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """Bugs of the shell that a test plants, to see that the simulator finds them."""
+    """Bugs in the shell that a test plants, to see that the simulator finds them."""
 
     skips_barriers: bool = False
     acknowledges_early: bool = False
@@ -103,27 +103,27 @@ SOUND = Planted()
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What all nodes stand on; `clock_ms`: by how much their clocks move at once."""
+    """Shared by all nodes; `clock_ms`: the step of their clocks."""
 
     log: SimLog
     store: SimStore
     archive: SimArchive
     planted: Planted
     clock_ms: int = 1
-    # (topic, Kafka partition, offset) of what went to `dead-letters`.
+    # (topic, Kafka partition, offset) of records that went to `dead-letters`.
     set_aside: set[tuple[str, int, int]] = field(default_factory=set)
-    # (slot, begin, end) of records → how many evaluators ended, or stood still, amid them.
+    # (slot, begin, end) of records → how many evaluators ended or paused while processing them.
     ended_amid: Counter[tuple[int, int, int]] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
 class Reading:
-    """A Kafka partition that a node follows.
+    """A Kafka partition that a node reads.
 
     Attributes:
-        log: looked at in every turn.
+        log: checked in every turn.
         offset: of the next record.
-        fetched_ms: when the first records come: fetching them takes a while.
+        fetched_ms: when the first records arrive: to fetch them takes a while.
     """
 
     log: Partition
@@ -136,9 +136,9 @@ class Node:
 
     Attributes:
         is_alive: until it is killed, refused or drained.
-        is_paused: stands still.
+        is_paused: it does nothing.
         ended: why it ended.
-        log_ends: Kafka partition → how far its log went when it was loaded here last.
+        log_ends: Kafka partition → the end of its log at the last load here.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Node:
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether it has read all of `control` that was there when it started."""
+        """Whether it has read all records that `control` had when it started."""
         return self._readings[CONTROL, 0].offset >= self._control_end
 
     # --- faults
@@ -196,19 +196,19 @@ class Node:
             self._stop_reading()
 
     def fail(self, why: str) -> None:
-        """Ends the process by an error that has nothing to do with what it took."""
+        """Ends the process by an error that is unrelated to its input."""
         self.kill(why)
         with suppress(transport.TransportUnavailable):
             self.parts.store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
 
     def pause(self) -> None:
-        """Stands still."""
+        """Pauses the process."""
         self.is_paused = True
         for producer in self._producers:
             producer.pause()
 
     def resume(self) -> None:
-        """Goes on with what it knew."""
+        """Continues with its former state."""
         if not self.is_paused:
             return
         self.is_paused = False
@@ -220,7 +220,7 @@ class Node:
             self.wake(self.scheduler.now_ms)
 
     def heal(self) -> None:
-        """No more faults: goes on, if it stood still."""
+        """Ends all faults: continues if it was paused."""
         self.resume()
         self._saver.heal()
         for producer in self._producers:
@@ -228,7 +228,7 @@ class Node:
 
     @property
     def is_doomed(self) -> bool:
-        """Whether it will end by a fault of before."""
+        """Whether it will end by an earlier fault."""
         return self.is_alive and any(producer.is_refused for producer in self._producers)
 
     def drain(self) -> None:
@@ -242,26 +242,26 @@ class Node:
         self.post(begin)
 
     def refuse_append(self) -> None:
-        """Has one of the next appends refused."""
+        """Makes the log reject one of its next appends."""
         self.scheduler.dice.choice(self._producers).refuse()
 
     def strike_amid(
         self, kinds: tuple[type, ...], strike: Callable[[], None], appends_max: int = 8
     ) -> None:
-        """Something happens to the process while it is appending a batch."""
+        """Calls back while the process is appending a batch."""
         # The machine's producer, or now and then that of a front.
         is_machine = self.scheduler.dice.random() < 0.75
         producer = self._producers[0 if is_machine else -1]
         producer.arm(kinds, self.scheduler.dice.randint(1, appends_max), strike)
 
     def strike_save(self, blobs: int, strike: Callable[[], None]) -> None:
-        """Something happens to the process while it is writing a checkpoint."""
+        """Calls back while the process is writing a checkpoint."""
         self._saver.arm(blobs, strike)
 
-    # --- from outside
+    # --- calls from outside
 
     def attach(self, producer: Producer) -> None:
-        """A further producer of this process shares its faults."""
+        """Makes another producer of this process share its faults."""
         self._producers.append(producer)
 
     def post(self, action: Callable[[], None]) -> None:
@@ -271,7 +271,7 @@ class Node:
             self.wake(self.scheduler.now_ms)
 
     def tell(self, event: Event) -> None:
-        """Has the machine take an event at its next turn."""
+        """Makes the machine take an event at its next turn."""
         self.post(lambda: self._step(event))
 
     def wish(
@@ -280,7 +280,7 @@ class Node:
         wishes: tuple[Wish, ...],
         answered: Callable[[tuple[Outcome, ...]], None],
     ) -> None:
-        """Hands changes of queries to the machine; to be called in a turn."""
+        """Passes change requests to the machine; to be called in a turn."""
         if self._is_draining:
             error = Unavailable("this process is ending; ask another")
             answered((Outcome(NO_REVISION, error),) * len(wishes))
@@ -292,7 +292,7 @@ class Node:
     def propose(
         self, partition_map: bytes, answered: Callable[[tuple[Outcome, ...]], None]
     ) -> None:
-        """Hands a map that is to follow to the machine; to be called in a turn."""
+        """Passes a proposed map to the machine; to be called in a turn."""
         self._tokens += 1
         self._answers[self._tokens] = answered
         self._step(Proposed(self._tokens, partition_map))
@@ -302,13 +302,13 @@ class Node:
         moves: Mapping[int, tuple[str, str]],
         answered: Callable[[tuple[Outcome, ...]], None],
     ) -> None:
-        """Hands slots that are to change hands to the machine; to be called in a turn."""
+        """Passes slots that should change owners to the machine; to be called in a turn."""
         self._tokens += 1
         self._answers[self._tokens] = answered
         self._step(Rebalanced(self._tokens, moves))
 
     def wake(self, time_ms: float) -> None:
-        """Has the loop turn at a time."""
+        """Wakes the loop at a time."""
         if time_ms < self._turn_ms and self.is_alive:
             self._turn_ms = time_ms
             self.scheduler.at(time_ms, partial(self._turn, time_ms))
@@ -347,7 +347,7 @@ class Node:
 
     def _poll(self) -> None:
         log, now_ms = self.parts.log, self.scheduler.now_ms
-        # Most have nothing new: a look at their end is all that they cost.
+        # Most have no new record: then only the end of their log is checked.
         keys = [
             key
             for key, reading in self._readings.items()
@@ -399,7 +399,7 @@ class Node:
             self.carry_out(effects)
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Carries out effects, in order; nobody looks at what is published of the view."""
+        """Carries out effects, in order; published views are not used here."""
         for effect in effects:
             match effect:
                 case Append(topic, partition, message):
@@ -488,7 +488,7 @@ class Node:
     # --- slow effects
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """What runs beside the loop: it stands still and dies with the process."""
+        """Schedules work beside the loop: it pauses and ends with the process."""
         self._slow += 1
 
         def run() -> None:
@@ -553,7 +553,7 @@ class Node:
             effect.offset,
         )
         name = checkpoint_name(topic, partition, offset, epoch)
-        # The state is what it was when the machine gave it away.
+        # The state at the moment when the machine handed it over.
         blob = write_state(effect.state)
         slices = {name_: bytes(write_slice(slice_)) for name_, slice_ in effect.slices}
 
@@ -597,7 +597,7 @@ class Node:
 
         def commit() -> None:
             if log.producer_generations[effect.partition] != generation:
-                # Fenced: what was written of it takes offsets that nobody sees.
+                # Fenced: the written part takes offsets that no reader sees.
                 log.skip(DELIVERIES, effect.partition, len(effect.messages) + 1)
                 fenced = Fenced(effect.partition, effect.number)
                 self._later(self.scheduler.between(*log.delays.call), lambda: self.tell(fenced))
@@ -611,7 +611,7 @@ class Node:
         if self.scheduler.dice.random() < 0.5:
             self._later(delay_ms, commit)
         else:
-            # The broker has the request: it is carried out whatever becomes of the process.
+            # The broker has the request: it is carried out whatever happens to the process.
             self._slow += 1
 
             def carried_out() -> None:

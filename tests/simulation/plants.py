@@ -1,4 +1,4 @@
-"""Bugs on purpose: the simulator has to find each of them, or it finds none of its kind."""
+"""Planted bugs: the simulator must find each, or it would find none of its kind."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Plant:
     """One planted bug.
 
     Attributes:
-        name: what is wrong.
-        profile: the faults that bring it to light.
-        patches: (class or module, name, what stands there instead).
+        name: the bug.
+        profile: the faults that reveal it.
+        patches: (class or module, name, the replacement).
         shell: bugs of the shell.
     """
 
@@ -56,7 +56,7 @@ class Plant:
     shell: Planted = SOUND
 
     def planted(self) -> ExitStack:
-        """While it is open the bug is there."""
+        """Plants the bug while the context is open."""
         stack = ExitStack()
         for owner, name, wrong in self.patches:
             stack.enter_context(patch.object(owner, name, wrong))
@@ -140,7 +140,7 @@ def _from_memory(self: Deciding, asked: list[Any], *, is_current: bool = False) 
     return _consider(self, asked, is_current=True)
 
 
-# --- of lists, steps, the past and tracked values
+# --- bugs in lists, steps, the past and tracked values
 
 
 def _load_aloud(self: MergerMachine, event: Loaded, now_ms: int) -> list[Effect]:
@@ -211,7 +211,7 @@ def _always_goes_on(
 def _follow_installed_alone(
     self: Slot, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]
 ) -> None:
-    # A slot that takes what is installed is open; one that is restored has yet to read.
+    # A slot that takes installs is open; a restored one has yet to read them.
     if self.offset > self.saved_offset:
         _follow_lifetimes(self, rows, expires_ms)
 
@@ -237,8 +237,8 @@ _slot_install = Slot._install_queries
 _slot_remove = Slot._remove_queries
 _installed = Installs._installed
 
-# Of the rules of docs/explanation/guarantees.md and what hangs on them; found within seconds to a
-# minute.
+# Against the rules of docs/explanation/guarantees.md and what depends on them; found within
+# seconds to a minute.
 PLANTS = (
     Plant(
         "an interval with a gap before it is accepted",
@@ -326,7 +326,7 @@ def _forget_at_once(self: MergerMachine, now_ms: int) -> list[Effect]:
     return []
 
 
-# Of lists, steps, the past, and versions.
+# Bugs in lists, steps, the past, and versions.
 LIST_PLANTS = (
     Plant(
         "a step is evaluated when the time has come to it, not past it",

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class PoisonedError(Exception):
-    """What a process ends by; no machine catches it."""
+    """Ends a process; no machine catches it."""
 
 
 def poisonous(seed: int, count: int, streams: list[Stream]) -> frozenset[EventKey]:
-    """Draws the objects."""
+    """Draws the poisonous objects."""
     dice = Random(f"poison {seed}")
     sane = [
         (stream.session, number)
@@ -35,7 +35,7 @@ def poisonous(seed: int, count: int, streams: list[Stream]) -> frozenset[EventKe
 
 @contextmanager
 def poisoned(poison: frozenset[EventKey]) -> Iterator[None]:
-    """While it is open no slot matches these objects."""
+    """Makes slots fail to match these objects while the context is open."""
 
     def match(self: Slot, parts: list[Part], end: int) -> Report:
         for _, routed, rows in parts:

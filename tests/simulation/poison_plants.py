@@ -1,4 +1,4 @@
-"""Bugs on purpose in what is done about records that end whoever takes them."""
+"""Planted bugs in the treatment of records that end the evaluators that process them."""
 
 from __future__ import annotations
 

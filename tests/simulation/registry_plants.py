@@ -1,4 +1,4 @@
-"""Bugs on purpose in the registry: what compaction left, what came in vain, what is over."""
+"""Planted bugs in the registry: after compaction, with void changes, with ended lifetimes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _believe = Judging._believe
 _hear_void = Restating.hear_void
 _tick = RouterMachine._tick
 
-# As it was before fingerprints were.
+# The code before fingerprints existed.
 IDENTITY_PLANTS = (
     Plant(
         "an id that collides with another changes its query",

@@ -1,7 +1,7 @@
-"""What is in force by the whole log of the registry, and whether its newest records say so.
+"""Computes the changes in force from a whole registry log, and checks its newest records.
 
-Compaction keeps the newest record of each query. So in the end that one has to be the change in
-force, or to say it again.
+Compaction keeps the newest record of each query. So at the end this record has to be the change
+in force, or a repeat of it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from sirocco.protocol.contract.messages import NO_REVISION, Change, Message, Pre
 
 
 def untold(messages: list[Message]) -> list[int]:
-    """The queries whose newest record does not say what is in force."""
+    """Returns the queries whose newest record is not the change in force."""
     epoch = 0
     force: dict[int, tuple[int, Change]] = {}
     newest: dict[int, tuple[int, Change, bool]] = {}
@@ -29,7 +29,7 @@ def untold(messages: list[Message]) -> list[int]:
         force.pop(change.handle, None)
         if change.query is not None:
             force[change.handle] = offset, change
-    # One that is void may say the truth, but whoever reads it takes it for void.
+    # A void record may hold the truth, but its readers take it for void.
     return [
         handle
         for handle, (offset, change, is_valid) in newest.items()
@@ -43,7 +43,7 @@ def _says(offset: int, change: Change, force: dict[int, tuple[int, Change]]) -> 
     revision, true = force[change.handle]
     if offset == revision:
         return True
-    # A repeat that did not come of the owner's restating would be judged by another revision.
+    # A repeat that is not the owner's would be validated against another revision.
     return (
         change.is_restated
         and change.expected_revision == revision

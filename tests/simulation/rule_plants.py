@@ -1,4 +1,4 @@
-"""Planted bugs of who owns what, of time, and of those who wait for ever."""
+"""Planted bugs in ownership, in time, and in endless waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sirocco.protocol.evaluator.machine import EvaluatorMachine
 from sirocco.protocol.router.objects.intake_partition import IntakeRecord, Part, Source
 from tests.simulation.plants import Plant
 
-# A source whose time lags by more counts as one that no router owns.
+# A source whose time lags by more counts as a source without an owner.
 LAG_MS = 3_000
 
 

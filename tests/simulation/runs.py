@@ -1,4 +1,4 @@
-"""One seed under one profile, in whatever process: a spawned one does not know a `__main__`."""
+"""Runs one seed under one profile, in any process: a spawned one does not know a `__main__`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.simulation.ledger import BrokenPromiseError
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of one seed under one profile.
+    """The result of one seed under one profile.
 
     Attributes:
-        report: None where a promise was broken.
-        failure: which one; empty where none was.
-        trace: where.
+        report: None if a promise was broken.
+        failure: the broken promise; empty for none.
+        trace: the traceback.
     """
 
     seed: int
@@ -28,9 +28,9 @@ class Run:
 
 
 def settle() -> None:
-    """Makes a process ready for many worlds.
+    """Prepares a process for many worlds.
 
-    What is loaded stays, and worlds are small: collecting garbage now and then in the middle of one
+    Loaded modules stay, and worlds are small: garbage collections in the middle of worlds
     took a seventh of the time.
     """
     simulate(0, "calm")
@@ -48,5 +48,5 @@ def run(wanted: tuple[int, str]) -> Run:
         trace = "".join(traceback.format_exception(failure))
         return Run(seed, profile, None, str(failure), trace)
     finally:
-        # What outlived former worlds is kept in caches, ever more of it: no need to look there.
+        # Objects that outlive worlds are in growing caches: no need to scan those.
         gc.collect(0)

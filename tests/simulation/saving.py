@@ -1,8 +1,8 @@
-"""Checkpoints that come to the archive blob after blob, with time for faults between two of them.
+"""Checkpoints written to the archive blob by blob, with time for faults between two blobs.
 
-What is written, and in which order, is the runtime's own; only the waiting is the simulator's. So a
-process may end, stand still or find no room amid a checkpoint, and what it has written of it stays:
-whoever writes a blob of that name again, a try later or as its successor, has to write the same.
+What is written, and in which order, is the runtime's own code; only the waits are the simulator's.
+So a process may end, pause or find no room in the middle of a checkpoint. The written part stays:
+the process in a later try, or its successor, must write the same blob under the same name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Blobs = deque[tuple[str, bytes]]
 
 
 class Recorder(MemoryArchive):
-    """Notes what is written, in order."""
+    """Records the writes, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,12 +53,12 @@ class Recorder(MemoryArchive):
 
 
 class Saver:
-    """The checkpoints of one process that are on their way.
+    """The checkpoints of one process that are being written.
 
     Args:
         node: the process.
-        later: has something done beside its loop, after so many ms.
-        declare: has it told in `control`, in the loop.
+        later: schedules work beside its loop, after a delay in ms.
+        declare: declares a checkpoint in `control`, in the loop.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Saver:
         return int(self._node.scheduler.now_ms)
 
     def save(self, effect: SaveCheckpoint) -> None:
-        """Begins to write a checkpoint; in the loop."""
+        """Begins to write a checkpoint; called in the loop."""
         self._saves.begun(effect)
 
         def begin() -> None:
@@ -91,16 +91,16 @@ class Saver:
         self._wait(begin)
 
     def save_again(self) -> None:
-        """Begins anew with what found no room a while ago; in the loop."""
+        """Begins again with a checkpoint that found no room; called in the loop."""
         for effect in self._saves.due(self._now_ms):
             self.save(effect)
 
     def arm(self, blobs: int, strike: Callable[[], None]) -> None:
-        """Something happens right after so many further blobs: amid a checkpoint."""
+        """Calls back right after some further blobs: in the middle of a checkpoint."""
         self._strike = self._strike or (blobs, strike)
 
     def heal(self) -> None:
-        """Nothing happens any more."""
+        """Removes pending callbacks."""
         self._strike = None
 
     def _write(self, effect: SaveCheckpoint, taken: CheckpointTaken, blobs: Blobs) -> None:
@@ -135,7 +135,7 @@ class Saver:
 
 @contextmanager
 def checkpoints_every(interval_ms: int) -> Iterator[None]:
-    """While it is open checkpoints are so far apart; 0: as they are."""
+    """Sets the interval of checkpoints while the context is open; 0: the default."""
     with ExitStack() as stack:
         for module, name in INTERVALS if interval_ms else ():
             stack.enter_context(patch.object(module, name, interval_ms))
@@ -143,7 +143,7 @@ def checkpoints_every(interval_ms: int) -> Iterator[None]:
 
 
 def unreadable(log: SimLog, archive: SimArchive) -> list[str]:
-    """The blobs that the checkpoints which count stand on, and the archive does not have."""
+    """Returns the blobs that valid checkpoints need, but the archive lacks."""
     counting: dict[tuple[str, int], CheckpointTaken] = {}
     for stored in log.partition(CONTROL, 0).records:
         taken = stored.message

@@ -1,4 +1,4 @@
-"""Virtual time: a queue of actions, each at its time; equal times in the order of asking."""
+"""Virtual time: a queue of actions, each with its time; those of equal time in order of request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Scheduler:
 
     Attributes:
         now_ms: virtual time since the begin of the world.
-        dice: the only source of chance in a world.
+        dice: the only source of randomness in a world.
     """
 
     def __init__(self, seed: int) -> None:
@@ -32,11 +32,11 @@ class Scheduler:
         self.at(self.now_ms + delay_ms, action)
 
     def between(self, low_ms: float, high_ms: float) -> float:
-        """A random duration."""
+        """Returns a random duration."""
         return low_ms + (high_ms - low_ms) * self.dice.random()
 
     def run_until(self, time_ms: float) -> None:
-        """Runs all that is due up to a time."""
+        """Runs all actions that are due up to a time."""
         queue, pop = self._queue, heapq.heappop
         while queue and queue[0][0] <= time_ms:
             self.now_ms, _, action = pop(queue)

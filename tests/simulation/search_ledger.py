@@ -1,17 +1,17 @@
-"""What searches must and may answer: brute force, by what the logs held and clients were told.
+"""Checks the answers of searches: brute force over the logs and the clients' knowledge.
 
-An answer speaks of all slots but those that it names as missing. Of these it must hold, of what
-satisfies the search,
+An answer covers all slots except those that it names as missing. Of the objects in these slots
+that satisfy the search, it must hold
 
 - all up to its position token;
-- without one: in a slot that an evaluator answered for, all that its log held when that evaluator
-  loaded it, and all that it had taken when the search began; elsewhere all that was told as
-  processed by all slots when the search began (`AwaitProcessed`).
+- without a token: in a slot that an evaluator answered for, all that its log held when that
+  evaluator loaded it, and all that the evaluator had taken when the search began; elsewhere all
+  that was reported as processed by all slots when the search began (`AwaitProcessed`).
 
-Whoever lacks a slot may lack the word that the map has changed, and with it which slots to ask: of
-slots that were not asked, an answer with missing ones promises nothing.
+A merger without an answer for a slot may not know that the map has changed, and so which slots to
+ask: for slots that were not asked, an answer with missing slots promises nothing.
 
-It may hold more: what came meanwhile.
+It may hold more: objects that arrived meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Members = dict[str, Any]
 
 
 class Placed(Protocol):
-    """What is known of a published object."""
+    """The position of a published object."""
 
     members: Members
     places: dict[int, tuple[int, int]]
@@ -54,11 +54,12 @@ class Searched:
     """One search.
 
     Attributes:
-        name: for who reads of its failure.
+        name: for the reader of a failure.
         members: the query in JSON form.
-        taken: (evaluator, slot) → how far it had been taken there when the search began.
-        processed: intake partition → position up to which all was told as processed then.
-        must_be_whole: no fault can be to blame.
+        taken: (evaluator, slot) → position up to which the evaluator had taken it when the search
+            began.
+        processed: intake partition → position reported as processed at that time.
+        must_be_whole: no fault excuses a missing slot.
     """
 
     name: str
@@ -74,12 +75,12 @@ class Searched:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has an answer, or none will come."""
+        """Whether it has an answer, or will never have one."""
         return self.result is not None
 
 
 class SearchLedger:
-    """Writes down searches and checks them in the end."""
+    """Records searches and checks them in the end."""
 
     def __init__(
         self,
@@ -95,18 +96,18 @@ class SearchLedger:
         self._truth = truth
         self._fail = fail
         self.searches: list[Searched] = []
-        # Slot → offsets of its records, and how far each source has come behind each.
+        # Slot → offsets of its records, and the position of each source after each record.
         self._offsets: dict[int, list[int]] = {}
         self._reached: dict[int, list[list[int]]] = {}
 
     def routed(self, slot: int, offset: int) -> None:
-        """A slot's log has a record more."""
+        """Records that a slot's log has one more record."""
         sources = range(self._shape.intake)
         self._offsets.setdefault(slot, []).append(offset)
         self._reached.setdefault(slot, []).append([self._truth.reached(slot, s) for s in sources])
 
     def processed(self) -> dict[int, int]:
-        """Intake partition → position up to which all slots' evaluators were told to be."""
+        """Returns, by intake partition, the position reported as processed by all slots."""
         told: dict[int, int] = {}
         for partition in range(self._shape.partials):
             progress = self._progress(partition)
@@ -123,15 +124,15 @@ class SearchLedger:
         return {}
 
     def _reached_at(self, slot: int, position: int) -> list[int]:
-        """How far each source has come in what a slot's log holds before a position."""
+        """Returns the position of each source in a slot's log before a position."""
         offsets = self._offsets.get(slot, [])
         count = bisect_right(offsets, position, key=lambda offset: position_of(offset + 1))
         return self._reached[slot][count - 1] if count else [0] * self._shape.intake
 
-    # --- the reckoning
+    # --- the checks
 
     def check(self) -> None:
-        """Compares all answers with what they had to be."""
+        """Compares all answers with the required ones."""
         for search in self.searches:
             if search.result is not None:
                 self._check(search, search.result)
@@ -161,7 +162,7 @@ class SearchLedger:
                 self._check_ranked(search, result)
 
     def _satisfying(self, search: Searched, result: Result) -> list[EventKey]:
-        """All that satisfies, whenever it came; of a ranked query all that its scores depend on."""
+        """Returns all satisfying objects of any time; for a ranked query, all that scores depend on."""
         keys = [
             key
             for key, one in self._objects.items()
@@ -169,15 +170,15 @@ class SearchLedger:
         ]
         condition = search.members
         if condition["kind"] == "ranked":
-            # Whatever lies within the radius, `where` or not. What is farther away may be in slots
-            # that were not asked, behind the token or not.
+            # All objects within the radius, with or without `where`. Farther ones may be in slots
+            # that were not asked, before or after the token.
             circle = {**condition["point"], "radius_m": condition["radius_m"]}
             condition = {"region": {"circle": circle}}
         table = Objects([self._objects[key].members for key in keys], "wall")
         return [keys[row] for row in table.satisfying(condition, 0, len(keys)).tolist()]
 
     def _doubt(self, search: Searched, result: Result) -> None:
-        """Where objects go is known as far as the slots have come that were searched."""
+        """Adds doubts: destinations are known only as far as the searched slots have read."""
         for slot, (member, log_end) in result.answered.items():
             taken = max(log_end, search.taken.get((member, slot), 0))
             for source, position in enumerate(self._reached_at(slot, position_of(taken))):
@@ -224,7 +225,7 @@ class SearchLedger:
         keys = keys_of(result.answer.events)
         if strange := set(keys) - set(search.possible):
             self._fail(f"{search.name} names {min(strange)} without reason")
-        # The best of what was searched are the best of those that are named and had to be there.
+        # The best of the searched objects are the best of those named and those required.
         considered = sorted({*keys, *search.required})
         table = Objects([self._objects[key].members for key in considered], "wall")
         ranking = knn.nearest(table, search.members, np.arange(len(considered)))
@@ -260,7 +261,7 @@ class SearchLedger:
         if lacking := set(search.required) - set(search.possible):
             self._fail(self._why(search, min(lacking)))
         if len(search.required) < len(search.possible):
-            # Scores depend on all that was searched, which is not known exactly.
+            # Scores depend on all searched objects, which are not known exactly.
             return
         keys = sorted(search.required, key=lambda key: (self._objects[key].arrival_ms, key))
         objects = [self._objects[key] for key in keys]

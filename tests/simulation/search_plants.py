@@ -32,7 +32,7 @@ def _arrive_at_once(self: Arrived[Any]) -> bool:
 
 
 def _whatever_is_here(self: Arrived[Any], number: int) -> Slot | None:
-    # As it was found on real processes, which did not know yet that a slot may be behind.
+    # The bug as it was found on real processes, which did not check whether a slot lags.
     answering = self._here.__self__  # type: ignore[attr-defined]
     return answering._node.machine.slots.get(number)  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""Clients that search while all else goes on, and once more when all is well again."""
+"""Clients that search while everything else continues, and once more after all faults."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.simulation.world import Members, random_query
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-# Before it there is nothing to find.
+# Before this there is nothing to find.
 FIRST_MS = 1_000.0
 
 KINDS = ("range", "range", "range", "knn", "knn", "terms", "ranked")
 
-# Searches when all is well: each of its kind.
+# Searches after all faults: one of each kind.
 LAST_KINDS = ("range", "knn", "terms", "ranked")
 
 
 class Searchers:
-    """All clients that search."""
+    """All searching clients."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster = cluster
@@ -47,11 +47,11 @@ class Searchers:
 
     @property
     def is_done(self) -> bool:
-        """Whether all searches have their answer, or none will come."""
+        """Whether all searches have an answer, or will never have one."""
         return all(search.is_over for search in self._ledger.searches)
 
     def ask_last(self) -> None:
-        """Searches when all is well: nothing may be missing."""
+        """Searches after all faults: no slot may be missing."""
         if self.is_searching:
             self._net.is_calm = True
             for kind in LAST_KINDS:
@@ -61,7 +61,7 @@ class Searchers:
         mergers = [
             node
             for node in self._cluster.of("merger")
-            # In the end clients ask those that say they are ready; before, anyone.
+            # At the end clients ask only mergers that report ready; before, any.
             if not is_last or node.machine.holdings.view.map_version
         ]
         if not mergers:
@@ -102,7 +102,7 @@ class Searchers:
         return Request(parse_query(members), window_ms, token, timeout_ms)
 
     def _token(self) -> dict[int, int]:
-        """Of all that publishers know to be acknowledged."""
+        """Returns the position of all that publishers know to be acknowledged."""
         token: dict[int, int] = {}
         for publisher in self._cluster.publishers:
             if publisher.token_offset >= 0:
@@ -122,7 +122,7 @@ class Searchers:
         search.result, search.end_ms = result, self._scheduler.now_ms
 
     def _watch(self, search: Searched, merger: Node) -> None:
-        """A client hears that its merger is gone."""
+        """Informs a client that its merger is gone."""
         if search.is_over:
             return
         if not merger.is_alive:

@@ -1,9 +1,9 @@
-"""Searches in the simulated cluster: what mergers and evaluators do for them beside their loops.
+"""Searches in the simulated cluster: the work of mergers and evaluators beside their loops.
 
-Planning, gathering, which slots may answer, and the answers from stores are the services' own code.
-What stands here is the shell around it: the streams between mergers and evaluators (in order each
-way, held up or cut now and then), the pool that makes parts, deadlines and credit. Nothing of it
-draws from the world's dice or wakes a loop: a seed's world is the same whether it is searched.
+Planning, gathering, the choice of slots that may answer, and the answers from stores are the
+services' own code. This module is the shell around it: the streams between mergers and evaluators
+(in order each way, sometimes delayed or cut), the pool that makes parts, deadlines and credit. It
+neither draws from the world's dice nor wakes a loop: searches do not change a seed's world.
 """
 
 from __future__ import annotations
@@ -63,27 +63,27 @@ EventKey = tuple[int, int]
 Floors: TypeAlias = "dict[int, int]"
 Sink: TypeAlias = "Callable[[Part | SiroccoError, Floors], None]"
 
-# Share of the questions whose stream is held up, or cut, soon after they were asked.
+# Shares of the requests whose stream is delayed, or cut, soon after they were sent.
 HELD, CUT = 0.05, 0.05
 
-# Share of the turns for which all threads of an evaluator are taken for a while, and how long; less
-# after so many turns: a search takes one for each slice of each slot, and would never end.
+# Share of the turns for which all threads of an evaluator are busy for a while, and how long;
+# smaller after many turns: a search takes one for each slice of each slot, and would never end.
 BUSY, BUSY_MS = 0.1, 1_500.0
 BUSY_TURNS_MAX, BUSY_LATER_MS = 12, 150.0
 
-# How soon threads of a process that goes on after a pause are heard of again; its loop reads its
-# logs again at about the same time.
+# How soon the threads of a process that continues after a pause are visible again; its loop reads
+# its logs again at about the same time.
 RESUMED_MS = (1.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One search as a client asks it.
+    """One search as a client requests it.
 
     Attributes:
         query: of mode snapshot.
-        window_ms: of the query; None for all that is kept.
-        token: intake partition → offset of the last record that has to be found; empty for none.
+        window_ms: of the query; None for all stored objects.
+        token: intake partition → offset of the last record that has to be found; may be empty.
         timeout_ms: how long the search may take.
     """
 
@@ -95,12 +95,12 @@ class Request:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a search.
+    """The result of a search.
 
     Attributes:
-        now_ms, from_ms: the moment that was asked about, and the oldest arrival that counts.
-        keys: event keys of a range answer, as they were handed on.
-        answered: slot → its evaluator, and where its log ended when that one loaded it.
+        now_ms, from_ms: the time of the search, and the oldest arrival that counts.
+        keys: event keys of a range answer, as they were passed on.
+        answered: slot → its evaluator, and the end of its log when that one loaded it.
     """
 
     now_ms: int
@@ -113,7 +113,7 @@ class Result:
 
 
 class Threads:
-    """What runs in a process beside its loop: one thing after another, still while it is paused."""
+    """Work of a process beside its loop: one action after another; pauses with the process."""
 
     def __init__(self, node: Node, dice: Random) -> None:
         self.node = node
@@ -122,7 +122,7 @@ class Threads:
         self._is_waiting = False
 
     def run(self, action: Callable[[], None]) -> None:
-        """Runs an action behind those that came before."""
+        """Runs an action after the earlier ones."""
         self._queue.append(action)
         self._pump()
 
@@ -146,7 +146,7 @@ class Threads:
 
 @dataclass(slots=True)
 class Link:
-    """The stream of a merger to an evaluator; what was on its way when it was cut is lost."""
+    """The stream of a merger to an evaluator; when it is cut, messages on their way are lost."""
 
     generation: int = 0
     held_until_ms: float = 0.0
@@ -155,11 +155,11 @@ class Link:
 
 
 class SearchNet:
-    """All streams and threads of a cluster that searches need.
+    """All streams and threads that the searches of a cluster need.
 
     Attributes:
-        dice: of all that has to do with searches.
-        is_coded: whether questions and parts travel as bytes.
+        dice: for everything concerning searches.
+        is_coded: whether requests and parts are sent as bytes.
         is_calm: no more streams are cut.
     """
 
@@ -175,28 +175,28 @@ class SearchNet:
         self._threads: dict[str, Threads] = {}
 
     def evaluator(self, member: str) -> EvaluatorNode | None:
-        """An evaluator that listens."""
+        """Returns an evaluator that listens."""
         for node in self._cluster.of("evaluator"):
             if node.member == member and isinstance(node, EvaluatorNode):
                 return node
         return None
 
     def threads(self, node: Node) -> Threads:
-        """Those of a process."""
+        """Returns the threads of a process."""
         if node.member not in self._threads:
             self._threads[node.member] = Threads(node, self.dice)
         return self._threads[node.member]
 
     def link(self, merger: str, evaluator: str) -> Link:
-        """The stream of one to the other."""
+        """Returns the stream of one to the other."""
         return self._links.setdefault((merger, evaluator), Link())
 
     def between(self, low_ms: float, high_ms: float) -> float:
-        """A random duration."""
+        """Returns a random duration."""
         return self.dice.uniform(low_ms, high_ms)
 
     def call_ms(self) -> float:
-        """How long a message takes."""
+        """Returns the time that a message takes."""
         return self.dice.uniform(*self._call_ms)
 
     def ask(self, merger: Node, member: str, question: Question, sink: Sink) -> Asking:
@@ -205,7 +205,7 @@ class SearchNet:
 
 
 class Asking:
-    """One question of a merger to an evaluator: both ends, and what lies between."""
+    """One request of a merger to an evaluator: both ends, and the stream between them."""
 
     def __init__(
         self, net: SearchNet, merger: Node, member: str, question: Question, sink: Sink
@@ -231,11 +231,11 @@ class Asking:
         self._watch()
 
     def take_more(self) -> None:
-        """One more part may be sent."""
+        """Allows one more part to be sent."""
         self._to_evaluator(lambda: self._answering and self._answering.more())
 
     def stop(self) -> None:
-        """Nobody waits any more; what is on its way may be heard all the same."""
+        """Ends the request; parts on their way may still arrive."""
         self._to_evaluator(lambda: self._answering and self._answering.stop())
 
     def _to_evaluator(self, action: Callable[[], object]) -> None:
@@ -277,11 +277,11 @@ class Asking:
         self._answering = Answering(self._net, node, question, self._to_merger)
 
     def _cut(self) -> None:
-        # All questions of the stream notice by themselves.
+        # All requests of the stream notice by themselves.
         self._link.generation += self._link.generation == self._generation
 
     def _watch(self) -> None:
-        """The merger hears that the stream is gone, or its evaluator, a while after."""
+        """Informs the merger some time after the stream, or its evaluator, is gone."""
         if self._is_over or not self._merger.node.is_alive:
             return
         is_cut = self._link.generation != self._generation
@@ -298,7 +298,7 @@ class Asking:
 
 
 class Answering:
-    """One question at an evaluator, as `services.evaluator.search` answers it."""
+    """One request at an evaluator, answered as by `services.evaluator.search`."""
 
     def __init__(
         self,
@@ -331,14 +331,14 @@ class Answering:
         self._threads.later(question.timeout_ms, self._give_up)
 
     def more(self) -> None:
-        """One more part may be sent."""
+        """Allows one more part to be sent."""
         self._credit += 1
         if self._is_resting:
             self._is_resting = False
             self._go_on()
 
     def stop(self) -> None:
-        """Nobody waits any more."""
+        """Ends the request."""
         self._is_stopped = True
         if self._look in self._node.watchers:
             self._node.watchers.remove(self._look)
@@ -347,7 +347,7 @@ class Answering:
         return searchable(self._node.machine.slots, number)
 
     def _look(self) -> None:
-        """A step of the machine is over."""
+        """Called when a step of the machine is over."""
         if self._arrived.look():
             self._node.watchers.remove(self._look)
             self._go_on()
@@ -358,7 +358,7 @@ class Answering:
             self._send(DeadlineExceeded("the slots are behind the position token"), {})
 
     def _go_on(self) -> None:
-        # Mostly at once; now and then all threads of the pool are taken.
+        # Usually at once; sometimes all threads of the pool are busy.
         self._turns += 1
         busy_ms = BUSY_MS if self._turns <= BUSY_TURNS_MAX else BUSY_LATER_MS
         is_busy = self._net.dice.random() < BUSY
@@ -396,7 +396,7 @@ class Answering:
 
 
 class Search:
-    """One search at a merger, as `services.merger.search` runs it."""
+    """One search at a merger, run as by `services.merger.search`."""
 
     def __init__(
         self, net: SearchNet, merger: Node, request: Request, finished: Callable[[Result], None]
@@ -491,7 +491,7 @@ class Search:
 
 
 def keys_of(events: EventColumns) -> list[EventKey]:
-    """Event keys, row by row."""
+    """Returns event keys, row by row."""
     return list(zip(events.sessions.tolist(), events.numbers.tolist(), strict=True))
 
 
@@ -513,5 +513,5 @@ def _bytes_of(part: Part) -> bytes:
     return bytes(write_part(1, part).SerializeToString())
 
 
-# Nothing leaves memory within the minutes of a world.
+# Nothing is evicted from memory within the minutes of a world.
 _NO_ARCHIVE = ArchivedSlices(MemoryArchive())

@@ -1,4 +1,4 @@
-"""The four services as nodes, with what they have beside their machine."""
+"""The four services as nodes, with the parts beside their machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SERVICES = ("coordinator", "router", "evaluator", "merger")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large the cluster is."""
+    """The size of the cluster."""
 
     slots: int
     intake: int
@@ -59,7 +59,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """What a publisher sends: consecutive numbers of its session."""
+    """A publisher's request: consecutive numbers of its session."""
 
     session: int
     first_number: int
@@ -70,7 +70,7 @@ class PublishRequest:
 
 
 class Front:
-    """The front of a router: appends, and acknowledges each stream in its order."""
+    """The front of a router: appends objects, and acknowledges each stream in order."""
 
     def __init__(self, node: Node, shape: Shape) -> None:
         self._node = node
@@ -84,8 +84,8 @@ class Front:
         """Opens a stream of publishes.
 
         Args:
-            acknowledged: told the last number that the log has, and the offset of its record.
-            broken: told when there is nothing more to come.
+            acknowledged: called with the last number in the log, and the offset of its record.
+            broken: called when no more acknowledgements will follow.
         """
         return Stream(self._node, self._shape, self._producer, acknowledged, broken)
 
@@ -106,12 +106,12 @@ class Stream:
         self._producer = producer
         self._acknowledged = acknowledged
         self._broken = broken
-        # The last number of each request, and the offset of its record once the log has it.
+        # The last number of each request, and the offset of its record once it is in the log.
         self._pending: list[tuple[int, list[int]]] = []
         self._is_broken = False
 
     def take(self, request: PublishRequest) -> None:
-        """A request has arrived; runs in a turn of the node."""
+        """Takes an arrived request; runs in a turn of the node."""
         if self._is_broken:
             return
         deltas = None
@@ -148,7 +148,7 @@ class Stream:
     def _fail(self) -> None:
         self._is_broken = True
         self._broken()
-        # A record behind a gap must not be appended: the front's producer takes no more.
+        # A record after a gap must not be appended: the front's producer takes no more.
         self._node.kill("an append of its front was refused")
 
 
@@ -176,7 +176,7 @@ class RouterNode(Node):
         deadline_ms: float,
         answered: Callable[[tuple[Outcome, ...] | None], None],
     ) -> None:
-        """Brings wishes to the owner, as far as this router knows; None: try again."""
+        """Passes change requests to the owner known to this router; None: try again."""
         owner = self.machine.holdings.view.owners.get((REGISTRY, partition))
         if owner is None:
             answered(None)
@@ -193,7 +193,7 @@ class RouterNode(Node):
             delay_ms = self.scheduler.between(*self.parts.log.delays.call)
 
             def ask() -> None:
-                # The deadline of a call travels with it.
+                # The deadline of a call is sent with it.
                 if self.scheduler.now_ms <= deadline_ms:
                     other.wish(partition, wishes, answered)
 
@@ -201,12 +201,12 @@ class RouterNode(Node):
 
 
 class EvaluatorNode(Node):
-    """An evaluator: machine, and those who wait for what its slots reach.
+    """An evaluator: machine, and calls that wait for its slots' progress.
 
     Attributes:
-        watchers: called behind each step.
-        left_behind: slots that it still had when it ended; None before it was told to.
-        could_hand_over: whether somebody could take them all the while.
+        watchers: called after each step.
+        left_behind: slots that it still had when it ended; None before it was told to end.
+        could_hand_over: whether another evaluator could take them all the time.
     """
 
     machine: EvaluatorMachine
@@ -229,7 +229,7 @@ class EvaluatorNode(Node):
         super().pause()
 
     def _amid(self) -> None:
-        """Others will take it for ended amid what it attempts, if it attempts anything."""
+        """Records it as ended while processing its present attempt, if it has one."""
         for attempted in self.machine.careful.attempted if self.is_alive else ():
             span = attempted.partition, attempted.begin, attempted.end
             self.parts.ended_amid[span] += 1
@@ -244,7 +244,7 @@ class EvaluatorNode(Node):
             watcher()
 
     def drain(self) -> None:
-        """Hands the slots over, if somebody can take them, and ends in good order."""
+        """Hands the slots over, if another evaluator can take them, and ends in good order."""
         if self._hands_over:
             return
         self._hands_over = True
@@ -264,7 +264,7 @@ class EvaluatorNode(Node):
         self._look_after(looks, self.scheduler.now_ms + 1_000 * HAND_OVER_S)
 
     def _look_after(self, looks: Iterator[None], deadline_ms: float) -> None:
-        """One turn of the thread that hands over."""
+        """Runs one turn of the thread that hands over."""
         if not self.is_alive:
             return
         again_ms = 1_000 * LOOK_S

@@ -1,7 +1,7 @@
-"""Who has slots change hands, as a balancer would, while all else goes on.
+"""Makes slots change owners, as a balancer would, while everything else continues.
 
-Coordinators of the simulator spread slots by count, so what is moved here is moved back a moment
-later: twice as many moves, each in the middle of whatever the one before has begun.
+Coordinators of the simulator spread slots by count, so a moved slot is moved back a moment later:
+twice as many moves, each in the middle of the work that the one before has begun.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tests.simulation.services import CoordinatorNode
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-# Before it nothing may be owned yet.
+# Before this nothing may be owned yet.
 FIRST_MS = 2_000.0
 
-# Slots that change hands at once, at most.
+# Greatest number of slots that change owners at once.
 MOVES_MAX = 3
 
 

@@ -1,7 +1,7 @@
-"""What the logs of slots say, record by record: which versions of queries stand there, and when.
+"""Computes from the slots' logs, record by record, which versions of queries they hold, and when.
 
-By the plain rules: a record counts for a source where it goes on from what was taken before, the
-greatest revision of a query wins, and a slot's time is the least that its sources have told.
+By the simplest rules: a record counts for a source if it continues the records taken before, the
+greatest revision of a query wins, and a slot's time is the least time of its sources.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Stay:
     """A version of a query in one slot.
 
     Attributes:
-        begin: offset in the slot's log from which it stands there.
+        begin: offset in the slot's log from which the slot holds it.
         begin_ms: the slot's time there.
-        end: offset at which it ends; None while it does not.
+        end: offset at which it ends; None while it has not ended.
         end_ms: the slot's time there.
-        is_copied: it came for a change of the map: no object of before concerns it there.
+        is_copied: it came by a change of the map: earlier objects do not concern it there.
     """
 
     begin: int
@@ -42,30 +42,30 @@ class SlotTruth:
     """All slots.
 
     Attributes:
-        stays: version → slot → where it stands, or stood.
-        slot_counts: version → in how many slots it stands; 0 where that is not told.
+        stays: version → slot → its time there.
+        slot_counts: version → the number of its slots; 0 if not given.
     """
 
     def __init__(self, intake_partitions: int) -> None:
         self._intake_partitions = intake_partitions
         self._reached: dict[tuple[int, int], int] = {}
         self._times_ms: dict[tuple[int, int], int] = {}
-        # (slot, handle) → the greatest revision that was told there.
+        # (slot, handle) → the greatest revision sent there.
         self._newest: dict[tuple[int, int], int] = {}
         self.stays: dict[Version, dict[int, Stay]] = {}
         self.slot_counts: dict[Version, int] = {}
-        # Slot → offsets of records with which its time grew, and the time behind each.
+        # Slot → offsets of records that advanced its time, and the time after each.
         self._grown: dict[int, tuple[list[int], list[int]]] = {}
-        # (slot, handle) → the farthest place by which it was copied there.
+        # (slot, handle) → the farthest place from which it was copied there.
         self._copied_at: dict[tuple[int, int], int] = {}
 
     def time_ms(self, slot: int) -> int:
-        """No object that comes later is older."""
+        """Returns the slot's time: no later object is older."""
         sources = range(self._intake_partitions)
         return min(self._times_ms.get((slot, source), NEVER_BEFORE_MS) for source in sources)
 
     def note_time(self, slot: int, offset: int) -> None:
-        """A record was read that may tell a later time."""
+        """Takes the slot's time after a record."""
         offsets, times_ms = self._grown.setdefault(slot, ([], []))
         time_ms = self.time_ms(slot)
         if not times_ms or time_ms > times_ms[-1]:
@@ -73,17 +73,17 @@ class SlotTruth:
             times_ms.append(time_ms)
 
     def passed_at(self, slot: int, time_ms: int) -> int | None:
-        """The offset of the record with which the slot's time passed a time."""
+        """Returns the offset of the record with which the slot's time passed a time."""
         offsets, times_ms = self._grown.get(slot, ([], []))
         at = bisect_right(times_ms, time_ms)
         return offsets[at] if at < len(offsets) else None
 
     def reached(self, slot: int, source: int) -> int:
-        """How far the slot's log goes without a gap."""
+        """Returns the end of the slot's log for a source, up to the first gap."""
         return self._reached.get((slot, source), 0)
 
     def routed(self, slot: int, routed: Routed) -> list[int | None]:
-        """Takes a record of objects; returns for each interval from where on its rows are new."""
+        """Takes a record of objects; returns for each interval the first new row."""
         intervals = routed.intervals
         fresh_from: list[int | None] = []
         for source, begin, end, time_ms in zip(
@@ -118,12 +118,12 @@ class SlotTruth:
         for handle, revision in zip(
             installed.removed.tolist(), installed.removed_revisions.tolist(), strict=True
         ):
-            # What leaves for a map that another has followed since was sent late.
+            # Copies for a map that has since been replaced were sent late.
             if not NOT_COPIED < installed.copied_at < self._copied_at.get((slot, handle), 0):
                 self._ends(slot, offset, handle, revision)
 
     def _copied(self, slot: int, offset: int, version: Version, copied_at: int) -> None:
-        """Takes a copy: it counts if its sender knew of all that the slot was told of the query."""
+        """Takes a copy: it counts if its sender knew all changes of the query in the slot."""
         handle, revision = version
         newest = self._newest.get((slot, handle), -1)
         stay = self.stays.get((handle, newest), {}).get(slot)
@@ -145,7 +145,7 @@ class SlotTruth:
         self._copied_at[key] = max(copied_at, self._copied_at.get(key, 0))
 
     def behind(self, handle: int, revision: int) -> list[int]:
-        """Slots that hold an older version of a query."""
+        """Returns the slots that hold an older version of a query."""
         return [
             slot
             for (own, known), stays in self.stays.items()
@@ -155,7 +155,7 @@ class SlotTruth:
         ]
 
     def _ends(self, slot: int, offset: int, handle: int, revision: int) -> bool:
-        """Ends what stands there of a query; whether the revision is a new one."""
+        """Ends the version of a query in a slot; returns whether the revision is new."""
         key = slot, handle
         newest = self._newest.get(key, -1)
         if revision <= newest:

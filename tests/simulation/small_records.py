@@ -1,4 +1,4 @@
-"""Bounds of records so small that everything is cut, in some worlds."""
+"""Sets bounds of records so small that every record is split, in some worlds."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ BOUNDS = (
     (keyword_summary, "TABLE_BYTES_MAX", 400),
 )
 
-# Worlds are so small that otherwise keywords would never be said anew.
+# Worlds are so small that keywords would otherwise never be republished.
 GONE_MIN = 3
 
 
 @contextmanager
 def small_records(seed: int) -> Iterator[None]:
-    """While it is open records are small, if the seed says so."""
+    """Makes records small while the context is open, for some seeds."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(keyword_summary, "GONE_MIN", GONE_MIN))
-        # Two members: what nobody tracks is forgotten at once.
+        # Two members: a member that no query tracks is forgotten at once.
         stack.enter_context(patch.object(member_declarations, "GONE_MIN", 0))
         if Random(f"records {seed}").random() < SHARE:
             for module, name, value in BOUNDS:

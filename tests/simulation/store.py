@@ -1,4 +1,4 @@
-"""The simulated map store (leases that run out, all of it may be lost) and archive."""
+"""The simulated map store (leases expire, all of it may be lost) and archive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class SimStore:
 
     Attributes:
         down_until_ms: until when it does not answer.
-        cut_until_ms: member → until when it does not answer that one.
+        cut_until_ms: member → until when it does not answer that member.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -22,7 +22,7 @@ class SimStore:
         self.cut_until_ms: dict[str, float] = {}
 
     def acquire(self, name: str, holder: str, ttl_ms: float) -> bool:
-        """Takes or renews a lease; whether the holder has it now."""
+        """Takes or renews a lease; returns whether the holder has it now."""
         self.check(holder)
         now_ms = self._scheduler.now_ms
         former, ends_ms = self._leases.get(name, ("", 0.0))
@@ -32,13 +32,13 @@ class SimStore:
         return True
 
     def release(self, name: str, holder: str) -> None:
-        """Gives a lease back."""
+        """Releases a lease."""
         self.check(holder)
         if self._leases.get(name, ("", 0.0))[0] == holder:
             del self._leases[name]
 
     def holders(self, prefix: str) -> dict[str, str]:
-        """Holders of the live leases, by name."""
+        """Returns the holders of the live leases, by name."""
         self.check()
         now_ms = self._scheduler.now_ms
         return {
@@ -48,7 +48,7 @@ class SimStore:
         }
 
     def get(self, key: str) -> bytes | None:
-        """A value, if it is there."""
+        """Returns a value, or None."""
         self.check()
         return self._values.get(key)
 
@@ -58,17 +58,17 @@ class SimStore:
         self._values[key] = value
 
     def lose(self) -> None:
-        """Everything is gone."""
+        """Deletes everything."""
         self._leases.clear()
         self._values.clear()
 
     def heal(self) -> None:
-        """Everybody is answered from now on."""
+        """Answers all members from now on."""
         self.down_until_ms = 0.0
         self.cut_until_ms.clear()
 
     def is_cut(self, member: str) -> bool:
-        """Whether a member cannot be reached, and reaches nothing but the log."""
+        """Returns whether a member is isolated: it reaches only the log."""
         return self._scheduler.now_ms < self.cut_until_ms.get(member, 0.0)
 
     def check(self, member: str = "") -> None:
@@ -78,7 +78,7 @@ class SimStore:
 
 
 class SimArchive:
-    """Blobs by name; a write that did not end left nothing.
+    """Blobs by name; an unfinished write leaves nothing.
 
     Attributes:
         is_slow: the blobs of a checkpoint are written one by one; otherwise all at one time.
@@ -91,6 +91,6 @@ class SimArchive:
         self.full_until_ms = 0.0
 
     def write(self, name: str, contents: bytes) -> None:
-        """Writes a blob; others under its name would end a real process."""
+        """Writes a blob; different contents under its name would end a real process."""
         held = self.blobs.setdefault(name, contents)
         assert held == contents, f"{name} is written again with other contents"

@@ -1,4 +1,4 @@
-"""Bugs on purpose in what routers know of the queries' keywords."""
+"""Planted bugs in the routers' knowledge of the queries' keywords."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.plants import Plant
 
 
 def _say_late(self: Summarising, places: list[int]) -> list[Effect]:
-    """What queries need is said with the next ones."""
+    """Reports the queries' keywords with the next queries."""
     late, _LATE[self] = _LATE.get(self, []), _placed(self, places)
     return late
 
@@ -29,7 +29,7 @@ def _copy_in_silence(
     return effects
 
 
-# What owners have yet to say.
+# Reports that owners have yet to send.
 _LATE: dict[Summarising, list[Effect]] = {}
 _placed = Summarising.placed
 

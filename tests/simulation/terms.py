@@ -1,4 +1,4 @@
-"""How the evaluators of a simulated cluster number terms: under one key, as those of a real one."""
+"""Numbers terms under one key in all evaluators of a simulated cluster, as in a real one."""
 
 from sirocco.model.term_hashing import TermHashing
 

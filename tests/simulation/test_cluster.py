@@ -1,4 +1,4 @@
-"""The promises hold under faults: small worlds, each from a seed, reckoned by brute force."""
+"""The promises hold under faults: small worlds, each from a seed, checked by brute force."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.cluster import simulate
 from tests.simulation.faults import PROFILES
 
-# Of each profile; campaigns of many more run by `python -m tests.simulation --seeds FIRST:END`.
+# For each profile; `python -m tests.simulation --seeds FIRST:END` runs campaigns of many more.
 SEEDS = 6
 
 

@@ -1,4 +1,4 @@
-"""What the simulator's ledger makes of ends that slots were not told of."""
+"""The simulator's ledger judges ends that slots were not informed of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HANDLE = query_handle("q")
 
 
 def check(*, is_compacted: bool, later_epoch: int) -> None:
-    """A query is registered and removed by an owner of epoch 1; no slot is told of its end."""
+    """Registers and removes a query by an owner of epoch 1; no slot is informed of its end."""
     log = SimLog(Scheduler(0), Delays(), is_coded=False)
     changes = [
         Change(HANDLE, QUERY, "ann", 0, NO_REVISION, 7, epoch=1),

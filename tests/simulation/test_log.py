@@ -1,4 +1,4 @@
-"""The simulated log, in small."""
+"""Tests the simulated log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_checkpoint_stays_until_what_came_in_vain_behind_it_is_replaced() -> N
 
     assert kept(5, 20) == [20]
     assert log.is_control_true()
-    # A former owner's comes late; whoever begins now has to find the one before.
+    # A former owner's checkpoint arrives late; a new owner has to find the one before.
     assert kept(9) == [20, 9]
     assert not log.is_control_true()
     assert kept(20) == [20]

@@ -1,8 +1,8 @@
-"""The simulator finds what is broken on purpose, within a bounded number of seeds.
+"""The simulator finds planted bugs within a bounded number of seeds.
 
 The whole suite looks for the bugs against the rules of docs/explanation/guarantees.md, in
-checkpoints, searches and balancing; `make mutants` looks for all of them, which takes
-some ten minutes.
+checkpoints, searches and balancing; `make mutants` looks for all bugs, which takes some ten
+minutes.
 """
 
 from __future__ import annotations

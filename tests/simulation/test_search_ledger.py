@@ -1,4 +1,4 @@
-"""What the simulator's ledger makes of the answers of searches."""
+"""The simulator's ledger judges the answers of searches."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ QUERY = {
     "half_life": "1s",
 }
 
-# The slot that is asked, and another, with nothing within the radius; longitudes of objects.
+# The slot that is asked, and another one without objects in the radius; longitudes of objects.
 ASKED, OTHER = 0, 1
 NEAR, FAR = 0.5, 90.0
 
-# Objects 1 and 2 are acknowledged when the search begins, 3 is not. When it is over, and before
-# and after that.
+# Objects 1 and 2 are acknowledged when the search begins, 3 is not. Then the end of the search,
+# and times before and after it.
 OLDEST, OLD, NEW = (7, 1), (7, 2), (7, 3)
 TOKEN = {0: 1}
 BEFORE_MS, END_MS, AFTER_MS = 900.0, 1_000.0, 1_100.0
 
-# What they score: each has arrived a second after the one before it.
+# Their scores: each has arrived a second after the one before it.
 OF_OLDEST, OF_OLD, OF_NEW = 0.25, 0.5, 1.0
 NOW_MS = 3_000
 
@@ -52,7 +52,7 @@ def ledger() -> Ledger:
 
 
 def publish(ledger: Ledger, key: EventKey, lon: float, slot: int, home_ms: float) -> None:
-    """An object that stands in its slot since `home_ms`."""
+    """Publishes an object that has been in its slot since `home_ms`."""
     _, number = key
     ledger.objects[key] = Published(
         {"id": number, "lon": lon, "lat": 0.0, "text": "pizza"},

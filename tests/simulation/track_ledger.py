@@ -1,10 +1,10 @@
-"""What queries with `track` must say: by the plain rules, over the copies in the logs of the slots.
+"""Checks the events of queries with `track`, by the simplest rules, over the slots' copies.
 
-A value's copies lie in the log of one slot, in the order in which they came. From where a version
-of a query stands there, each copy tells at most one thing of its value: it enters, is inside, or
-has left. A version that goes on from the one before holds what that held, as far as it satisfies
-the new one where it was last; all others are told to leave. So are those that are inside when the
-query is removed, or the slot's time is past its lifetime.
+A value's copies are in the log of one slot, in order of arrival. While a slot holds a version of a
+query, each copy gives at most one event of its value: it enters, is inside, or has left. A version
+that continues an earlier one keeps that one's values, as far as they satisfy it at their last
+place; for all others a leave is reported. So it is for values inside when the query is removed, or
+when the slot's time is past its lifetime.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tests.simulation.asked import Asked, EventKey
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
 
-# Behind all copies of a record.
+# After all copies of a record.
 _BEHIND = 1 << 30
 
-# How far a slot's time may be past a lifetime before its end must have been told.
+# How far a slot's time may be past a lifetime before its end must have been reported.
 _ON_ITS_WAY_MS = 10_000
 
 EVENTS = {ENTERS: "enter", STAYS: "inside", LEAVES: "exit"}
@@ -35,12 +35,12 @@ EVENTS = {ENTERS: "enter", STAYS: "inside", LEAVES: "exit"}
 # Offset and row in a slot's log, and the object.
 Copy = tuple[int, int, EventKey]
 
-# With the event, and whether it must have been told.
+# With the event, and whether it must have been reported.
 Wanted = tuple[Copy, str, bool]
 
 
 class Followed(Protocol):
-    """What is known of a published object."""
+    """The facts about a published object."""
 
     members: dict[str, Any]
     places: dict[int, tuple[int, int]]
@@ -51,19 +51,19 @@ class Followed(Protocol):
 
 @dataclass(slots=True)
 class Tracking:
-    """A query tracks a member: since that was acknowledged, until another change is asked for."""
+    """When a query tracks a member: from its acknowledgement to the request of another change."""
 
     member: str
     begin_ms: float
     end_ms: float = float("inf")
 
     def holds(self, published: Followed) -> bool:
-        """Whether an object was published behind its begin, and acknowledged before its end."""
+        """Returns whether it was published after the begin and acknowledged before the end."""
         return self.begin_ms < published.begin_ms and published.end_ms < self.end_ms
 
 
 class TrackLedger:
-    """Writes down copies and events and checks them in the end."""
+    """Records copies and events and checks them in the end."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TrackLedger:
         self._objects = objects
         self._satisfies = satisfies
         self._fail = fail
-        # (slot, member, value) → its copies in the order of the log.
+        # (slot, member, value) → its copies in log order.
         self._copies: dict[tuple[int, str, object], list[Copy]] = defaultdict(list)
         self.spans: list[Tracking] = []
         # (subscriber, query handle) → events in the order of `deliveries`.
@@ -86,13 +86,13 @@ class TrackLedger:
 
     @property
     def events_total(self) -> int:
-        """How many events were told."""
+        """How many events were reported."""
         return sum(map(len, self._told.values()))
 
     def copied(
         self, slot: int, offset: int, row: int, member: str, found: int, key: EventKey
     ) -> None:
-        """A copy of an object is in the log of a slot, for a value with this hash."""
+        """Records a copy of an object in the log of a slot, for a value with this hash."""
         value = track_value(self._objects[key].members.get(member))
         if value is None or hash_of(member, value) != found:
             self._fail(f"object {key} is copied for a value of {member} that it has not")
@@ -103,13 +103,13 @@ class TrackLedger:
         copies.append((offset, row, key))
 
     def told(self, subscriber: str, handle: int, key: EventKey, change: int) -> None:
-        """An event was delivered."""
+        """Records a delivered event."""
         self._told[subscriber, handle].append((key, EVENTS[change]))
 
-    # --- the reckoning
+    # --- the checks
 
     def check(self, versions: Callable[[int], list[Asked]]) -> None:
-        """Compares all events with what they had to be.
+        """Compares all events with the required ones.
 
         Args:
             versions: of a query, by its handle.
@@ -163,11 +163,11 @@ class TrackLedger:
                 ]
                 if -1 in places:
                     self._fail(f"{name}: events of slot {slot} are not in order")
-                # Values that leave at one place of the log do so in any order.
+                # Values that leave at one position of the log do so in any order.
                 begin = max([begin, *(place + 1 for place in places)])
 
     def _wanted(self, asked: list[Asked]) -> dict[tuple[int, str], list[Wanted]]:
-        """What is to be told, by slot and subscriber; some of it need not have come yet."""
+        """Returns the events to report, by slot and subscriber; some need not have arrived yet."""
         wanted: dict[tuple[int, str], list[Wanted]] = defaultdict(list)
         for (slot, member, _), copies in self._copies.items():
             before: Asked | None = None
@@ -196,7 +196,7 @@ class TrackLedger:
         return wanted
 
     def _over_at(self, version: Asked, slot: int) -> tuple[int, bool] | None:
-        """The record with which its lifetime was over there, and whether that must be told."""
+        """Returns the record that ended its lifetime there, and whether that must be reported."""
         stay = version.stays[slot]
         passed = self._truth.passed_at(slot, version.expires_ms)
         if passed is None or (stay.end is not None and passed >= stay.end):
@@ -213,7 +213,7 @@ class TrackLedger:
         *,
         is_due: bool = True,
     ) -> None:
-        """A value that is inside a version is no longer."""
+        """Ends the stay of a value inside a version."""
         offset, row, key = place
         assert offset is not None
         query = version.query
@@ -222,7 +222,7 @@ class TrackLedger:
             wanted[slot, version.subscriber].append(((offset, row, key), "exit", is_due))
 
     def _goes_on(self, before: Asked, version: Asked, slot: int, inside: EventKey) -> bool:
-        """Whether a value that was inside one version is inside the next."""
+        """Returns whether a value inside one version is inside the next."""
         goes_on = 0 <= version.since <= before.revision
         if not goes_on or before.subscriber != version.subscriber:
             return False
@@ -236,7 +236,7 @@ class TrackLedger:
     def _events(
         self, version: Asked, slot: int, copies: list[Copy], inside: EventKey | None
     ) -> tuple[list[Wanted], EventKey | None]:
-        """What a version says of one value, and with what object that is inside in the end."""
+        """Returns a version's events for one value, and the object that is inside at the end."""
         stay, is_inside = version.stays[slot], inside is not None
         query = version.query
         assert isinstance(query, RangeQuery)
@@ -259,7 +259,7 @@ class TrackLedger:
 
 
 def values_of(routed: Routed, row: int) -> list[tuple[str, int]]:
-    """For which values a copy is here: members and hashes."""
+    """Returns the values for which a copy is here: members and hashes."""
     assert routed.tracks is not None
     assert routed.track_values is not None
     named = [(int(routed.tracks[row]), int(routed.track_values[row]))]
@@ -270,5 +270,5 @@ def values_of(routed: Routed, row: int) -> list[tuple[str, int]]:
 
 
 def _kind(value: Any) -> tuple[str, Any]:
-    """A value as a key: true is not 1."""
+    """Returns a value as a key: true is not 1."""
     return type(value).__name__, value

@@ -1,4 +1,4 @@
-"""Bugs on purpose in how objects are followed by the values of members."""
+"""Planted bugs in the tracking of objects by the values of members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small random world: the map, the objects of publishers, the life of each query."""
+"""A small random world: the map, the publishers' objects, the life of each query."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 WORDS = ["coffee", "free", "pizza", "rain", "fire", "drill", "museum", "louvre", "tram", "night"]
 
-# Of worlds where objects that no query needs are held back: most words no query asks for.
+# For worlds where objects that no query needs are held back: no query asks for most words.
 MANY_WORDS = [*WORDS, *(f"word{number}" for number in range(30))]
 
 Members = dict[str, Any]
 
-# Queries of one world that are evaluated at steps: each slot searches for each of them every second
-# or so, which is what a run would spend its time on.
+# Queries of one world that are evaluated at steps: each slot searches for each of them about every
+# second, which dominates the run time.
 STEP_QUERIES_MAX = 5
 
-# Words of worlds in which queries ask for two at once: enough objects have both.
+# Words of worlds in which queries ask for two at once: enough objects hold both.
 FEW_WORDS = 4
 
 # Schemes that have a balancer.
 BALANCED = ("qt-tree", "a-grid", "swarm", "kdt-tree")
 
-# Share of the objects that come from around one place, where there are hot spots.
+# Share of the objects from around one place, if there are hot spots.
 HOT = 0.8
 
-# Share of the worlds of range queries alone in which nothing is stored for searches.
+# Share of the worlds with only range queries in which nothing is stored for searches.
 STORELESS = 0.5
 
 
@@ -53,11 +53,11 @@ class Act:
 
     Attributes:
         action: register, update or unregister.
-        members: the query in JSON form; None when it is removed.
-        subscriber: who is told.
+        members: the query in JSON form; None for a removal.
+        subscriber: receives the notifications.
         after_ms: pause since the step before.
-        past_ms: how far back it asks.
-        starts_in_ms: when its lifetime begins, from then on; None where nobody says.
+        past_ms: how much history it asks for.
+        starts_in_ms: delay until its lifetime begins; None if not given.
     """
 
     action: str
@@ -70,12 +70,12 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What one publisher has to say: number n is row n - 1.
+    """The objects of one publisher: number n is row n - 1.
 
     Attributes:
-        times_ms: when each object comes to be, ascending.
+        times_ms: when each object is created, ascending.
         refused: numbers that the front refuses.
-        gives_up_ms: when the publisher vanishes for good.
+        gives_up_ms: when the publisher stops for good.
     """
 
     session: int
@@ -88,7 +88,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that happens unless faults do."""
+    """Everything that happens, apart from faults."""
 
     shape: Shape
     streams: list[Stream]
@@ -110,7 +110,7 @@ def make_world(seed: int, profile: Profile) -> World:
     if profile.few_words:
         kinds.words = WORDS[:FEW_WORDS]
     elif not kinds.is_mixed and Random(f"store {seed}").random() < STORELESS:
-        # Whoever asks for more than range queries needs the store.
+        # Queries of other kinds than range need the store.
         kinds.words, kinds.textless = MANY_WORDS, 0.05
     slots = dice.randint(2, 6) + (2 if profile.balance_ms is not None else 0)
     scheme = dice.choice(["qt-tree", "qt-tree", "uniform-grid"])
@@ -146,7 +146,7 @@ def make_world(seed: int, profile: Profile) -> World:
 
 
 def _keyword_map(seed: int, slots: int) -> bytes | None:
-    """In some worlds the map parts the vocabulary; None in the others."""
+    """Returns a map that splits the vocabulary, in some worlds; None in the others."""
     dice = Random(f"keywords {seed}")
     scheme = dice.choice([None, None, None, "quarters", "quarters", "text-frequency", "replicated"])
     if scheme == "quarters":
@@ -156,16 +156,16 @@ def _keyword_map(seed: int, slots: int) -> bytes | None:
 
 @dataclass(slots=True)
 class Kinds:
-    """Which kinds the queries of a world have.
+    """The kinds of a world's queries.
 
     Attributes:
         is_mixed: whether there are other kinds than range.
-        steps: how many more queries may be evaluated at steps, which is what takes time.
-        words: what objects hold and queries ask for.
-        textless: share of the range queries that ask for any text.
-        drawn: where kinds are drawn from.
+        steps: how many more queries may be evaluated at steps, which takes time.
+        words: the words of objects and queries.
+        textless: share of the range queries that accept any text.
+        drawn: the kinds to draw from.
         rewords: share of the changed queries that ask for other words.
-        removes: whether queries are removed a moment after they came, for good.
+        removes: whether queries are removed for good soon after their registration.
         joint: whether queries ask for two words at once.
     """
 
@@ -179,7 +179,7 @@ class Kinds:
     joint: bool = False
 
     def next(self, dice: Random) -> str:
-        """The kind of the next query."""
+        """Returns the kind of the next query."""
         if not self.is_mixed:
             return "range"
         kind = dice.choice(self.drawn)
@@ -189,13 +189,13 @@ class Kinds:
         return kind
 
 
-# Of whom nobody says which.
+# For callers that do not choose kinds.
 ANY_KINDS = Kinds(True)
 
 
 @cache
 def built_map(scheme: str, slots: int, seed: int) -> bytes:
-    """A map built from a random sample."""
+    """Returns a map built from a random sample."""
     dice = Random(f"map {seed}")
     builder = ObjectColumnsBuilder()
     for number in range(200):
@@ -225,7 +225,7 @@ def _stream(dice: Random, number: int, count: int, duration_ms: float, words: li
 
 
 def _heated(stream: Stream, dice: Random, duration_ms: float) -> Stream:
-    """Most objects come from around one place, and after a while from around another."""
+    """Moves most objects to around one place, and after a while around another."""
     places = [(dice.uniform(-9, 9), dice.uniform(-9, 9)) for _ in range(4)]
     members = []
     for one, time_ms in zip(stream.members, stream.times_ms, strict=True):
@@ -246,7 +246,7 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
     mean_ms = duration_ms / 4
     kind = kinds.next(dice)
     asks_past = kinds.is_mixed and kind != "tracked" and dice.random() < 0.3
-    # Who tries to register again what has ended meanwhile is told the past again.
+    # A client that registers again what has ended would receive the past again.
     has_ttl = not asks_past and dice.random() < 0.25
     query = random_query(dice, query_id, kind, has_ttl=has_ttl, kinds=kinds)
     life = [Act("register", query, subscriber, dice.uniform(0, mean_ms))]
@@ -279,7 +279,7 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
         lives_on = True
         if dice.random() < 0.2:
             kind = kinds.next(dice)
-        # One query in six asks again for what it asked before.
+        # One query in six returns to a former version.
         former = [act.members for act in life if act.members is not None]
         members = (
             dice.choice(former)
@@ -294,11 +294,11 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
 
 
 def _begun(life: list[Act], dice: Random, share: float) -> list[Act]:
-    """A life of which some versions say when they begin, mostly in the future."""
+    """Gives some versions of a life a begin, mostly in the future."""
     begun = []
     for act in life:
         if "ttl" in (act.members or {}):
-            # By a begin in the future routers see what is registered to be over.
+            # With a begin in the future routers see the registered version as ended.
             return begun + life[len(begun) :]
         is_said = act.members is not None and dice.random() < share
         begun.append(replace(act, starts_in_ms=dice.randint(-2_000, 8_000)) if is_said else act)
@@ -327,7 +327,7 @@ def random_query(
     mode: str = "continuous",
     kinds: Kinds = ANY_KINDS,
 ) -> Members:
-    """Draws a query; `kind` may be "tracked" as well."""
+    """Draws a query; `kind` may also be "tracked"."""
     query: Members = {"id": query_id, "kind": kind, "mode": mode}
     if kind == "tracked":
         query |= {"kind": "range", "track": dice.choice(["vehicle", "vehicle", "size"])}
@@ -356,7 +356,7 @@ def random_query(
             query["window"] = f"{dice.randint(step_ms, 15_000)}ms"
     if kind == "ranked":
         query |= _ranking(dice)
-    # By dice of its own, so that all else of a seed is as it was.
+    # With dice of its own, so that the rest of a seed is unchanged.
     if mode == "continuous" and Random(repr(query)).random() < 0.4:
         followed = query.get("events", ["enter", "exit"]) if "track" in query else []
         query["events"] = [*followed, "ended"]
