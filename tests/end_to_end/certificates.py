@@ -1,4 +1,4 @@
-"""An authority and its certificates, made by openssl."""
+"""Creates an authority and its certificates with openssl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Authority:
     """Signs certificates; its own is at `certificate`.
 
     Args:
-        directory: of its files; two authorities need two.
+        directory: of its files; each authority needs its own.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -24,9 +24,9 @@ class Authority:
         )
 
     def issue(self, certificate: Path, key: Path, *names: str, usage: str = "") -> None:
-        """Makes a certificate for names, each file in one step, as a renewal does.
+        """Creates a certificate for names; each file is replaced in one step, as by a renewal.
 
-        `usage`: what it may be used for alone, such as serverAuth.
+        `usage`: its only permitted use, such as serverAuth.
         """
         wanted, request = certificate.with_suffix(".new"), certificate.with_suffix(".csr")
         new_key, extensions = key.with_suffix(".newkey"), certificate.with_suffix(".ext")

@@ -1,4 +1,4 @@
-"""Objects of vehicles that move: what is tracked, and filtered by attributes that change."""
+"""Objects of moving vehicles: tracked, and filtered by attributes that change."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _WORDS = (
 )
 _STATUS = ("open", "closed", "on the way")
 
-# Arrivals are multiples of this, so that borders of windows and steps meet them.
+# Arrivals are multiples of this, so that some are exactly at borders of windows and steps.
 _GRAIN_MS = 250
 
 
 def moving_vehicles(count: int, seed: int, *, vehicles: int = 30) -> list[dict[str, Any]]:
-    """Returns what vehicles tell of themselves, one after the other at random.
+    """Returns the reports of vehicles, in random order of the vehicles.
 
     They move in straight lines through a city that lies on the antimeridian, and turn back at its
     border. Names of vehicles are strings and numbers, `1` beside `"1"`; some objects name none.
 
     Args:
         count: How many objects.
-        seed: Of everything drawn.
+        seed: For all random draws.
         vehicles: How many move.
     """
     dice = random.Random(seed)
@@ -55,7 +55,7 @@ def moving_vehicles(count: int, seed: int, *, vehicles: int = 30) -> list[dict[s
 
 
 class _Vehicle:
-    """Where a vehicle is; x and y in [-0.2, 0.2] degrees around the middle of the city."""
+    """The place of a vehicle; x and y in [-0.2, 0.2] degrees around the middle of the city."""
 
     def __init__(self, dice: random.Random, number: int) -> None:
         self._name: object = number // 2 if number % 2 else f"{number // 2}"
@@ -64,7 +64,7 @@ class _Vehicle:
         self._status = _STATUS[0]
 
     def move(self, dice: random.Random) -> None:
-        """Goes on, or stays for a while."""
+        """Moves on, or stays for a while."""
         if dice.random() < 0.2:
             self._status = dice.choice(_STATUS)
             return
@@ -75,7 +75,7 @@ class _Vehicle:
             self._dy = -self._dy
 
     def members(self, dice: random.Random) -> dict[str, Any]:
-        """Returns what an object of now holds beside id and time."""
+        """Returns the members of an object at present, except id and time."""
         lon = round(180 + self._x, 4)
         members: dict[str, Any] = {
             "lon": lon - 360 if lon > 180 else lon,

@@ -1,4 +1,4 @@
-"""Queries that given objects are likely to match: range queries of all shapes, and all kinds."""
+"""Queries that match given objects with high probability: ranges of all shapes, and all kinds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 def random_queries(
     objects: Sequence[Members], count: int, seed: int, *, lifetimes: bool = False
 ) -> list[dict[str, Any]]:
-    """Returns queries whose regions lie around objects and whose words stand in their texts.
+    """Returns queries whose regions are around objects and whose words are in their texts.
 
     Args:
-        objects: What the queries are made after.
+        objects: The objects on which the queries are modelled.
         count: How many.
-        seed: Of everything drawn.
+        seed: For all random draws.
         lifetimes: Give some queries a lifetime (for `--arrival event`).
     """
     dice = random.Random(seed)
@@ -55,14 +55,14 @@ def random_queries_of_all_kinds(
 ) -> list[dict[str, Any]]:
     """Returns queries of all kinds and modes in turn, for `--arrival event`.
 
-    Windows, steps and lifetimes follow the time that the objects take: a query has 5 to 100 steps,
-    and now and then one of its times falls on an arrival.
+    Windows, steps and lifetimes fit the time span of the objects: a query has 5 to 100 steps, and
+    sometimes one of its times is exactly that of an arrival.
 
     Args:
-        objects: What the queries are made after; at least one has words.
+        objects: The objects on which the queries are modelled; at least one has words.
         count: How many.
-        seed: Of everything drawn.
-        track: An attribute that some range queries follow, None for none.
+        seed: For all random draws.
+        track: An attribute that some range queries track, None for none.
     """
     maker = _Maker(objects, seed, track)
     return [maker.query(number) for number in range(count)]
@@ -79,11 +79,11 @@ class _Maker:
         self._track = track
         arrivals = arrivals_ms(objects)
         self._span_ms = arrivals[-1] - arrivals[0]
-        # Times that are multiples of this meet arrivals, if arrivals are multiples of something.
+        # Multiples of this are often times of arrivals, if arrivals have a common divisor.
         self._grain_ms = math.gcd(*(b - a for a, b in pairwise(arrivals))) or 1
 
     def query(self, number: int) -> dict[str, Any]:
-        """Returns the query of a number, which says of what kind it is."""
+        """Returns the query of a number, which determines its kind."""
         one = self._dice.choice(self._with_words)
         kinds = [*_KINDS, ("track", "continuous")] if self._track else _KINDS
         kind, mode = kinds[number % len(kinds)]
@@ -165,7 +165,7 @@ class _Maker:
         return members
 
     def _point(self, one: Members) -> dict[str, float]:
-        """A point near an object, or its own: others of the same place are as far away."""
+        """Returns a point near an object, or its own: others of the same place are as far away."""
         reach = self._dice.choice([0, 1e-4, 0.01, 1, 20])
         lon, lat = (one[name] + self._dice.uniform(-reach, reach) for name in ("lon", "lat"))
         return {"lon": _wrap(lon), "lat": min(90.0, max(-90.0, lat))}
@@ -174,12 +174,12 @@ class _Maker:
         return self._dice.choice([1, 2, 5, 10, 50, self._dice.randint(1, 50)])
 
     def _window(self) -> dict[str, str]:
-        """A snapshot's window, if it has one."""
+        """Returns a snapshot's window, if it has one."""
         share = 10 ** self._dice.uniform(-1.5, 0.1)
         return {"window": self._time(self._grains(share))} if self._dice.random() < 0.6 else {}
 
     def _steps(self) -> dict[str, str]:
-        """A step, and nearly always a window, which is not shorter; often both are the same."""
+        """Returns a step, and usually a window that is not shorter; often both are equal."""
         step = self._grains(1 / self._dice.uniform(5, 100))
         window = step * max(1.0, self._dice.uniform(0, 5))
         times = {"step": self._time(step), "window": self._time(round(window))}
@@ -188,7 +188,7 @@ class _Maker:
         return times
 
     def _lifetime(self, step: str | None) -> str:
-        """An end somewhere, now and then at a step."""
+        """Returns a lifetime; its end is sometimes at a step."""
         if step is not None and self._dice.random() < 0.5:
             return f"{duration_ms(step) * self._dice.randint(1, 20)}ms"
         return self._time(self._grains(self._dice.uniform(0.05, 1.2)))
@@ -208,7 +208,7 @@ def _duration(duration_ms: int) -> str:
 
 
 def _region(dice: random.Random, lon: float, lat: float, reach: float) -> dict[str, Any]:
-    """A region around a point, about so many degrees to each side."""
+    """Returns a region around a point, about `reach` degrees to each side."""
     kind = dice.randrange(4)
     if kind == 0:
         return {"circle": {"lon": lon, "lat": lat, "radius_m": reach * 111_000 * dice.random()}}

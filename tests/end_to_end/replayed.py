@@ -1,4 +1,4 @@
-"""Replays of files on the embedded log, in a process of their own, and the oracle's judgement."""
+"""Replays of files on the embedded log, in separate processes, compared with the oracle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 240
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay left behind."""
+    """The results of a replay."""
 
     status: int
     summary: dict[str, Any]
@@ -35,7 +35,7 @@ def write_lines(path: Path, lines: Sequence[object]) -> Path:
 
 
 def start(directory: Path, evaluators: int, *options: object) -> subprocess.Popen[str]:
-    """Begins to replay the files `objects` and `queries` of a directory."""
+    """Starts a replay of the files `objects` and `queries` of a directory."""
     command = [sys.executable, "-m", "sirocco.cli", "replay"]
     command += ["--results", str(directory / "results"), "--arrival", "event"]
     command += ["--objects", str(directory / "objects"), "--queries", str(directory / "queries")]
@@ -74,7 +74,7 @@ def agree(
     *,
     seed: int,
 ) -> None:
-    """Checks that a replay has answered as the oracle does."""
+    """Checks that a replay answered as the oracle does."""
     assert done.status in (0, 3), done.stderr
     told = agrees(done.lines, objects, queries, bad_lines=bad_lines)
     listed = "\n".join(told[:10])

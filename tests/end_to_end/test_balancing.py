@@ -1,6 +1,6 @@
-"""Loads are balanced while a hot spot moves: slots change hands, the map changes, nothing is lost.
+"""Loads are balanced while a hot spot moves: slots and the map change, and nothing is lost.
 
-Every notification is compared with the oracle's at the end.
+At the end every notification is compared with the oracle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = tuple(f"word{number}" for number in range(100))
 
 Box = tuple[float, float, float, float]
 
-# Rounds of a quarter of a second: what takes minutes in a real cluster takes seconds.
+# Rounds of a quarter of a second: minutes in a real cluster become seconds.
 BALANCED = ClusterSettings(
     slots=16,
     leaves=32,
@@ -45,7 +45,7 @@ BALANCED = ClusterSettings(
 
 
 class HotSpots(Traffic):
-    """Most objects come from a few places, which are others now and then.
+    """Most objects come from a few places, which change from time to time.
 
     Attributes:
         spots: boxes, in degrees.
@@ -63,7 +63,7 @@ class HotSpots(Traffic):
 
 
 def spots_of_one_owner(client: Client) -> tuple[Box, ...]:
-    """The inner parts of leaves that lie in different slots of one evaluator."""
+    """Returns the inner parts of leaves in different slots of one evaluator."""
     found = client.describe(leaves=True)
     owner_of = {each.partition: each.member for each in found.ownerships if each.topic == "slots"}
     by_owner: dict[str, dict[int, Box]] = {}
@@ -82,7 +82,7 @@ def _somewhere(rng: Random, number: int) -> dict[str, Any]:
 
 
 def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What routers sent to each leaf, and what evaluators counted there."""
+    """Returns the objects that routers sent to each leaf, and those counted by evaluators."""
     routers = [each for each in cluster.services if isinstance(each, RouterService)]
     evaluators = [each for each in cluster.services if isinstance(each, EvaluatorService)]
     view = routers[0].machine.holdings.view
@@ -101,7 +101,7 @@ def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], ND
 
 
 def await_balance(client: Client, traffic: Traffic, moves: int, changes: int) -> Balance:
-    """Waits until so many slots have changed hands and so many maps have come in force."""
+    """Waits until this many slots have moved and this many maps have come into force."""
     deadline_s = time.monotonic() + WAIT_S
     while True:
         found = client.balance()
@@ -113,7 +113,7 @@ def await_balance(client: Client, traffic: Traffic, moves: int, changes: int) ->
 
 
 def test_moving_hot_spots_move_slots_and_change_the_map() -> None:
-    # SWARM's balancer takes both ways, and asks for the details of leaves.
+    # SWARM's balancer uses both ways, and requests the details of leaves.
     settings = replace(BALANCED, scheme="swarm")
     cluster = EmbeddedCluster(settings, routers=2, evaluators=4, mergers=2)
     with (
@@ -121,14 +121,14 @@ def test_moving_hot_spots_move_slots_and_change_the_map() -> None:
         Client(cluster.router_address) as client,
         HotSpots((cluster.router_address,), "hot", SEED) as traffic,
     ):
-        # One leaf has nearly all the load: it has to be cut.
+        # One leaf has nearly all the load: it has to be split.
         found = await_balance(client, traffic, moves=0, changes=1)
         assert found.is_on
         assert found.balancer == "swarm"
         assert len(found.slots) == BALANCED.slots
         assert sum(slot.share for slot in found.slots) == pytest.approx(1.0)
         traffic.await_progress()
-        # Several slots of one evaluator have it: they can be parted.
+        # Several slots of one evaluator share it: they can be separated.
         traffic.spots = spots_of_one_owner(client)
         await_balance(client, traffic, moves=found.moves_total + 1, changes=1)
         traffic.await_progress()
@@ -138,8 +138,8 @@ def test_moving_hot_spots_move_slots_and_change_the_map() -> None:
 
 @pytest.mark.parametrize("scheme", ["qt-tree", "a-grid", "swarm", "kdt-tree", "text-frequency"])
 def test_routers_and_evaluators_count_the_same_of_every_leaf(scheme: str) -> None:
-    """Loads are what came by routers' word, and what an object meets by evaluators'."""
-    # One round, which is longer than the test.
+    """Checks that loads combine the routers' arrivals and the evaluators' matches."""
+    # One round, longer than the test.
     settings = replace(BALANCED, scheme=scheme, balance_interval_ms=600_000)
     rng = Random(SEED)
     with (
@@ -164,12 +164,12 @@ def test_evaluators_that_leave_hand_everything_over_at_once() -> None:
         Client(cluster.router_address) as client,
         HotSpots((cluster.router_address,), "drain", SEED) as traffic,
     ):
-        # Meanwhile SSTD's balancer cuts a leaf, by a sample of what comes.
+        # Meanwhile SSTD's balancer splits a leaf, by a sample of the arrivals.
         await_balance(client, traffic, moves=0, changes=1)
         evaluators = [each for each in cluster.services if isinstance(each, EvaluatorService)]
         for leaving in evaluators[:2]:
             assert leaving.stop()
-            # Not those of a process that ends, which others find orphaned: there are none left.
+            # Not the slots of an ending process, which others would find orphaned: none are left.
             assert not leaving.machine.holdings.held
             cluster.services.remove(leaving)
             traffic.await_progress()

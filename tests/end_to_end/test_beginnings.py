@@ -1,4 +1,4 @@
-"""Who registers for a time to come is told of nothing that arrives before it; through the SDK."""
+"""A query with a future begin gets no object that arrives before it; through the SDK."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMEOUT_S = 60.0
 
 
 def object_number(number: int) -> dict[str, Any]:
-    """One a second; vans are inside in six of ten, and later ones are nearer to (0, 0)."""
+    """Returns one object a second; vans are inside in six of ten, later ones nearer to (0, 0)."""
     lon = (OBJECTS - number) / 10 * (1 if number % 10 < 6 else -1)
     van = number % 3
     ts = FIRST_MS + 1_000 * number
@@ -61,7 +61,7 @@ def expected_events(objects: list[dict[str, Any]]) -> list[tuple[int, str]]:
 
 
 class Hearing(threading.Thread):
-    """Everything that the subscriber is told."""
+    """Receives all notifications of the subscriber."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(daemon=True)
@@ -71,11 +71,11 @@ class Hearing(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Until the subscription is closed."""
+        """Receives until the subscription is closed."""
         self._told.extend(self._subscription)
 
     def until(self, ends: tuple[str, ...]) -> list[Notification | ToldList]:
-        """All that stands before the end of the subscriber's Kafka partition."""
+        """Returns all notifications before the end of the subscriber's Kafka partition."""
         cursors = dict(end.split(".") for end in ends)
         deadline_s = time.monotonic() + TIMEOUT_S
         while True:
@@ -134,7 +134,7 @@ def test_event_time() -> None:
     (step,) = (told for told in found["words"] if isinstance(told, TermsStep))
     assert step.at_ms == start_ms + 60_000
     assert {term for term, _ in step.terms} == {o["text"] for o in due if o["lon"] >= 0}
-    # `sirocco explain` says the same.
+    # `sirocco explain` agrees.
     query = parse_query({"mode": "continuous", **QUERIES[0]})
     matched = set(ids_of(found["range"]))
     for one in objects:
@@ -153,7 +153,7 @@ def test_wall_clock() -> None:
     query = {"kind": "range", "mode": "continuous"}
     arrivals: dict[str, dict[int, int]] = {"now": {}, "later": {}}
 
-    # test: some come before it begins, some after.
+    # test: some arrive before it begins, some after.
     with (
         EmbeddedCluster(ClusterSettings(cluster="wall", slots=4, leaves=4)) as cluster,
         Client(cluster.router_address) as client,

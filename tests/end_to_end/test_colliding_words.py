@@ -1,8 +1,7 @@
-"""`sirocco replay` of texts whose words collide: two words of one xxh3-64 hash are two words.
+"""`sirocco replay` of texts whose words collide: two words with one xxh3-64 hash stay distinct.
 
 Every word of every text and query has a twin, another word with its hash, and both are about as
-frequent: whoever takes one for the other answers something else than the oracle, which compares
-words.
+frequent. Code that mistakes one for the other differs from the oracle, which compares words.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TWINS = (*PAIRS[:9], ("fire", FOUND["fire"]))
 
 
 def _objects(count: int) -> list[dict[str, Any]]:
-    """Vehicles that say two to five words of `TWINS`, the first ones most often."""
+    """Returns vehicles whose texts have two to five words of `TWINS`, the first ones most often."""
     dice = random.Random(SEED)
     words = [word for pair in TWINS for word in pair]
     weights = [1 / (1 + rank // 2) for rank in range(len(words))]

@@ -1,4 +1,4 @@
-"""The commands that speak to a running cluster, as a user types them."""
+"""The commands for a running cluster, as a user types them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def router() -> Iterator[str]:
 
 
 class Tool:
-    """Runs the tool and keeps what it said."""
+    """Runs the tool and keeps its output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], router: str) -> None:
         self._capsys = capsys
@@ -139,7 +139,7 @@ def test_queries_are_removed_by_ids_by_files_and_of_a_subscriber(
     assert [line.split(":")[1] for line in tool.err.splitlines()[:4]] == ["4", "5", "6", "7"]
     assert left() == names[5:]
 
-    # what says nothing, or two things, removes nothing
+    # Options that select nothing, or that conflict, remove nothing.
     for options in (
         (), ("cleo5", "--file", path), ("--all",), ("--subscriber", "cleo"), ("cleo5", "--all")
     ):  # fmt: skip
@@ -147,7 +147,7 @@ def test_queries_are_removed_by_ids_by_files_and_of_a_subscriber(
     assert tool("queries", "remove", "--file", tmp_path / "missing") != 0
     assert left() == names[5:]
 
-    # all of one subscriber, and of nobody else
+    # All of one subscriber, and no others.
     assert tool("queries", "remove", "--subscriber", "cleo", "--all") == 0
     assert "3 queries removed" in tool.out
     assert left() == []
@@ -161,7 +161,7 @@ def test_times_that_no_calendar_has_are_listed(tool: Tool, router: str) -> None:
     with Client(router) as client:
         for start_ms in (10**15, 10**16, -(10**14)):
             query = RangeQuery(id=f"far{start_ms}", subscriber="far", text="fire")
-            # Refused by name, or registered: nothing else.
+            # Refused by name, or registered: no other outcome.
             with contextlib.suppress(InvalidArgument):
                 client.register(query, start_ms=start_ms)
         client.register(RangeQuery(id="near", subscriber="far", text="fire"))
@@ -183,7 +183,7 @@ def test_queries_come_from_json_of_several_lines_and_look_back(tool: Tool, tmp_p
     whole = [QUERIES[0] | {"id": f"pretty{n}"} for n in range(2)]
     path = tmp_path / "q.json"
 
-    # test: one document, several, an array
+    # test: one document, several, an array.
     for text in (
         json.dumps(whole[0], indent=2),
         "\n".join(json.dumps(one, indent=2) for one in whole),
@@ -194,7 +194,7 @@ def test_queries_come_from_json_of_several_lines_and_look_back(tool: Tool, tmp_p
         assert tool("queries", "register", path, *options) == 0
     assert {one["id"] for one in tool.lines()} == {"pretty0", "pretty1"}
 
-    # check: both were answered from what had arrived before.
+    # check: both were answered from earlier arrivals.
     assert tool("subscribe", "pat", "--from-earliest", "--count", 2, "--json") == 0
     assert {one["query"] for one in tool.lines()} <= {"pretty0", "pretty1"}
     assert tool("queries", "register", path, "--subscriber", "pat", "--past", "soon") == 2
@@ -220,7 +220,7 @@ def test_what_strangers_wrote_is_escaped_in_every_command(tool: Tool, tmp_path: 
         ("explain", query["id"], "--object-file", saved),
         ("explain", query["id"], "--object-file", saved, "--json"),
         ("cluster", "--leaves"),
-        # Errors, which quote what is wrong.
+        # Errors, which quote the wrong value.
         ("queries", "get", f"none{hostile}"),
         ("subscribe", "mal", "--cursor", hostile),
         ("search", "range", "--text", f"({hostile}"),
@@ -277,7 +277,7 @@ def test_the_map_is_shown_and_another_follows_it(tool: Tool, tmp_path: Path) -> 
     assert tool("map", "status") == 0
     assert tool.out.split() == ["version", "1", "phase", "none"]
 
-    # test: what cannot follow is refused in a line that says why, and changes nothing.
+    # test: a map that cannot follow is refused in a line with the reason, and changes nothing.
     assert tool("map", "propose", kept) == 2
     assert tool.err.count("\n") == 1
     assert "version 1 is in force, so the next is 2, not 1" in tool.err
@@ -297,7 +297,7 @@ def test_the_map_is_shown_and_another_follows_it(tool: Tool, tmp_path: Path) -> 
     assert tool("map", "status", "--json") == 0
     assert tool.lines() == [{"version": 1, "phase": "none"}]
 
-    # test: what can is accepted, and waited for.
+    # test: a map that can follow is accepted, and awaited.
     assert tool("map", "propose", kept, "--as-next", "--wait", "--json") == 0
     (accepted,) = tool.lines()
     assert accepted == {"accepted": 2, "version": 2, "phase": "none"}

@@ -1,4 +1,4 @@
-"""An evaluator dies amid the stream, on the embedded log: every kind and mode agrees all the same.
+"""An evaluator dies during the stream, on the embedded log: all kinds and modes still agree.
 
 On Kafka, where it is a process: `test_replay_kinds.py`.
 """
@@ -39,7 +39,7 @@ def test_every_kind_and_mode_agrees_although_evaluators_die() -> None:
         results = list(client.register_many(standing, start_ms=arrivals[0]))
         assert not [result.error for result in results if result.error is not None]
 
-        # test: two of four, one after the other, with half of the objects in the past.
+        # test: two of four die, one after the other, with half of the objects in the past.
         publishing = Publishing(client, objects)
         publishing.start()
         for share in (0.4, 0.6):
@@ -56,19 +56,19 @@ def test_every_kind_and_mode_agrees_although_evaluators_die() -> None:
 
 
 def kill_evaluator(cluster: EmbeddedCluster) -> None:
-    """Ends one at its next turn: it hands nothing over and leaves no checkpoint."""
+    """Ends an evaluator at its next turn, without handover and without a checkpoint."""
     victim = next(one for one in cluster.services if isinstance(one, EvaluatorService))
     cluster.services.remove(victim)
     assert victim.machine.slots
     victim.worker.fail(RuntimeError("killed by the test"))
     victim.worker.stop(TIMEOUT_S)
     assert victim.failure is not None
-    # Its lease and its servers die with a process.
+    # Its lease and its servers end, as with a process.
     victim.stop()
 
 
 def search(client: Client, query: dict[str, Any], token: str, now_ms: int) -> dict[str, Any]:
-    """The answer of a snapshot as a line; empty for other queries."""
+    """Returns the answer of a snapshot as a line; empty for other queries."""
     if query["mode"] != "snapshot":
         return {}
     asked = query_from_json(query, "")

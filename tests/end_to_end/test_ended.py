@@ -1,4 +1,4 @@
-"""The end of queries that ask for it, by the clock, on a whole cluster."""
+"""The reported end of queries, by the clock, on a whole cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_query_tells_its_end_once_and_nothing_behind_it() -> None:
         with client.publisher() as publisher:
             publisher.publish({"id": 1, "lon": 1, "lat": 1, "text": "red bus", "bus": 7})
             publisher.flush()
-        # An update is no end.
+        # An update is not an end.
         update = KINDS["knn"] | {"id": "knn-removed", "mode": "continuous", "events": ["ended"]}
         client.update(query_from_json(update | {"k": 3}, "s"))
         for name in KINDS:
@@ -55,7 +55,7 @@ def test_each_query_tells_its_end_once_and_nothing_behind_it() -> None:
         while sum(isinstance(each, Ended) for each in list(told)) < 2 * len(KINDS):
             assert time.monotonic() < deadline_s, told
             time.sleep(0.1)
-        # What the registry says when it tidies up what was over must tell nothing again.
+        # The registry's later clean-up records must not report an end again.
         time.sleep(4.0)
         subscription.close()
     reasons = {each.query: each.reason for each in told if isinstance(each, Ended)}

@@ -1,4 +1,4 @@
-"""`sirocco explain` against running clusters: what it says is what they do."""
+"""`sirocco explain` against running clusters: its output agrees with their behaviour."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def router() -> Iterator[str]:
     settings = ClusterSettings(cluster="explaining", slots=4, leaves=16)
     with EmbeddedCluster(settings) as cluster, Client(cluster.router_address) as client:
         for query in QUERIES:
-            # How many changes of a list are told depends on how its objects come together.
+            # The number of reported changes of a list depends on how its objects are batched.
             subscriber = "bob" if query["kind"] == "knn" else "ann"
             client.register(query_from_json(query | {"mode": "continuous"}, subscriber))
         with client.publisher() as publisher:
@@ -109,7 +109,7 @@ def test_the_query_its_places_and_what_it_met(tool: Tool) -> None:
 
 
 def _by_name(part: str) -> dict[str, str]:
-    """The first line of each name."""
+    """Returns the first line of each name."""
     lines = part.splitlines()
     return {line[:14].strip(): line[14:] for line in lines if line[:14].strip()}
 

@@ -1,4 +1,4 @@
-"""Objects of a far future, and a time that is advanced too far: refused, and the rest goes on."""
+"""Objects of a far future, and a time advanced too far: both are refused, the rest continues."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_one_object_of_a_far_year_stops_nobody() -> None:
         {**near[0], "id": 1_000 + i, "ts": now_ms + ahead_ms}
         for i, ahead_ms in enumerate((2 * HOUR_MS, 24 * HOUR_MS, 100 * YEAR_MS))
     ]
-    # One that is a little ahead is none of these.
+    # An object slightly in the future is not refused.
     ahead = {**near[0], "id": 99, "ts": now_ms + HOUR_MS // 120, "text": "ahead"}
     with (
         EmbeddedCluster(SETTINGS, evaluators=2) as cluster,
@@ -61,7 +61,7 @@ def test_one_object_of_a_far_year_stops_nobody() -> None:
 
     assert [each.error.field for each in refused] == ["ts"] * 3
     assert sorted(ids_of(heard)) == [*range(50), 99]
-    # Every step is reported, also when it is empty.
+    # Every step is reported, even an empty one.
     steps = [each for each in heard if isinstance(each, TermsStep)]
     assert [(each.at_ms - now_ms) // 1_000 for each in steps] == list(range(1, 30))
     assert {bool(each.terms) for each in steps[:4]} == {True}
@@ -69,7 +69,7 @@ def test_one_object_of_a_far_year_stops_nobody() -> None:
 
 
 def test_a_gap_of_years_in_a_file_counts_every_step() -> None:
-    """Without a bound, as a replay has it: what was, was."""
+    """Checks a gap without a bound, as in a replay."""
     settings = ClusterSettings(
         cluster="gap", slots=4, leaves=4, event_time=True, intake_partitions=1, retention_ms=None
     )

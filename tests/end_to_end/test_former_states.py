@@ -1,8 +1,8 @@
-"""What earlier versions have left in log and archive is taken over: once, whole, and in order.
+"""The log and archive of earlier versions are taken over: once, complete, and in order.
 
-`former/` has all bytes of small clusters that code of earlier revisions ran (`former/record.py`
-makes them), and what a subscriber was told. The clusters go on here: what is told on both sides
-together must be what the oracle says of all objects.
+`former/` has all bytes of small clusters that ran the code of earlier revisions (`former/record.py`
+creates them), and the notifications of a subscriber. The clusters continue here: the notifications
+of both parts together must be those of the oracle over all objects.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ FOLDER = Path(__file__).parent / "former"
 STATES = sorted(FOLDER.glob("*.json.xz"))
 TIMEOUT_S = 120.0
 
-# Queries of the story that today's version changes and removes.
+# Queries of the story that the present version changes and removes.
 CHANGED = {"changed", "removed"}
 
 
 @pytest.fixture(params=STATES, ids=lambda path: path.name.partition(".")[0])
 def former(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What a former cluster left."""
+    """The state of a former cluster."""
     known: dict[str, Any] = json.loads(lzma.decompress(request.param.read_bytes()))
     return known
 
 
 @pytest.fixture
 def cluster(former: dict[str, Any]) -> Iterator[EmbeddedCluster]:
-    """A cluster of today on the bytes of before."""
+    """A cluster of the present version on the bytes of the former one."""
     cluster = EmbeddedCluster(ClusterSettings(**former["settings"]), evaluators=2, routers=2)
     cluster.log.create_topics(cluster._parts.settings.topics())
     for name, partitions in former["topics"].items():
@@ -98,7 +98,7 @@ def test_a_former_cluster_goes_on(former: dict[str, Any], cluster: EmbeddedClust
         with pytest.raises(NotFound):
             client.get("removed")
         client.update(query_from_json(_changed(old), subscriber))
-        # What it has told holds: nobody comes anew, and who was there leaves.
+        # Earlier notifications hold: no value enters again, and those inside leave.
         followed = next(query for query in old if query["id"] == "acme:inside")
         client.update(query_from_json(followed | {"ttl": "5000d"}, subscriber))
         for query in new:
@@ -111,7 +111,7 @@ def test_a_former_cluster_goes_on(former: dict[str, Any], cluster: EmbeddedClust
         # check
         wrong = _check_changes(lines, objects, count, old)
         kept = [query for query in (*old, *new) if query["id"] not in CHANGED]
-        # Who asks for the past is told the list of its begin as well.
+        # A query with history also gets the list of its begin.
         said = [line for line in lines if line.get("at") != start_ms]
         wrong += agrees([line for line in said if line["query"] not in CHANGED], objects, kept)
         wrong += _check_searches(client, objects, kept, token)
@@ -125,11 +125,11 @@ def _changed(old: list[dict[str, Any]]) -> dict[str, Any]:
 def _check_changes(
     lines: list[dict[str, Any]], objects: list[Any], count: int, old: list[dict[str, Any]]
 ) -> list[str]:
-    """How the two queries differ that were another one, or none, in the first part."""
+    """Returns differences of the two queries that were changed or missing in the first part."""
     removed = next(query for query in old if query["id"] == "removed")
     before = next(query for query in old if query["id"] == "changed")
     wanted = matches(objects[:count], [removed, before])
-    # Arrivals go on from those of the first part; these two do not look at them.
+    # Arrivals continue those of the first part; these two queries ignore them.
     wanted += matches(objects[count:], [_changed(old)])
     told = Counter((line["query"], line["object"]) for line in lines if line["query"] in CHANGED)
     surplus = [f"{pair}: told {n} times too often" for pair, n in (told - wanted).items()]
@@ -139,7 +139,7 @@ def _check_changes(
 def _check_searches(
     client: Client, objects: list[Any], queries: list[dict[str, Any]], token: str
 ) -> list[str]:
-    """How answers over the whole past differ: what the former version stored counts."""
+    """Returns differences of answers over the whole past, the former version's included."""
     now_ms = arrivals_ms(objects)[-1]
     wrong = []
     for query in queries:

@@ -1,4 +1,4 @@
-"""Clients that mean harm, on a whole cluster with tokens: others go on, and memory stays."""
+"""Hostile clients, on a whole cluster with tokens: others are served, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)
 BULK = "/sirocco.v1.QueryService/RegisterQueries"
 MIB = 1 << 20
 
-# Every alternative with each other: a million steps, and then it is refused.
+# Every alternative combined with each other: refused after a million steps.
 ENTANGLED = " AND ".join("(" + " OR ".join(f"w{i}x{j}" for j in range(10)) + ")" for i in range(9))
-# As hard as one may be that is accepted.
+# About the hardest expression that is accepted.
 HARD = " AND ".join("(" + " OR ".join(f"w{i}x{j}" for j in range(2)) + ")" for i in range(8))
 
 
@@ -58,7 +58,7 @@ class Attacked:
         return self.clients[-1]
 
     def raw(self, data: bytes, token: str = "", **options: Any) -> grpc.StatusCode:
-        """The status of a bulk registration of some bytes."""
+        """Returns the status of a bulk registration of some bytes."""
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
         unbounded = (("grpc.max_send_message_length", -1),)
         with grpc.insecure_channel(
@@ -93,7 +93,7 @@ def attacked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Att
 
 
 def peak_bytes(action: Callable[[], object]) -> int:
-    """By how much the process's memory grew at most during something."""
+    """Returns by how much the process's memory grew at most during an action."""
 
     def held(name: str) -> int:
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -112,7 +112,7 @@ def peak_bytes(action: Callable[[], object]) -> int:
 def test_two_bytes_a_query_do_not_become_a_gigabyte(
     who: str, compression: grpc.Compression, attacked: Attacked
 ) -> None:
-    """Four million empty queries in 8 MiB, or in eight kilobytes of gzip."""
+    """Tests four million empty queries in 8 MiB, or in eight kilobytes of gzip."""
     explosion = b"\x0a\x00" * (4 * MIB - 8)
     token = attacked.tokens.get(who, "")
     attacked.raw(explosion[:1_000], token and "unknown")
@@ -129,7 +129,7 @@ def test_two_bytes_a_query_do_not_become_a_gigabyte(
 
 
 def test_others_go_on_while_entangled_expressions_are_read(attacked: Attacked) -> None:
-    """One message of a hundred, and eight clients that search by such."""
+    """Tests one message of a hundred such, and eight clients that search by them."""
     acme, mallory = attacked.client("acme"), attacked.client("mallory")
     query = RangeQuery(id="q", subscriber="s", text="fire")
     acme.register(query)
@@ -164,7 +164,7 @@ def test_others_go_on_while_entangled_expressions_are_read(attacked: Attacked) -
         over.set()
     for each in searching:
         each.join()
-    # All of a hundred have their turns while others have theirs: not one wait for all of them.
+    # The hundred are interleaved with others' requests: no request waits for all of them.
     assert done >= 20
     assert {type(error) for error in refused} == {InvalidArgument}
     assert {error.field for error in refused if error} == {"text"}
@@ -179,7 +179,7 @@ def test_queries_count_by_what_they_take(attacked: Attacked) -> None:
     assert errors[0] is None
     assert isinstance(errors[-1], ResourceExhausted)
     assert "query_bytes" in errors[-1].message
-    # A small one has room again where a large one was.
+    # A small query finds room again where a large one was.
     mallory.unregister("m0")
     small = RangeQuery(id="small", subscriber="s", text="fire")
     attempts = 0

@@ -1,4 +1,4 @@
-"""`something | sirocco publish`: what something says is published while it goes on."""
+"""`something | sirocco publish`: output is published while the other program still runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Maps are proposed to a running system under load: nothing lost, nothing doubled.
+"""Maps are proposed to a running system under load: nothing is lost or doubled.
 
-One after the other, of other schemes each, spatial and by keyword; queries are registered while
-each change is under way. In the end every notification is compared with the oracle's.
+They follow each other, each of another scheme, spatial and by keyword; queries are registered
+while each change is under way. At the end every notification is compared with the oracle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLOTS = 16
 
 
 def proposals(directory: Path, slots: int) -> list[bytes]:
-    """A map of each scheme, by a sample of what is published; each puts leaves elsewhere."""
+    """Returns a map of each scheme, by a sample of the objects, with other owners each."""
     sample = directory / "sample.jsonl"
     lines = [
         {"id": n, "lon": 37 * n % 360 - 180, "lat": 17 * n % 180 - 90, "text": "fire road sky"}
@@ -55,7 +55,7 @@ def await_version(client: Client, version: int) -> None:
 
 
 def change_under_load(traffic: Traffic, client: Client, directory: Path) -> None:
-    """Changes the map several times while objects come and queries are registered."""
+    """Changes the map several times while objects arrive and queries are registered."""
     traffic.await_progress()
     for number, proposal in enumerate(proposals(directory, SLOTS)):
         with pytest.raises(InvalidArgument):

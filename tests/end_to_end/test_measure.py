@@ -1,4 +1,4 @@
-"""Measuring under load gives figures that fit together."""
+"""Measurements under load give consistent figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
 
 
-# It measures how fast the machine is.
+# It measures the speed of the machine.
 @pytest.mark.alone
 def test_latency_under_a_steady_load() -> None:
     with (

@@ -1,9 +1,9 @@
-"""Who registers in the middle of a stream and asks for the past is told what the first were told.
+"""A registration in the middle of a stream with history gets what the first registrations got.
 
-A registration that begins with the first object and asks for all of the past must bring, in one
-call, exactly what it would have brought before the first object: no gap where the past ends and
-the stream begins, and nothing twice. So the oracle is that of queries that were there from the
-beginning; standing terms and ranked queries say their first list at once, at their begin.
+A registration that begins with the first object and asks for all of the past must get, in one call,
+exactly what it would have got before the first object: no gap between the past and the stream, and
+nothing twice. So the oracle is that of queries that were there from the beginning; standing terms
+and ranked queries report their first list at once, at their begin.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OBJECTS = 3_000
 QUERIES = 160
 TIMEOUT_S = 120.0
 
-# So that registrations fall between objects, and none before the first or behind the last.
+# So that registrations fall between objects, and none before the first or after the last.
 BATCH = 20
 PAUSE_S = 0.01
 
@@ -53,7 +53,7 @@ class Publishing(threading.Thread):
         self.token = ""
 
     def run(self) -> None:
-        """Until all are acknowledged."""
+        """Publishes until all are acknowledged."""
         with self._client.publisher(PublishFlow(linger_ms=1)) as publisher:
             for begin in range(0, len(self._objects), BATCH):
                 publisher.publish_many(self._objects[begin : begin + BATCH])
@@ -62,7 +62,7 @@ class Publishing(threading.Thread):
             self.token = publisher.flush().position_token
 
     def await_share(self, share: float) -> None:
-        """Waits until that part of the objects was published."""
+        """Waits until that share of the objects was published."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while self.published < share * len(self._objects):
             assert time.monotonic() < deadline_s
@@ -74,7 +74,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
     # init
     objects = moving_vehicles(OBJECTS, SEED)
     for one in objects:
-        # Half an hour within some tens of seconds: who takes long to register is not waited for.
+        # Half an hour within some tens of seconds: the stream does not wait for slow registrations.
         one["ts"] = None if one["ts"] is None else START_MS + (one["ts"] - START_MS) // SPEED
     queries = [
         {name: value for name, value in query.items() if name != "ttl"}
@@ -86,7 +86,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
         cluster="past", slots=8, leaves=16, event_time=True, intake_partitions=1, retention_ms=None
     )
 
-    # test: some before the first object, most while the objects come, some behind the last.
+    # test: some before the first object, most while objects arrive, some after the last.
     with (
         EmbeddedCluster(settings, evaluators=evaluators, routers=1) as cluster,
         Client(cluster.router_address) as client,
@@ -103,7 +103,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
         token = client.advance_time(arrivals_ms(objects)[-1] + 1)
         lines = told.until(client.await_processed(token, timeout_s=TIMEOUT_S))
 
-    # check: without the lists that are said at once.
+    # check: without the lists that are reported at once.
     lines = [line for line in lines if line.get("at") != start_ms]
     wrong = agrees(lines, objects, queries)
     assert not wrong, f"seed {SEED}, {len(wrong)} differences:\n" + "\n".join(wrong[:10])
@@ -113,7 +113,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
 
 
 class Told(threading.Thread):
-    """Everything the subscriber is told, as lines of results."""
+    """Receives all notifications of the subscriber, as lines of results."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(daemon=True)
@@ -123,16 +123,16 @@ class Told(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Until the subscription is closed."""
+        """Receives until the subscription is closed."""
         for batch in self._subscription.batches():
             self._lines += lines_of(batch)
 
     def until(self, ends: tuple[str, ...]) -> list[dict[str, Any]]:
-        """The lines of all that stands before the end of the subscriber's Kafka partition."""
+        """Returns the lines of all notifications before the end of the subscriber's partition."""
         deadline_s = time.monotonic() + TIMEOUT_S
         cursors = dict(end.split(".") for end in ends)
         while True:
-            # It moves on without a notification as well.
+            # The cursor also moves on without a notification.
             partition, _, offset = self._subscription.cursor.partition(".")
             if int(offset) >= int(cursors[partition]):
                 break
@@ -144,7 +144,7 @@ class Told(threading.Thread):
 
 
 def lines_of(batch: NotificationBatch) -> Iterator[dict[str, Any]]:
-    """What a batch tells, as `sirocco replay` writes it."""
+    """Yields the notifications of a batch, as `sirocco replay` writes them."""
     changes = zip(batch.pairs(), batch.match_changes, batch.match_tracks, strict=True)
     for (query, one), change, value in changes:
         line = {"query": query, "object": one}
@@ -154,7 +154,7 @@ def lines_of(batch: NotificationBatch) -> Iterator[dict[str, Any]]:
 
 
 def line_of(told: ToldList) -> dict[str, Any]:
-    """A list."""
+    """Returns the line of a list."""
     if isinstance(told, TermsStep):
         return {"query": told.query, "terms": told.terms, "at": told.at_ms}
     objects, figures = [one for one, _ in told.entries], [figure for _, figure in told.entries]

@@ -35,7 +35,7 @@ TIMEOUT_S = 240
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay left behind."""
+    """The results of a replay."""
 
     status: int
     summary: dict[str, Any]
@@ -66,7 +66,7 @@ class Files:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Where the processes of a replay keep their files.
+            # The directory of the files of a replay's processes.
             env={**os.environ, "TMPDIR": str(self.results.parent)},
         )
 
@@ -246,7 +246,7 @@ def test_the_same_on_kafka(
 
 
 def _left_on(kafka: KafkaServer, redis: RedisServer) -> tuple[set[str], set[str]]:
-    """The topics on the broker, and the lasting keys in Redis; leases run out by themselves."""
+    """Returns the broker's topics and the lasting keys in Redis; leases expire by themselves."""
     topics = AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=10.0).topics
     store = RedisMapStore(redis.url)
     client = store._client
@@ -268,7 +268,7 @@ def test_services_die_meanwhile(
         *("--evaluators", 2, "--rate", 1_500),
     )
 
-    # test: one after the other, as soon as the one before is back; of three there is only one.
+    # test: one after the other, once the one before is back; each is one of three.
     try:
         _await_results(files.results, process)
         for victim in ("evaluator-0", "router-0", "merger-0", "coordinator-0"):
@@ -286,7 +286,7 @@ def test_services_die_meanwhile(
 
 
 def _await_results(path: Path, process: subprocess.Popen[str]) -> None:
-    """Waits until notifications have begun to come."""
+    """Waits until the first notifications arrive."""
     deadline = time.monotonic() + TIMEOUT_S
     while not (path.exists() and path.stat().st_size):
         if process.poll() is not None:

@@ -1,7 +1,7 @@
-"""Every member of a query with every other, in each kind and mode: `sirocco replay` and the oracle.
+"""All combinations of query members, in each kind and mode: `sirocco replay` and the oracle.
 
-What is refused is refused by name; all else is answered, on a stream so small that one can follow
-it by hand. Which members belong to what is said in `tests/unit/services/test_query_combinations`.
+Invalid ones are refused by name; all others are answered, on a stream small enough to follow by
+hand. `tests/unit/services/test_query_combinations` defines which members belong together.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RANKED = [
 ]
 OPTIONAL["ranked", "continuous"] = [*RANKED, TTL, {"step": "5s"}, ENDED]
 OPTIONAL["ranked", "snapshot"] = RANKED
-# Members that are none of some kinds and modes, and what each lacks.
+# Members that do not exist in some kinds and modes, and the required members of each.
 STRANGE: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("range", "continuous"): [
         *({"point": POINT}, {"k": 3}, {"step": "5s"}, {"radius_m": 1}, {"keywords": ["a"]}),
@@ -67,7 +67,7 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
 
 
 def stream() -> list[dict[str, Any]]:
-    """A minute of 120 objects of six lines that go in and out, some without line, size or text."""
+    """Returns 120 objects of a minute, of six lines in and out; some lack line, size or text."""
     objects: list[dict[str, Any]] = []
     texts = ["red bus", "blue bus", "red tram", "", "old red tram stop", "bus"]
     for number in range(120):
@@ -88,14 +88,14 @@ def stream() -> list[dict[str, Any]]:
 
 
 def subsets(members: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """All choices of some members."""
+    """Yields all subsets of some members."""
     for size in range(len(members) + 1):
         for chosen in itertools.combinations(members, size):
             yield {name: value for each in chosen for name, value in each.items()}
 
 
 def tracks() -> Iterator[dict[str, Any]]:
-    """No track, track alone, and with all choices of events."""
+    """Yields no track, track alone, and track with all subsets of events."""
     yield {}
     yield ENDED
     yield {"track": "line"}
@@ -105,7 +105,7 @@ def tracks() -> Iterator[dict[str, Any]]:
 
 
 def combinations(kind: str, mode: str) -> Iterator[dict[str, Any]]:
-    """All queries of a kind and mode, without their ids."""
+    """Yields all queries of a kind and mode, without their ids."""
     base: dict[str, Any] = {"kind": kind, "mode": mode} | REQUIRED[kind]
     if (kind, mode) == ("terms", "continuous"):
         base["step"] = "5s"
@@ -145,5 +145,5 @@ def test_each_combination_is_answered_as_the_oracle_does_or_refused(tmp_path: Pa
         name.rsplit("-", 1)[0] for name, each in answers(objects, queries).items() if each.lines()
     )
     wanted = Counter(query["id"].rsplit("-", 1)[0] for query in queries)
-    # Hardly any is of a kind that has nothing to say here.
+    # For hardly any of a kind there is nothing to report.
     assert all(says[name] > 0.8 * count for name, count in wanted.items()), (says, wanted)

@@ -47,7 +47,7 @@ BAD_QUERIES: list[Any] = [
 
 
 def _all_say_something(objects: list[dict[str, Any]], queries: list[dict[str, Any]]) -> None:
-    """Checks that a good part of the queries of each kind and mode has something to find."""
+    """Checks that a good share of the queries of each kind and mode has something to find."""
     said: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for query, answer in answers(objects, queries).items():
@@ -61,7 +61,7 @@ def _all_say_something(objects: list[dict[str, Any]], queries: list[dict[str, An
 
 
 def _posts(count: int) -> list[dict[str, Any]]:
-    """Posts of one minute; some without time, late, with names for ids, or published again."""
+    """Returns posts of one minute; some without time, late, with string ids, or published again."""
     world = WorldPosts(SEED, PostsShape(posts_per_s=50.0))
     objects = [json.loads(line) for batch in world.batches(count) for line in object_lines(batch)]
     for number, one in enumerate(objects):
@@ -98,7 +98,7 @@ def test_vehicles_that_move(tmp_path: Path) -> None:
 def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
     objects = moving_vehicles(500, SEED)
     queries = random_queries_of_all_kinds(objects, 45, SEED, track="vehicle")
-    # The first two have no time, and nothing before them says when they arrived.
+    # The first two have no time, and no earlier object gives them an arrival.
     untimed = [{"id": 1, "lon": 0, "lat": 0}, {"id": 2, "ts": None, "lon": 0, "lat": 0}]
     broken = ["nonsense", {"id": -1, "ts": 1, "lon": 0, "lat": 0}]
     object_file = write_lines(
@@ -117,7 +117,7 @@ def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
 
 
 def _fires() -> list[dict[str, Any]]:
-    """Real updates, each with the name of its fire and how much it alarms, as its text begins."""
+    """Returns real updates with name and alarm level of the fire, from the begin of the text."""
     objects = read_members(BUSHFIRES)
     for one in objects:
         fire, _, rest = one["text"].partition(". Alert level ")
@@ -129,7 +129,7 @@ def _fires() -> list[dict[str, Any]]:
 def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: int) -> None:
     if not BUSHFIRES.exists():
         pytest.skip(f"{BUSHFIRES} is not there: it belongs to no clone")
-    # Among one evaluator's slots nothing differs but their number: a part of the data will do.
+    # With one evaluator only the number of slots differs: a part of the data is enough.
     objects = _fires()[: 20_000 if evaluators > 1 else 5_000]
     near = [one for one in objects if distance_m(*SYDNEY, one["lon"], one["lat"]) < 150_000]
     queries = random_queries_of_all_kinds(near, 180, SEED, track="fire")
@@ -140,12 +140,12 @@ def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: in
 
 
 def _fires_and_vehicles() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Objects and queries: real updates, where they are there, among vehicles that move."""
+    """Returns objects and queries: real updates, if available, among moving vehicles."""
     vehicles = moving_vehicles(2_000, SEED)
     if not BUSHFIRES.exists():
         return vehicles, random_queries_of_all_kinds(vehicles, 144, SEED, track="vehicle")
     fires = _fires()[:4_000]
-    # Each arrives with a fire, so that the windows of all queries are about the same time.
+    # Each arrives with a fire, so that the windows of all queries cover about the same time.
     for one, ts in zip(vehicles, arrivals_ms(fires)[1::2], strict=True):
         one["ts"] = ts
     queries = random_queries_of_all_kinds(vehicles, 72, SEED, track="vehicle")
@@ -160,8 +160,8 @@ def _fires_and_vehicles() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 def test_an_evaluator_dies_meanwhile_on_kafka(
     tmp_path: Path, evaluators: int, kafka_server: KafkaServer, redis_server: RedisServer
 ) -> None:
-    # init: its slots come back elsewhere, or in a new process where there is no other evaluator,
-    # with the objects of the past and all lists.
+    # init: its slots return elsewhere, or in a new process if there is no other evaluator, with the
+    # past objects and all lists.
     objects, queries = _fires_and_vehicles()
     _all_say_something(objects, queries)
     write_lines(tmp_path / "objects", objects)
@@ -169,7 +169,7 @@ def test_an_evaluator_dies_meanwhile_on_kafka(
     servers = ("--kafka", kafka_server.address, "--redis", redis_server.url)
     process = start(tmp_path, evaluators, *servers, "--rate", 1_000)
 
-    # test: half of the objects are of the past by then.
+    # test: half of the objects are in the past by then.
     try:
         half = len(objects) // 2
         later = {one["id"] for one in objects[half:]} - {one["id"] for one in objects[:half]}
@@ -185,10 +185,10 @@ def test_an_evaluator_dies_meanwhile_on_kafka(
 
 
 def _await_objects(path: Path, process: subprocess.Popen[str], awaited: set[int | str]) -> None:
-    """Waits until a match of one of these objects was told."""
+    """Waits until a match of one of these objects was reported."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        # The last line may not be whole yet.
+        # The last line may be incomplete.
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         if any(json.loads(line).get("object") in awaited for line in lines):
             return
@@ -214,14 +214,14 @@ def test_steps_by_the_clock_come_until_the_last_object(tmp_path: Path) -> None:
     write_lines(tmp_path / "objects", posts)
     query = {"id": "q", "kind": "terms", "mode": "continuous", "k": 3, "step": "200ms"}
     write_lines(tmp_path / "queries", [query | {"window": "1h"}])
-    # The later option counts.
+    # The later option takes effect.
     done = replay(tmp_path, 1, "--arrival", "wall", "--rate", "500")
     assert done.status == 0, done.stderr
     times_ms = [line["at"] for line in done.lines]
     assert np.diff(times_ms).tolist() == [200] * (len(times_ms) - 1)
     # Three seconds of objects, from the registration on.
     assert 14 <= len(times_ms) <= 40
-    # The last ones have most of what was published.
+    # The last steps hold most of the published objects.
     held = Counter(term for post in posts for term in set(analyse(post["text"])))
     top = max(held.values())
     assert done.lines[-1]["terms"][0][1] >= 0.8 * top

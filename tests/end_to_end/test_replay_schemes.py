@@ -1,6 +1,6 @@
-"""Every scheme carries all kinds of queries with exact results: real data, moving vehicles.
+"""Every scheme gives exact results for all kinds of queries: real data, moving vehicles.
 
-Whether a scheme cuts space, text, both, or copies the queries: what users get is the same.
+Whether a scheme splits space, text, both, or copies the queries: users get the same results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.end_to_end.replayed import agree, finish, replay, start, write_lines
 from tests.end_to_end.test_replay_kinds import BUSHFIRES, SEED
 from tests.oracle import read_members
 
-# The cut of the vocabulary that each of them makes is another one.
+# Each of them splits the vocabulary in a different way.
 TEXT_SCHEMES = ("kdt-tree", "text-frequency", "replicated")
 SHAPE = ("--slots", 6, "--leaves", 18)
 
@@ -52,7 +52,7 @@ def test_vehicles_that_are_followed(tmp_path: Path, scheme: str) -> None:
 
 
 def test_places_where_the_hybrid_cuts_text(tmp_path: Path) -> None:
-    # init: what is said at three stops cannot be parted by space.
+    # init: the texts of three stops cannot be separated by space.
     stops = [(8.54, 47.38), (-70.6, -33.4), (151.2, -33.9)]
     objects = moving_vehicles(1_500, SEED)
     for number, one in enumerate(objects):

@@ -1,4 +1,4 @@
-"""Searches on whole clusters in this process: by the client, by the tool, while services leave."""
+"""Searches on whole clusters in this process: by client, by tool, while evaluators leave."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_answers_stay_whole_while_evaluators_leave() -> None:
         for service in leaving:
             assert service.stop()
             cluster.services.remove(service)
-        # All slots are with the last one by the end of this.
+        # All slots are at the last one by the end of this.
         assert len(client.search(EVERYTHING, position_token=token)) == 2_000
         left.set()
         asking.join(60)
@@ -127,7 +127,7 @@ def token(cluster: EmbeddedCluster) -> str:
 
 
 class Tool:
-    """Runs the tool and keeps what it said."""
+    """Runs the tool and keeps its output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], router: str, token: str) -> None:
         self._capsys = capsys
@@ -169,7 +169,7 @@ def test_the_tool_answers_what_its_options_say(tool: Tool) -> None:
 
 
 def by_id(ids: list[int | str]) -> list[int | str]:
-    """In the order of the 64-bit numbers, as answers are."""
+    """Sorts by the 64-bit numbers, as answers are."""
     return sorted(ids, key=key_of)
 
 

@@ -1,4 +1,4 @@
-"""A map that Spark builds from the archive of a running system follows there, under load."""
+"""A map that Spark builds from the archive of a running system takes effect there, under load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEED = "20261121-spark"
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "spark-jobs" / "build_map.py"
 JOB_S = 600
-# Slices of some hundred objects, so that there are some in the archive after seconds.
+# Slices of some hundred objects, so that the archive has some after seconds.
 OBJECTS_BYTES = 50_000
 LIMITS = StoreLimits(active_rows=64, slices=2, slice_rows=512)
 
@@ -74,7 +74,7 @@ def test_a_map_built_from_the_archive_follows_under_load(
 def test_a_map_by_keyword_follows_in_processes_on_kafka(
     kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Objects from the archive that processes left, queries from the topic that they read."""
+    """Objects come from the archive of the processes, queries from the topic that they read."""
     # init
     name = "spark"
     archive = tmp_path / "archive" / name
@@ -98,7 +98,7 @@ def test_a_map_by_keyword_follows_in_processes_on_kafka(
 
 
 def _follow(client: Client, traffic: Traffic, path: Path) -> PartitionMap:
-    """Has the system follow a map, and ends the traffic: nothing may be lost or doubled."""
+    """Makes the system adopt a map, and ends the traffic: nothing may be lost or doubled."""
     traffic.await_progress()
     built = from_bytes(path.read_bytes())
     version = client.propose_map(to_bytes(built.with_version(2)))
@@ -117,7 +117,7 @@ def _await_slices(archive: Path) -> None:
 
 
 def _await_objects(archive: Path) -> None:
-    """Of young processes the archive has checkpoints; the first ones hold no object yet."""
+    """The archive of new processes has checkpoints; the first ones hold no object yet."""
     deadline_s = time.monotonic() + WAIT_S
     while not any(
         one.is_file() and one.stat().st_size > OBJECTS_BYTES

@@ -1,8 +1,8 @@
-"""Without a store routers hold back what no query needs, and every match is told all the same.
+"""Without a store routers hold back objects that no query needs, and all matches are reported.
 
-Queries come while objects do, and the map changes from one that cuts space to one that cuts text.
-Whatever needs stored objects is refused. A router that is killed is taken over by one that knows of
-the queries' keywords what the log of its objects says.
+Queries arrive while objects do, and the map changes from a spatial one to one by text. Requests
+that need stored objects are refused. A router that takes over from a killed one knows only those
+keywords of queries that are in the log of its objects.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def held_back(cluster: EmbeddedCluster) -> int:
 
 
 def test_a_cluster_without_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The last one asks for any text, nearly everywhere: no slot could do without any object.
+    # The last one accepts any text, nearly everywhere: every slot would need every object.
     monkeypatch.setattr(under_load, "QUERIES", under_load.QUERIES[:3])
     cluster = EmbeddedCluster(SETTINGS, routers=2, evaluators=2, mergers=2)
     with cluster, Client(cluster.router_address) as client:
@@ -77,7 +77,7 @@ def test_a_cluster_without_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def held_back_by(process: ServiceProcess) -> float:
-    """What the metrics of a router's process say."""
+    """Returns the metric of a router's process."""
     assert process.addresses is not None
     with urllib.request.urlopen(f"http://{process.addresses.http}/metrics", timeout=5) as answer:
         text = answer.read().decode()
@@ -87,7 +87,7 @@ def held_back_by(process: ServiceProcess) -> float:
 
 
 def await_holding_back(cluster: LocalCluster) -> str:
-    """Waits until a router holds objects back, and returns its name: that of the only session."""
+    """Waits until a router holds objects back; returns its name: that of the only session."""
     routers = [process for process in cluster.processes if process.service == "router"]
     routers = [process for process in routers if process.running]
     before = {process.name: held_back_by(process) for process in routers}
@@ -108,13 +108,14 @@ def test_a_killed_router_leaves_its_keywords_in_the_log(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """kill -9 under load of the router that holds back the objects of the session, twice.
+    """Kills the router that holds back the session's objects under load, twice.
 
-    Two planted bugs were seen found, where the test without them passed (2026-11-22):
+    It finds two planted bugs that were not found without it (2026-11-22):
 
-    - `Summarising.put` says nothing, so that a registration is acknowledged before the intake has
+    - `Summarising.put` sends nothing, so that a registration is acknowledged before the intake has
       its keyword: 30 of 136 matches missing after the first kill.
-    - `Summaries.restore` forgets the keywords of a checkpoint and still believes to know all: every
+    - `Summaries.restore` forgets the keywords of a checkpoint and still claims to know all: every
+      match missing (161 of 161, again 165 of 165) after the second kill.
       match missing (161 of 161, again 165 of 165) after the second kill.
     """
     monkeypatch.setattr(under_load, "QUERIES", under_load.QUERIES[:3])
@@ -124,7 +125,7 @@ def test_a_killed_router_leaves_its_keywords_in_the_log(
             traffic.await_progress()
             victim = await_holding_back(cluster)
             cluster.kill(victim)
-            # Known to nobody before: its keyword comes into a log that is about to change hands.
+            # A new word: its keyword is appended to a log that is about to change owners.
             traffic.register_under_way(word)
             print(f"{victim} killed: matching resumed after {traffic.await_progress():.1f} s")
             traffic.end_word()

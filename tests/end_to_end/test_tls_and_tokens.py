@@ -1,4 +1,4 @@
-"""TLS, tokens and tenants on a whole cluster: what is let in, what is refused, what is renewed."""
+"""TLS, tokens and tenants on a whole cluster: access, refusals, renewals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ALL = ("publish", "query", "subscribe", "search")
 
 @dataclass
 class Secured:
-    """A running cluster and what it takes to speak to it."""
+    """A running cluster, and the credentials for it."""
 
     cluster: EmbeddedCluster
     authority: Authority
@@ -64,7 +64,7 @@ class Secured:
         return self.directory / "tokens"
 
     def token(self, name: str, *scopes: str, tenant: str = "") -> str:
-        """A new token, which the servers know of."""
+        """Returns a new token that the servers accept."""
         secret = self.directory / f"{name}.token"
         arguments = ["token", str(secret), *(f"--scope={scope}" for scope in scopes)]
         assert main([*arguments, *([f"--tenant={tenant}"] if tenant else [])]) == 0
@@ -94,13 +94,13 @@ def secure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Secur
 
 
 def known(client: Client) -> Client:
-    """The client, once its token is: servers look at the file once a second."""
+    """Returns the client once its token is known: servers read the file once a second."""
     eventually(client.describe, Unauthenticated)
     return client
 
 
 def eventually(call: Callable[[], object], *errors: type[SiroccoError]) -> None:
-    """Returns when a call goes through that fails with one of some errors before."""
+    """Returns when a call succeeds that fails with one of some errors before."""
     end_s = time.monotonic() + 15
     while True:
         try:
@@ -113,7 +113,7 @@ def eventually(call: Callable[[], object], *errors: type[SiroccoError]) -> None:
 
 
 def finally_refused(call: Callable[[], object], error: type[SiroccoError]) -> None:
-    """Returns when a call that goes through at first fails."""
+    """Returns when a call fails that succeeds at first."""
     end_s = time.monotonic() + 15
     while time.monotonic() < end_s:
         try:
@@ -155,7 +155,7 @@ def test_tenants_see_their_own_alone(secure: Secured) -> None:
                 other.get(name)
             with pytest.raises(NotFound):
                 other.unregister(name)
-        # The same name is another query.
+        # The same name in another tenant is another query.
         other.register(near("q0"))
         other.unregister("q0")
         assert acme.get("q0").query.id == "q0"
@@ -182,7 +182,7 @@ def test_an_id_made_for_the_hash_of_another_tenants_reaches_nothing(secure: Secu
         assert list(evil.list()) == []
         assert acme.get(victim).query.subscriber == "alerts"
         acme.unregister(victim)
-        # The first one is gone: nothing is left of it.
+        # The first one is removed: no part of it is left.
         evil.register(near(own))
         assert [each.query.id for each in evil.list()] == [own]
         assert list(acme.list()) == []
@@ -230,7 +230,7 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
         finally_refused(acme.describe, Unauthenticated)
         with pytest.raises(SiroccoError):
             publisher.close()
-        # What was sent before may still be on its way; nothing that comes now is told any more.
+        # Earlier messages may still arrive; new ones are no longer sent.
         with operator, operator.publisher() as later:
             later.publish(FIRE | {"id": 2})
             later.flush()
@@ -240,7 +240,7 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
 def test_nobody_publishes_in_the_name_of_another(
     secure: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Both say that they are the same session, as one who has read it in notifications could.
+    # Both claim the same session, as a reader of notifications could.
     monkeypatch.setattr("sirocco_client.client.new_session", lambda: 7)
     acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
     other = known(secure.client(secure.token("other", *ALL, tenant="other")))
@@ -251,7 +251,7 @@ def test_nobody_publishes_in_the_name_of_another(
                 publisher.publish_many(FIRE | {"id": number} for number in numbers)
                 position = publisher.flush().position_token
         found = acme.search(question, position_token=position)
-        # Taken for repeats, those of acme would be missing.
+        # If they were taken for repeats, those of acme would be missing.
         assert {each.id for each in found.objects} >= {0, 1, 2}
 
 
@@ -302,11 +302,11 @@ def test_what_is_for_services_alone_asks_for_their_certificate(
         return grpc.StatusCode.OK
 
     anybody = grpc.ssl_channel_credentials(root)
-    # At the clients' port there is no such service, at the other one nobody without a certificate.
+    # The clients' port has no such service; the other one needs a certificate.
     assert ask(routers[0].address, anybody) is grpc.StatusCode.UNIMPLEMENTED
     assert ask(routers[0].for_peers, anybody) is grpc.StatusCode.UNAVAILABLE
     assert ask(evaluators[0].for_peers, anybody) is grpc.StatusCode.UNAVAILABLE
-    # One that the same authority made for something else.
+    # A certificate of the same authority for another purpose.
     own = {}
     for name in ("somebody", "sirocco"):
         certificate, key = tmp_path / f"{name}.crt", tmp_path / f"{name}.key"
@@ -331,7 +331,7 @@ def test_a_renewed_certificate_is_taken_without_a_restart(secure: Secured) -> No
     secure.authority.issue(here / "tls.crt", here / "tls.key", "sirocco")
     with secure.client(token) as client:
         eventually(client.describe, Unavailable)
-        # Through the other router, the mergers and the evaluators: all are met anew.
+        # Through the other router, the mergers and the evaluators: all connect anew.
         for number in range(4):
             client.register(near(f"q{number}"))
         with client.publisher() as publisher:
@@ -367,7 +367,7 @@ def test_a_tenant_has_limits(secure: Secured) -> None:
         with pytest.raises(ResourceExhausted) as refused:
             acme.register(near("q5"))
         assert refused.value.retry_after_ms
-        # What is there already takes no more room, and one that goes makes some.
+        # An update takes no more room, and a removal frees some.
         acme.register(near("q0"))
         bulk = acme.register_many(near(f"q{number}") for number in range(8))
         refusals = {each.id for each in bulk if isinstance(each.error, ResourceExhausted)}
@@ -379,7 +379,7 @@ def test_a_tenant_has_limits(secure: Secured) -> None:
         with acme.publisher(PublishFlow(batch_objects=50)) as publisher:
             for _ in range(600):
                 publisher.publish(FIRE)
-        # A second's worth at once, one batch that overdraws, and the rest at the rate.
+        # A second's worth at once, one batch beyond the limit, and the rest at the rate.
         assert time.monotonic() - begin_s > 1.5
     told = ""
     for router in secure.cluster.services[:2]:
@@ -412,7 +412,7 @@ def test_the_check_of_the_chart_goes_through(secure: Secured) -> None:
 def test_mergers_are_checked_for_the_name_of_the_router(secure: Secured) -> None:
     token = secure.token("acme", *ALL, tenant="acme")
     known(secure.client(token)).close()
-    # Mergers are told as addresses, which the certificate does not name.
+    # Mergers are given as addresses, which the certificate does not name.
     router = f"localhost:{secure.cluster.router_address.rpartition(':')[2]}"
     tls = Tls(secure.authority.certificate.read_bytes())
     question = RangeQuery(id="s", text="fire", mode="snapshot")
@@ -424,6 +424,6 @@ def test_mergers_are_checked_for_the_name_of_the_router(secure: Secured) -> None
             return len(list((await client.search(question)).objects))
 
     assert asyncio.run(asynchronous()) == 0
-    # By its address no certificate is good.
+    # No certificate is valid for its address.
     with secure.client(token, tls=tls) as client, pytest.raises(Unavailable):
         client.describe()

@@ -1,4 +1,4 @@
-"""TLS and tokens between real processes, and what others on the machine may see of them."""
+"""TLS and tokens between real processes, and what other users of the machine can see of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_processes_speak_tls_and_keep_secrets(
                 found |= {query for query, _ in batch.pairs()}
         question = RangeQuery(id="s", text="fire", mode="snapshot")
         assert len(list(client.search(question, position_token=position).objects)) == 1
-        # Anybody on the machine may read how a process was called.
+        # Any user of the machine can read the command line of a process.
         for process in cluster.processes:
             command = Path(f"/proc/{process.process.pid}/cmdline").read_text()
             assert "SIROCCO_" not in command

@@ -1,8 +1,8 @@
-"""Constant publishing while something breaks, and the account of it at the end.
+"""Constant publishing while a test breaks something, and the final comparison.
 
 One session publishes at a steady rate from a thread, one subscriber receives in another. Meanwhile
-the test breaks what it likes. At the end the notifications have to be the oracle's pairs, each
-exactly once.
+the test breaks something. At the end the notifications have to be the oracle's pairs, each exactly
+once.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ QUERIES: tuple[dict[str, Any], ...] = (
     },
 )
 
-# A few at a time, so that there is always something on its way, and little to work off afterwards.
+# A few at a time, so that some are always on their way, and the backlog stays small.
 OBJECTS_PER_S = 1_000
 BURST_OBJECTS = 20
 
-# So many go to every slot of the cluster.
+# Enough to reach every slot of the cluster.
 SAMPLE_OBJECTS = 500
 
 # Bounds of the test, not promises: two loaded cores, a broker that starts in ten seconds, leases.
@@ -80,14 +80,14 @@ def cluster_of_two(
 
 
 class Traffic:
-    """A publisher that does not stop, a subscriber, and what went through their hands.
+    """A publisher that never stops, a subscriber, and all that they sent and received.
 
     Args:
         addresses: Of the routers.
         name: Of this run: part of all ids, and of the subscriber's name.
         seed: Of the objects.
         wait_s: Bound of every wait.
-        client: In place of one that the addresses make; closed at the end.
+        client: Instead of one for the addresses; closed at the end.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Traffic:
 
     @property
     def published(self) -> int:
-        """How many objects were handed to the publisher so far."""
+        """How many objects were passed to the publisher so far."""
         return len(self._published)
 
     def register(self, query: dict[str, Any]) -> None:
@@ -159,7 +159,7 @@ class Traffic:
         self._extra_word = ""
 
     def owners(self) -> set[tuple[str, int, str, int]]:
-        """Who owns what, and since when, as a router has read it."""
+        """Returns the owners, and since when they own, as a router has read them."""
         found = self._client.describe().ownerships
         return {(each.topic, each.partition, each.member, each.epoch) for each in found}
 
@@ -167,7 +167,7 @@ class Traffic:
         """Waits for all matches of objects that are published from now on; returns the seconds.
 
         Args:
-            ahead: Of the objects that many further on instead of the next ones.
+            ahead: Skip this many objects first.
         """
         begin_s = time.monotonic()
         begin = self.published + ahead
@@ -212,7 +212,7 @@ class Traffic:
                 one = self._object()
                 self._published.append(one)
                 self._publisher.publish(one)
-            # What an outage held up is made up for, but not all at once.
+            # Objects delayed by an outage are made up for, but not all at once.
             due_s = max(due_s + BURST_OBJECTS / OBJECTS_PER_S, time.monotonic() - 1.0)
             self._ending.wait(max(0.0, due_s - time.monotonic()))
 
@@ -246,7 +246,7 @@ class Traffic:
 
 
 def _await_cursor(subscription: Subscription, ends: tuple[str, ...], wait_s: float) -> None:
-    """Waits until the subscriber has got everything before the end of its Kafka partition."""
+    """Waits until the subscriber has everything before the end of its Kafka partition."""
     deadline_s = time.monotonic() + wait_s
     while time.monotonic() < deadline_s:
         partition, _, offset = subscription.cursor.partition(".")

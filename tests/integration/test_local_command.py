@@ -1,4 +1,4 @@
-"""`sirocco local`, as it is typed, over a real Redis and services that only listen or fail."""
+"""`sirocco local`, as typed, over a real Redis and services that only listen or fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def _services_that_say(line: object, place: Path) -> None:
-    """Services that write a line, as theirs are written, and end."""
+    """Creates services that write a line, in the form of real ones, and end."""
     said = json.dumps(line, separators=(",", ":"))
     for service in ("router", "evaluator", "merger", "coordinator"):
         package = place / "services" / service
@@ -54,7 +54,7 @@ def test_who_fails_leaves_no_server_behind(
     assert (f"rm -r {directory}" in told) == is_hinted
     assert RedisServer(directory).process.pid is None
 
-    # One that ran before is left to whoever started it.
+    # A server that ran before is left running.
     server = RedisServer(directory)
     server.start()
     assert main(up) == 4
@@ -63,7 +63,7 @@ def test_who_fails_leaves_no_server_behind(
 
 
 def _state(directory: Path) -> None:
-    """What `up --slots 16 --evaluators 2` leaves for other commands, with nothing that runs."""
+    """Writes the state that `up --slots 16 --evaluators 2` leaves, without running processes."""
     settings = {
         "cluster": "local",
         "kafka": BROKER,
@@ -98,7 +98,7 @@ def test_options_that_differ_are_not_passed_over(
     assert main(["local", "--directory", str(directory), "up", *options]) == 2
     told = capsys.readouterr().err
     assert f"without {named}:" in told
-    # A hint that can be typed: the tool's path, and the directory that it is about.
+    # A hint that can be typed: the tool's path, and its directory.
     assert f"sirocco local --directory {directory}{way}" in told
     assert told.count("\n") == 1, "nothing was begun"
 
@@ -143,7 +143,7 @@ def test_redis_runs_in_a_directory_of_any_name(tmp_path: Path, name: str) -> Non
     try:
         found = Path(f"/proc/{server.process.pid}/cwd").readlink()
         assert found == (tmp_path / name).resolve()
-        # Another command knows it by its file.
+        # Another command finds it by its file.
         assert RedisServer(tmp_path / name).process.pid == server.process.pid
     finally:
         server.stop()

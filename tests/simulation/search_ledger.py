@@ -162,7 +162,7 @@ class SearchLedger:
                 self._check_ranked(search, result)
 
     def _satisfying(self, search: Searched, result: Result) -> list[EventKey]:
-        """Returns all satisfying objects of any time; for a ranked query, all that scores depend on."""
+        """Returns all satisfying objects of any time; of a ranked query, all that affect scores."""
         keys = [
             key
             for key, one in self._objects.items()

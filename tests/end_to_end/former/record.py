@@ -1,13 +1,14 @@
-"""Writes down what a cluster of the checked-out version leaves: all its bytes, and its words.
+"""Records the state that a cluster of the checked-out version leaves: its bytes and notifications.
 
-For `test_former_states.py`, which goes on from there with the code of today. To add a version:
+`test_former_states.py` continues from there with the present code. To add a version:
 
     git worktree add /tmp/former REVISION
     cd /tmp && PYTHONPATH=/tmp/former:/tmp/former/sdk PYTHON THIS_FILE REVISION DIRECTORY
 
-The cluster is the embedded one, on event time: the same records and blobs as with Kafka and Redis.
-It writes two files: `REVISION-killed` is what the log and the archive held at one instant of work,
-with checkpoints of different ages; `REVISION-drained` what was there after an orderly end.
+The cluster is the embedded one, on event time: its records and blobs are those of Kafka and Redis.
+It writes two files: `REVISION-killed` is the content of log and archive at one instant of work,
+    with
+checkpoints of different ages; `REVISION-drained` is the content after an orderly end.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from tests.oracle import arrivals_ms
 
 SEED = 20261125
 OBJECTS = 800
-# So many of the objects are published to the former version.
+# Number of the objects that are published to the former version.
 FORMER = 480
-# Of these the last come without a pause.
+# The last of these are published without a pause.
 AT_ONCE = 80
 SUBSCRIBER = "acme:späher"
 INTERVAL_MS = 400
@@ -56,10 +57,10 @@ SETTINGS = ClusterSettings(
     registry_partitions=2,
     retention_ms=None,
 )
-# So many are made for each version; the version of today asks for the past as well.
+# Number of random queries for each version; those of the present version also ask for the past.
 RANDOM_QUERIES = 36
 
-# What random queries do not have: ids and words beyond ASCII, names of tenants, alternatives.
+# Features that random queries lack: ids and words beyond ASCII, names of tenants, alternatives.
 OWN: tuple[dict[str, Any], ...] = (
     {"id": "acme:café", "text": "café OR zürich"},
     {"id": "zürich 火事", "text": "(bus AND late) OR (tram AND NOT full) OR गाड़ी", "ttl": "30d"},
@@ -79,21 +80,21 @@ OWN: tuple[dict[str, Any], ...] = (
 )
 FORMER_QUERIES = RANDOM_QUERIES + len(OWN)
 
-# Another word with the same hash, which only objects of the second part have.
+# Another word with the same hash, which only objects of the second part hold.
 FIRE = "fire", "86hrb2a0cvys5z8tqd69pz18biwis6n489fac7lkuzqqx71bef6v9klq9u8tnkry"
 
 _CITY = {"rect": {"west": 179.9, "south": -17.1, "east": -179.95, "north": -16.95}}
 
 
 def story() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All objects, and all queries: the former ones first."""
+    """Returns all objects, and all queries: the former ones first."""
     objects = moving_vehicles(OBJECTS, SEED)
     for number, one in enumerate(objects):
         if number % 9 == 0:
             one["text"] += " Café" if number % 2 else " cafe\u0301 café-bar"
         if number % 40 == 7:
             one["id"] = f"объект é {number}"
-    # Who asks for the past of a ranked query is told the list of its begin, and what differs later.
+    # A ranked query with history gets the list at its begin, and later differences.
     objects[0]["text"] = ""
     arrivals = arrivals_ms(objects)
     queries = [
@@ -106,7 +107,7 @@ def story() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             one["text"] += f" {FIRE[number >= FORMER and number % 2]}"
     for query in queries:
         if "track" in query and "ttl" in query:
-            # Ends with the version of today, which tells the ends of what is followed.
+            # Ends under the present version, which reports the ends of tracked queries.
             query["ttl"] = f"{int(0.8 * (arrivals[-1] - arrivals[0]))}ms"
     own = [{"kind": "range", "mode": "continuous"} | one for one in OWN]
     for one in own:
@@ -116,17 +117,17 @@ def story() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def hasten() -> None:
-    """Lets this process take checkpoints and seal slices as often as in days of work."""
+    """Makes this process take checkpoints and seal slices as often as in days of work."""
     for module in (machine, merger, router):
         module.CHECKPOINT_INTERVAL_MS = INTERVAL_MS  # type: ignore[attr-defined]
     merger.QUIET_CHECKPOINT_INTERVAL_MS = INTERVAL_MS
-    # Of all limits that are not given: `active_rows`, `slices`, `slice_rows` come first.
+    # Of all limits with a default: `active_rows`, `slices`, `slice_rows` come first.
     _, _, _, *others = StoreLimits.__init__.__defaults__ or ()
     StoreLimits.__init__.__defaults__ = (40, 4, 160, *others)  # type: ignore[misc]
 
 
 class Told(threading.Thread):
-    """What a subscriber is told, and the cursor behind it."""
+    """The notifications of a subscriber, and its cursor."""
 
     def __init__(self, client: Client, cursor: str | None = None) -> None:
         super().__init__(daemon=True)
@@ -138,19 +139,19 @@ class Told(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Until the subscription is closed."""
+        """Receives until the subscription is closed."""
         for batch in self._subscription.batches():
             with self._lock:
                 self._lines += lines_of(batch)
                 self._cursor = batch.cursor
 
     def now(self) -> dict[str, Any]:
-        """All so far."""
+        """Returns all notifications so far."""
         with self._lock:
             return {"lines": list(self._lines), "cursor": self._cursor}
 
     def until(self, ends: Sequence[str]) -> dict[str, Any]:
-        """All that stands before the end of the subscriber's Kafka partition."""
+        """Returns all notifications before the end of the subscriber's Kafka partition."""
         partition, _, _ = self._subscription.cursor.partition(".")
         end = next(end for end in ends if end.partition(".")[0] == partition)
         deadline_s = time.monotonic() + TIMEOUT_S
@@ -164,7 +165,7 @@ class Told(threading.Thread):
 
 
 def state_of(cluster: EmbeddedCluster) -> dict[str, Any]:
-    """All bytes of the log, at one instant, and the blobs that they name."""
+    """Returns all bytes of the log, at one instant, and the blobs that they name."""
     log = cluster.log
     with log.lock:
         topics = {
@@ -197,7 +198,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def publish(client: Client, objects: Sequence[dict[str, Any]], pause_s: float) -> str:
-    """Publishes a few at a time; returns a token of the place behind them."""
+    """Publishes a few at a time; returns a token of the position after them."""
     with client.publisher(PublishFlow(linger_ms=1)) as publisher:
         for begin in range(0, len(objects), BATCH):
             publisher.publish_many(objects[begin : begin + BATCH])
@@ -220,7 +221,7 @@ def main(revision: str, directory: Path) -> None:
             client.register(query_from_json(query, SUBSCRIBER), start_ms=arrivals[0])
         publish(client, objects[: FORMER - AT_ONCE], 0.1)
         token = publish(client, objects[FORMER - AT_ONCE : FORMER], 0.0)
-        # What came at once has not all been worked on. The subscriber is a little behind, as well.
+        # The last objects are not all processed. The subscriber is a little late, too.
         killed = told.now() | state_of(cluster)
         drained = told.until(client.await_processed(token, timeout_s=TIMEOUT_S))
     drained |= state_of(cluster)

@@ -1,6 +1,6 @@
 """One cluster with two processes of each service, for all tests that break something in it.
 
-Each test leaves it whole: what it killed runs again, what it stopped is back.
+Each test restores it: killed processes run again, and stopped servers are back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.end_to_end.under_load import cluster_of_two
 def cluster(
     kafka_server: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
-    """This directory comes last: a cluster that only waits would take time from other tests."""
+    """This directory is run last: an idle cluster would take time from other tests."""
     directory = Path(tmp_path_factory.mktemp("two-of-each"))
     with cluster_of_two("two", kafka_server, redis_server, directory) as running:
         yield running

@@ -1,7 +1,7 @@
-"""kill -9 of each service under load, on real Kafka and Redis: nothing lost, nothing doubled.
+"""kill -9 of each service under load, on real Kafka and Redis: nothing is lost or doubled.
 
 Two of each service run as processes. While one session publishes and one subscriber receives, a
-process is killed; the other of its kind takes over. Then it is started again and gets its share.
+process is killed; the other of its kind takes over. Then it is restarted and gets its share again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_what_a_process_writes_that_stood_still_does_not_count(cluster: LocalClu
             traffic.await_progress()
         finally:
             os.kill(pid, signal.SIGCONT)
-        # What it had in hand comes now, behind what its successors have written.
+        # Its unfinished work arrives now, after the records of its successors.
         traffic.await_progress()
         traffic.finish()
     assert victim.process.pid == pid

@@ -1,7 +1,7 @@
-"""Kafka and Redis go and come back under load: nothing lost, nothing doubled, no process ends.
+"""Outages of Kafka and Redis under load: nothing is lost or doubled, and no process ends.
 
-Two of each service run as processes, a session publishes without pause. What is broken is broken
-and mended while it does; then matching has to resume by itself.
+Two of each service run as processes, and a session publishes without pause. The outage begins and
+ends meanwhile; then matching has to resume by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 SEED = 20261122
 
-# Objects that are published within a lease of 4 s, and some more.
+# More objects than are published within a lease of 4 s.
 LONGER_THAN_A_LEASE = 6 * OBJECTS_PER_S
 
 
@@ -49,7 +49,7 @@ def test_a_broker_that_comes_back_has_cost_nothing(
 
 
 def flush(redis: RedisServer) -> None:
-    """Empties Redis while it goes on answering, as a failover to an empty replica looks."""
+    """Empties Redis while it still answers, as a failover to an empty replica does."""
     address = redis.url.removeprefix("redis://").partition("/")[0]
     host, _, port = address.partition(":")
     with socket.create_connection((host, int(port)), timeout=5.0) as connection:
@@ -69,12 +69,12 @@ def test_redis_may_be_lost_as_a_whole(
             flush(redis_server)
         else:
             redis_server.kill()
-            # Every lease would have run out meanwhile, and matching goes on.
+            # Every lease would have expired meanwhile, and matching continues.
             traffic.await_progress(ahead=LONGER_THAN_A_LEASE)
             redis_server.start()
         print(f"redis {ending}: a match after {traffic.await_progress():.1f} s")
         traffic.register_under_way("afterwards")
-        # Long enough for the coordinator to judge by what it finds there.
+        # Long enough for the coordinator to act on the new content.
         traffic.await_progress(ahead=LONGER_THAN_A_LEASE)
         assert traffic.owners() == owners, "somebody counted as dead who was not"
         traffic.finish()

@@ -1,4 +1,4 @@
-"""Records that nobody meant, on every topic, under load: nothing ends, is lost, or comes twice."""
+"""Damaged records on every topic, under load: no process ends, and nothing is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches while processes are killed, on real Kafka and Redis: whole, or they tell what is not."""
+"""Searches while processes are killed, on real Kafka and Redis: complete, or with missing slots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.end_to_end.under_load import WAIT_S, WORDS
 
 pytestmark = pytest.mark.kafka
 
-# Slices are sealed at 16,384 objects, at another place in each slot: at least one of these is full.
+# Slices are sealed at 16,384 objects, each slot at a different offset: one of these is full.
 CROWD = 40_000
 OBJECTS = 5_000
 # Other tests have published to the same cluster.
@@ -65,7 +65,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def token(client: Client) -> str:
-    """Of everything that was published."""
+    """A token for everything that was published."""
     rng = random.Random(7)
     with client.publisher() as publisher:
         publisher.publish_many(
@@ -84,7 +84,7 @@ def token(client: Client) -> str:
 
 
 def crowd() -> Iterator[dict[str, Any]]:
-    """So many objects around one place that its slot has them in slices."""
+    """Yields so many objects around one place that its slot has slices of them."""
     rng = random.Random(8)
     for i in range(OBJECTS, OBJECTS + CROWD):
         lon, lat = (rng.gauss(x, 0.02) for x in PLACE)
@@ -93,7 +93,7 @@ def crowd() -> Iterator[dict[str, Any]]:
 
 
 def asked(client: Client, token: str) -> list[Any]:
-    """All queries at one moment, so that their answers can be compared."""
+    """Answers all queries for one moment, so that the answers can be compared."""
     return [said(client.search(query, position_token=token, now_ms=NOW_MS)) for query in QUERIES]
 
 
@@ -102,7 +102,7 @@ def said(answer: SearchAnswer) -> dict[str, Any]:
     return answer.members()
 
 
-# Behind every arrival.
+# After every arrival.
 NOW_MS = int(time.time() * 1_000) + 3_600_000
 
 
@@ -122,7 +122,7 @@ def owner_of_slices(cluster: LocalCluster, client: Client) -> str:
 
 
 def owner_of(cluster: LocalCluster, client: Client, slot: int) -> str:
-    """The process that owns a slot."""
+    """Returns the process that owns a slot."""
     described = client.describe()
     member_of = {
         each.partition: each.member for each in described.ownerships if each.topic == SLOTS
@@ -143,7 +143,7 @@ def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
     assert all(len(one.get("objects", one.get("terms", ()))) >= 5 for one in before)
     victim = owner_of_slices(cluster, client)
 
-    # test: at once, before its lease has run out, its slots are missing, and named.
+    # test: at once, before its lease has expired, its slots are missing, and named.
     cluster.kill(victim)
     with pytest.raises(PartialResult) as caught:
         client.search(QUERIES[0], timeout_s=1.0)
@@ -152,7 +152,7 @@ def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
     assert 0 < len(caught.value.answer) < OBJECTS
     assert set(caught.value.answer.ids) < set(range(OBJECTS))
 
-    # check: whoever has time gets the whole answer, the past included, that of the archive too.
+    # check: a patient client gets the whole answer, with the past and the archive.
     begin_s = time.monotonic()
     assert asked(client, token) == before
     print(f"{victim} killed: searches were whole again after {time.monotonic() - begin_s:.1f} s")
@@ -163,7 +163,7 @@ def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
 
 
 def standing_queries_are_told_the_past(client: Client, before: list[dict[str, Any]]) -> None:
-    """Registered now, they say at once what searches found before the kill."""
+    """Checks that new registrations report at once what searches found before the kill."""
     wanted = {one["query"]: one for one in before}
     told: dict[str, Any] = {}
     with client.subscribe("late") as subscription:
@@ -178,7 +178,7 @@ def standing_queries_are_told_the_past(client: Client, before: list[dict[str, An
                 told.setdefault(query_id, []).append(object_id)
             for each in batch.lists:
                 if isinstance(each, RankedChange):
-                    # Ages are those of its step.
+                    # Ages count from its step.
                     (asked_for,) = (one for one in QUERIES if one.id == each.query)
                     answer = client.search(asked_for, now_ms=each.at_ms)
                     wanted[each.query] = {"objects": answer.ids}
@@ -193,7 +193,7 @@ def standing_queries_are_told_the_past(client: Client, before: list[dict[str, An
 
 
 def is_told(wanted: dict[str, Any], found: Sequence[Any]) -> bool:
-    """Whether what was told is all of an answer, and nothing else."""
+    """Returns whether the notifications are exactly an answer."""
     if "terms" in wanted:
         return [list(pair) for pair in found] == [list(pair) for pair in wanted["terms"]]
     if found and not isinstance(found[0], tuple):

@@ -1,4 +1,4 @@
-"""One Spark session for all tests, and an archive that the running system made."""
+"""One Spark session for all tests, and an archive written by the running system."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SETTINGS = ClusterSettings(
 
 
 def random_objects(count: int, seed: int = SEED) -> list[dict[str, Any]]:
-    """Objects around Paris and at the edges of the world, some without text, time or attributes."""
+    """Returns objects around Paris and at the world's edges; some lack text, time, attributes."""
     dice = random.Random(seed)
     objects: list[dict[str, Any]] = []
     for number in range(count):
@@ -75,7 +75,7 @@ def random_objects(count: int, seed: int = SEED) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class History:
-    """What the system was told, and the archive that it left.
+    """The input of the system, and the archive that it wrote.
 
     Attributes:
         objects: in the order of publication.
@@ -89,7 +89,7 @@ class History:
 
     @property
     def source(self) -> str:
-        """As the jobs' option names it."""
+        """The value of the jobs' option."""
         return f"archive:{self.archive}"
 
 
@@ -164,7 +164,7 @@ def spark() -> Iterator[Any]:
 
 
 def kill_at(command: Sequence[str], said: str) -> None:
-    """Runs a job and kills it, with all its processes, when it says something on stderr."""
+    """Runs a job; kills it and its processes when a text appears on stderr."""
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as run:

@@ -1,4 +1,4 @@
-"""What the jobs read of an archive: every object once, whatever lies around."""
+"""The jobs read every object of an archive once, whatever other files there are."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def copied(history: History, tmp_path: Path) -> Path:
 
 
 def slices_of(root: Path) -> list[Path]:
-    """The largest slot's slices in the order of the log."""
+    """Returns the largest slot's slices in log order."""
     return sorted(
         max((root / "slices").iterdir(), key=lambda slot: len(list(slot.iterdir()))).iterdir()
     )
 
 
 def merged_aside(parts: list[Path]) -> Path:
-    """Writes two neighbours as the one slice that the system would make of them."""
+    """Writes two neighbours as the one slice into which the system would merge them."""
     whole = merge_slices([read_slice(part.read_bytes()) for part in parts])
     path = parts[0].with_name(f"{whole.first_seq:016}-{whole.last_seq:016}")
     path.write_bytes(write_slice(whole))
@@ -60,8 +60,8 @@ def newest_checkpoints(root: Path) -> list[Path]:
 
 
 def replace_checkpoint(old: Path) -> None:
-    """Does what the system does in a while: the older objects are sealed, the newer ones stand in
-    a newer checkpoint, and the old one goes."""
+    """Does what the system does over time: older objects are sealed, newer ones are in a newer
+    checkpoint, and the old one is removed."""
     state = read_state(old.read_bytes())
     rows = stored_rows(state)
     third, most = (int(rows.seqs.min()) + len(rows) * part // 6 for part in (1, 2))
@@ -106,7 +106,7 @@ def test_every_object_comes_once_with_all_that_was_published(spark, history):
 def test_what_is_cut_off_or_misnamed_is_left_out_and_told(spark, copied):
     slot = slices_of(copied)
     whole = merged_aside(slot[:2])
-    # The copy of the merged slice broke off: its parts are still there.
+    # The copy of the merged slice is incomplete: its parts are still there.
     whole.write_bytes(whole.read_bytes()[:-7])
     lost = slot[-1]
     lost_rows = len(read_slice(lost.read_bytes()))
@@ -133,7 +133,7 @@ def test_a_merged_slice_beside_its_parts_doubles_nothing(spark, copied):
     assert index.rows == OBJECTS
     assert len(index.pieces) == len(before.pieces) - 1
     assert any(merged.name in piece.name for piece in index.pieces)
-    # What was merged after the names had been listed is read from its heir.
+    # Slices merged after the listing of names are read from the merged one.
     slot[0].unlink()
     slot[1].unlink()
     for one in (before, index):
@@ -154,7 +154,7 @@ def test_what_is_replaced_between_listing_and_reading_is_counted(spark, copied, 
     looks: list[int] = []
 
     def replacing(names):
-        """Lists; what was listed is replaced, but for the third time."""
+        """Lists names; listed blobs are then replaced, except the third time."""
 
         def listed(blobs):
             found = names(blobs)

@@ -49,7 +49,7 @@ def test_answers_are_those_of_the_oracle(spark, history: History, tmp_path):
     assert agrees(lines_of(out), history.objects, answered) == [], f"seed {SEED}"
     assert summary["objects"] == OBJECTS
     assert summary["queries"] == len(answered)
-    # What cannot be answered, and the line that is no query.
+    # Queries that cannot be answered, and the line that is no query.
     assert summary["refused_queries"]["count"] == len(queries) - len(answered) + 1
     assert sorted(one.name for one in out.iterdir() if one.name[0] != ".") == ["lines"]
 

@@ -1,4 +1,4 @@
-"""The Spark job builds the map that the schemes build in this process from the same sample."""
+"""The Spark job builds the same map as the schemes in this process from the same sample."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def query_lines(count=300, seed=SEED):
 
 
 def built_here(objects, queries, scheme, leaves, slots):
-    """The same map without Spark, from lines."""
+    """Builds the same map without Spark, from lines."""
     rows = ObjectColumnsBuilder()
     for row in sorted((parse_object(line) for line in objects), key=lambda row: row.id):
         rows.add(row)
     columns = rows.build()
     asked = [parse_query(orjson.loads(line)) for line in queries]
-    # In the order of the handles as Spark orders them: as numbers with a sign.
+    # In Spark's order of the handles: as signed numbers.
     asked.sort(key=lambda q: (query_handle(q.id) + (1 << 63)) % (1 << 64))
     span_ms = int(columns.ts.max() - columns.ts.min())
     sample = sample_of(columns, asked, len(columns), span_ms)
@@ -86,7 +86,7 @@ def test_the_map_of_every_scheme_is_that_of_the_same_sample_built_here(spark, tm
     past = read_history(spark, "test", str(tmp_path / "objects.jsonl.gz"), queries_path, 2000, 0)
     assert past.counts.total == len(past.sample) == 2000
     assert past.counts.span_ms == 1999
-    # A repeated line is the same query; bad ones are counted by what is wrong with them.
+    # A repeated line is the same query; bad lines are counted by their error.
     assert len(past.sample.queries) == 300
     assert sum(count for _, count in past.refused_queries) == 2
     for name in SCHEMES:
@@ -193,7 +193,7 @@ def test_the_command_leaves_nothing_when_it_is_killed_and_works_when_repeated(
     # In the middle: the archive has been read once, the sample is being drawn.
     kill_at(asked, "counting objects")
     assert list(tmp_path.iterdir()) == []
-    # As a job does that dies between its two files.
+    # As after a job that dies between its two files.
     (tmp_path / ".map.unfinished-999999999").write_bytes(b"half")
     begun = time.monotonic()
     done = subprocess.run(asked, capture_output=True, text=True, timeout=500, check=False)

@@ -1,4 +1,4 @@
-"""Large slices hold what the small ones held, and appear all at once."""
+"""Large slices hold the content of the small ones, and appear all at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 def test_the_objects_are_the_same_in_fewer_slices(spark, history: History, tmp_path):
     out = tmp_path / "compacted"
     before = index_archive(spark, str(history.archive))
-    # A run that was killed before its end: parts of it, and one of another archive.
+    # A run that was killed before its end: some of its parts, and one of another archive.
     compaction.compact(spark, before, str(out), 1_000)
     stray = out / "compacted" / "00099" / f"{0:016}-{0:016}"
     stray.parent.mkdir()

@@ -48,7 +48,7 @@ def change(query: dict | None, query_id: str, expected: int, epoch: int = 1) -> 
 
 def intake_records(objects: list[dict]) -> list[tuple[str, bytes]]:
     halves = taken(objects[:300], 1, 1), taken(objects[300:], 1, 301)
-    # A publisher that was not acknowledged sends again; others have numbers of their own.
+    # A publisher without an acknowledgement sends again; others have numbers of their own.
     again, other = taken(objects[200:400], 1, 201), taken(objects[:100], 2, 1)
     good = records_of([*halves, again, other])
     return [*good, (good[0][0], good[0][1][:-3]), ("/no.such/Method", b"")]
@@ -112,7 +112,7 @@ def test_a_map_is_built_from_the_topics_of_a_system(spark, cluster, tmp_path):
     options = job.Options(source, tmp_path / "map", source, scheme="kd-tree", leaves=12, slots=3)
     partition_map, summary = job.build_map(spark, options)
     assert (len(partition_map.leaves), partition_map.slots) == (12, 3)
-    # Each object once for each session, each query as it is in force, and what cannot be read.
+    # Each object once for each session, each query as in force, and unreadable records.
     assert (summary.objects, summary.sampled_objects, summary.queries) == (600, 600, 2)
     assert (summary.refused_objects["count"], summary.refused_queries["count"]) == (2, 0)
     with pytest.raises(InvalidArgument, match=r"there is no topic nobody\.intake"):
@@ -141,7 +141,7 @@ def check_queries(rows: list[dict]) -> None:
 
 
 def test_rows_of_the_connector_are_decoded_alike(spark):
-    """The Kafka connector's own schema, of which only some columns matter."""
+    """Tests the Kafka connector's own schema, of which only some columns matter."""
     ddl = (
         "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
         "timestampType int, headers array<struct<key:string, value:binary>>"

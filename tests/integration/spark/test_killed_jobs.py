@@ -1,4 +1,4 @@
-"""Jobs that write many files, killed in the middle: nothing half is to be seen, and they repeat."""
+"""Jobs that write many files, killed in the middle, show no partial result and can be repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def command(job: str, *arguments: object) -> list[str]:
-    # A task for each core at a time, so that the job is long enough to be met in the middle.
+    # One task at a time, so that the job is long enough to be killed in the middle.
     asked = [sys.executable, str(JOBS / f"{job}.py"), "--master", "local[1]"]
     return [*asked, *map(str, arguments)]
 
@@ -36,7 +36,7 @@ def test_a_backfill_shows_nothing_before_it_shows_all(history: History, tmp_path
     queries = write_lines(tmp_path / "queries", [query])
     out = tmp_path / "results" / "new"
     asked = command("backfill", "--archive", history.archive, "--queries", queries, "--out", out)
-    # Both are read, the join begins; what the job has begun to write has another name.
+    # Both are read, the join begins; the files that the job has begun have another name.
     kill_at(asked, "looking through the archive")
     assert not out.exists()
     left = [one.name for one in out.parent.iterdir()]

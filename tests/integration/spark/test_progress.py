@@ -1,4 +1,4 @@
-"""A job says how far it is while it works."""
+"""A job reports its progress while it works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report has every scheme in it."""
+"""The report contains every scheme."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_scheme_has_its_row_and_its_plot(spark, history: History):
         assert 1 <= one["query_copies"] <= 4
     by_name = {one["scheme"]: one for one in summary["schemes"]}
     assert by_name["qt-tree"]["object_copies"] == 1
-    # Most objects are around one city: equal tiles are no balance.
+    # Most objects are around one city: equal tiles are unbalanced.
     even, tree = (by_name[n]["objects_max_over_mean"] for n in ("uniform-grid", "qt-tree"))
     assert even > tree
     with pytest.raises(InvalidArgument, match="no-such"):

@@ -81,7 +81,7 @@ def test_cells_hold_what_the_cost_model_counts(spark, tmp_path):
             assert kind["lifetime"] == pytest.approx(here.lifetime[number]), where
             if number < 3:
                 assert kind["keywords_per_query"] == pytest.approx(here.lengths[number]), where
-    # Every cell with queries of the levels above the end of a branch is there.
+    # Every cell with queries that is an ancestor of a leaf cell is there.
     root = next(cell for cell in cells if cell["level"] == 0)
     assert root["queries"] == 400
     assert sum(window["share"] for window in root["windows"]) == pytest.approx(1)
@@ -100,7 +100,7 @@ def test_terms_and_grid_are_plain_counts_of_the_archive(spark, history: History,
     assert best["objects"] == counts[best["term"]] == max(counts.values())
     grid = spark.read.parquet(str(out / "grid")).toArrow()
     assert sum(grid.column("objects").to_pylist()) == OBJECTS
-    # Of the checkpoints of slots: each query once, in however many slots it stands.
+    # From the checkpoints of slots: each query once, in however many slots it is.
     assert summary["queries"] == len(history.queries)
     assert summary["queries_by_kind"]["knn_continuous"] == 6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]

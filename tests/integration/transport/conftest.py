@@ -1,4 +1,4 @@
-"""The logs and map stores that every scenario runs on."""
+"""The logs and map stores on which every scenario runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def log(request: pytest.FixtureRequest) -> Iterator[Log]:
 
 @pytest.fixture
 def topic(log: Log) -> str:
-    """A fresh topic of four Kafka partitions."""
+    """A new topic of four Kafka partitions."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     log.create_topics([TopicSpec(name, 4)])
     return name

@@ -1,4 +1,4 @@
-"""Reading a log in tests: waits on a condition, never for luck."""
+"""Reads a log in tests: waits for conditions, not for fixed times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sirocco.transport.log import Consumer, Log, Record
 
 
 def take(consumer: Consumer, count: int, timeout_s: float = 15.0) -> list[Record]:
-    """Polls until `count` records are there; fails when the time is over."""
+    """Polls until there are `count` records; fails when the time is over."""
     taken: list[Record] = []
     deadline = time.monotonic() + timeout_s
     while len(taken) < count:
@@ -27,6 +27,6 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = 15.0) -> 
 
 
 def at_head(log: Log, consumer: Consumer) -> bool:
-    """Whether the consumer has seen all that is committed; polls and drops nothing."""
+    """Returns whether the consumer has read all committed records; polls and drops nothing."""
     assert consumer.poll(1, 0.01) == []
     return all(offset == log.bounds(*at)[1] for at, offset in consumer.positions().items())

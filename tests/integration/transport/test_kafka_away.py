@@ -1,4 +1,4 @@
-"""What the log on Kafka does while its broker is away, and after."""
+"""The log on Kafka while its broker is away, and afterwards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def topic(log: KafkaLog) -> str:
 def test_a_killed_broker_loses_and_reorders_nothing(
     kafka_server: KafkaServer, log: KafkaLog, topic: str
 ) -> None:
-    """Appends go on through kill -9 and restart; what is read is exactly what was appended."""
+    """Appends continue through kill -9 and restart; readers get exactly the appended records."""
     producer, consumer = log.producer("p"), log.consumer("c")
     consumer.assign({(topic, 0): 0, (topic, 1): 0})
     acked: dict[int, list[int]] = {0: [], 1: []}
@@ -166,7 +166,7 @@ def test_a_wrong_address_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_record_that_the_broker_refuses_leaves_no_gap(log: KafkaLog) -> None:
-    """What was appended behind it is refused too, by the client or by the adapter."""
+    """Later appends are refused too, by the client or by the adapter."""
     topic = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": log.settings.bootstrap})
     made = NewTopic(topic, 1, config={"max.message.bytes": "10000"})
@@ -195,7 +195,7 @@ def test_a_record_that_the_broker_refuses_leaves_no_gap(log: KafkaLog) -> None:
 
 
 def commit(producer: Producer) -> None:
-    """Asks until the outcome is known."""
+    """Commits again until the outcome is known."""
     while True:
         try:
             return producer.commit()
@@ -206,7 +206,7 @@ def commit(producer: Producer) -> None:
 def test_a_successor_goes_on_where_a_transaction_was_begun_as_the_broker_died(
     kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The outage lasts longer than the transaction; the broker never heard that it was begun."""
+    """The outage outlasts the transaction; the broker never received its begin."""
     for module in (kafka_settings, kafka_producer):
         monkeypatch.setattr(module, "TRANSACTION_TIMEOUT_MS", 2_000)
     name = f"x-{uuid.uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""The broker and Redis that tests and local clusters run."""
+"""The broker and Redis of tests and local clusters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_redis_comes_and_goes(tmp_path: Path) -> None:
     store.put("a", b"1")
     server.restart()
     assert (server.url, store.get("a")) == (url, None)
-    # Another command knows it by its file, and can stop it.
+    # Another command finds it by its file, and can stop it.
     other = RedisServer(tmp_path)
     assert other.process.pid == server.process.pid
     other.stop()

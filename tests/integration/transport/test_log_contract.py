@@ -1,4 +1,4 @@
-"""What every log keeps: the same scenarios on memory and on Kafka."""
+"""The contract of every log: the same scenarios on memory and on Kafka."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_lag_is_what_is_there_and_not_yet_read(log: Log, topic: str) -> None:
     for partition in (0, 1):
         append_all(producer, topic, partition, [b"x"] * 10)
     consumer.assign({(topic, 0): 0, (topic, 1): 4})
-    # All but one: the ends come with answers to fetches, so some of each have to be there.
+    # All but one: the ends arrive with answers to fetches, so some of each must have been read.
     take(consumer, 15)
     assert consumer.lag() == {topic: 1}
     take(consumer, 1)

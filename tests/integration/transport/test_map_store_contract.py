@@ -1,4 +1,4 @@
-"""What every map store keeps: the same scenarios on memory and on Redis."""
+"""The contract of every map store: the same scenarios on memory and on Redis."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_connections_to_a_master_that_became_a_replica_are_given_up(
         control.replicaof("NO", "ONE")
         store.put("a", b"0")
         (before,) = _connections(control)
-        # As a failover would; the client's connection stays open.
+        # As by a failover; the client's connection stays open.
         control.replicaof("127.0.0.1", "1")
         with pytest.raises(TransportUnavailable):
             call()
@@ -191,7 +191,7 @@ def test_connections_to_a_master_that_became_a_replica_are_given_up(
 
 
 def _connections(control: redis.Redis) -> list[str]:
-    """Numbers of the connections to Redis that are not the test's own."""
+    """Returns the ids of the connections to Redis that are not the test's own."""
     own = str(control.client_id())
     clients: list[dict[str, str]] = control.client_list()
     return [each["id"] for each in clients if each["id"] != own and each["flags"] == "N"]

@@ -1,4 +1,4 @@
-"""Kafka and Redis that let nobody in without a password, reached as services reach them."""
+"""Kafka and Redis that require a password, reached as services reach them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def allow(server: KafkaServer, topic: str, operation: AclOperation) -> None:
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and certificate of a Redis that speaks TLS alone, to those who know the password."""
+    """Returns address and certificate of a Redis with TLS only and a password."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is missing: apt-get install openssl")

@@ -1,4 +1,4 @@
-"""Transactions: all or none, and only the newest producer of an id; on memory and on Kafka."""
+"""Transactions: all or nothing, and only an id's newest producer; on memory and on Kafka."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_committed_records_appear_together(log: Log, topic: str, transactional_i
     assert consumer.poll(10, 0.3) == []
     producer.commit()
     assert sorted(r.value for r in take(consumer, 2)) == [b"a", b"b"]
-    # The end of the transaction takes an offset of its own, which positions pass over.
+    # The end of the transaction takes an offset of its own, which positions skip.
     until(lambda: log.bounds(topic, 0) == (0, 2), "the end of the transaction is in the log")
     until(lambda: at_head(log, consumer), "the consumer stands behind it")
     assert consumer.positions() == {(topic, 0): 2, (topic, 1): 2}
