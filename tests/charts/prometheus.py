@@ -1,4 +1,4 @@
-"""A real Prometheus of the tests' own, and the questions that the dashboards ask it."""
+"""Runs a real Prometheus for tests, and the queries of the dashboards."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ PROMETHEUS = shutil.which("prometheus", path=_PATH)
 needs_prometheus = pytest.mark.skipif(
     PROMETHEUS is None, reason="Prometheus is missing: scripts/setup.sh helm"
 )
-# What Grafana would put in.
+# The values that Grafana would fill in.
 VARIABLES = {"$namespace": "geo", "$release": ".*", "$__rate_interval": "10s"}
-# What a scraper tells of a pod by the chart's monitor.
+# The labels that a scraper adds for a pod by the chart's monitor.
 LABELS = {"namespace": "geo", "app_kubernetes_io_instance": "rel"}
 
 CONFIG = """\
@@ -43,7 +43,7 @@ scrape_configs:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question of one panel."""
+    """One query of one panel."""
 
     board: str
     panel: str
@@ -54,7 +54,7 @@ class Query:
 
 
 def queries_of(path: Path) -> Iterator[Query]:
-    """The questions of a dashboard, with values for its variables."""
+    """Yields the queries of a dashboard, with values for its variables."""
     for panel in json.loads(path.read_text())["panels"]:
         for target in panel.get("targets", ()):
             expression = target["expr"]
@@ -105,7 +105,7 @@ class Prometheus:
         self.stop()
 
     def watch(self, targets: Mapping[str, str]) -> None:
-        """Takes these for what is scraped from now on: pod → HOST:PORT, or HOST:PORT/PATH."""
+        """Sets the scrape targets from now on: pod → HOST:PORT, or HOST:PORT/PATH."""
         found = []
         for pod, target in targets.items():
             address, slash, path = target.partition("/")
@@ -116,7 +116,7 @@ class Prometheus:
         aside.rename(self._directory / "targets.json")
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops the server."""
         self._process.terminate()
         self._process.wait(20)
         self._log.close()
@@ -125,7 +125,7 @@ class Prometheus:
         """Returns the data of an answer, None while there is none.
 
         Raises:
-            AssertionError: Prometheus refuses the question, or has ended.
+            AssertionError: Prometheus refuses the query, or has ended.
         """
         question = f"{self.address}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
         try:
@@ -139,31 +139,31 @@ class Prometheus:
         return None
 
     def await_targets(self, count: int, timeout_s: float = 30) -> None:
-        """Waits until so many have been scraped."""
+        """Waits until this many targets have been scraped."""
         deadline = time.monotonic() + timeout_s
         while not self.has_data(f"count(up == 1) == {count}"):
             assert time.monotonic() < deadline, self.get("targets", state="active")
             time.sleep(0.2)
 
     def figures(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """The labels and numbers that answer a question; nothing while there is no answer."""
+        """Returns the labels and numbers that answer a query; nothing while there is no answer."""
         data = self.get("query", query=expression)
         return [(one["metric"], float(one["value"][1])) for one in (data or {}).get("result", ())]
 
     def has_data(self, expression: str) -> bool:
-        """Whether there is at least one number that is one."""
+        """Returns whether there is at least one number that is not NaN."""
         data = self.get("query", query=expression)
         return bool(data) and any(one["value"][1] != "NaN" for one in data["result"])
 
     def await_figures(
         self, queries: list[Query], timeout_s: float, lasts: Callable[[], bool] = lambda: True
     ) -> None:
-        """Waits until every question has been answered with a number, each at some time.
+        """Waits until every query has been answered with a number, each at some time.
 
         Args:
-            queries: The questions.
+            queries: The queries.
             timeout_s: Bound of the wait.
-            lasts: Whether what is asked about is still there to be asked.
+            lasts: Whether the cluster is still running.
         """
         waiting = list(queries)
         deadline = time.monotonic() + timeout_s

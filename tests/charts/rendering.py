@@ -1,4 +1,4 @@
-"""The chart as Helm renders it, for tests."""
+"""Renders the chart with Helm, for tests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MINIMAL = CHART / "ci" / "minimal-values.yaml"
 SECURED = CHART / "ci" / "secured-values.yaml"
 OBSERVED = CHART / "ci" / "observed-values.yaml"
 DEVELOPMENT = CHART / "ci" / "development-values.yaml"
-# Without it, a Helm from its Go module takes itself for one of Kubernetes 1.20.
+# Without it, a Helm from its Go module assumes Kubernetes 1.20.
 KUBERNETES = "1.31.0"
 
-# What a pod may be called, and where a variable that holds it comes from.
+# A pod's name, and the source of a variable that holds it.
 POD = "rel-sirocco-router-5d9f7c8b6-x2x7q"
 OF_POD = {"fieldRef": {"fieldPath": "metadata.name"}}
 
-# A manifest is what YAML makes of it.
+# A parsed YAML document.
 Manifest: TypeAlias = dict[str, Any]
 
 HELM = shutil.which("helm", path=f"{ROOT / '.cache' / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -59,7 +59,7 @@ def of_kind(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest]:
 
 
 def by_service(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest]:
-    """By the name of the service; without those of development, which are others' servers."""
+    """Returns manifests by the name of the service, without the development servers."""
     return {
         labels.get("app.kubernetes.io/component", ""): found
         for found in of_kind(manifests, kind).values()
@@ -68,7 +68,7 @@ def by_service(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest
 
 
 def pods_of(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Manifest]]:
-    """Name and pod specification of whatever makes pods, tests and jobs too."""
+    """Yields name and pod specification of all that creates pods, also tests and jobs."""
     for found in manifests:
         match found["kind"]:
             case "Pod":
@@ -87,9 +87,9 @@ def containers_of(pod: Manifest) -> list[Manifest]:
 
 
 def environment_of(manifests: tuple[Manifest, ...], container: Manifest) -> dict[str, str]:
-    """What a process would find in its environment; `<…>` for what only a cluster knows.
+    """Returns a process's environment; `<…>` for values that only a cluster knows.
 
-    Of that, a name of a pod is made up: services check it.
+    Of these, a name of a pod is made up: services check it.
     """
     configs = of_kind(manifests, "ConfigMap")
     environment: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The alerts as the chart renders them: they fire when they should, and say what to do."""
+"""The alerts as the chart renders them: they fire when they should, and name the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart: what Helm says of it, and what the manifests that it renders hold."""
+"""The chart: Helm's checks of it, and the content of its manifests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.charts.rendering import (
 
 pytestmark = needs_helm
 
-# What every process is told; the services' settings know these names.
+# The variables of every process; the services' settings know these names.
 ENVIRONMENT = frozenset(
     f"SIROCCO_{name}"
     for name in (
@@ -50,7 +50,7 @@ ENVIRONMENT = frozenset(
         *("BALANCE_COOLDOWN", "BALANCE_OBJECTS", "BALANCE_THRESHOLD", "STORE"),
     )
 )
-# And what only those are told who have to show something before they are let in.
+# And those only of processes that must identify themselves.
 SECURITY = frozenset(
     f"SIROCCO_{name}"
     for name in (
@@ -59,7 +59,7 @@ SECURITY = frozenset(
         *("TLS_CERTIFICATE", "TLS_KEY", "TLS_CA", "TLS_NAME", "PEER_PORT"),
     )
 )
-# Likewise, of those whom clients call.
+# Likewise, of the services that clients call.
 CLIENTS = frozenset({"SIROCCO_TOKENS"})
 
 
@@ -179,7 +179,7 @@ def test_the_services_accept_what_they_are_told(values: Path) -> None:
 
 
 def names_that_services_read() -> set[str]:
-    """Every `SIROCCO_…` that stands as a whole string in the code of services and runtime."""
+    """Returns every `SIROCCO_…` that is a whole string in the code of services and runtime."""
     files = [*(ROOT / "services").rglob("*.py"), *(ROOT / "sirocco" / "runtime").rglob("*.py")]
     return {
         node.value
@@ -192,9 +192,9 @@ def names_that_services_read() -> set[str]:
 
 
 def test_the_chart_knows_what_services_read() -> None:
-    # Of a process on a workstation: a pod's coordinator builds its first map without a sample.
+    # For a process on a workstation: a pod's coordinator builds its first map without a sample.
     local = {"SIROCCO_SAMPLE"}
-    # With a mesh alone, see `test_tokens_without_tls_are_meant`.
+    # Only with a mesh, see `test_tokens_without_tls_are_meant`.
     meshed = {"SIROCCO_TOKENS_IN_PLAINTEXT"}
     known = ENVIRONMENT | SECURITY | CLIENTS | local | meshed
     assert names_that_services_read() - known == set()
@@ -228,7 +228,8 @@ def test_what_a_process_writes_to_is_mounted(values: Path) -> None:
             writable = [
                 path for path, found in mounts.items() if "emptyDir" in volumes.get(found, ())
             ]
-            # A read-only root needs a writable place for the kernels, and for what Spark shuffles.
+            # A read-only root needs a writable place for the kernels, and for Spark's shuffle
+            # files.
             for variable in container.get("env", ()):
                 if variable["name"] in {"SIROCCO_KERNEL_CACHE", "SPARK_LOCAL_DIRS"}:
                     path = variable["value"]
@@ -411,7 +412,8 @@ def test_the_test_goes_the_way_of_clients() -> None:
         [pod] = of_kind(manifests, "Pod").values()
         annotations = pod["metadata"]["annotations"]
         assert annotations["helm.sh/hook"] == "test"
-        # Helm deletes before it reads logs: with `hook-succeeded`, `--logs` fails at a good test.
+        # Helm deletes before it reads logs: with `hook-succeeded`, `--logs` fails for a passed
+        # test.
         assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation"
         script, address = pod["spec"]["containers"][0]["command"][2:]
         assert script == (CHART / "files" / "check.py").read_text()
@@ -497,10 +499,10 @@ def test_a_certificate_comes_with_its_key() -> None:
 
 
 def notes(tmp_path: Path, *settings: str) -> str:
-    """What is shown after an installation.
+    """Returns the notes shown after an installation.
 
-    Helm renders it without a cluster, but shows it only with one: so a copy of the chart holds it
-    in a manifest.
+    Helm renders them without a cluster, but shows them only with one: so a copy of the chart holds
+    them in a manifest.
     """
     chart = shutil.copytree(CHART, tmp_path / "sirocco", dirs_exist_ok=True)
     (chart / "templates" / "NOTES.txt").rename(chart / "notes.txt")

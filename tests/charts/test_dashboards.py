@@ -1,4 +1,4 @@
-"""Every query of every dashboard, asked of a real Prometheus that scrapes real services.
+"""Every query of every dashboard, run on a real Prometheus that scrapes real services.
 
 The services run in this process on the memory log, under a little load; each has an HTTP server of
 its own, as in a pod.
@@ -33,7 +33,7 @@ QUERIES = [query for path in BOARDS for query in queries_of(path)]
 
 
 def known_names() -> set[str]:
-    """Names of all samples that the services' metrics have."""
+    """Returns the names of all samples of the services' metrics."""
     found = set()
     for made in (
         metrics.RouterMetrics,
@@ -63,7 +63,7 @@ def names_in(registry: CollectorRegistry) -> set[str]:
 def test_only_metrics_that_exist_are_asked_for(path: Path) -> None:
     asked = set(re.findall(r"\b(?:sirocco|process)_[a-z_]+", path.read_text()))
     assert asked
-    # The label of a selector, and the path of a runbook.
+    # Not metrics: the label of a selector, and the path of a runbook.
     assert asked - known_names() - {"sirocco_process_info"} == set()
 
 
@@ -104,14 +104,14 @@ def test_panels_have_places_of_their_own() -> None:
 # --- a cluster, a little load, and a Prometheus
 
 
-# Objects in each eighth of the world, from west to east; they wander on all the time, so what was
-# even is even no more, and slots have to move or leaves to change.
+# Objects in each eighth of the world, from west to east. They move on all the time, so the load
+# becomes uneven again and again, and slots have to move or leaves to change.
 SKEW = (40, 1, 20, 1, 1, 1, 10, 1)
 WANDER_S = 10
 
 
 class Load:
-    """What clients do, over and over, until it is stopped."""
+    """The requests of clients, repeated until it is stopped."""
 
     def __init__(self, router: str) -> None:
         self._router = router
@@ -153,7 +153,7 @@ class Load:
                     KnnQuery(id="s", mode="snapshot", lon=2.35, lat=48.85, k=3),
                 ):
                     client.search(query)
-                # What is refused, or not waited for, counts as an error.
+                # Refused requests and timeouts count as errors.
                 with suppress(SiroccoError):
                     client.unregister("nobody")
                 with suppress(SiroccoError):
@@ -167,7 +167,7 @@ class Load:
 
 
 class Job:
-    """A Spark job's figures, told by the jobs' own code; Spark itself is tested elsewhere."""
+    """A Spark job's metrics, reported by the jobs' own code; Spark itself is tested elsewhere."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.syspath_prepend(str(ROOT / "spark-jobs"))
@@ -190,7 +190,7 @@ class Watching(Prometheus):
     """Prometheus beside a cluster.
 
     Attributes:
-        router: where clients find the cluster.
+        router: address of the cluster's router.
     """
 
     router = ""
@@ -198,7 +198,7 @@ class Watching(Prometheus):
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
-    # Any imbalance is one too many, so slots move.
+    # Any imbalance is above the limit, so slots move.
     settings = ClusterSettings(
         cluster="boards",
         slots=4,
@@ -225,7 +225,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
         )
         server.router = cluster.router_address
         try:
-            # What comes to nothing but one change has to be seen before it and after it.
+            # A metric that changes only once has to be scraped before and after the change.
             server.await_targets(len(targets) + 1)
             load = Load(cluster.router_address)
             yield server
@@ -237,7 +237,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
 
 @needs_prometheus
 def test_every_panel_shows_something(prometheus: Prometheus) -> None:
-    # A few scrapes and a change of balance: seconds, and minutes where others have the machine.
+    # A few scrapes and a rebalancing: seconds, or minutes on a busy machine.
     prometheus.await_figures(QUERIES, 150)
 
 
@@ -252,7 +252,7 @@ def test_every_panel_shows_something(prometheus: Prometheus) -> None:
         "sum(sirocco_evaluator_slots) == 4 and count(sirocco_evaluator_slot_queries) == 4",
         "sum(sirocco_evaluator_slot_queries) == sum(sirocco_evaluator_live_queries) > 0",
         "sum(sirocco_evaluator_slot_objects) == sum(sirocco_evaluator_stored_objects) > 0",
-        # There are fewer leaves than are told.
+        # There are fewer leaves than the limit.
         "count(sirocco_coordinator_leaf_load_ratio) == max(sirocco_coordinator_map_leaves) > 0",
         "sum(sirocco_coordinator_leaf_load_ratio) > 0.999",
         'min by (topic) (sirocco_process_lag_records{topic=~"slots|partials"}) < 1000',

@@ -1,4 +1,4 @@
-"""What stands beside the chart is true of it."""
+"""The statements of the chart's README are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every manifest against the API's own description, and those of the operators it asks for."""
+"""Every manifest against the schemas of the API, and of the operators that the chart needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CRDS = ROOT / ".cache" / "crds"
 
 
 def schemas_of(version: str) -> Path:
-    """The package brings the OpenAPI of each version, as files of JSON schema, one a kind."""
+    """Returns the OpenAPI of a version from the package: JSON schemas, one for each kind."""
     found = importlib.util.find_spec("kubernetes_validate")
     assert found is not None
     assert found.origin is not None
@@ -39,7 +39,7 @@ def registry_of(version: str) -> Registry[Any]:
 
 @cache
 def validator_of(kind: str, api_version: str, version: str) -> Draft202012Validator | None:
-    """None where the API does not know the kind: then it is an operator's."""
+    """Returns None if the API does not know the kind: then it is an operator's."""
     group, _, name = api_version.rpartition("/")
     stem = "-".join(filter(None, (kind.lower(), group.partition(".")[0], name)))
     path = schemas_of(version) / f"{stem}.json"
@@ -56,7 +56,7 @@ def definitions() -> dict[tuple[str, str], Draft7Validator]:
         spec = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]
         for version in spec["versions"]:
             schema = closed(version["schema"]["openAPIV3Schema"])
-            # What every object has.
+            # Members of every object.
             schema["properties"] |= {"apiVersion": {}, "kind": {}, "metadata": {}}
             name = f"{spec['group']}/{version['name']}"
             found[spec["names"]["kind"], name] = Draft7Validator(schema)
@@ -64,7 +64,7 @@ def definitions() -> dict[tuple[str, str], Draft7Validator]:
 
 
 def closed(schema: Any) -> Any:
-    """Without room for what is not declared: an API server would prune it without a word."""
+    """Returns a schema that forbids undeclared members: an API server would silently drop them."""
     if isinstance(schema, list):
         return [closed(one) for one in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""What the chart makes around the services: servers for development, scalers, policies, jobs."""
+"""The chart's other manifests: servers for development, scalers, policies, jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = needs_helm
 
 
 def labels_of(manifests: tuple[Manifest, ...]) -> dict[str, dict[str, str]]:
-    """Labels of the pods that the release makes, by the names of what makes them."""
+    """Returns the labels of the release's pods, by the names of their creators."""
     found = {}
     for one in manifests:
         name, spec = one["metadata"]["name"], one.get("spec", {})
@@ -107,7 +107,7 @@ def test_the_broker_for_development_is_set_up_as_sirocco_wants_it() -> None:
     [word] = [
         line.split()[1] for line in container["command"][2].splitlines() if "--cluster-id" in line
     ]
-    # The format tool wants 16 bytes in base64, without padding.
+    # The format tool needs 16 bytes in base64, without padding.
     assert len(base64.urlsafe_b64decode(word + "==")) == 16
 
 
@@ -198,7 +198,7 @@ def test_a_drain_fits_into_the_grace(values: Path) -> None:
 
 
 def seconds_of(name: str, path: str) -> float:
-    """A constant of the code, without the import of kernels that it would begin with."""
+    """Returns a constant of the code without an import, which would compile kernels."""
     found = re.search(rf"^{name} = ([0-9.]+)$", (ROOT / path).read_text(), re.M)
     assert found is not None
     return float(found[1])
@@ -218,7 +218,7 @@ def test_a_grace_that_is_too_short_is_refused() -> None:
 
 
 def callers(manifests: tuple[Manifest, ...], service: str, port: str) -> set[str] | None:
-    """Names of what makes the pods that come in; None for anybody."""
+    """Returns the names of the creators of pods that may connect; None for all."""
     policy = by_service(manifests, "NetworkPolicy")[service]["spec"]
     labels = labels_of(manifests)
     found: set[str] = set()
@@ -337,7 +337,7 @@ def test_jobs_run_when_they_should() -> None:
 
 
 def options_of(job: str) -> set[str]:
-    """What the job's parser knows, as its source says: to import it would begin with kernels."""
+    """Returns the options of the job's parser from its source: an import would compile kernels."""
     jobs = ROOT / "spark-jobs"
     own = (jobs / job).read_text()
     sources = [own, (jobs / "sirocco_spark" / "job.py").read_text()]
@@ -430,8 +430,8 @@ def test_a_wrong_value_is_refused(setting: str, place: str) -> None:
 
 
 def test_every_default_is_described() -> None:
-    # What stands in values.yaml and not in the schema would be refused; the other way round it
-    # could be set, but nobody would know of it.
+    # A value in values.yaml that the schema lacks would be refused; the reverse could be set, but
+    # no user would know of it.
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 

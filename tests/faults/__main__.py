@@ -13,7 +13,7 @@ from tests.faults.wires import Wires
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0 if all went as it should."""
+    """Returns 0 if all faults passed."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", action="append", metavar="NAME", help="this fault; repeatable")
     parser.add_argument("--list", action="store_true", help="names the faults")

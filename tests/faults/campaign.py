@@ -1,4 +1,4 @@
-"""All faults in order, and what is said of each."""
+"""All faults in order, and the description of each."""
 
 from __future__ import annotations
 
@@ -110,22 +110,22 @@ FAULTS = (
     Fault("scale-evaluators", "evaluators 1 → 4 → 2", scale("evaluator", 1, 4, 2), KILL_TARGET_S),
     Fault("scale-routers", "routers 1 → 3 → 2", scale("router", 1, 3, 2), KILL_TARGET_S),
     Fault("scale-mergers", "mergers 1 → 3 → 2", scale("merger", 1, 3, 2), KILL_TARGET_S),
-    # Last: what it published fills a good part of the archive.
+    # Last: its objects fill a large part of the archive.
     Fault("overload", "more is published than evaluators can match", overload, None, OVERLOAD),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of one fault.
+    """The result of one fault.
 
     Attributes:
-        fault: Which.
-        seen: What it showed; None when it broke off.
-        account: The ledger; None when it could not be closed.
+        fault: The fault.
+        seen: Its observations; None if it broke off.
+        account: The ledger; None if it could not be closed.
         load: Of the machine, over the last minute.
-        seconds: It took.
-        failure: Why it does not count as passed; empty if it does.
+        seconds: Its duration.
+        failure: Why it did not pass; empty if it passed.
     """
 
     fault: Fault

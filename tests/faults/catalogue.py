@@ -1,4 +1,4 @@
-"""The faults, each a function that breaks something and says how long matching took to go on."""
+"""The faults: each is a function that breaks something and measures when matching resumes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.faults.rig import Rig
 KILL_TARGET_S = 10.0
 SERVER_TARGET_S = 15.0
 
-# Longer than every lease and time limit between processes.
+# Longer than all leases and timeouts between processes.
 STANDSTILL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a fault showed beside the account.
+    """Observations of a fault besides the account.
 
     Attributes:
-        resumed_s: Seconds until everything matched again that was published since; None where
-            nothing is to stop.
+        resumed_s: Seconds until everything published since matched again; None if matching should
+            not stop.
         note: For the reader.
-        is_kept: Whether what else was claimed held.
+        is_kept: Whether the other claims held.
     """
 
     resumed_s: float | None
@@ -43,10 +43,10 @@ class Fault:
     Attributes:
         name: For `--only`.
         what: For the reader.
-        act: Breaks and mends.
-        target_s: Within which matching has to go on; None for no target.
-        load: How much is published meanwhile.
-        is_possible: Whether it can be done here.
+        act: Breaks and repairs.
+        target_s: The time within which matching has to resume; None for no target.
+        load: The load meanwhile.
+        is_possible: Whether it is possible on this machine.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Fault:
 
 
 def kill(name: str, times: int = 3) -> Action:
-    """kill -9, again and again; the guard starts it again each time."""
+    """kill -9, repeatedly; the guard restarts it each time."""
 
     def act(rig: Rig, load: Load) -> Seen:
         resumed_s: list[float] = []
@@ -100,7 +100,7 @@ def kill_broker(rig: Rig, load: Load) -> Seen:
 
 
 def stop_broker(rig: Rig, load: Load) -> Seen:
-    """SIGTERM of the broker, and a start; the time counts from the start's end."""
+    """SIGTERM of the broker, and a start; the time counts from the end of the start."""
     begin_s = time.monotonic()
     rig.kafka.restart()
     away_s = time.monotonic() - begin_s
@@ -116,7 +116,7 @@ def flush_redis(rig: Rig, load: Load) -> Seen:
 
 
 def kill_redis(rig: Rig, load: Load) -> Seen:
-    """kill -9 of Redis, away for 10 s, back and empty."""
+    """kill -9 of Redis, which is away for 10 s and returns empty."""
     rig.redis.kill()
     resumed_s = load.progress()
     load.run(10.0)
@@ -128,7 +128,7 @@ def kill_redis(rig: Rig, load: Load) -> Seen:
 
 
 def cut(name: str, *peers: str, seconds: float = 30.0) -> Action:
-    """Drops every packet between a process and others, or everybody, for a while."""
+    """Drops all packets between a process and others, or all others, for a while."""
 
     def act(rig: Rig, load: Load) -> Seen:
         assert rig.wires is not None
@@ -149,7 +149,7 @@ def cut(name: str, *peers: str, seconds: float = 30.0) -> Action:
 
 
 def fill_archive(rig: Rig, load: Load) -> Seen:
-    """No room for checkpoints and slices for longer than several checkpoints take."""
+    """Leaves no room for checkpoints and slices, for longer than several checkpoints take."""
     before, unsaved_before = rig.pids(), rig.times_logged("checkpoint_not_saved")
     with rig.full_archive():
         load.run(50.0)
@@ -164,12 +164,12 @@ def fill_archive(rig: Rig, load: Load) -> Seen:
     note = (
         f"{unsaved} checkpoints not saved, {ended}; an evaluator killed afterwards: {after_s:.1f} s"
     )
-    # If all were saved there was room, and nothing was tried.
+    # If all were saved there was room, and nothing was tested.
     return Seen(resumed_s, note, same and unsaved > 0)
 
 
 def roll(rig: Rig, load: Load) -> Seen:
-    """SIGTERM of every process, one after the other, each time until its successor is ready."""
+    """SIGTERM of every process, one after the other, each once its predecessor is replaced."""
     worst_s = 0.0
     for one in rig.cluster.processes:
         one.process.stop(40.0)

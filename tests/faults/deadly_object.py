@@ -14,12 +14,12 @@ from tests.faults.load import Load
 from tests.faults.poison import read_letters
 from tests.faults.rig import Rig
 
-# Half a dozen evaluators end, each some seconds behind the one before.
+# Half a dozen evaluators end, some seconds apart.
 FOUND_S = 180.0
 
 
 def publish_deadly(rig: Rig, load: Load) -> Seen:
-    """Waits until the object has gone to `dead-letters`, and all else goes on."""
+    """Waits until the object is in `dead-letters`, and everything else continues."""
     starts = rig.times_logged("listening")
     begin_s = time.monotonic()
     publisher = load.client.publisher()
@@ -48,7 +48,7 @@ def publish_deadly(rig: Rig, load: Load) -> Seen:
 
 
 def set_aside(log: KafkaLog) -> set[int]:
-    """The ids of the objects in records of slots that went to `dead-letters`."""
+    """Returns the ids of objects in records of slots that went to `dead-letters`."""
     ids: set[int] = set()
     for headers, value in read_letters(log):
         if headers["topic"].decode() == SLOTS and b"ended amid it" in headers["reason"]:

@@ -1,8 +1,8 @@
-"""Constant publishing and receiving, and the account of it: what was lost, what came twice, when.
+"""Constant publishing and receiving, and its account: lost and doubled matches, and delays.
 
-What each object has to match is worked out before by the oracle, over a few thousand patterns; an
-object is a pattern under a number of its own. So the load is cheap to make and to check, and takes
-little from what it loads.
+The oracle computes in advance, for a few thousand patterns, what each object has to match; an
+object is a pattern under a number of its own. So the load is cheap to create and to check, and
+takes little from the system under load.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ Pair: TypeAlias = tuple[str, int | str]
 
 PATTERNS = 4_000
 
-# Bursts a second of each publisher: an object waits for the next one 20 ms at most, and a burst is
-# a request.
+# Bursts a second of each publisher: an object waits 20 ms for the next one on average, and a burst
+# is a request.
 BURSTS_PER_S = 25
 
-# So many objects go to every slot of the cluster.
+# Enough objects to reach every slot of the cluster.
 SAMPLE_OBJECTS = 600
 
-# A bound on what is waited for, far above every target: a fault that stops all for good fails.
+# Bound of waits, far above every target: a fault that stops everything for good fails.
 WAIT_S = 120.0
 LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How much.
+    """The size of the load.
 
     Attributes:
         objects_per_s: Of all publishers together.
         publishers: Sessions, each a thread.
         subscribers: Each with queries of its own, and a thread.
-        text_bytes: To which each text is filled up with words that no query knows.
+        text_bytes: Each text is filled up to this length with words of no query.
         credit: Matches that each subscriber is sent ahead.
     """
 
@@ -62,15 +62,15 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How it came out.
+    """The result.
 
     Attributes:
         objects: Published and acknowledged.
-        pairs: Matches that had to be told.
-        lost: Of them, never told.
-        surplus: Told twice, or wrongly.
+        pairs: Matches that had to be reported.
+        lost: Of these, never reported.
+        surplus: Reported twice, or wrongly.
         longest_wait_s: The longest time from a publish call to its match.
-        errors: What publishers and subscribers raised; there should be none.
+        errors: Raised by publishers and subscribers; there should be none.
     """
 
     objects: int
@@ -82,15 +82,15 @@ class Account:
 
 
 class Load:
-    """Publishers that do not stop, subscribers, and what went through their hands.
+    """Publishers that do not stop, subscribers, and all that they sent and received.
 
     Objects have numbers: those of publisher p are p, p + publishers, and so on.
 
     Args:
-        routers, mergers: Where they listen. Publishers begin at the first router, and each merger
-            is the first choice of a subscriber: whichever is broken, somebody is connected to it.
-        name: Of queries and subscribers; it also decides what is published.
-        settings: How much.
+        routers, mergers: Their addresses. Publishers begin at the first router, and each merger is
+            the first choice of a subscriber: whichever is broken, a client is connected to it.
+        name: Of queries and subscribers; it also determines the published objects.
+        settings: The size of the load.
     """
 
     def __init__(
@@ -111,18 +111,18 @@ class Load:
         self._subscriptions = [
             self._client.subscribe(each, credit=credit) for each in self._subscribers
         ]
-        # Publisher → patterns of its objects in order, and when each was handed over.
+        # Publisher → patterns of its objects in order, and when each was passed on.
         self._made: list[list[int]] = [[] for _ in range(self.settings.publishers)]
         self._made_s: list[list[float]] = [[] for _ in range(self.settings.publishers)]
         self._publishers = [self._client.publisher() for _ in range(self.settings.publishers)]
         self._received: Counter[Pair] = Counter()
-        # When a match came, how long its object had waited, and to which subscriber it came.
+        # When a match arrived, how long its object had waited, and its subscriber.
         self._waits: list[tuple[float, float, int]] = []
         self._holding: set[int] = set()
         self._late_words: list[tuple[str, list[int]]] = []
         self._forgiven: set[int | str] = set()
         self._arrived = threading.Condition()
-        # Whoever numbers objects looks at the words meanwhile, and the other way round.
+        # Guards the numbers of objects and the words, which are read together.
         self._numbering = threading.Lock()
         self._seeds = [self._rng.random() for _ in range(self.settings.publishers)]
         self._ending = threading.Event()
@@ -156,25 +156,25 @@ class Load:
 
     @property
     def client(self) -> Client:
-        """For whatever else is asked of the cluster."""
+        """Returns a client for other requests to the cluster."""
         return self._client
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong in a thread."""
+        """Errors in threads."""
         return tuple(self._errors)
 
     @property
     def published(self) -> int:
-        """Objects handed over so far."""
+        """Number of objects passed on so far."""
         return sum(map(len, self._made))
 
     def waits_s(self, since_s: float, until_s: float, *but: int) -> list[float]:
-        """From publish call to match, of the matches that came between two monotonic times.
+        """Returns the waits from publish call to match, of matches between two monotonic times.
 
         Args:
             since_s, until_s: The times.
-            but: Subscribers that do not count.
+            but: Subscribers to leave out.
         """
         with self._arrived:
             return [
@@ -183,7 +183,7 @@ class Load:
 
     @contextmanager
     def holding(self, subscriber: int) -> Iterator[None]:
-        """Has a subscriber read nothing meanwhile."""
+        """Stops a subscriber from reading while the context is open."""
         self._holding.add(subscriber)
         try:
             yield
@@ -191,7 +191,7 @@ class Load:
             self._holding.discard(subscriber)
 
     def register_late(self, word: str) -> float:
-        """Registers a query that only what is published from now on can match; returns seconds."""
+        """Registers a query that only later objects can match; returns the seconds taken."""
         begin_s = time.monotonic()
         query = {"id": word, "kind": "range", "mode": "continuous", "text": word}
         self._register(query, self._subscribers[0])
@@ -200,10 +200,10 @@ class Load:
         return time.monotonic() - begin_s
 
     def progress(self, *, timeout_s: float = WAIT_S) -> float:
-        """Waits for all matches of what each publisher hands over from now on; returns seconds.
+        """Waits for the matches of all publishers' next objects; returns the seconds.
 
         Raises:
-            TimeoutError: They did not come.
+            TimeoutError: They did not arrive.
         """
         begin_s = time.monotonic()
         begin = [len(made) for made in self._made]
@@ -231,15 +231,15 @@ class Load:
         )
 
     def forgive(self, objects: Iterable[int]) -> None:
-        """Nothing is expected of some objects any more: they went to `dead-letters`."""
+        """Expects no more matches of some objects: they went to `dead-letters`."""
         self._forgiven.update(objects)
 
     def run(self, seconds: float) -> None:
-        """Lets it go on."""
+        """Lets the load run for some time."""
         self._ending.wait(seconds)
 
     def finish(self) -> Account:
-        """Ends the publishers, waits for all that is due, and counts."""
+        """Ends the publishers, waits for all expected matches, and counts."""
         self._ending.set()
         for thread in self._publishing:
             thread.join(WAIT_S)
@@ -302,7 +302,7 @@ class Load:
                     for i, pattern in enumerate(chosen)
                 ]
             )
-            # What an outage held up is made up for, but not all at once.
+            # Objects delayed by an outage are made up for, but not all at once.
             due_s = max(due_s + 1 / BURSTS_PER_S, time.monotonic() - 1.0)
             self._ending.wait(max(0.0, due_s - time.monotonic()))
 
@@ -333,7 +333,7 @@ class Load:
             self._client.unregister(name)
 
     def _pairs(self, publisher: int, i: int) -> list[Pair]:
-        """What has to be told of one object."""
+        """Returns the matches that have to be reported of one object."""
         key = i * self.settings.publishers + publisher
         queries = self._expected[self._made[publisher][i]]
         pairs: list[Pair] = [
@@ -357,7 +357,7 @@ class Load:
         }
 
     def _answers(self) -> list[tuple[str, ...]]:
-        """Of each pattern: the queries that it satisfies, by the oracle."""
+        """Returns for each pattern the queries that it satisfies, by the oracle."""
         found: list[list[str]] = [[] for _ in self._patterns]
         numbered = [{**pattern, "id": i} for i, pattern in enumerate(self._patterns)]
         for query, pattern in matches(numbered, QUERIES):
@@ -366,7 +366,7 @@ class Load:
 
 
 def _spread(name: str, count: int, mergers: Sequence[str]) -> list[str]:
-    """Names of subscribers whose first choices are the mergers in turn."""
+    """Returns names of subscribers whose first choices are the mergers in turn."""
     names = (f"{name}-s{number}" for number in itertools.count())
     wanted = itertools.cycle(mergers)
     return [
@@ -376,7 +376,7 @@ def _spread(name: str, count: int, mergers: Sequence[str]) -> list[str]:
 
 
 def _await_cursor(subscription: Subscription, ends: tuple[str, ...]) -> None:
-    """Waits until the subscriber has got everything before the end of its Kafka partition."""
+    """Waits until the subscriber has everything before the end of its Kafka partition."""
     deadline_s = time.monotonic() + WAIT_S
     while time.monotonic() < deadline_s:
         partition, _, offset = subscription.cursor.partition(".")

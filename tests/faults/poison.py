@@ -1,4 +1,4 @@
-"""Records that nobody meant, on every Kafka partition of every topic."""
+"""Appends damaged records to every Kafka partition of every topic."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.faults.catalogue import Seen
 from tests.faults.load import Load
 from tests.faults.rig import Rig
 
-# Where a second copy of a record is a repeat that has to be dropped; elsewhere it would be a
+# Topics where a second copy of a record is a repeat to be dropped; elsewhere it would be a
 # declaration of its own.
 _REPEATED = (INTAKE, SLOTS, PARTIALS)
 
-# Records behind a Kafka partition's end, looked at to find some to damage.
+# Records before a Kafka partition's end among which it looks for some to damage.
 _LOOK_BACK = 50
 _READ_S = 10.0
 
 
 def poison(rig: Rig, load: Load) -> Seen:
-    """Appends garbage, damaged, misplaced and repeated records; all has to go on."""
+    """Appends garbage, damaged, misplaced and repeated records; everything has to continue."""
     prefix = f"{rig.cluster.settings.cluster}."
     log = KafkaLog(KafkaSettings(bootstrap=rig.kafka.address, topic_prefix=prefix))
     try:
@@ -52,20 +52,20 @@ def poison(rig: Rig, load: Load) -> Seen:
 
 
 def spoil(log: KafkaLog) -> list[tuple[str, int, int]]:
-    """Puts what nobody meant onto every topic of a cluster; returns where it stands."""
+    """Appends bad records to every topic of a cluster; returns their positions."""
     topics = (INTAKE, REGISTRY, SLOTS, PARTIALS, DELIVERIES, CONTROL)
     return _append(log, {topic: _genuine(log, topic) for topic in topics})
 
 
 def _genuine(log: KafkaLog, topic: str) -> Record | None:
-    """One of the last records of a topic, the longest."""
+    """Returns the longest of the last records of a topic."""
     consumer = log.consumer("poison")
     try:
         found: list[Record] = []
         for partition in range(log.partitions(topic)):
             low, high = log.bounds(topic, partition)
             consumer.assign({(topic, partition): max(low, high - _LOOK_BACK)})
-            # Its owner truncates it meanwhile, now and then; others have records enough.
+            # Its owner may truncate it meanwhile; other partitions have enough records.
             with suppress(OffsetOutOfRange):
                 found += consumer.poll(_LOOK_BACK, 1.0)
     finally:
@@ -74,10 +74,11 @@ def _genuine(log: KafkaLog, topic: str) -> Record | None:
 
 
 def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str, int, int]]:
-    """Appends; returns where those stand that have to go to `dead-letters`.
+    """Appends; returns the positions of the records that have to go to `dead-letters`.
 
-    All that nobody can make sense of, but for those on `deliveries`: it has many readers and no
-    owner, so each of them passes such a record over, and says so in its log.
+    These are all unreadable records except those on `deliveries`: it has many readers and no owner,
+        so
+    each reader skips such a record, and logs it.
     """
     producer = log.producer("poison")
     senseless: list[tuple[str, int, int]] = []
@@ -119,7 +120,7 @@ def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str,
 
 
 def letters(log: KafkaLog) -> set[tuple[str, int, int]]:
-    """Where the records stood that went to `dead-letters`."""
+    """Returns the positions of the records that went to `dead-letters`."""
     return {
         (headers["topic"].decode(), int(headers["partition"]), int(headers["offset"]))
         for headers, _ in read_letters(log)
@@ -127,7 +128,7 @@ def letters(log: KafkaLog) -> set[tuple[str, int, int]]:
 
 
 def read_letters(log: KafkaLog) -> Iterator[tuple[dict[str, bytes], bytes]]:
-    """Headers and value of all that is in `dead-letters`."""
+    """Yields headers and value of all records in `dead-letters`."""
     consumer = log.consumer("letters")
     try:
         low, high = log.bounds(DEAD_LETTERS, 0)

@@ -1,4 +1,4 @@
-"""Too much for a subscriber, and too much for the evaluators."""
+"""Overloads a subscriber, and the evaluators."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from tests.faults.catalogue import Seen
 from tests.faults.load import Load, LoadSettings
 from tests.faults.rig import Rig
 
-# What a subscriber is sent ahead is used up within a second: then its merger keeps the rest.
+# A subscriber's credit is used up within a second: then its merger keeps the rest.
 SLOW_SUBSCRIBER = LoadSettings(subscribers=3, credit=1_000)
 _SLOW = 2
 _STUCK_S = 1.0
-# Windows alternate, so that whatever else the machine does falls into both kinds. A window's p99
-# differs from the next one's by an eighth: the medians of so many by a twentieth.
+# Windows alternate, so that other work on the machine affects both kinds. The p99 of one window
+# differs from the next one's by an eighth: the medians of this many by a twentieth.
 _ROUNDS = 20
 _WINDOW_S = 4.0
 _CATCH_UP_S = 2.0
 SLOWER_MAX = 1.10
 
-# Large texts fill what may be under way within seconds.
+# Large texts reach the limit of data in flight within seconds.
 OVERLOAD = LoadSettings(objects_per_s=10_000, publishers=4, text_bytes=2_000)
 _OVERLOADED_S_MAX = 180.0
 _LOOKS = 20
-# Of each tenth of a second, evaluators get this much.
+# The share of each tenth of a second that evaluators run.
 _SHARE = 0.03
 _PERIOD_S = 0.1
-# What may be under way (160 MiB a router is in the log, not in memory), read ahead, queued for the
-# log, and kept of the past, with room for the allocator.
+# Data in flight (160 MiB a router is in the log, not in memory), read ahead, queued for the log,
+# and stored for searches, with room for the allocator.
 GROWTH_BYTES_MAX = 768 << 20
 
 
 def hold_a_subscriber(rig: Rig, load: Load) -> Seen:
-    """A subscriber reads nothing for some time, again and again; others are compared."""
+    """A subscriber reads nothing for some time, repeatedly; others are compared."""
     beside: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(_ROUNDS):
         beside[False].append(_p99_s(load))
@@ -65,14 +65,14 @@ def _p99_s(load: Load) -> float:
 
 
 def overload(rig: Rig, load: Load) -> Seen:
-    """Evaluators get a few hundredths of their time; the rest is held up at the edge."""
+    """Evaluators get a few hundredths of their time; further objects are refused at the edge."""
     before = rig.resident_bytes()
     peaks = dict(before)
     refused: ResourceExhausted | None = None
     with _slowed([one for one in rig.pids() if one.startswith("evaluator")], rig):
         begin_s = time.monotonic()
         at_begin = load.published
-        # How long it takes to fill what may be under way depends on the machine.
+        # The time to reach the limit of data in flight depends on the machine.
         while refused is None and time.monotonic() - begin_s < _OVERLOADED_S_MAX:
             for _ in range(_LOOKS):
                 load.run(0.5)
@@ -95,7 +95,7 @@ def overload(rig: Rig, load: Load) -> Seen:
 
 
 def _refusal(rig: Rig) -> ResourceExhausted | None:
-    """What a publisher is told that comes now."""
+    """Returns the refusal that a new publisher gets."""
     request = PublishRequest(session=int(time.time() * 1_000), first_number=1)
     request.objects.count = 1
     for name in ("ids", "lon", "lat"):
@@ -113,12 +113,12 @@ def _refusal(rig: Rig) -> ResourceExhausted | None:
 
 @contextmanager
 def _slowed(names: list[str], rig: Rig) -> Iterator[None]:
-    """Lets processes run for a share of each period only."""
+    """Lets processes run for only a share of each period."""
     ending = threading.Event()
 
     def tell(pids: list[int], number: signal.Signals) -> None:
         for pid in pids:
-            # One that has ended meanwhile comes back under another number.
+            # A process that has ended meanwhile returns under another number.
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 

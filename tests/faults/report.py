@@ -48,9 +48,9 @@ def _line(row: Row) -> str:
 
 
 def keep(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
-    """Puts rows into the document; those of faults that were not tried stay as they are.
+    """Writes rows into the document; those of faults that were not tested stay as they are.
 
-    So do the machines of such rows: the day tells which row is whose.
+    The machines of such rows stay, too: the day relates a row to its machine.
     """
     text = document.read_text()
     head, _, rest = text.partition(BEGIN)

@@ -1,7 +1,8 @@
-"""What faults are done to: a broker, Redis, and two processes of each service, one cluster for all.
+"""The system under test: a broker, Redis, and a cluster with two processes of each service.
 
-A guard starts again what ended, as a node agent would. As root, each process has a network
-namespace of its own and the archive is a small file system; otherwise what needs that is left out.
+A guard restarts processes that end, as a node agent would. As root, each process has a network
+namespace of its own and the archive is a small file system; otherwise faults that need these are
+left out.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from tests.faults.wires import KAFKA, REDIS, Wires, mount_small, unmount
 
 CLUSTER = "faults"
 
-# What makes an object deadly to those that have it on their path, `deadly_object` says which.
+# Processes with this on their path end at a deadly object; see `deadly_object`.
 DEADLY = Path(deadly.__file__).parent
 
-# Of the archive's file system: half a minute of overload on a fast machine is half a gigabyte.
+# Size of the archive's file system: half a minute of overload on a fast machine is half a gigabyte.
 ARCHIVE_BYTES = 2 << 30
 PROCESSES_MAX = 4
 READY_S = 120.0
 
-# Small enough that a few seconds of large objects reach it: what is older is in the archive.
+# So small that a few seconds of large objects fill it: older ones are in the archive.
 STORE_BYTES = 64 << 20
 
 
@@ -72,16 +73,16 @@ class Rig:
         self.cluster = LocalCluster(directory / "cluster", settings)
 
     def stop_servers(self) -> None:
-        """Ends the broker and Redis, as far as they run."""
+        """Ends the broker and Redis, if they run."""
         self.redis.stop()
         self.kafka.stop()
 
     def one(self, name: str) -> ServiceProcess:
-        """A process by its name."""
+        """Returns a process by its name."""
         return next(one for one in self.cluster.processes if one.name == name)
 
     def await_ready(self) -> None:
-        """Waits until all processes are there and ready."""
+        """Waits until all processes run and are ready."""
         deadline_s = time.monotonic() + READY_S
         waiting = list(self.cluster.processes)
         while waiting := [one for one in waiting if not one.ready()]:
@@ -109,23 +110,23 @@ class Rig:
             store.close()
 
     def pids(self) -> dict[str, int]:
-        """The processes that run."""
+        """The running processes."""
         return {
             one.name: pid for one in self.cluster.processes if (pid := one.process.pid) is not None
         }
 
     def resident_bytes(self) -> dict[str, int]:
-        """Memory of each process now."""
+        """Returns the present memory of each process."""
         return {name: _resident_bytes(pid) for name, pid in self.pids().items()}
 
     def times_logged(self, event: str) -> int:
-        """How often the processes have said so, also those that have ended."""
+        """Returns how often the processes, also ended ones, have logged an event."""
         logs = (one.process.log_path for one in self.cluster.processes)
         return sum(path.read_bytes().count(f'"{event}"'.encode()) for path in logs)
 
     @contextmanager
     def stopped(self, process: LocalProcess) -> Iterator[None]:
-        """Holds a process still (SIGSTOP), then lets it go on."""
+        """Stops a process (SIGSTOP) while the context is open."""
         pid = process.pid
         assert pid is not None, f"{process.name} does not run"
         os.kill(pid, signal.SIGSTOP)
@@ -136,7 +137,7 @@ class Rig:
 
     @contextmanager
     def full_archive(self) -> Iterator[None]:
-        """Leaves no room in the archive's file system, then makes it again."""
+        """Leaves no room in the archive's file system while the context is open."""
         filler = self.archive / ".filler"
         with filler.open("wb", buffering=0) as file:
             try:
@@ -150,7 +151,7 @@ class Rig:
             filler.unlink()
 
     def flush_redis(self) -> None:
-        """Empties Redis while it goes on answering."""
+        """Empties Redis while it still answers."""
         address = self.redis.url.removeprefix("redis://").partition("/")[0]
         host, _, port = address.partition(":")
         with socket.create_connection((host, int(port)), timeout=5.0) as connection:

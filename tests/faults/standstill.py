@@ -26,7 +26,7 @@ from sirocco_client.told_lists import TermsStep
 from tests.faults.rig import Rig, set_up
 
 STEP_MS = 1_000
-# Steps are told some seconds after their time: the time of routers is told once a second.
+# Steps are reported some seconds after their time: routers report their time once a second.
 LATE_MS = 4_000
 CALM_S = 30.0
 LOOK_S = 5.0
@@ -36,7 +36,7 @@ SUBSCRIBER = "standstill"
 
 @dataclass(slots=True)
 class Told:
-    """What came of the steps."""
+    """The reports of the steps."""
 
     steps: int = 0
     misplaced: int = 0
@@ -44,7 +44,7 @@ class Told:
     newest_ms: dict[str, int] = field(default_factory=dict)
 
     def take(self, events: Iterable[Any]) -> None:
-        """Takes all that comes, until there is no more."""
+        """Takes all reports that arrive, until none follows."""
         for told in events:
             if not isinstance(told, TermsStep):
                 continue
@@ -55,12 +55,12 @@ class Told:
             self.newest_ms[told.query] = told.at_ms
 
     def behind_s(self) -> float:
-        """How old the newest step is that was told of the query that is the farthest behind."""
+        """Returns the age of the newest reported step of the query that lags most."""
         return time.time() - min(self.newest_ms.values(), default=0) / 1_000
 
 
 def main() -> int:
-    """Parses the command line, and tries it."""
+    """Parses the command line, and runs the fault."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.standstill", description=__doc__)
     parser.add_argument("--queries", type=int, default=4_000)
     parser.add_argument("--seconds", type=float, default=240.0, help="of standing still")
@@ -120,7 +120,7 @@ def _query(rng: random.Random, number: int) -> Any:
 
 
 def _publish(client: Client, ending: threading.Event) -> None:
-    """Some hundred objects a second, as long as routers take them."""
+    """Publishes some hundred objects a second, as long as routers take them."""
     rng, number = random.Random(0), 0
     publisher = client.publisher()
     while not ending.wait(0.1):
@@ -131,7 +131,7 @@ def _publish(client: Client, ending: threading.Event) -> None:
                 place = {"lon": rng.uniform(-4, 4), "lat": rng.uniform(-4, 4)}
                 publisher.publish({"id": number, **place, "text": text})
         except PublishFailed:
-            # More than a publisher keeps was published in vain meanwhile: another goes on.
+            # The publisher's buffer has overflowed meanwhile: another publisher continues.
             publisher = client.publisher()
 
 

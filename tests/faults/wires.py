@@ -1,7 +1,8 @@
-"""A network of this machine whose wires can be cut: a namespace for each process, and a switch.
+"""A network on this machine whose links can be cut: a namespace for each process, and a switch.
 
-What is cut is dropped in silence, as by a broken switch: nobody is told, connections just stop.
-Needs root, `ip` and `nft`.
+Packets on a cut link are dropped silently, as by a broken switch: connections just stop. Needs
+    root,
+`ip` and `nft`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Self
 
 from sirocco.local.cluster import Place
 
-# A network that nobody else on the machine is likely to have. The machine itself has the first
-# addresses: clients, the broker and Redis have no namespace.
+# A network that is probably unused on the machine. The machine itself has the first addresses:
+# clients, the broker and Redis have no namespace.
 _NETWORK = "10.77.13"
 HERE = f"{_NETWORK}.1"
 KAFKA = f"{_NETWORK}.2"
@@ -29,8 +30,8 @@ _TABLE = "sirocco_cut"
 class Wires:
     """A namespace of its own for each process, all on one switch.
 
-    The switch has a namespace, too: what else runs here, such as Docker, may filter what bridges
-    of the machine pass on.
+    The switch has a namespace, too: other software here, such as Docker, may filter packets of the
+    machine's bridges.
 
     Args:
         names: Of the processes.
@@ -43,7 +44,7 @@ class Wires:
 
     @staticmethod
     def missing() -> str:
-        """Why there can be no such network here; empty if there can."""
+        """Returns why such a network is impossible here; empty if it is possible."""
         if os.geteuid() != 0:
             return "needs root"
         absent = [tool for tool in ("ip", "nft") if shutil.which(tool) is None]
@@ -69,14 +70,14 @@ class Wires:
 
     @property
     def places(self) -> dict[str, Place]:
-        """Where each process runs."""
+        """Returns where each process runs."""
         return {
             name: Place(("ip", "netns", "exec", self._space(name)), host)
             for name, host in self._hosts.items()
         }
 
     def cut(self, name: str, *peers: str) -> None:
-        """Cuts a process off from addresses, both ways; from everything if none is named."""
+        """Cuts a process off from addresses, both ways; from everything if none is given."""
         self._in(name, "nft", "add", "table", "inet", _TABLE)
         for chain, side in (("output", "daddr"), ("input", "saddr")):
             hook = f"{{ type filter hook {chain} priority 0; }}"
@@ -86,11 +87,11 @@ class Wires:
                 self._in(name, "nft", "add", "rule", "inet", _TABLE, chain, *rule)
 
     def heal(self, name: str) -> None:
-        """Takes back what was cut."""
+        """Removes all cuts of a process."""
         self._in(name, "nft", "delete", "table", "inet", _TABLE)
 
     def host(self, name: str) -> str:
-        """The address of a process."""
+        """Returns the address of a process."""
         return self._hosts[name]
 
     def _space(self, name: str) -> str:
@@ -118,7 +119,7 @@ class Wires:
                 _run("ip", "-n", space, "link", "set", link, "up")
 
     def _plug(self, name: str) -> tuple[str, ...]:
-        """The switch's end of a wire."""
+        """Returns the switch's end of a link."""
         return ("peer", "name", name, "netns", self._switch)
 
     def _plugged(self, name: str) -> None:
@@ -137,11 +138,11 @@ def _run(*command: str, check: bool = True) -> None:
 
 
 def mount_small(directory: str, size_bytes: int) -> None:
-    """Puts a file system of a fixed size at a directory; needs root."""
+    """Mounts a file system of a fixed size at a directory; needs root."""
     _run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", directory)
 
 
 def unmount(directories: Sequence[str]) -> None:
-    """Takes such file systems away."""
+    """Unmounts such file systems."""
     for directory in directories:
         _run("umount", "--lazy", directory, check=False)

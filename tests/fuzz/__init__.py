@@ -1,1 +1,1 @@
-"""Random work against structures that hold what clients choose, under keys chosen for that."""
+"""Random operations on structures with client-chosen keys, under keys chosen to collide."""

@@ -13,12 +13,12 @@ from tests.fuzz import indexes, tables
 
 WORKS = {work.__name__: work for work in (*tables.WORKS, *indexes.WORKS)}
 
-# Shorter than anybody takes for a standstill.
+# Short enough that no user takes the silence for a standstill.
 TELL_S = 10.0
 
 
 def main() -> None:
-    """Runs the seeds asked for; the one that fails is the last that was said."""
+    """Runs the requested seeds; the one that fails is the last that was printed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seeds", default="0:1000", metavar="FROM:TO")
     parser.add_argument("--only", action="append", choices=sorted(WORKS), metavar="WORK")

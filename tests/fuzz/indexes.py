@@ -1,7 +1,7 @@
 """Lists, sets, slices and texts against plain Python, under keys chosen for their hashes.
 
-As in `tests.fuzz.tables`, a run is a seed. What is drawn lies at borders: places at poles and on
-the antimeridian, words that share their beginning or pass a length, numbers of all bits.
+As in `tests.fuzz.tables`, a run is a seed. Values are drawn at borders: places at poles and on the
+antimeridian, words with a common beginning or of critical lengths, numbers of all bits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEVER_DEAD = 1 << 62
 
 @dataclass
 class Thing:
-    """An object: where it is, its terms, what it is known by."""
+    """An object: its place, terms and keys."""
 
     lon: float
     lat: float
@@ -55,7 +55,7 @@ class Thing:
 
 @dataclass
 class Wish:
-    """A query: a disjunction of (terms it asks for, terms it refuses)."""
+    """A query: a disjunction of (required terms, excluded terms)."""
 
     text: list[tuple[tuple[int, ...], tuple[int, ...]]]
     lon: float = 0.0
@@ -68,19 +68,19 @@ class Wish:
     entries: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def holds(self, terms: Sequence[int]) -> bool:
-        """Whether a set of terms satisfies the text."""
+        """Returns whether a set of terms satisfies the text."""
         own = set(terms)
         return any(
             own.issuperset(asked) and own.isdisjoint(refused) for asked, refused in self.text
         )
 
     def meets(self, thing: Thing) -> bool:
-        """Whether it lives for an object that satisfies it."""
+        """Returns whether it is alive for an object that satisfies it."""
         return self.born <= thing.position < self.dead and self.holds(thing.terms)
 
 
 def queries_of(wishes: Sequence[Wish]) -> QueryRows:
-    """The texts of queries of the whole world, as columns."""
+    """Returns the texts of queries of the whole world, as columns."""
     n = len(wishes)
     world = np.tile([-180.0, -90.0, 180.0, 90.0], (n, 1))
     rows = QueryRows.of_boxes(world, np.zeros(n + 1, np.int64), NONE)
@@ -105,14 +105,14 @@ def _column(rows: Sequence[Sequence[int]]) -> Keys:
 
 
 class Drawing:
-    """What one run draws from: a few chosen terms, ids and sessions, and places."""
+    """The values of one run: a few chosen terms, ids and sessions, and places."""
 
     def __init__(self, dice: Random) -> None:
         self.dice = dice
         count = dice.choice([3, 12, 60, 200])
         family = dice.choice(FAMILIES)(count)
         terms = np.concatenate([family, drawn(5, dice.getrandbits(32))])
-        # Ids below 2 are those of no term in some tables; as numbers of terms they are like any.
+        # Ids below 2 mean no term in some tables; as numbers of terms they are ordinary.
         self.terms = np.unique(np.concatenate([terms, np.array(EXTREMES, np.uint64)])).tolist()
         self.ids = [*dice.choice(FAMILIES)(20).tolist(), *EXTREMES]
         self.places = [self._place() for _ in range(dice.choice([1, 4, 30]))]
@@ -127,12 +127,12 @@ class Drawing:
         return lon, lat
 
     def some_terms(self, most: int) -> tuple[int, ...]:
-        """Different terms, ascending."""
+        """Returns different terms, ascending."""
         count = min(self.dice.choice([0, 1, 1, 2, 3, most]), len(self.terms))
         return tuple(sorted(self.dice.sample(self.terms, count)))
 
     def text(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Alternatives, each with a term that it asks for; or no text at all."""
+        """Returns alternatives, each with a required term; or no text at all."""
         if self.dice.random() < 0.3:
             return [((), ())]
         parts = []
@@ -143,7 +143,7 @@ class Drawing:
         return parts
 
     def thing(self, position: int, most: int = 40) -> Thing:
-        """An object; numbers never repeat."""
+        """Returns an object; numbers never repeat."""
         dice = self.dice
         self.number += 1
         lon, lat = dice.choice(self.places) if dice.random() < 0.7 else self._place()
@@ -153,7 +153,7 @@ class Drawing:
 
 
 def columns_of(things: Sequence[Thing]) -> tuple[NDArray[np.float64], ...]:
-    """Longitudes, latitudes, terms by offsets, arrivals, positions, as `match` takes them."""
+    """Returns longitudes, latitudes, terms by offsets, arrivals, positions, as `match` needs."""
     terms = [thing.terms for thing in things]
     positions = np.array([thing.position for thing in things], np.int64)
     return (
@@ -171,7 +171,7 @@ def _numbers(things: Sequence[Thing], *names: str) -> list[Keys]:
 
 
 def nearest(dice: Random) -> None:
-    """Lists of the nearest, over registrations, removals and checkpoints."""
+    """Tests lists of the nearest, over registrations, removals and checkpoints."""
     drawing, index = Drawing(dice), KnnIndex()
     live: dict[int, Wish] = {}
     position = 0
@@ -218,11 +218,11 @@ def _offer(things: Sequence[Thing], wishes: Sequence[Wish]) -> None:
 
 
 def values(dice: Random) -> None:
-    """Who enters, stays in and leaves queries; values are chosen, and may share a set."""
+    """Tests values that enter, stay in and leave queries; chosen values may share a set."""
     drawing, index = Drawing(dice), TrackIndex()
     keys = dice.sample(EXTREMES, 3)
     chosen = [*dice.choice(FAMILIES)(dice.choice([1, 5, 40])).tolist(), *EXTREMES]
-    # Of two keys, values whose handles are one.
+    # Values of two keys with one handle.
     handles = np.array(chosen[:3], np.uint64)
     own = np.full(len(handles), keys[0], np.uint64), np.full(len(handles), keys[1], np.uint64)
     held = index._sets.handles_of(own[0], handles)
@@ -290,7 +290,7 @@ def _moves(
 def _check_members(
     index: TrackIndex, live: dict[int, Wish], inside: dict[tuple[int, int], set[int]], dice: Random
 ) -> None:
-    """What is inside is taken out of some queries, is right, and is put back."""
+    """Takes the values inside some queries out, checks them, and puts them back."""
     some = [row for row in live if dice.random() < 0.5]
     members = index.take_members(np.array(some, np.int32))
     pairs = set(zip(members.query_rows.tolist(), members.values.tolist(), strict=True))
@@ -301,7 +301,7 @@ def _check_members(
 
 
 def searches(dice: Random) -> None:
-    """Slices of chosen terms: appended, sealed, merged, saved and read; found and counted."""
+    """Tests slices of chosen terms: append, seal, merge, save, read; search and count."""
     drawing = Drawing(dice)
     rows = dice.choice([1, 16, 40, 200])
     limits = StoreLimits(active_rows=rows, slices=dice.choice([1, 2, 5]), slice_rows=4 * rows)
@@ -329,7 +329,7 @@ def searches(dice: Random) -> None:
 
 
 def stored_of(things: Sequence[Thing]) -> StoredRows:
-    """Objects without text, as a slot keeps them."""
+    """Returns objects without text, as a slot stores them."""
     builder = ObjectColumnsBuilder()
     for thing in things:
         builder.add(ObjectRow(thing.id, "", thing.lon, thing.lat, MISSING_TS, "", b""))
@@ -367,7 +367,7 @@ def _check_searches(store: SlotStore, things: Sequence[Thing], drawing: Drawing)
         assert dict(zip(counted.hashes.tolist(), counted.counts.tolist(), strict=True)) == wanted
 
 
-# Letters of one to four bytes, marks that join, what case folding lengthens, and separators.
+# Letters of one to four bytes, joining marks, letters that case folding extends, and separators.
 _LETTERS = (
     "aZ09_é\u0301\u0308ßİſﬁ½²Å가각\u1100\u1161\u11a8नि\u093cไกำ日豈😀🏽\u200d\u00ad\U0001d400"
 )
@@ -375,7 +375,7 @@ _OTHERS = " \0\t\n.,-'“\u00a0\u3000\uffff\U0010ffff"
 
 
 def texts(dice: Random) -> None:
-    """Terms of a batch of texts, as the plain analysis has them; on the wire and under a key."""
+    """Compares the terms of a batch of texts with the plain analysis; on the wire and keyed."""
     batch = [_text(dice) for _ in range(dice.choice([1, 3, 40]))]
     encoded = [text.encode() for text in batch]
     data = np.frombuffer(b"".join(encoded), np.uint8)
@@ -396,7 +396,7 @@ def texts(dice: Random) -> None:
 def _text(dice: Random) -> str:
     kind = dice.randrange(4)
     if kind == 0:
-        # Words about the lengths at which the hashes of the wire and of the key change their way.
+        # Words near the lengths at which the wire hash and the keyed hash change their method.
         lengths = [0, 1, 2, 3, 4, 7, 8, 9, 16, 17, 127, 128, 129, 136, 240, 241, 300]
         stem = dice.choice(["a", "é", "日"])
         words = [stem * dice.choice(lengths) + dice.choice(["", "b"]) for _ in range(9)]

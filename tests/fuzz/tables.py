@@ -1,6 +1,6 @@
 """Tables and indexes against dictionaries and sums, under keys chosen for their hashes.
 
-A run is a seed: what it draws, and so what it finds, is the same each time.
+A run is a seed: its draws, and so its findings, are the same each time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXTREMES = np.array([0, 1, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 1], np.uint64)
 
 
 def keys_of(dice: Random) -> Keys:
-    """Different keys, in any order."""
+    """Returns different keys, in any order."""
     count = dice.choice(SIZES)
     parts = [dice.choice(FAMILIES)(count), drawn(dice.choice(SIZES), dice.getrandbits(32))]
     if dice.random() < 0.5:
@@ -41,13 +41,13 @@ def keys_of(dice: Random) -> Keys:
 
 
 def some_of(keys: NDArray[np.generic], dice: Random) -> NDArray[np.generic]:
-    """A stretch of keys."""
+    """Returns a stretch of keys."""
     ends = sorted((dice.randint(0, len(keys)), dice.randint(0, len(keys))))
     return keys[ends[0] : ends[1]]
 
 
 def handles(dice: Random) -> None:
-    """Enters and drops handles; what is there is what a dictionary holds."""
+    """Adds and drops handles; the content is that of a dictionary."""
     keys, table, known = keys_of(dice), HandleTable(dice.choice([0, 5_000])), {}
     for _ in range(6):
         own = some_of(keys, dice)
@@ -64,7 +64,7 @@ def handles(dice: Random) -> None:
 
 
 def rows(dice: Random) -> None:
-    """As `handles`, for the table whose keys are a column."""
+    """Does the same as `handles`, for the table whose keys are a column."""
     keys, table, known = keys_of(dice), RowTable(), {}
     for _ in range(6):
         own = some_of(np.arange(len(keys), dtype=np.int32), dice)
@@ -80,7 +80,7 @@ def rows(dice: Random) -> None:
 
 
 def keywords(dice: Random) -> None:
-    """Keywords and their slots, also where there are more than may be."""
+    """Tests keywords and their slots, also beyond the limit of keywords."""
     keys = keys_of(dice)
     keys = keys[keys != 0]
     table = KeywordSlots(1, dice.choice([10, 1_000, 100_000]))
@@ -95,7 +95,7 @@ def keywords(dice: Random) -> None:
 
 
 def vocabulary(dice: Random) -> None:
-    """Terms are acquired and released; each in use has an id of its own."""
+    """Acquires and releases terms; each in use has an id of its own."""
     keys, words = keys_of(dice), Vocabulary()
     uses: dict[int, int] = {}
     ids: dict[int, int] = {}
@@ -118,7 +118,7 @@ def vocabulary(dice: Random) -> None:
 
 
 def postings(dice: Random) -> None:
-    """Lists are filled and emptied; a table without postings holds nothing."""
+    """Fills and empties lists; a table without postings is empty."""
     keys = keys_of(dice)
     table = PostingTable(dice.choice([0, 1_000]))
     states = np.full(2, STATE_PLAIN, np.uint8)
@@ -139,7 +139,7 @@ def postings(dice: Random) -> None:
 
 
 def codes(dice: Random) -> None:
-    """Numbers of terms, those of buckets beyond."""
+    """Tests numbers of terms, with those of buckets beyond the limit."""
     keys, numbered = keys_of(dice), TermCodes(dice.choice([600, 1_000, 1 << 16]))
     for _ in range(3):
         given = np.full(len(keys), -1, np.int64)
@@ -150,7 +150,7 @@ def codes(dice: Random) -> None:
 
 
 def sealing(dice: Random) -> None:
-    """Terms of a slice are numbered as they come."""
+    """Numbers the terms of a slice in order of appearance."""
     keys = keys_of(dice)
     terms = np.concatenate([keys, some_of(keys, dice)])
     numbers = np.empty(len(terms), np.uint32)
@@ -164,7 +164,7 @@ def sealing(dice: Random) -> None:
 
 
 def ranges(dice: Random) -> None:
-    """Tiny rectangles in crowded cells with chosen terms, matched, removed and reclaimed."""
+    """Matches, removes and reclaims tiny rectangles in crowded cells with chosen terms."""
     level = dice.choice([4, 6, 8])
     count = min(dice.choice(SIZES), 1 << 2 * level)
     if count == 0:
@@ -192,7 +192,7 @@ def ranges(dice: Random) -> None:
 
 
 def bytes_of_texts(dice: Random) -> None:
-    """Any bytes are either UTF-8, as Python says, or marked."""
+    """Checks that any bytes are either UTF-8, as Python decides, or marked."""
     texts = []
     for _ in range(dice.choice([1, 7, 64])):
         text = "".join(chr(dice.choice([65, 0x7FF, 0x1F600, 0x301, 0x4E00])) for _ in range(9))

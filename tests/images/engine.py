@@ -1,4 +1,4 @@
-"""Containers on one network of their own, by the engine's command."""
+"""Runs containers on one network of their own, by the engine's command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What the scripts tell: which images are to be tested, which of them the first test has to build
-# (of the whole suite, where nobody else has done it before), or why there are none.
+# Variables of the scripts: the images to test, those that the first test has to build (in the whole
+# suite, where nothing else has built them), or why there are none.
 TAG = "SIROCCO_IMAGES_TAG"
 BUILD = "SIROCCO_IMAGES_BUILD"
 MISSING = "SIROCCO_IMAGES_MISSING"
@@ -29,7 +29,7 @@ campaign = pytest.mark.skipif(
     BUILD in os.environ, reason="for make test-images: takes minutes, and the image of Spark jobs"
 )
 
-# What a pod of the chart may do, and no more: nothing of root, nothing written but /tmp.
+# The rights of a pod of the chart: no root, and no writes but to /tmp.
 CONFINED = (
     "--read-only",
     "--cap-drop=ALL",
@@ -37,23 +37,23 @@ CONFINED = (
     "--tmpfs=/tmp:rw,mode=1777",
 )
 
-# Of a range that neither engines nor clusters give out by themselves.
+# From a range that neither engines nor clusters assign by themselves.
 SUBNET = "10.213.77"
 
 LOOK_S = 0.1
 
-# A process that meets a broker whose topics have no leaders yet ends, and is started again; like
-# pods are. One that ends more often has another reason.
+# A process that finds a broker whose topics have no leaders yet ends, and is restarted, as pods
+# are. More restarts have another reason.
 RESTARTS_MAX = 4
 
 
 def tag() -> str:
-    """The tag of the images under test."""
+    """Returns the tag of the images under test."""
     return os.environ[TAG]
 
 
 def build_images() -> None:
-    """Builds what is to be built; what has not changed is not built again."""
+    """Builds the images; unchanged ones are not built again."""
     wanted = os.environ.get(BUILD, "").split()
     if wanted:
         script = str(ROOT / "scripts" / "images.sh")
@@ -63,14 +63,14 @@ def build_images() -> None:
 
 
 def docker(*arguments: str, check: bool = True) -> str:
-    """Runs the engine's command and returns what it says."""
+    """Runs the engine's command and returns its output."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     assert not check or done.returncode == 0, f"docker {arguments}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
 def await_true(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-    """Waits until something is the case."""
+    """Waits until a condition is true."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"not in {timeout_s:.0f} s: {what}"
@@ -78,10 +78,10 @@ def await_true(condition: Callable[[], bool], what: str, timeout_s: float) -> No
 
 
 class Network:
-    """A network, and what runs in it; all of it goes when it is left.
+    """A network, and the containers in it; all of it is removed at the end.
 
     Args:
-        name: Of the network, and before the names of all containers.
+        name: Of the network, and prefix of the names of all containers.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,7 +105,7 @@ class Network:
         self._sweep()
 
     def address(self, host: str) -> str:
-        """The address of a host; the same over restarts."""
+        """Returns the address of a host; restarts keep it."""
         return self._hosts.setdefault(host, f"{SUBNET}.{len(self._hosts) + 10}")
 
     def start(
@@ -117,13 +117,13 @@ class Network:
         environment: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
     ) -> None:
-        """Starts a container in place of the one that had the name before."""
+        """Starts a container, replacing the one that had the name before."""
         docker("rm", "--force", "--volumes", self._container(host), check=False)
         told = [f"--env={name}={value}" for name, value in (environment or {}).items()]
         docker(
             "run",
             "--detach",
-            # Not after `kill` and `stop`.
+            # Has no effect after `kill` and `stop`.
             "--restart=on-failure",
             f"--name={self._container(host)}",
             f"--hostname={host}",
@@ -138,33 +138,33 @@ class Network:
         )
 
     def kill(self, host: str) -> None:
-        """Ends a container as a crash would."""
+        """Ends a container as by a crash."""
         docker("kill", "--signal=KILL", self._container(host))
 
     def stop(self, host: str) -> None:
-        """Ends a container in order."""
+        """Ends a container in good order."""
         docker("stop", "--time=40", self._container(host))
 
     def restarts(self, host: str) -> int:
-        """How often the engine has started a container again that had ended by itself."""
+        """Returns how often the engine has restarted a container that had ended by itself."""
         return int(docker("inspect", "--format={{.RestartCount}}", self._container(host)))
 
     def runs(self, host: str) -> bool:
-        """Whether a container has not ended."""
+        """Returns whether a container is running."""
         said = docker("inspect", "--format={{.State.Running}}", self._container(host))
         return said.strip() == "true"
 
     def status(self, host: str) -> int:
-        """The status with which a container has ended."""
+        """Returns the exit status of a container."""
         said = docker("inspect", "--format={{.State.ExitCode}}", self._container(host))
         return int(said)
 
     def run(self, host: str, *command: str) -> str:
-        """Runs a command in a container and returns what it says."""
+        """Runs a command in a container and returns its output."""
         return docker("exec", self._container(host), *command)
 
     def log(self, host: str) -> str:
-        """What a container has said."""
+        """Returns the output of a container."""
         done = subprocess.run(
             ["docker", "logs", self._container(host)],
             stdout=subprocess.PIPE,
@@ -175,7 +175,7 @@ class Network:
         return done.stdout
 
     def await_http(self, host: str, path: str, timeout_s: float) -> float:
-        """Waits until a host answers that all is well; returns the seconds."""
+        """Waits until a host answers that it is healthy; returns the seconds."""
         begun_s = time.monotonic()
         url = f"http://{self.address(host)}:8080{path}"
 
@@ -198,7 +198,7 @@ class Network:
         return f"{self.name}-{host}"
 
     def _sweep(self) -> None:
-        """Removes the network and everything of its name, also from a run that was cut short."""
+        """Removes the network and all containers of its name, also after an interrupted run."""
         left = docker("ps", "--all", "--quiet", f"--filter=name=^{self.name}-").split()
         if left:
             docker("rm", "--force", "--volumes", *left)

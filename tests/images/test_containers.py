@@ -1,8 +1,9 @@
-"""The whole system out of its images, in containers on one network, with Kafka and Redis.
+"""The whole system from its images, in containers on one network, with Kafka and Redis.
 
-As in a pod, no container may do what root may, and none can write but to /tmp and the archive. One
+As in a pod, no container has root's rights, and each can write only to /tmp and the archive. One
 session publishes and one subscriber receives from outside, while an evaluator's container is killed
-and, in its place, another one starts; what is received has to be the oracle's, each exactly once.
+and another one starts in its place; the received matches have to be the oracle's, each exactly
+once.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from tests.images.engine import (
 SEED = 20261121
 SERVICES = {"coordinator": 1, "merger": 2, "evaluator": 2, "router": 2}
 
-# Bounds of the test, not promises: two cores that are shared with a broker, and where others are at
-# work, too, all containers together have the share of one process.
+# Bounds of the test, not promises: two cores are shared with a broker, and beside other work all
+# containers together have the share of one process.
 START_S = 900.0
 WAIT_S = 600.0
 pytestmark = [pytest.mark.timeout(3600), needs_engine]
 
-# Java unpacks its compressors there and loads them; an emptyDir of a pod allows it, too.
+# Java unpacks its compressors there and loads them; a pod's emptyDir allows it, too.
 JOB_TMP = "--tmpfs=/tmp:rw,exec,mode=1777"
 
-# How long a job that is over goes on serving its figures.
+# How long a finished job still serves its metrics.
 LINGER_S = 60
 
 
@@ -187,7 +188,7 @@ def test_a_spark_job_out_of_its_image(tmp_path: Path) -> None:
 
 
 def start_job(network: Network, host: str, *command: str) -> str:
-    """Starts a Spark job as the chart does; returns where its figures are."""
+    """Starts a Spark job as the chart does; returns the address of its metrics."""
     told = {
         **environment(network, host),
         "SIROCCO_JOB_LINGER_S": str(LINGER_S),
@@ -196,7 +197,8 @@ def start_job(network: Network, host: str, *command: str) -> str:
         "SIROCCO_KERNEL_CACHE": "/scratch/kernels",
     }
     volume = f"--volume={network.name}-archive:/archive"
-    # All containers share what one process gets: the broker comes before a job, as on Kubernetes.
+    # All containers share the time of one process: the broker starts before a job, as on
+    # Kubernetes.
     scratch = "--tmpfs=/scratch:rw,mode=1777"
     options = ["--restart=no", "--cpu-shares=128", JOB_TMP, scratch, volume]
     network.start(host, image("sirocco-spark"), command, environment=told, options=options)
@@ -241,7 +243,7 @@ def test_jobs_over_the_archive_fill_their_dashboard(network: Network, tmp_path: 
     for host, status in {"build-map": 0, "compact": 2}.items():
         docker("wait", f"{network.name}-{host}")
         assert network.status(host) == status, network.log(host)[-3000:]
-    # What a process says on stdout and stderr comes in no order here.
+    # Here, stdout and stderr of a process are interleaved in no fixed order.
     said = [line for line in network.log("build-map").splitlines() if line.startswith("{")]
     summary = json.loads(said[-1])
     print(summary)

@@ -24,7 +24,7 @@ RELEASE = "sirocco"
 CHART = str(ROOT / "charts/sirocco")
 SERVICES = ("router", "evaluator", "merger", "coordinator")
 
-# What the client needs of the tests; the rest is in the image.
+# The tests' files that the client needs; the rest is in the image.
 CLIENT_FILES = (
     "tests/oracle",
     "tests/end_to_end/under_load.py",
@@ -33,10 +33,10 @@ CLIENT_FILES = (
     "tests/kubernetes/returning.py",
 )
 CLIENT_DIRECTORY = "/tmp/client"
-# Where the client's pod has what its secret holds.
+# The directory of the secret in the client's pod.
 CLIENT_SECRETS = "/etc/sirocco-client"
 
-# Bounds of the tests, not promises: a node with two cores, which also holds the control plane.
+# Bounds of the tests, not promises: a node with two cores, which also runs the control plane.
 needs_cluster = [
     pytest.mark.timeout(3600),
     pytest.mark.skipif(
@@ -47,7 +47,7 @@ needs_cluster = [
 
 
 def run(*command: str, check: bool = True, given: bytes | None = None) -> str:
-    """Runs a command; returns what it says on stdout."""
+    """Runs a command; returns its stdout."""
     done = subprocess.run(command, input=given, capture_output=True, check=False)
     said = (done.stdout + done.stderr).decode(errors="replace")
     assert not check or done.returncode == 0, f"{' '.join(command)}:\n{said}"
@@ -60,14 +60,14 @@ def kubectl(*arguments: str, check: bool = True, given: bytes | None = None) -> 
 
 
 def helm(*arguments: str) -> str:
-    """Runs helm in the namespace of the test, and prints what it says."""
+    """Runs helm in the namespace of the test, and prints its output."""
     said = run("helm", "--namespace", NAMESPACE, *arguments)
     print(said)
     return said
 
 
 def settings() -> list[str]:
-    """What the release is told on the command line: images, and sizes for a small node."""
+    """Returns the release's settings on the command line: images, and sizes for a small node."""
     tag = os.environ["SIROCCO_IMAGES_TAG"]
     told = {
         "image.tag": tag,
@@ -84,7 +84,7 @@ def settings() -> list[str]:
 
 @contextmanager
 def namespace() -> Iterator[None]:
-    """The namespace of the test, empty at first and gone afterwards."""
+    """The namespace of the test, empty at first and deleted afterwards."""
     run("kubectl", "create", "namespace", NAMESPACE)
     try:
         yield
@@ -102,21 +102,21 @@ def install(*told: str) -> None:
 
 
 def apply_secret(name: str, entries: Mapping[str, bytes]) -> None:
-    """Makes a secret, or replaces what it holds."""
+    """Creates a secret, or replaces its content."""
     data = {key: base64.b64encode(value).decode() for key, value in entries.items()}
     manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
     kubectl("apply", "--filename=-", given=json.dumps(manifest).encode())
 
 
 def pods(component: str) -> list[dict[str, Any]]:
-    """The pods of a service that are not on their way out."""
+    """Returns the pods of a service that are not terminating."""
     selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={component}"
     found = json.loads(kubectl("get", "pods", "--selector", selector, "--output", "json"))
     return [one for one in found["items"] if "deletionTimestamp" not in one["metadata"]]
 
 
 def replaced(service: str, victim: str) -> bool:
-    """Whether a pod is gone and all that its service should have are ready."""
+    """Returns whether a pod is gone and all pods of its service are ready."""
     if kubectl("get", "pod", victim, "--ignore-not-found", "--output=name"):
         return False
     said = json.loads(kubectl("get", deployment(service), "--output=json"))
@@ -130,17 +130,17 @@ def replaced(service: str, victim: str) -> bool:
 
 
 def deployment(service: str) -> str:
-    """The deployment of a service as kubectl wants it."""
+    """Returns kubectl's name for the deployment of a service."""
     return f"deployment/{RELEASE}-{service}"
 
 
 def await_rollout(service: str) -> None:
-    """Waits until the pods of a service are those that are wanted, and ready."""
+    """Waits until the pods of a service are the wanted ones, and ready."""
     print(kubectl("rollout", "status", deployment(service), "--timeout=1800s").splitlines()[-1])
 
 
 def job(name: str) -> str:
-    """The newest one-off job of the chart of this name as kubectl wants it."""
+    """Returns kubectl's name for the chart's newest one-off job of this name."""
     selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={name}"
     by_age = ("--sort-by=.metadata.creationTimestamp", "--output=name")
     return kubectl("get", "jobs", "--selector", selector, *by_age).split()[-1]
@@ -155,7 +155,7 @@ def await_job_pod(name: str) -> str:
 
 
 class ApiProxy:
-    """The cluster's API on a port of this machine; pods are reached through it from anywhere."""
+    """The cluster's API on a port of this machine, through which pods are reached."""
 
     def __enter__(self) -> Self:
         command = ["kubectl", "proxy", "--port=0"]
@@ -178,12 +178,12 @@ class ApiProxy:
         self._process.wait()
 
     def port_of(self, pod: str, port: int, path: str) -> str:
-        """HOST:PORT/PATH by which a port of a pod is asked."""
+        """Returns HOST:PORT/PATH through which a pod's port is reached."""
         return f"{self._address}/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{port}/proxy/{path}"
 
 
 def client_archive() -> bytes:
-    """The client's files as a tar."""
+    """Returns the client's files as a tar."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name in CLIENT_FILES:
@@ -199,7 +199,7 @@ class ClientPod:
     """A pod of the services' image in which clients run.
 
     Args:
-        secret: What the pod has at `CLIENT_SECRETS`; nothing without a name.
+        secret: The secret that the pod has at `CLIENT_SECRETS`; empty for none.
     """
 
     NAME = "sirocco-client"
@@ -247,7 +247,7 @@ class ClientPod:
 
 
 def client_command(program: str, *options: str) -> tuple[str, ...]:
-    """What `kubectl exec` is told to run a program of the tests in the client's pod."""
+    """Returns the arguments of `kubectl exec` for a test program in the client's pod."""
     told = shlex.join((*options, "--router", f"{RELEASE}-router:7070"))
     inner = f"cd {CLIENT_DIRECTORY} && exec python -m tests.kubernetes.{program} {told}"
     return ("exec", "-i", ClientPod.NAME, "--", "sh", "-c", inner)
@@ -291,24 +291,24 @@ class Client:
         self._process.wait()
 
     def progress(self) -> float:
-        """Waits for all matches of objects that are published from now on; returns the seconds."""
+        """Waits for the matches of the next published objects; returns the seconds."""
         return float(self._ask("progress")["resumed_s"])
 
     def lose(self, service: str, victim: str, *options: str) -> float:
-        """Deletes a pod, and goes on until another one is ready in its place.
+        """Deletes a pod, and continues until another one is ready in its place.
 
         Returns:
-            The seconds until the matches of some objects had come, of the slowest ones.
+            The seconds until the matches of some objects arrived, of the slowest ones.
         """
         kubectl("delete", "pod", victim, "--wait=false", *options)
         slowest_s = self.progress()
         while not replaced(service, victim):
             slowest_s = max(slowest_s, self.progress())
-        # Also of objects that nothing but the successors have seen.
+        # Also of objects that only the successors have seen.
         return max(slowest_s, self.progress())
 
     def finish(self) -> int:
-        """Compares everything with the oracle; returns how many objects there were."""
+        """Compares everything with the oracle; returns the number of objects."""
         return int(self._ask("finish")["objects"])
 
     def _ask(self, command: str) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""A client before and after its cluster was away; runs in the client's pod.
+"""A client before and after an outage of its cluster; runs in the client's pod.
 
     python -m tests.kubernetes.returning before|after --router HOST:PORT [OPTIONS]
 
 `before` registers queries, receives the matches of some objects, has more objects acknowledged
-whose matches it does not wait for, and prints what it knows as one line of JSON. `after` reads that
-line: the queries have to stand as they stood, a search has to find all objects, and the subscriber,
-from its cursor on, has to get each match that it has not got, and those of new objects, once.
+without waiting for their matches, and prints its state as one line of JSON. `after` reads that
+    line: the
+queries have to be unchanged, a search has to find all objects, and the subscriber has to get, from
+its cursor on, each match that it has not got, and those of new objects, once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.oracle import matches
 
 SUBSCRIBER = "returning"
 OBJECTS = 2_000
-# A bound, not a promise: one node of two cores, which also holds the control plane.
+# A bound, not a promise: one node of two cores, which also runs the control plane.
 WAIT_S = 600.0
 QUERIES: tuple[dict[str, Any], ...] = (
     {"id": "returning-ember", "kind": "range", "mode": "continuous", "text": "ember"},
@@ -41,9 +42,9 @@ Pairs = Counter[tuple[str, int | str]]
 
 
 def objects_of(phase: str) -> list[dict[str, Any]]:
-    """The objects of a phase; the same at every call."""
+    """Returns the objects of a phase; the same at every call."""
     rng = random.Random(phase)
-    # None of which another test uses.
+    # Words that no other test uses.
     words = ("ember", "deluge", "squall", "lane", "cloud")
     return [
         {
@@ -57,7 +58,7 @@ def objects_of(phase: str) -> list[dict[str, Any]]:
 
 
 def publish(client: Client, phase: str) -> str:
-    """Has the objects of a phase acknowledged; returns their position."""
+    """Publishes the objects of a phase until acknowledged; returns their position."""
     publisher = client.publisher()
     for one in objects_of(phase):
         publisher.publish(one)
@@ -65,9 +66,9 @@ def publish(client: Client, phase: str) -> str:
 
 
 def receive(client: Client, cursor: str | None, wanted: Pairs, published: str = "") -> str:
-    """Gets so many matches and no others; returns the cursor behind them.
+    """Receives exactly the wanted matches; returns the cursor after them.
 
-    `published`: a phase that is published once the subscription stands.
+    `published`: a phase that is published once the subscription is open.
     """
     got: Pairs = Counter()
     with client.subscribe(SUBSCRIBER, cursor) as subscription:
@@ -87,7 +88,7 @@ def receive(client: Client, cursor: str | None, wanted: Pairs, published: str = 
 
 
 def standing(client: Client) -> list[str]:
-    """All that a router tells of the standing queries."""
+    """Returns all that a router reports of the standing queries."""
     return sorted(map(repr, client.list(SUBSCRIBER)))
 
 

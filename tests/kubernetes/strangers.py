@@ -1,10 +1,10 @@
-"""What a secured release says to those that it should not serve; runs in the client's pod.
+"""The answers of a secured release to clients it should refuse; runs in the client's pod.
 
     python -m tests.kubernetes.strangers --router HOST:PORT --ca FILE --token-file FILE
         --reader-token-file FILE --evaluator HOST:PORT
 
-The first token may publish, the reader's may only subscribe. Prints one line of JSON: what was
-tried, and by which error it was refused.
+The first token may publish, the reader's may only subscribe. Prints one line of JSON: each attempt,
+and the error that refused it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 
 
 def refusal(call: Callable[[], object]) -> str:
-    """The name of the error that a call raises; empty if it goes through."""
+    """Returns the name of the error that a call raises; empty if it succeeds."""
     try:
         call()
     except PublishFailed as error:
@@ -75,9 +75,9 @@ def _publish(client: Client) -> None:
 
 
 def _tell_loads(address: str, authority: bytes, token: str) -> None:
-    """Asks an evaluator what only services ask it, with all that a client has."""
+    """Sends an evaluator a request that only services may send, with all rights of a client."""
     host, _, port = address.rpartition(":")
-    # Whoever is refused has been there.
+    # The address is reachable: a refusal comes from the service.
     socket.create_connection((host, int(port)), timeout=10).close()
     options = (("grpc.ssl_target_name_override", "sirocco"),)
     with grpc.secure_channel(address, grpc.ssl_channel_credentials(authority), options) as channel:

@@ -1,8 +1,8 @@
-"""The chart on a real cluster: installed, scaled, upgraded and robbed of pods under load.
+"""The chart on a real cluster: installed, scaled, upgraded, with pods deleted under load.
 
 KUBECONFIG names the cluster, SIROCCO_IMAGES_TAG the images on its nodes. While a client in the
-cluster publishes and receives, pods come and go; what it received has to be the oracle's, each
-exactly once.
+cluster publishes and receives, pods start and end; the received matches have to be the oracle's,
+each exactly once.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from tests.kubernetes.cluster import (
 SEED = 20261121
 pytestmark = needs_cluster
 JOB_S = 1_800
-# Until an evaluator has ended for want of a checkpoint.
+# Until an evaluator has ended for lack of a checkpoint.
 LOST_S = 300.0
 
-# The nightly job, once and now, and of a size for the node.
+# The nightly job, once and now, sized for the node.
 BUILD_MAP = (
     "--set=spark.buildMap.enabled=true",
     "--set-string=spark.buildMap.schedule=",
@@ -137,7 +137,7 @@ def test_a_map_built_by_the_job_of_the_chart(tmp_path: Path) -> None:
     before = map_status()["version"]
     helm("upgrade", RELEASE, CHART, *settings(), *BUILD_MAP, "--wait", "--timeout=30m")
     questions = list(queries_of(ROOT / "charts/sirocco/dashboards/spark.json"))
-    # Nothing fails here; the test of containers has a job that does.
+    # No job fails here; the test of containers has one that does.
     shown = [one for one in questions if one.panel != "Time since the last failure"]
     with ApiProxy() as api, Prometheus(tmp_path, {}) as prometheus:
         pod = await_job_pod("build-map")
@@ -156,7 +156,7 @@ def test_a_map_built_by_the_job_of_the_chart(tmp_path: Path) -> None:
 
 
 def said_before_it_ended(service: str) -> str:
-    """What the pods of a service said in their former containers."""
+    """Returns the output of a service's pods in their former containers."""
     names = [one["metadata"]["name"] for one in pods(service)]
     return "".join(kubectl("logs", name, "--previous", check=False) for name in names)
 
@@ -168,7 +168,7 @@ def test_checkpoints_that_are_lost_are_missed_by_name_and_can_be_restored() -> N
 
     with Client("restored", f"{SEED}-restored") as client:
         client.progress()
-        # Nobody is left who knows what the checkpoints hold, nor writes new ones.
+        # No process remains that knows the content of the checkpoints, or writes new ones.
         kubectl("scale", deployment("evaluator"), "--replicas=0")
         selector = "--selector=app.kubernetes.io/component=evaluator"
         kubectl("wait", "--for=delete", "pod", selector, "--timeout=300s")

@@ -1,8 +1,8 @@
-"""The chart with TLS and tokens on a real cluster, on a Kafka, a Redis and an archive of its own.
+"""The chart with TLS and tokens on a real cluster, with external Kafka, Redis and archive.
 
-Certificates and tokens are made and handed over as docs/guides/security.md says. The servers and
-the archive do not belong to the release, so that it can be uninstalled and installed again over
-what it left.
+Certificates and tokens are created and passed as docs/guides/security.md describes. The servers and
+the archive do not belong to the release, so that it can be uninstalled and installed again over the
+state that it left.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.kubernetes.cluster import (
 SEED = 20261122
 pytestmark = needs_cluster
 
-# The release whose servers are taken, and nothing else of it.
+# The release of which only the servers are used.
 OTHERS = "others"
 NAMES = ("sirocco", f"{RELEASE}-router", f"{RELEASE}-router.{NAMESPACE}.svc")
 SECURED = (
@@ -57,7 +57,7 @@ SECURED = (
 )
 CONNECTION = (f"--ca={CLIENT_SECRETS}/ca.crt", f"--token-file={CLIENT_SECRETS}/acme")
 
-# Kubelets look at secrets once a minute. Services look at their files with each new connection.
+# Kubelets read secrets once a minute. Services read their files with each new connection.
 RENEWAL_S = 300.0
 MOUNTED = "/etc/sirocco/tls/tls.crt"
 SHOWN = f"""
@@ -83,7 +83,7 @@ class Keys:
         self._grant("test", "publish", "query", "subscribe", "admin", tenant="")
 
     def apply(self) -> None:
-        """Makes all secrets."""
+        """Creates all secrets."""
         self.renew()
         apply_secret("sirocco-tokens", {"tokens": self._lines.encode()})
         apply_secret("sirocco-client", {"token": self.tokens["test"]})
@@ -91,14 +91,14 @@ class Keys:
         apply_secret("acme-client", {**self.tokens, "ca.crt": authority})
 
     def renew(self) -> None:
-        """Puts a new certificate into the services' secret."""
+        """Replaces the certificate in the services' secret."""
         certificate, key = self._directory / "tls.crt", self._directory / "tls.key"
         self.authority.issue(certificate, key, *NAMES)
         files = (certificate, key, self.authority.certificate)
         apply_secret("sirocco-tls", {file.name: file.read_bytes() for file in files})
 
     def certificate(self) -> bytes:
-        """The services' newest."""
+        """Returns the services' newest certificate."""
         return (self._directory / "tls.crt").read_bytes()
 
     def _grant(self, name: str, *scopes: str, tenant: str = "acme") -> None:
@@ -113,11 +113,11 @@ class Keys:
 
 
 def start_others() -> None:
-    """Kafka, Redis and a claim, by the chart's own manifests, as somebody else's."""
+    """Starts Kafka, Redis and a claim from the chart's manifests, outside the release."""
     shown = [
         f"--show-only=templates/development-{one}.yaml" for one in ("kafka", "redis", "archive")
     ]
-    # Of itself helm supposes an old version here.
+    # By default helm assumes an old version here.
     shown.append("--kube-version=v1.27.0")
     manifests = run("helm", "template", OTHERS, CHART, *settings(), *shown)
     kubectl("apply", "--filename=-", given=manifests.encode())
@@ -137,7 +137,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keys]:
 
 
 def logs() -> dict[str, str]:
-    """What each pod of the services has said."""
+    """Returns the output of each pod of the services."""
     names = [one["metadata"]["name"] for service in SERVICES for one in pods(service)]
     return {name: kubectl("logs", name) for name in names}
 
@@ -166,7 +166,7 @@ def test_matching_by_tls_and_token_is_exact_while_the_certificate_changes(keys: 
         print(f"the new certificate is everywhere after {time.monotonic() - begun_s:.0f} s")
         shown = kubectl("exec", ClientPod.NAME, "--", "python", "-c", SHOWN)
         assert shown.encode() == keys.certificate()
-        # New ones have known no other, and speak to those that have been there before.
+        # New pods know only the new certificate, and connect to older ones.
         for service in ("evaluator", "merger"):
             victim = pods(service)[0]["metadata"]["name"]
             slowest_s = client.lose(service, victim)
@@ -181,7 +181,7 @@ def test_who_lacks_certificate_or_token_is_refused_by_a_typed_error() -> None:
     options = (*CONNECTION, reader, f"--evaluator={evaluator}:7070")
     said = json.loads(kubectl(*client_command("strangers", *options)))
     print(said)
-    # Where network policies hold, not even the handshake is reached.
+    # Where network policies are enforced, not even the handshake is reached.
     assert said.pop("a client as a service") in {"UNAVAILABLE", "unreachable"}
     assert said == {
         "the owner of the token": "",
@@ -195,8 +195,8 @@ def test_who_lacks_certificate_or_token_is_refused_by_a_typed_error() -> None:
 
 
 def test_an_operator_asks_from_within_with_a_token_that_stays_outside(keys: Keys) -> None:
-    # As docs/guides/operations.md says: the token goes in by stdin, neither as an argument nor as
-    # a file.
+    # As docs/guides/operations.md describes: the token is passed by stdin, neither as an argument
+    # nor as a file.
     files = ("--ca=/etc/sirocco/tls/ca.crt", "--token-file=/dev/stdin")
     command = ("sirocco", "cluster", "--json", f"--router={RELEASE}-router:7070", *files)
     inside = ("exec", "-i", deployment("router"), "--", *command)

@@ -1,11 +1,11 @@
-"""Publishing and receiving inside the cluster: the client's side of the tests of this directory.
+"""Publishes and receives inside the cluster: the client's side of these tests.
 
     python -m tests.kubernetes.traffic NAME SEED --router HOST:PORT [--ca FILE --token-file FILE]
 
-Reads commands from stdin, a word a line, and answers each with one line of JSON:
+Reads commands from stdin, one word a line, and answers each with one line of JSON:
 
-    progress  waits for all matches of the next objects; says how many seconds that took
-    finish    ends the stream, waits for all of it and compares with the oracle; says how many
+    progress  waits for all matches of the next objects; returns the seconds taken
+    finish    ends the stream, waits for all of it and compares with the oracle; returns the count
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from sirocco.cli.terminal.remote import add_connection, connect
 from tests.end_to_end.under_load import Traffic
 
-# A bound, not a promise: one node of two cores, which also holds the control plane.
+# A bound, not a promise: one node of two cores, which also runs the control plane.
 WAIT_S = 600.0
 
 

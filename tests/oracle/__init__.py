@@ -1,7 +1,8 @@
-"""What is right: brute force after the words of the contract, over objects and queries as JSON.
+"""Computes correct results by brute force from the contract, over objects and queries as JSON.
 
-Independent of the engine: every rule stands here a second time, in plain formulas over whole
-columns. One module a kind; `compare.py` puts them together.
+Independent of the engine: every rule is written a second time, in plain formulas over whole
+    columns.
+One module for each kind; `compare.py` combines them.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ __all__ = [
 
 
 def read_members(path: Path) -> list[dict[str, Any]]:
-    """Returns the JSON objects of a file, plain or packed."""
+    """Returns the JSON objects of a file, plain or gzipped."""
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
     return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def holds(node: Node, terms: frozenset[str]) -> bool:
-    """Tells whether the terms of a text satisfy a syntax tree of the engine."""
+    """Returns whether the terms of a text satisfy a syntax tree of the engine."""
     match node:
         case Term(term):
             return term in terms

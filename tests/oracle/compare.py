@@ -1,4 +1,4 @@
-"""All kinds together: what is to be said of each query, and what is wrong with OUT."""
+"""All kinds together: the expected results of each query, and the errors in OUT."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS: dict[str, Callable[[Objects, Members], Answer]] = {
 def answers(
     objects: Sequence[Members], queries: Iterable[Members], arrival: Arrival = "event"
 ) -> dict[str, Answer]:
-    """Returns what is to be said of each query, by its id.
+    """Returns the expected results of each query, by its id.
 
     Args:
         objects: Valid objects in order of publication.
@@ -43,7 +43,7 @@ def agrees(
     arrival: Arrival = "event",
     bad_lines: Collection[tuple[str, int]] = (),
 ) -> list[str]:
-    """Returns how OUT differs from what it should be; nothing if all is right.
+    """Returns the differences of OUT from the expected results; nothing if there are none.
 
     Args:
         lines: All lines of OUT in their order.

@@ -1,4 +1,4 @@
-"""The last line of a query that asks for it: its lifetime is over."""
+"""The last line of a query that asks for it: the end of its lifetime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.oracle.table import Members, Objects
 
 
 def answer(objects: Objects, query: Members, found: Answer) -> Answer:
-    """Returns what is to be said of a query, given what is to be said of it besides."""
+    """Returns the expected results of a query, given those without its end."""
     if "ended" in query.get("events", ()) and objects.is_over(query):
         return Ended(query["id"], found)
     return found
@@ -19,17 +19,17 @@ def answer(objects: Objects, query: Members, found: Answer) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Continuous: what there is besides, and behind it that the query has ended."""
+    """Continuous: the other results, and after them the end of the query."""
 
     query: str
     before: Answer
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns them as lines."""
+        """Returns the results as lines."""
         return [*self.before.lines(), {"query": self.query, "event": "ended", "reason": "ttl"}]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines; the end stands behind all others."""
+        """Returns the errors in lines; the end comes after all others."""
         last = {"query": self.query, "event": "ended", "reason": "ttl"}
         if not lines or dict(lines[-1]) != last:
             return [f"the last line is {dict(lines[-1]) if lines else None!r:.100}, no end"]

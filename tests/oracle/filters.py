@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# What else an object's line holds is no attribute.
+# The other members of an object's line are attributes.
 FIXED_MEMBERS = frozenset({"id", "ts", "lon", "lat", "text"})
 
 
 def satisfies(where: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
-    """Tells whether the attributes of an object satisfy a filter."""
+    """Returns whether the attributes of an object satisfy a filter."""
     return all(
         name not in FIXED_MEMBERS and _compare(one.get(name), comparison, operand)
         for name, wanted in where.items()
@@ -37,7 +37,7 @@ def _compare(value: Any, comparison: str, operand: Any) -> bool:
 
 
 def type_of(value: Any) -> str | None:
-    """Returns which type a value has for comparisons; None if it can be compared with nothing."""
+    """Returns the type of a value in comparisons; None if it cannot be compared."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):

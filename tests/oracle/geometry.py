@@ -1,4 +1,4 @@
-"""Regions and distances, by formulas of their own."""
+"""Regions and distances, by separate formulas."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def distance_m(lon1: float, lat1: float, lon2: float, lat2: float) -> float:
 def distances_m(lon: float, lat: float, lons: Floats, lats: Floats) -> Floats:
     """Returns great-circle distances, not rounded.
 
-    By the angle between vectors, atan2(|a x b|, a · b), which is the haversine's to the last
-    digits that count: its error is some nanometres, near the point and at its antipode as well.
+    By the angle between vectors, atan2(|a x b|, a · b), which equals the haversine in all
+    significant digits: its error is some nanometres, also near the point and its antipode.
     """
     a, b = math.radians(lat), np.radians(lats)
     across = lons - lon
     turn = np.radians(across - 360 * np.rint(across / 360))
     east = np.cos(b) * np.sin(turn)
-    # sin(b - a) + the part that a turn adds, which does not cancel where the two are near.
+    # sin(b - a) + the part due to the turn, without cancellation for near points.
     north = np.sin(b - a) + 2 * math.sin(a) * np.cos(b) * np.sin(turn / 2) ** 2
     along = math.sin(a) * np.sin(b) + math.cos(a) * np.cos(b) * np.cos(turn)
     return np.asarray(EARTH_RADIUS_M * np.arctan2(np.hypot(east, north), along))
@@ -47,7 +47,7 @@ class Region:
         ((self._shape, self._form),) = members.items()
 
     def contains(self, lon: float, lat: float) -> bool:
-        """Tells whether a point belongs to the region; 180 and -180 are one meridian."""
+        """Returns whether a point belongs to the region; 180 and -180 are one meridian."""
         form = self._form
         if self._shape == "circle":
             return bool(
@@ -63,7 +63,7 @@ class Region:
         return bool(self.mask(np.array([lon], np.float64), np.array([lat], np.float64))[0])
 
     def mask(self, lon: Floats, lat: Floats) -> Bools:
-        """Tells for each of n points whether it belongs to the region."""
+        """Returns for each of n points whether it belongs to the region."""
         if self._shape == "circle":
             form = self._form
             distances = distances_m(form["lon"], form["lat"], lon, lat)
@@ -75,7 +75,7 @@ class Region:
         return found
 
     def _rectangle(self, lon: Any, lat: Any) -> Any:
-        """Tells it for one point, or for each of many."""
+        """Returns the same for one point, or for each of many."""
         form = self._form
         if form["west"] <= form["east"]:
             found = (form["west"] <= lon) & (lon <= form["east"])
@@ -99,10 +99,10 @@ class Region:
 
 
 def _side(x1: float, y1: float, x2: float, y2: float, x: Floats, y: Floats) -> NDArray[np.int64]:
-    """Tells for each point: 1 left of the edge, -1 right, 0 on its line; exact."""
+    """Returns for each point: 1 left of the edge, -1 right, 0 on its line; exact."""
     left, right = (x2 - x1) * (y - y1), (y2 - y1) * (x - x1)
     side = np.sign(left - right).astype(np.int64)
-    # The six operations err by less than 1e-15 of the products each.
+    # The error of the six operations is below 1e-15 of the products each.
     for row in np.flatnonzero(np.abs(left - right) <= 1e-13 * (np.abs(left) + np.abs(right))):
         ax, ay, bx, by, px, py = map(Fraction, (x1, y1, x2, y2, float(x[row]), float(y[row])))
         turn = (bx - ax) * (py - ay) - (by - ay) * (px - ax)

@@ -24,7 +24,7 @@ _CHANGE = f"added removed {_NEAREST}"
 
 
 def answer(objects: Objects, query: Members) -> Answer:
-    """Returns what is to be said of a knn query."""
+    """Returns the expected results of a knn query."""
     if query["mode"] == "snapshot":
         rows = objects.satisfying(query, *objects.in_window(query))
         return Nearest(query["id"], nearest(objects, query, rows))
@@ -53,7 +53,7 @@ class Nearest:
         return [{"query": self.query, "objects": ids, "distance_m": distances}]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines."""
+        """Returns the errors in lines."""
         told = single(lines, _NEAREST) or _wrong_lengths(lines[0])
         told = told or self.ranking.difference(lines[0]["objects"], lines[0]["distance_m"])
         return [told] if told else []
@@ -61,18 +61,18 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class NearestSoFar:
-    """Continuous: changes that lead from the empty list to the one that is right at the end.
+    """Continuous: changes that lead from the empty list to the correct one at the end.
 
-    Which lists stand between depends on the order of arrival across leaves. But each is the best
-    of what had come so far: its objects satisfy the query, stand in order, and none of its places
-    gets worse from one list to the next.
+    The lists between them depend on the order of arrival across leaves. But each is the best of the
+    objects so far: its objects satisfy the query, are in order, and no place gets worse from one
+    list to the next.
     """
 
     query: str
     ranking: Ranking
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns the changes if objects are looked at in order of publication."""
+        """Returns the changes if objects are processed in order of publication."""
         listed: list[int] = []
         lines = []
         for place in self.ranking.rows.argsort().tolist():
@@ -96,7 +96,7 @@ class NearestSoFar:
         }
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines; stops at the first that breaks the chain."""
+        """Returns the errors in lines; stops at the first that breaks the chain."""
         before: Line = {"objects": [], "distance_m": []}
         figures = zip(self.ranking.rows.tolist(), self.ranking.values.tolist(), strict=True)
         distance_of = dict(figures)
@@ -130,7 +130,7 @@ class NearestSoFar:
         distances: Sequence[float],
         distance_of: Mapping[int, float],
     ) -> str | None:
-        """Says which object of a list does not satisfy the query, or is elsewhere."""
+        """Returns an object of a list that does not satisfy the query, or is elsewhere."""
         rows_of = self.ranking.objects.rows_of
         free = {
             one: [distance_of[row] for row in rows_of.get(one, []) if row in distance_of]
@@ -158,7 +158,7 @@ def _wrong_lengths(line: Line) -> str | None:
 
 
 def _wrong_step(before: Line, line: Line) -> str | None:
-    """Says that `added` and `removed` do not lead from a list to the next."""
+    """Returns an error unless `added` and `removed` lead from a list to the next."""
     old, new, added, removed = (
         Counter[ObjectId](ids)
         for ids in (before["objects"], line["objects"], line["added"], line["removed"])

@@ -1,4 +1,4 @@
-"""Range queries: objects that satisfy region, text and `where`; and what is tracked by them."""
+"""Range queries: objects that satisfy region, text and `where`, and the tracking of values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.oracle.table import Members, ObjectId, Objects
 
 
 def answer(objects: Objects, query: Members) -> Answer:
-    """Returns what is to be said of a range query."""
+    """Returns the expected results of a range query."""
     if query["mode"] == "snapshot":
         rows = objects.satisfying(query, *objects.in_window(query)).tolist()
         rows.sort(key=lambda row: int(objects.keys[row]))
@@ -26,17 +26,17 @@ def answer(objects: Objects, query: Members) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Continuous: how often each object is to be notified, which is once a publication."""
+    """Continuous: how often each object is notified: once for each publication."""
 
     query: str
     counts: Counter[ObjectId]
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns them as lines."""
+        """Returns the results as lines."""
         return [{"query": self.query, "object": one} for one in self.counts.elements()]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines."""
+        """Returns the errors in lines."""
         told = [bad for line in lines if (bad := malformed(line, "object"))]
         return told or unequal(Counter(plain(line["object"]) for line in lines), self.counts)
 
@@ -49,11 +49,11 @@ class Found:
     objects: list[ObjectId]
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns them as lines."""
+        """Returns the results as lines."""
         return [{"query": self.query, "objects": self.objects}]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines."""
+        """Returns the errors in lines."""
         if told := single(lines, "objects"):
             return [told]
         found = [plain(one) for one in lines[0]["objects"]]
@@ -70,14 +70,14 @@ class Changes:
     events: list[tuple[ObjectId, str, Any]]
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns them as lines."""
+        """Returns the results as lines."""
         return [
             {"query": self.query, "object": one, "event": event, "track": value}
             for one, event, value in self.events
         ]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines, which may stand in any order."""
+        """Returns the errors in lines, which may be in any order."""
         told = [bad for line in lines if (bad := malformed(line, "object event track"))]
         if told:
             return told
@@ -88,11 +88,11 @@ class Changes:
 
 
 def changes(objects: Objects, query: Members) -> list[tuple[ObjectId, str, Any]]:
-    """Returns what happens to the tracked values, in file order.
+    """Returns the events of the tracked values, in file order.
 
-    An object says one thing at most: that its value enters, stays inside or exits. Where `enter`
-    is not asked for but `inside` is, one that enters is inside like the others. Values that are
-    inside when the lifetime ends exit with the object that was inside last.
+    An object gives at most one event: its value enters, stays inside or exits. If `enter` is not
+    asked for but `inside` is, a value that enters is inside like the others. Values that are inside
+    when the lifetime ends exit with their last object inside.
     """
     wanted = query.get("events", ["enter", "exit"])
     first, last = objects.in_lifetime(query)

@@ -21,14 +21,14 @@ DEFAULT_STEP = "10s"
 DEFAULT_HALF_LIFE = "1d"
 DEFAULT_WEIGHTS = {"text": 1 / 3, "space": 1 / 3, "time": 1 / 3}
 
-# Floating-point errors of a score, far above what its few operations can bring about.
+# Bound of the floating-point errors of a score, far above those of its few operations.
 _SCORE_DOUBT = 1e-13
 
 _BEST = "objects score"
 
 
 def answer(objects: Objects, query: Members) -> Answer:
-    """Returns what is to be said of a ranked query."""
+    """Returns the expected results of a ranked query."""
     scorer = Scorer(objects, query)
     if query["mode"] == "snapshot":
         now_ms = objects.now_ms if len(objects) else 0
@@ -38,7 +38,7 @@ def answer(objects: Objects, query: Members) -> Answer:
     steps = []
     if len(objects):
         for at_ms in steps_ms(query, objects.start_ms, objects.now_ms, DEFAULT_STEP):
-            # As the search that is asked at that time, whose window is closed.
+            # As a search at that time, whose window is closed.
             after_ms = None if window_ms is None else at_ms - window_ms - 1
             steps.append((at_ms, scorer.ranking(at_ms, *objects.arrived(after_ms, at_ms))))
     return BestSteps(query["id"], steps)
@@ -67,7 +67,7 @@ class Scorer:
         self._take_keywords(query, keywords, near)
 
     def _take_keywords(self, query: Members, keywords: list[str], near: Rows) -> None:
-        """Makes the table of candidates by keywords: how often each holds each."""
+        """Creates the table of candidates by keywords: how often each holds each."""
         found = [self._objects.holders(keyword) for keyword in keywords]
         self._holders = [rows[near[rows]] for rows, _ in found]
         rows = np.unique(np.concatenate(self._holders))
@@ -97,7 +97,7 @@ class Scorer:
         return ranking(self._objects, self._k, rows, figures, is_score=True)
 
     def _space(self, rows: Rows, doubt_m: float) -> Floats:
-        """Returns 1 - d / radius; distances are rounded before anything is done with them."""
+        """Returns 1 - d / radius; distances are rounded first."""
         distances = np.round(self._raw_m[rows] + doubt_m, DISTANCE_DECIMALS)
         return np.asarray(1 - distances / self._radius_m)
 
@@ -130,14 +130,14 @@ class Best:
         return [_line(self.query, self.ranking)]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines."""
+        """Returns the errors in lines."""
         told = single(lines, _BEST) or _wrong_list(lines[0], self.ranking)
         return [told] if told else []
 
 
 @dataclass(frozen=True, slots=True)
 class BestSteps:
-    """Continuous: a line where the list of ids is another than at the step before.
+    """Continuous: a line when the list of ids differs from the one at the step before.
 
     Before the first step the list is empty.
     """
@@ -157,7 +157,7 @@ class BestSteps:
         return lines
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines; a list stays right until the next line."""
+        """Returns the errors in lines; a list holds until the next line."""
         if told := [bad for line in lines if (bad := malformed(line, f"{_BEST} at"))]:
             return told
         times = [plain(line["at"]) for line in lines]

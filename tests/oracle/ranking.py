@@ -1,9 +1,10 @@
-"""Objects in order of a figure, and the judgement of a list that claims to be the first k.
+"""Ranks objects by a figure, and checks a list that claims to be the first k.
 
-A figure is rounded before it orders, so that the last bit of a floating-point number may decide
-on which side of a rounding border it falls. `low` and `high` are the figures after rounding if
-the true value lies a little below or above: nearly always they are the same, and the order is
-certain. Where they differ, both orders of two neighbours are right.
+A figure is rounded before objects are ordered by it, so the last bit of a floating-point number may
+decide on which side of a rounding border it falls. `low` and `high` are the rounded figures if the
+true value is a little lower or higher: nearly always they are the same, and the order is certain.
+    If
+they differ, both orders of two neighbours are correct.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ import numpy as np
 from tests.oracle.geometry import Floats
 from tests.oracle.table import ObjectId, Objects, Rows, is_id
 
-# Figures are rounded to so many decimals, and may deviate by so much.
+# Decimals of rounded figures, and their tolerance.
 DISTANCE_DECIMALS, DISTANCE_TOLERANCE_M = 3, 0.001_001
 SCORE_DECIMALS, SCORE_TOLERANCE = 9, 2.001e-9
 
-# How far the floating-point errors of distances go at the very most, metres.
+# Bound of the floating-point errors of distances, metres.
 DISTANCE_DOUBT_M = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """All objects that could be in a list, in the order in which it names them.
+    """All objects that could be in a list, in order.
 
     Attributes:
-        objects: The table that the rows are of.
-        k: How many the list names at most.
+        objects: The table of the rows.
+        k: Greatest length of the list.
         rows: i8[n], the best first.
         values: f8[n], rounded figures: metres, or scores.
-        low, high: f8[n], what rounding may make of them.
+        low, high: f8[n], possible results of the rounding.
         decimals, tolerance: Of the figures in OUT.
         sign: 1 if the least figure is the best, -1 if the greatest is.
     """
@@ -51,7 +52,7 @@ class Ranking:
 
     @property
     def size(self) -> int:
-        """How many the list names."""
+        """The length of the list."""
         return min(self.k, len(self.rows))
 
     def listed(self) -> tuple[list[ObjectId], list[float]]:
@@ -60,11 +61,11 @@ class Ranking:
         return ids, self.values[: self.size].tolist()
 
     def difference(self, ids: Sequence[ObjectId], values: Sequence[float] | None) -> str | None:
-        """Says what is wrong with a list, None if it is right.
+        """Returns the error in a list, None if it is correct.
 
         Args:
-            ids: The objects that it names.
-            values: Their figures; None if only the ids are to be judged.
+            ids: The objects in it.
+            values: Their figures; None to check only the ids.
         """
         if len(ids) != self.size:
             return f"names {len(ids)} objects instead of {self.size}"
@@ -85,7 +86,7 @@ class Ranking:
         return None
 
     def _places(self, ids: Sequence[ObjectId]) -> list[int | str]:
-        """Returns the place of each object of a list, or what is wrong with it.
+        """Returns the place of each object of a list, or an error.
 
         The n-th object of an id is the n-th best.
         """
@@ -116,7 +117,7 @@ class Ranking:
         return None
 
     def _certain(self, first: int, second: int) -> bool:
-        """Tells whether the order of two places is certain: the first before the second."""
+        """Returns whether the first place is certainly before the second."""
         worst = max(self.sign * bound[first] for bound in (self.low, self.high))
         best = min(self.sign * bound[second] for bound in (self.low, self.high))
         one, other = (self.objects.keys[self.rows[place]] for place in (first, second))
@@ -130,14 +131,14 @@ class Ranking:
 def ranking(
     objects: Objects, k: int, rows: Rows, figures: tuple[Floats, Floats, Floats], *, is_score: bool
 ) -> Ranking:
-    """Puts objects in order.
+    """Ranks objects.
 
     Args:
         objects: The table.
-        k: How many a list names at most.
+        k: Greatest length of a list.
         rows: i8[n], the objects.
-        figures: f8[n] each, not rounded: what each object has, at the least, at the most.
-        is_score: The greatest is the best, and scores are rounded, not metres.
+        figures: f8[n] each, not rounded: of each object its figure, the least, the greatest.
+        is_score: The greatest is the best, and figures are rounded as scores, not metres.
     """
     decimals = SCORE_DECIMALS if is_score else DISTANCE_DECIMALS
     sign = -1 if is_score else 1

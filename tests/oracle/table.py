@@ -28,8 +28,8 @@ class Objects:
 
     Args:
         objects: Their JSON members, all valid.
-        arrival: As the option of `sirocco replay`. With "wall" nothing is known of arrivals:
-            they are all 0 here, and queries that depend on them cannot be answered.
+        arrival: As the option of `sirocco replay`. With "wall" arrivals are unknown: they are all 0
+            here, and queries that depend on them cannot be answered.
 
     Attributes:
         ids: As published.
@@ -65,7 +65,7 @@ class Objects:
         self.term_offsets = np.zeros(len(texts) + 1, np.int64)
         np.cumsum([len(text) for text in texts], out=self.term_offsets[1:])
         counts = np.array([text[t] for text in texts for t in text], np.int64)
-        # The same by terms: who holds each, and how often.
+        # The same by terms: the holders of each, and how often each holds it.
         order = np.argsort(self.terms, kind="stable")
         rows = np.repeat(np.arange(len(texts)), np.diff(self.term_offsets))
         self._holders, self._occurrences = rows[order], counts[order]
@@ -73,12 +73,12 @@ class Objects:
         self._holder_offsets = np.searchsorted(self.terms[order], numbers)
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of objects."""
         return len(self.ids)
 
     @property
     def start_ms(self) -> int:
-        """When the lifetime of a query begins that was registered before all of them."""
+        """The begin of the lifetime of a query registered before all objects."""
         return int(self.arrivals[0])
 
     @property
@@ -95,7 +95,7 @@ class Objects:
         return self._holders[kept], self._occurrences[kept]
 
     def arrived(self, after_ms: int | None, to_ms: int) -> tuple[int, int]:
-        """Returns the rows (from, to) that arrived in (after, to]; None is without limit."""
+        """Returns the rows (from, to) that arrived in (after, to]; None means no limit."""
         first = 0 if after_ms is None else np.searchsorted(self.arrivals, after_ms, "right")
         return int(first), int(np.searchsorted(self.arrivals, to_ms, "right"))
 
@@ -115,7 +115,7 @@ class Objects:
         return 0, int(np.searchsorted(self.arrivals, self._end_ms(query)))
 
     def is_over(self, query: Members) -> bool:
-        """Tells whether a continuous query's lifetime has ended with the newest arrival."""
+        """Returns whether a continuous query's lifetime has ended at the newest arrival."""
         return "ttl" in query and len(self) > 0 and self.now_ms >= self._end_ms(query)
 
     def _end_ms(self, query: Members) -> int:
@@ -155,5 +155,5 @@ def key_of(one: ObjectId) -> int:
 
 
 def is_id(one: object) -> bool:
-    """Tells whether a value from OUT can be the id of an object; True is 1 for a dictionary."""
+    """Returns whether a value from OUT can be an object's id; True is 1 in a dictionary."""
     return isinstance(one, int | str) and not isinstance(one, bool)

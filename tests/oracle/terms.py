@@ -17,7 +17,7 @@ Counts = list[tuple[str, int]]
 
 
 def answer(objects: Objects, query: Members) -> Answer:
-    """Returns what is to be said of a terms query."""
+    """Returns the expected results of a terms query."""
     rows = objects.satisfying(query, 0, len(objects))
     counter = _Counter(objects, rows, query["k"])
     if query["mode"] == "snapshot":
@@ -38,8 +38,8 @@ class _Counter:
 
     Args:
         objects: The table.
-        rows: Which of them count, ascending.
-        k: How many terms are wanted.
+        rows: Those that count, ascending.
+        k: How many terms to find.
     """
 
     def __init__(self, objects: Objects, rows: Rows, k: int) -> None:
@@ -77,7 +77,7 @@ class Frequent:
     Attributes:
         query: Id of the query.
         terms: With their counts, the most frequent first, ties by code point.
-        at_ms: The newest arrival, None if it is not known.
+        at_ms: The newest arrival, None if it is unknown.
     """
 
     query: str
@@ -85,11 +85,11 @@ class Frequent:
     at_ms: int | None
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns them as lines."""
+        """Returns the results as lines."""
         return [_line(self.query, self.terms, self.at_ms)]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines; `at` may be there."""
+        """Returns the errors in lines; `at` is optional."""
         if told := single(lines, "terms", "terms at"):
             return [told]
         at_ms = lines[0].get("at", self.at_ms)
@@ -101,17 +101,17 @@ class Frequent:
 
 @dataclass(frozen=True, slots=True)
 class FrequentSteps:
-    """Continuous: a line for each step, also without terms."""
+    """Continuous: a line for each step, even without terms."""
 
     query: str
     steps: list[tuple[int, Counts]]
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns them as lines."""
+        """Returns the results as lines."""
         return [_line(self.query, terms, at_ms) for at_ms, terms in self.steps]
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
-        """Says what is wrong with lines, which have to stand in order of their steps."""
+        """Returns the errors in lines, which have to be in order of their steps."""
         if told := [bad for line in lines if (bad := malformed(line, "terms at"))]:
             return told
         found, wanted = [plain(line["at"]) for line in lines], [at_ms for at_ms, _ in self.steps]

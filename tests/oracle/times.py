@@ -36,7 +36,7 @@ def steps_ms(
         query: Its JSON members.
         start_ms: When its lifetime began.
         newest_ms: The newest arrival.
-        default: The step where the query has none.
+        default: The step of a query without one.
     """
     step_ms = duration_ms(query.get("step", default))
     last_ms = newest_ms

@@ -1,4 +1,4 @@
-"""Terms of a text, and boolean expressions over terms, after the words of the contract."""
+"""Terms of a text, and boolean expressions over terms, from the words of the contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPERATORS = ("AND", "OR", "NOT", "ANY")
 
 
 class _Separators(dict[int, int]):
-    """Code point → itself if it belongs to terms, else a blank; filled as characters come."""
+    """Code point → itself if it belongs to terms, else a blank; filled on demand."""
 
     def __missing__(self, point: int) -> int:
         character = chr(point)
@@ -31,7 +31,7 @@ def terms_of(text: str) -> list[str]:
 
 
 class BadExpressionError(ValueError):
-    """The text of an expression is none."""
+    """The text is not an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def parse(source: str) -> Tree:
 
 
 def evaluate(tree: Tree, holding: Callable[[str], Any]) -> Any:
-    """Returns the value of a tree; `holding` gives that of a term, anything that knows & | ~."""
+    """Returns the value of a tree; `holding` gives a term's value, of any type with & | ~."""
     if isinstance(tree, str):
         return holding(tree)
     values = [evaluate(part, holding) for part in tree.parts]
@@ -76,7 +76,7 @@ def _joined(operator: str, parts: list[Tree]) -> Tree:
 
 
 def _alternatives(tokens: list[str], at: int) -> tuple[Tree, int]:
-    """Reads what stands between ORs, from `at`; returns it with the place behind."""
+    """Reads the part between two ORs, from `at`; returns it with the next place."""
     part, at = _together(tokens, at)
     parts = [part]
     while at < len(tokens) and tokens[at] == "OR":

@@ -1,4 +1,4 @@
-"""Workloads of the shapes of PS2Stream VI, and Definition 1 counted from the routes themselves."""
+"""Workloads as in PS2Stream VI, and Definition 1 counted from the routes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def csr(rows):
 
 
 def queries_of(boxes, texts):
-    """Continuous range queries with these keywords."""
+    """Returns continuous range queries with these keywords."""
     kinds = np.full(len(boxes), QueryKind.RANGE_CONTINUOUS, np.uint8)
     columns = (np.array(boxes, np.float64).reshape(-1, 4), *csr(texts), np.ones(len(boxes)))
     return SampleQueries(kinds, *columns)
 
 
 def sample_of(places, texts, queries=None):
-    """A sample of objects at places (lon, lat) with texts (lists of small numbers)."""
+    """Returns a sample of objects at places (lon, lat) with texts (lists of small numbers)."""
     lon, lat = np.array(places, np.float64).reshape(-1, 2).T.copy()
     keys = np.random.default_rng(1).permutation(len(lon)).astype(np.uint64)
     return Sample(lon, lat, *csr(texts), keys, queries or no_queries())
@@ -43,9 +43,9 @@ def frequent_words(rng, count):
 def shaped_like(shape, seed, objects=6000, queries=1500):
     """Q1: words as frequent as in objects, small regions. Q2: a rare word, large regions.
 
-    Q3: Q1 in one half of the world and Q2 in the other. The paper's regions are up to 1 and 2 %
-    of the country wide; with a few thousand queries instead of millions, those of Q2 have to be
-    larger for as many to meet at a place.
+    Q3: Q1 in one half of the world and Q2 in the other. The paper's regions are up to 1 and 2 % of
+    the country wide; with a few thousand queries instead of millions, those of Q2 have to be larger
+    for as many to overlap.
     """
     rng = np.random.default_rng(seed)
     places = rng.uniform((-100, -50), (100, 50), (objects, 2))
@@ -68,14 +68,14 @@ def shaped_like(shape, seed, objects=6000, queries=1500):
 
 
 def definition_1(partition_map, sample, costs=None):
-    """The load of each leaf, f8[leaves], counted from where routers send objects and queries.
+    """Returns the load of each leaf, f8[leaves], counted from the routes of objects and queries.
 
-    Only homes are not counted but reckoned with evenly, as their hash is the router's own.
+    Homes alone are not counted but assumed to be even, as their hash is the router's own.
     """
     workload = keyword_workload(sample, costs)
     leaves = partition_map.leaves
     position = {leaf.id: number for number, leaf in enumerate(leaves)}
-    # A slot a leaf, so that routes are told leaf by leaf.
+    # One slot per leaf, so that routes are given leaf by leaf.
     apart = replace(
         partition_map, slot_of_leaf=np.arange(len(leaves), dtype=np.int32), slots=len(leaves)
     )

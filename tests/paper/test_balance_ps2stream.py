@@ -26,7 +26,7 @@ from sirocco.schemes.workload.keyword_workload import keyword_workload
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 
 SEEDS = st.integers(0, 2**32 - 1)
-# Definition 3: the load of a cell is objects times queries, and nothing else.
+# Definition 3: the load of a cell is objects times queries.
 CHECKS = LoadCosts(check=1.0, handling=0.0, insertion=0.0, deletion=0.0)
 WORDS = np.arange(1, 21, dtype=np.uint64)
 
@@ -107,7 +107,7 @@ def test_figure_5_gathered_cells_and_candidates():
 
 
 def test_section_v_a_the_most_loaded_gives_to_the_least_loaded():
-    """Half of the difference, in the cells of least size; others take no part."""
+    """Half of the difference, in the cells of least size; other evaluators are not involved."""
     partition_map = strips(8, [0, 0, 0, 0, 1, 1, 2, 2], 3)
     objects, queries = 1000 * np.array([6, 6, 6, 6, 6, 5, 3, 1]), [2] * 8
     size = [9, 1, 9, 1, 5, 5, 5, 5]
@@ -171,7 +171,7 @@ def sample_of(topics, count=400, queries=80, seed=1, west=-180.0, east=180.0):
 
 
 def test_phase_i_a_cell_is_split_by_text_where_that_saves_work():
-    """Two topics that no object and no query mixes: each half has half of both."""
+    """Two topics without common objects and queries: each half has half of both."""
     partition_map = strips(2, [0, 1], 2)
     sample = sample_of(topics=2, east=0.0)
     view = view_of(partition_map, ["a", "b"], [400, 1], [80, 1], sample=sample)
@@ -180,10 +180,10 @@ def test_phase_i_a_cell_is_split_by_text_where_that_saves_work():
     (node,) = plan.map.keyword_nodes
     assert node.box == partition_map.leaves[0].box
     assert set(plan.map.slot_of_leaf.tolist()) == {0, 1}
-    # Two halves without any mixing would come to one half; words are dealt greedily.
+    # Two halves without any mixing would give one half; words are dealt greedily.
     assert plan.map.load_of_leaf.sum() < 0.75 * 400 * 80
     assert node.terms.tolist() == np.unique(sample.queries.terms).tolist()
-    # The half with fewer queries goes.
+    # The half with fewer queries moves.
     child_of = dict(zip(node.terms.tolist(), node.child_of_term.tolist(), strict=True))
     asked = np.bincount([child_of[term] for term in sample.queries.terms.tolist()])
     assert asked[0] != asked[1]
@@ -218,7 +218,7 @@ def text_map(slot_of_leaf, slots):
 
 
 def test_phase_i_cells_of_one_space_are_merged_where_that_saves_work():
-    """Objects that hold words of both children are handled twice: handling is what they cost."""
+    """Objects that hold words of both children are handled twice: they cost handling."""
     partition_map = text_map([0, 1, 2], 3)
     sample = sample_of(topics=1, east=0.0)
     handling = LoadCosts(check=0.001, handling=1.0, insertion=0.0, deletion=0.0)
@@ -238,7 +238,7 @@ def test_phase_i_cells_of_one_space_are_merged_where_that_saves_work():
 
 
 def test_phase_i_cells_are_not_merged_where_that_makes_work():
-    """Where checks are what counts, two cells together check what each spared the other."""
+    """Checks prevail: merging two cells costs the checks that the split saved."""
     partition_map = text_map([0, 1, 2], 3)
     sample = sample_of(topics=1, east=0.0)
     routes = routed(keyword_workload(sample, CHECKS), partition_map)
@@ -272,7 +272,7 @@ OWNERS = tuple("aabbccdd")
 
 
 def view_of_strips(sample, memory):
-    """Eight strips, and what a sample has come to each."""
+    """Eight strips, and the objects of a sample in each."""
     partition_map = strips(8, list(range(8)), 8)
     routes = routed(keyword_workload(sample), partition_map)
     objects = [len(routes.objects_of(leaf)) for leaf in range(8)]

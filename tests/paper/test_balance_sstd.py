@@ -18,7 +18,7 @@ from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
 from sirocco.schemes.workload.allocation import karmarkar_karp
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 
-# What the paper counts.
+# The paper's cost.
 PAPER = SstdSettings(cost=workloads)
 WORKERS = ("w1", "w2", "w3")
 # W1 has P1, P2, P4; W2 P3, P5; W3 P6, P7.
@@ -27,7 +27,7 @@ X = np.array([0, 1, 0, 2, 1, 0, 2])  # X1(P1, P3, P6), X2(P2, P5), X3(P4, P7)
 
 
 def strips(count, slots=None):
-    """A map of upright strips, one a slot."""
+    """Returns a map of upright strips, one for each slot."""
     borders = np.linspace(-180, 180, count + 1)
     return PartitionMap(
         version=1,
@@ -45,7 +45,7 @@ def strips(count, slots=None):
 
 
 def loads_of(objects, queries=None):
-    # Thousands: of a few objects chance would say as much as load.
+    # Thousands: with a few objects chance would matter as much as load.
     objects = 1000 * np.array(objects, np.float64)
     queries = np.ones(len(objects)) if queries is None else np.array(queries, np.float64)
     return LeafLoads(objects, objects, objects, queries, objects, 10 * queries)
@@ -113,7 +113,7 @@ def test_section_5_2_pm_shuffles_the_most_and_the_least_loaded_only():
 
 
 def test_section_5_1_pm_then_fm_then_fg():
-    """Which of them is used depends on how far the imbalance goes."""
+    """The choice between them depends on the size of the imbalance."""
     settings = replace(PAPER, threshold=1.5)
     minor = view_of([4, 4, 2, 1, 2, 2], list("aabbcc"))
     plan = Sstd(settings).adjust(minor, 0)
@@ -131,7 +131,7 @@ def test_section_5_1_pm_then_fm_then_fg():
 
 
 def test_section_5_3_splits_until_the_load_can_be_shared_and_no_further():
-    """Two hot leaves of six: after the first is in quarters the second has its turn."""
+    """Two hot leaves of six: the second is split once the first is in quarters."""
     view = view_of([40, 36, 1, 1, 1, 1], list("aabcde"))
     plan = Sstd(replace(PAPER, threshold=2.0)).adjust(view, 0)
     assert plan.reason == "FG"
@@ -209,7 +209,7 @@ def test_equation_3_space_up_to_epsilon_text_beyond(is_wide):
 
 
 def test_section_5_3_merges_what_is_light_while_it_splits_what_is_heavy():
-    """A world of quarters whose north-east is in quarters again: the hot spot has moved away."""
+    """A world of quarters whose north-east is split again: the hot spot has moved away."""
     west, south, east, north = WORLD
     boxes = [(west, south, 0.0, 0.0), (0.0, south, east, 0.0), (west, 0.0, 0.0, north)]
     boxes += [

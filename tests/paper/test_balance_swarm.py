@@ -24,7 +24,7 @@ from sirocco.schemes.workload.swarm_statistics import no_statistics
 
 SEEDS = st.integers(0, 2**32 - 1)
 GRID = even_grid(16, 8)
-# What the paper counts, and how it climbs.
+# The paper's cost, and its ladder.
 PAPER = SwarmSettings(measure=EQUATION_5, step=figure_9)
 READY = Memory(stage=Stage.BAD, rebalances=False, recent_total=1e12)
 
@@ -104,7 +104,7 @@ def test_section_4_3_1_the_flow_of_decisions():
 
 
 def test_section_4_3_1_a_decision_is_turned_after_beta_rounds():
-    """Throughput that rises and falls in turn would keep "do nothing" for ever."""
+    """Throughput that alternately rises and falls would keep "do nothing" for ever."""
     memory, seen = Memory(), []
     for number in range(45):
         memory = climbed(memory, 100.0 + number % 2, repeats_max=20, step=figure_9)
@@ -146,7 +146,7 @@ def test_section_4_3_2_a_split_where_no_subset_fits():
     plan = Swarm(PAPER).adjust(view, 0)
     assert plan.reason == "split"
     assert len(plan.map.leaves) == 3
-    # C_diff by trying every cut of the hot leaf and either part (4.3.2).
+    # C_diff by all splits of the hot leaf and both parts (4.3.2).
     statistics = view.details[0].statistics
     recent_total = float(view.loads.arrivals.sum())
     high, low = costs(view.loads)
@@ -170,7 +170,7 @@ def test_section_4_3_2_a_split_where_no_subset_fits():
 
 
 def test_figure_3c_a_machine_that_has_one_hot_cell_is_passed_over():
-    """p13 is a single cell: m4 cannot be relieved, and the next machine has its turn."""
+    """p13 is a single cell: m4 cannot be relieved, and the next machine is considered."""
     regions = [(0, 0, 8, 8), (8, 0, 15, 8), (15, 0, 16, 7), (15, 7, 16, 8)]
     partition_map = map_of(regions, [0, 1, 2, 3], 4)
     lon, lat, boxes = even_stream()
@@ -209,7 +209,7 @@ def test_section_4_3_1_neighbours_merge_every_five_hours():
     partition_map = map_of(QUARTERS, [0, 1, 0, 1], 2)
     quiet = Memory(recent_total=0.0, merged_ms=0)
     view = view_of(partition_map, ["a", "b"], lon, lat, boxes, quiet)
-    # A leaf of one machine that is as dear leaves room for the others to be merged.
+    # A leaf of one machine with the same cost leaves room to merge the others.
     loads = replace(view.loads, faded=view.loads.faded * [0.01, 1, 0.01, 1])
     view = replace(view, loads=loads)
     swarm = Swarm(replace(PAPER, merge_period_ms=5 * 3_600_000))
@@ -223,7 +223,7 @@ def test_section_4_3_1_neighbours_merge_every_five_hours():
 
 
 def due_for_merging(memory):
-    """Quarters of which two, one machine's each, can be merged."""
+    """Quarters of which two, both of one machine, can be merged."""
     lon, lat, boxes = even_stream()
     view = view_of(map_of(QUARTERS, [0, 1, 0, 1], 2), ["a", "b"], lon, lat, boxes, memory)
     return replace(view, loads=replace(view.loads, faded=view.loads.faded * [0.01, 1, 0.01, 1]))

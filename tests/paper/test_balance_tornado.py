@@ -26,7 +26,7 @@ from sirocco.schemes.workload.spatial_aggregates import Aggregates
 from sirocco.schemes.workload.spatial_grid import even_grid
 from sirocco.schemes.workload.swarm_statistics import no_statistics
 
-# As the paper tells of them, one by one.
+# As the paper describes them, one by one.
 ONE = TornadoSettings(operations_max=1)
 
 # Eight by four cells of 45 degrees. A leaf is an evaluator, as in the paper.
@@ -34,7 +34,7 @@ GRID = even_grid(8, 4)
 
 
 class Space:
-    """Leaves as rectangles of cells, the queries met in each cell, and queries that stand."""
+    """Leaves as rectangles of cells, the queries met in each cell, and standing queries."""
 
     def __init__(self, regions, met, queries=()):
         self.regions, self.met = regions, np.array(met, np.int64)
@@ -100,7 +100,7 @@ def test_equations_4_and_5_split_and_merge_of_figure_3():
     cost_x, cost_y, cost_z = costs.loads
     assert (cost_x, cost_y, cost_z) == (40 + 40 + 14, 8, 8)
     found = list(splits(costs, light_pairs(costs, space.near(costs)), 0, space.view.details[0]))
-    # X is cut in the middle: of equal cuts the middle one of the longer side.
+    # X is split in the middle: of equal splits the middle one of the longer side.
     x_1 = x_2 = 47.0
     for operation in found:
         assert set(operation.pair) == {1, 2}
@@ -108,13 +108,13 @@ def test_equations_4_and_5_split_and_merge_of_figure_3():
         assert operation.reduction == pytest.approx(cost_x - max(x_1, x_2, cost_y + cost_z))
         merged = costs.queries(operation.pair[1])
         assert operation.queries == operation.strip.queries + merged
-    # Y has no query and Z has one besides the two that it shares with X: Z stays, Y goes.
+    # Y has no query, and Z has one besides the two that it shares with X: Z stays, Y moves.
     assert [costs.queries(leaf) for leaf in (0, 1, 2)] == [5, 0, 3]
     assert min(found, key=lambda one: one.queries).pair == (2, 1)
 
 
 def test_figure_3_c_after_the_split_and_merge():
-    """Z's evaluator has a part of X, Y's has both Y and Z."""
+    """Z's evaluator gets a part of X, Y's gets both Y and Z."""
     plan = Tornado(replace(ONE, query_price=0.0)).adjust(figure_3().view, 0)
     assert plan.reason == "split/merge"
     by_slot = dict(zip(plan.map.slot_of_leaf.tolist(), plan.map.leaves, strict=True))
@@ -145,7 +145,7 @@ def boxes_of(partition_map):
 
 def test_figure_4c_a_corner_shift_has_one_place_to_cut():
     """A in the west is higher than B in the south-east and C above it: only strips fit them."""
-    # So many queries that B and C are not worth merging.
+    # So many queries that merging B and C does not pay.
     standing = [(100, -80, 110, -70)] * 60 + [(100, 70, 110, 80)] * 60
     regions = [(0, 0, 4, 4), (4, 0, 8, 1), (4, 1, 8, 4)]
     space = Space(regions, cells(c1r0=30, c2r0=30), standing)
@@ -157,14 +157,14 @@ def test_figure_4c_a_corner_shift_has_one_place_to_cut():
     assert to_b.strip.cost == pytest.approx(62)
     assert to_b.reduction == pytest.approx(74 - 66)
     assert not list(shifts(costs, space.near(costs), 0))
-    # Either strip relieves A; the one that goes to C is 12 and leaves 62 behind.
+    # Either strip relieves A; the one that moves to C is 12 and leaves 62.
     plan = Tornado(ONE).adjust(space.view, 0)
     assert plan.reason == "corner shift"
     assert plan.maximum_after == pytest.approx(min(66, 62))
 
 
 def test_section_4_2_a_shift_where_no_merge_is_possible():
-    """Two evaluators: there is nobody to be merged while the other is split."""
+    """Two evaluators: none can merge leaves while the other is split."""
     space = Space([(0, 0, 4, 4), (4, 0, 8, 4)], cells(c3r1=60))
     costs = space.costs()
     assert not list(splits(costs, light_pairs(costs, space.near(costs)), 0, space.view.details[0]))
@@ -183,7 +183,7 @@ def test_section_4_3_the_estimate_is_an_even_division():
     assert estimate.queries == pytest.approx(10 * (cost_a - half) / cost_a)
     assert wanted_shift(costs, 0, estimate.border) == pytest.approx(cost_a - half)
     exact = exact_shift(costs, estimate, space.view.details[0])
-    # The last two columns are nearest to the 39.5 that are wanted; all queries stay behind.
+    # The last two columns are nearest to the wanted 39.5; all queries stay.
     assert exact.strip.cost == pytest.approx(38)
     assert exact.queries == 0
     assert exact.reduction == pytest.approx(cost_a - max(cost_a - 38, cost_b + 38))
@@ -194,14 +194,14 @@ def test_section_4_2_cr_has_to_exceed_ct():
     space = Space([(0, 0, 4, 4), (4, 0, 8, 4)], cells(c4r1=20, c5r1=20), queries)
     gain = Tornado(replace(ONE, query_price=0.0)).adjust(space.view, 0).gain
     assert gain > 0
-    # An even share of the queries is reckoned with before the strip is known, though none of
-    # them stands in it.
+    # An even share of the queries is assumed before the strip is known, though none of them is in
+    # it.
     estimated = 30 * 19 / 54
     for price, changes in ((0.9, True), (1.1, False)):
         plan = Tornado(replace(ONE, query_price=price * 19 / estimated)).adjust(space.view, 0)
         assert plan.changes == changes
         assert plan.moved_queries == 0
-    # Of a single query little is estimated, and then it turns out to stand in the strip.
+    # For a single query the estimate is small, and then it turns out to be in the strip.
     queries = [(1, -80, 40, 80)]
     space = Space([(0, 0, 4, 4), (4, 0, 8, 4)], cells(c4r1=20, c5r1=20), queries)
     for price, changes in ((0.9, True), (1.1, False)):

@@ -1,4 +1,4 @@
-"""PS2Stream VI.B: the baselines that cut the vocabulary, and their references 27 and 28."""
+"""PS2Stream VI.B: the baselines that split the vocabulary, and their references 27 and 28."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TEXT = ("text-frequency", "text-hypergraph", "text-metric")
 
 
 def topics(rng, count=12, words=40, objects=2400):
-    """Objects of one topic each; every word is asked for, no two topics have one in common."""
+    """Returns objects of one topic each; queries ask for every word, topics share no word."""
     topic = rng.integers(count, size=objects)
     texts = [
         sorted({int(word) for word in one * words + rng.integers(0, words, 5)}) for one in topic
     ]
-    # Words of all topics in turn: neither their order nor their frequency tells the topics apart.
+    # Words of all topics in turn: neither order nor frequency reveals the topics.
     shuffle = rng.permutation(count * words)
     texts = [[int(shuffle[word]) for word in text] for text in texts]
     places = rng.uniform(-80, 80, (objects, 2))
@@ -28,7 +28,7 @@ def topics(rng, count=12, words=40, objects=2400):
 
 
 def copies(name, sample, slots):
-    """How many leaves an object's terms lead to, in the mean."""
+    """Returns to how many leaves an object's terms lead, on average."""
     partition_map = SCHEMES[name].build(sample, slots, slots)
     arrays = compile_map(partition_map)
     routes = arrays.route_objects(
@@ -72,7 +72,7 @@ def test_expected_loads_are_what_routing_makes_them(name):
 
 
 def test_a_word_that_is_too_heavy_has_a_leaf_of_its_own():
-    """Q1's most frequent word outweighs any other leaf; nothing is put to it."""
+    """Q1's most frequent word outweighs any other leaf; nothing is added to its leaf."""
     sample = shaped_like("q1", 6)
     for name in TEXT:
         partition_map = SCHEMES[name].build(sample, 64, 64)

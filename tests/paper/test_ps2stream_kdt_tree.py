@@ -1,4 +1,4 @@
-"""PS2Stream IV: load, phases of Algorithm 1, and what VI claims of the hybrid, in small."""
+"""PS2Stream IV: load, phases of Algorithm 1, and the claims of VI on the hybrid, in small."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sirocco.schemes.workload.keyword_workload import keyword_workload
 SEEDS = st.integers(0, 2**32 - 1)
 SPACE = ("kd-tree", "r-tree", "uniform-grid")
 TEXT = ("text-frequency", "text-hypergraph", "text-metric")
-# The paper's dispatchers send an object only where a query asks for one of its words (H2).
+# The paper's dispatchers send an object only where a query has one of its words (H2).
 HYBRID = KdtSettings(is_filtered=True)
 
 
@@ -57,7 +57,7 @@ def test_the_load_of_each_leaf_is_what_routing_makes_it(shape):
 
 
 def sent_to(partition_map, sample):
-    """Objects and queries that routers send to each slot, without a filter: i8[slots], i8[slots]"""
+    """Returns objects and queries that routers send to each slot, unfiltered: i8[slots] each."""
     arrays = compile_map(partition_map)
     workload = keyword_workload(sample)
     routes = arrays.route_objects(
@@ -75,9 +75,9 @@ def sent_to(partition_map, sample):
 
 @pytest.mark.parametrize("shape", ["q2", "q3"])
 def test_the_load_of_each_slot_is_that_of_what_routers_send_it(shape):
-    """|O_i| of Definition 1: copies by words that no query has as its key count as well."""
+    """|O_i| of Definition 1: copies by words that are no query's key count, too."""
     sample = shaped_like(shape, 5, objects=6000, queries=1500)
-    # Objects and queries alone: their pairs are compared leaf by leaf above.
+    # Only objects and queries: their pairs are compared leaf by leaf above.
     settings = KdtSettings(balance=1.05, costs=LoadCosts(check=0.0))
     partition_map = KdtTree(settings).build(sample, 48, 6)
     assert partition_map.keyword_nodes
@@ -87,7 +87,7 @@ def test_the_load_of_each_slot_is_that_of_what_routers_send_it(shape):
 
 @pytest.mark.parametrize("shape", ["q1", "q2", "q3"])
 def test_a_map_says_of_its_slots_what_merging_found(shape):
-    """Leaves of a slot share queries; a sum of leaves as they are is not the load of the slot."""
+    """Leaves of a slot share queries: the slot's load is less than the sum of its leaves."""
     sample = shaped_like(shape, 7, 3000, 700)
     settings = KdtSettings(balance=1.1)
     partition_map = KdtTree(settings).build(sample, 200, 6)
@@ -98,7 +98,7 @@ def test_a_map_says_of_its_slots_what_merging_found(shape):
 
 
 def two_regions(rng, count=800):
-    """Figure 2: in r1, the west, large regions and words unlike; in r2 small ones and alike."""
+    """Figure 2: r1, the west, has large regions and different words; r2 small and similar ones."""
     west = rng.uniform((-60, -30), (-10, 30), (count, 2))
     east = rng.uniform((10, -30), (60, 30), (count, 2))
     west_texts = [[int(rng.integers(100, 160))] for _ in range(count)]
@@ -173,7 +173,7 @@ def test_the_numbers_of_parts_are_optimal(seed):
 
 @pytest.mark.parametrize("shape", ["q1", "q2", "q3"])
 def test_a_node_is_cut_in_the_way_of_lesser_load_and_costs_what_was_foretold(shape):
-    """C[i, k] comes from a cut that is not carried out; carried out it has to cost the same."""
+    """C[i, k] comes from a split that is not made; once made it has to cost the same."""
     areas = Areas(keyword_workload(shaped_like(shape, 6, 1500, 400)))
     costs = areas.workload.costs
     options = Cutter(areas).options(Node(areas.world(), is_text=False), 12, 0.0)
@@ -186,7 +186,7 @@ def test_a_node_is_cut_in_the_way_of_lesser_load_and_costs_what_was_foretold(sha
 
 
 def load_of_slot(plan_made, workload, slot):
-    """The sum of the slot's leaves, where what several of them handle counts once."""
+    """Returns the sum of the slot's leaves, where items in several of them count once."""
     seen, load, leaf = set(), 0.0, 0
     costs = workload.costs
     for node in plan_made.nodes:
@@ -258,6 +258,6 @@ def test_section_6_b_space_is_better_for_frequent_words_and_text_for_rare_ones()
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("shape", "most"), [("q1", 1.01), ("q2", 1.02), ("q3", 0.95)])
 def test_figure_7_the_hybrid_is_as_good_as_the_better_of_both_and_better_on_q3(shape, most, seed):
-    """Total loads; where regions differ, in Q3, neither kind of cut comes near the hybrid."""
+    """Total loads; if regions differ, in Q3, neither kind of split comes near the hybrid."""
     others = [total(name, shape, seed) for name in (*SPACE, *TEXT)]
     assert total("kdt-tree", shape, seed) <= most * min(others)

@@ -1,4 +1,4 @@
-"""SSTD 4.1.1: the cost model against its definitions, word by word."""
+"""SSTD 4.1.1: the cost model against its definitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def random_queries(rng, count=40):
 @given(SEEDS)
 @example(132626)
 def test_equation_1_is_the_probability_that_independent_draws_are_all_held(seed):
-    """Draws l keywords from M_srq in every possible way and adds up where all are held."""
+    """Draws l keywords from M_srq in every possible way and adds up those all held."""
     rng = np.random.default_rng(seed)
     queries, _, _, _ = random_queries(rng)
     statistics = QueryStatistics(queries)
@@ -49,7 +49,7 @@ def test_equation_1_is_the_probability_that_independent_draws_are_all_held(seed)
     result = covered_share(cell, held_share_of(cell, held))
     for kind in (0, 1, 2):
         if not cell.lengths[kind].any():
-            continue  # No query is of this kind: what would satisfy one counts nowhere.
+            continue  # No query is of this kind: its objects count nowhere.
         share = cell.share[:, kind]
         total = 0.0
         for length in range(4):
@@ -93,7 +93,7 @@ def test_each_kind_costs_what_its_equation_says(kind):
     statistics = QueryStatistics(queries_of([kind] * 3, boxes, texts, [2, 4, 9]))
     cell = statistics.within(statistics.root(), (0.0, 0.0, 10.0, 10.0))
     held = np.array([True, False])[: len(statistics.vocabulary)]
-    # M in the cell: keyword 1 twice, keyword 2 once; lengths 1 and 2 alike.
+    # M in the cell: keyword 1 twice, keyword 2 once; lengths 1 and 2 equally often.
     h = 2 / 3
     if kind in (QueryKind.RANGE_SNAPSHOT, QueryKind.KNN_SNAPSHOT):
         expected = 2 / 3 * (h / 2 + h**2 / 2) * 7

@@ -1,4 +1,4 @@
-"""SSTD 4.1: why to split by text, textual partitioning, Algorithm 1, routing."""
+"""SSTD 4.1: reasons to split by text, textual partitioning, Algorithm 1, routing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sample_of(places, texts, boxes, asked, kind=QueryKind.RANGE_SNAPSHOT):
 
 
 def visited(sample, query):
-    """Objects that a query meets: those of the leaves that it reaches and that hold its words."""
+    """Returns objects that a query meets: in the leaves that it reaches and that hold its words."""
     scheme = QtTree()
     partition_map = scheme.build(sample, 4, 4)
     arrays = scheme.compile(partition_map)
@@ -50,7 +50,7 @@ def visited(sample, query):
 
 
 def test_section_4_1_text_parts_five_objects_better_where_the_query_is_wide():
-    """Figures 2 and 3: all objects cost 5 visits, a cut by text leaves the 2 that are alike."""
+    """Figures 2 and 3: all objects cost 5 visits, a split by text leaves the 2 similar ones."""
     places = [(1, 1), (9, 9), (1, 9), (9, 1), (5.2, 4)]
     texts = [[COFFEE], [COFFEE], [PARK], [RAIN], [MUSIC]]
     asked = [[COFFEE], [PARK], [RAIN], [MUSIC]]
@@ -70,7 +70,7 @@ def test_section_4_1_space_parts_them_better_where_queries_are_small():
 
 
 def test_section_4_1_2_ties_go_to_space():
-    """Algorithm 1 line 8: textual only where it is strictly less."""
+    """Algorithm 1 line 8: textual only if it is strictly less."""
     places = [(1, 1), (9, 9), (1, 9), (9, 1)]
     boxes = [(-180, -90, 180, 90)] * 2
     for kind in (QueryKind.TERMS_SNAPSHOT, QueryKind.RANGE_CONTINUOUS):
@@ -79,7 +79,7 @@ def test_section_4_1_2_ties_go_to_space():
 
 
 def test_algorithm_1_splits_the_node_of_greatest_workload():
-    """Three quarters of the objects lie in one quarter: that one is split next."""
+    """Three quarters of the objects are in one quarter: that one is split next."""
     rng = np.random.default_rng(8)
     crowd = rng.uniform((0, 0), (4, 4), (300, 2))
     rest = rng.uniform((-10, -10), (10, 10), (100, 2))
@@ -94,7 +94,7 @@ def test_algorithm_1_splits_the_node_of_greatest_workload():
 
 
 def increments(gain_words, lists, counts, share, weights, lengths):
-    """The definition: W with the object less W without, of each child, in full."""
+    """The definition: W with the object less W without it, of each child, in full."""
 
     def covered(kind, words):
         h = sum(share[word, kind] for word in words)
@@ -149,7 +149,7 @@ def test_textual_partitioning_assigns_to_the_least_increment_over_the_frozen_lis
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
 def test_the_lists_are_those_of_assigning_one_object_after_the_other(seed):
-    """The first pass, followed by prefixes: each further object enlarged its best child."""
+    """The first pass, checked for prefixes: each further object enlarged its best child."""
     rng = np.random.default_rng(seed)
     share, weights, lengths, texts, offsets, terms, keys = random_node(rng, objects=12)
     lists, counts = [set() for _ in range(4)], [0] * 4
@@ -178,7 +178,7 @@ def test_section_4_2_a_query_reaches_all_textual_children():
 
 @pytest.mark.parametrize("copies", [1, 3])
 def test_section_4_2_routing_twice_gives_the_same_leaves(copies):
-    """Our deviation: lists are frozen, so what was routed before does not matter."""
+    """Our deviation: lists are frozen, so earlier routes do not matter."""
     rng = np.random.default_rng(4)
     places = rng.uniform(0, 10, (200, 2))
     texts = [[int(word)] for word in rng.integers(1, 9, 200)]

@@ -63,7 +63,7 @@ def test_algorithm_1_finds_what_the_router_finds():
     cells = []
     for leaf in partition_map.leaves:
         _, ((x0, y0, x1, y1),) = coarse.spans_of(np.array([leaf.box]))
-        # The closed box touches the cells behind its far borders, which are not the leaf's.
+        # The closed box touches the cells after its far borders, which are not the leaf's.
         cells.append((x0, y0, x1 - (leaf.box[2] < 180), y1 - (leaf.box[3] < 90)))
     lon = np.sort(rng.uniform(-179, 179, (60, 2)), 1)
     lat = np.sort(rng.uniform(-90, 90, (60, 2)), 1)
@@ -132,7 +132,7 @@ def at_the_end_of_figure_6(kept_share):
     """Before the round: six objects and three queries in the first three rows, one reaching Row2.
 
     In it: D_A and D_B in Row2, one in each column; Q_A in (Col0, Row1); Q_B from (Col1, Row0) to
-    Row2; Q_C in the last row. With fading, twice as many objects came before.
+    Row2; Q_C in the last row. With fading, twice as many objects arrived before.
     """
     older = round(6 / kept_share)
     places = np.array([cell(i % 2, i % 3) for i in range(older)])
@@ -177,7 +177,7 @@ def test_section_4_2_3_two_cells_and_all_their_parts():
 
 
 def leaf_with(objects, queries):
-    """A leaf of one cell with so many objects and queries, all of this round."""
+    """Returns a leaf of one cell with these objects and queries, all of this round."""
     leaf = no_statistics(1, 1).with_objects(even_grid(1, 1), np.zeros(objects), np.zeros(objects))
     leaf = leaf.with_queries(even_grid(1, 1), np.tile([0.0, 0.0, 1.0, 1.0], (queries, 1)))
     return leaf.after_round()
@@ -197,14 +197,14 @@ def test_equations_1_to_7():
 
 
 def test_section_3_a_hotspot_weighs_more_than_the_same_objects_spread_out():
-    """Cost grows with the product: a leaf that gets all is dearer than two that get half each."""
+    """Cost grows with the product: a leaf with all costs more than two with half each."""
     whole = leaf_with(20, 20)
     halves = [leaf_with(10, 10), leaf_with(10, 10)]
     assert whole.cost(40) > 2 * sum(leaf.cost(40) for leaf in halves)
 
 
 def test_section_4_3_2_a_hotspot_is_cut_so_that_both_machines_cost_the_same():
-    """The dearest machine has one leaf with a hotspot in its north-east, the cheapest nothing."""
+    """The most loaded machine has one leaf with a hotspot in its north-east, the least nothing."""
     rng = np.random.default_rng(2)
     grid = global_grid().within((0.0, 0.0, 45.0, 45.0))
     hot = rng.uniform(35, 45, (3000, 2))

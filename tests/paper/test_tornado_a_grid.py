@@ -1,4 +1,4 @@
-"""Tornado 3.1, 4.1-4.3, 6.2: the cost of cells, cuts of least maximum, neighbour-based routing."""
+"""Tornado 3.1, 4.1-4.3, 6.2: the cost of cells, splits of least maximum, neighbour routing."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SEEDS = st.integers(0, 2**32 - 1)
 def test_figure_5_aggregates_after_three_objects_and_the_split_they_choose():
     """O1 satisfies one query at cell (2, 3), O2 two at (4, 2), O3 one at (4, 4); columns first.
 
-    The paper says that the best vertical split leaves a difference of 3; by its own numbers it
-    is 2 (column 2 holds 1, column 4 holds 3). The horizontal one leaves 0 and is chosen.
+    The paper says that the best vertical split leaves a difference of 3; by its own numbers it is 2
+    (column 2 holds 1, column 4 holds 3). The horizontal one leaves 0 and is chosen.
     """
     column, row = np.array([2, 4, 4]) - 1, np.array([3, 2, 4]) - 1
     aggregates = no_aggregates(4, 4).adding(column, row, np.array([1, 2, 1]))
@@ -81,8 +81,7 @@ def skewed_cells(rng, side, objects=4000):
 def median_kd(cells, load, side, levels):
     """Loads of a plain k-d tree on the same grid: alternating axes, weighted medians, all levels.
 
-    The border is the one before the median's cell or the one behind it, whichever parts the
-    region more evenly.
+    The border is before the median's cell or after it, whichever divides the region more evenly.
     """
     parts = [(np.arange(len(load)), (0, 0, side, side))]
     for level in range(levels):
@@ -143,7 +142,7 @@ def test_section_6_2_the_heaviest_leaf_has_half_the_load_of_the_uniform_grids_or
 
 
 class Counted:
-    """The cells of the routing arrays, counting how often one is read."""
+    """The cells of the routing arrays; counts how often one is read."""
 
     def __init__(self, cells):
         self.cells = cells
@@ -184,7 +183,7 @@ def neighbour_search(arrays, box):
 
 
 def map_with_fine_east(strips):
-    """Sixteen leaves in the west; the east in strips, whose borders cut all rows of the grid."""
+    """Returns sixteen leaves in the west, and strips in the east that cut all rows of the grid."""
     x, y = np.linspace(-180, 0, 5), np.linspace(-90, 90, 5)
     boxes = [(x[i], y[j], x[i + 1], y[j + 1]) for i in range(4) for j in range(4)]
     high = np.linspace(-90, 90, strips + 1)

@@ -1,1 +1,1 @@
-"""What makes an object deadly, in the processes that are tried."""
+"""Makes an object deadly in the tested processes."""

@@ -1,6 +1,6 @@
-"""Processes that have this folder on their path end where a slot matches a certain word.
+"""Makes processes with this folder on their path end when a slot matches a certain word.
 
-As a defect of a kernel would: at once, without a word, in the middle of a batch.
+Like a defect of a kernel: at once, without a message, in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WORD = b"deadlyword"
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds the one module, and has it altered when it is there."""
+    """Finds the one module, and changes it once it is loaded."""
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
@@ -42,7 +42,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def alter(slot: Any) -> None:
-    """Has the class end its process where it matches the word."""
+    """Makes the class end its process when it matches the word."""
     match = slot._match
 
     def deadly(self: Any, parts: Any, end: int) -> Any:
