@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import grpc
-from sirocco_api.v1 import arrival_service_pb2 as arrival_pb
-from sirocco_api.v1 import load_service_pb2 as pb
-from sirocco_api.v1.arrival_service_pb2_grpc import ArrivalServiceStub
-from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 
 from sirocco.codec.loads import read_arrivals, read_details, read_loads, read_sample
+from sirocco.internal_api.v1 import arrival_service_pb2 as arrival_pb
+from sirocco.internal_api.v1 import load_service_pb2 as pb
+from sirocco.internal_api.v1.arrival_service_pb2_grpc import ArrivalServiceStub
+from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceStub
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
 from sirocco.runtime.grpc.peer_channels import PLAIN, Channels, Dialer

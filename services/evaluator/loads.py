@@ -6,10 +6,10 @@ import asyncio
 from functools import partial
 
 import grpc
-from sirocco_api.v1 import load_service_pb2 as pb
-from sirocco_api.v1.load_service_pb2_grpc import LoadServiceServicer
 
 from sirocco.codec.loads import write_details, write_loads, write_sample
+from sirocco.internal_api.v1 import load_service_pb2 as pb
+from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceServicer
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
 from sirocco.protocol.contract.effects import Saving
 from sirocco.protocol.evaluator.drain import offsets, unsaved

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import grpc
-from sirocco_api.v1 import slot_search_service_pb2 as pb
-from sirocco_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceServicer
 
 from services.evaluator.progress_watch import StepWatch
 from services.evaluator.slot_search import SlotSearch, answer
 from sirocco.codec.arrays import U4, read_column
 from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
+from sirocco.internal_api.v1 import slot_search_service_pb2 as pb
+from sirocco.internal_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceServicer
 from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, SiroccoError
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.positions import Reached

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import grpc
-from sirocco_api.v1.load_service_pb2_grpc import add_LoadServiceServicer_to_server
-from sirocco_api.v1.slot_search_service_pb2_grpc import add_SlotSearchServiceServicer_to_server
 
 from services.evaluator.archived import ArchivedSlices
 from services.evaluator.loads import LoadBack
 from services.evaluator.progress_watch import StepWatch
 from services.evaluator.search import SearchedSlot, SlotSearchFront
 from services.evaluator.stored import StoredSlot
+from sirocco.internal_api.v1.load_service_pb2_grpc import add_LoadServiceServicer_to_server
+from sirocco.internal_api.v1.slot_search_service_pb2_grpc import (
+    add_SlotSearchServiceServicer_to_server,
+)
 from sirocco.model.errors import Unavailable
 from sirocco.protocol.evaluator.drain import handing_over
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings

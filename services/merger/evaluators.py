@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from sirocco_api.v1 import slot_search_service_pb2 as pb
-from sirocco_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceStub
 
 from services.merger.members import Members
 from sirocco.codec.search import read_part
+from sirocco.internal_api.v1 import slot_search_service_pb2 as pb
+from sirocco.internal_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceStub
 from sirocco.model.errors import Internal, InvalidArgument, SiroccoError, Unavailable
 from sirocco.protocol.search.messages import Part
 from sirocco.runtime.grpc.peer_channels import OLD_CHANNEL_S, PLAIN, Dialer

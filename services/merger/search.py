@@ -12,7 +12,6 @@ from functools import partial
 
 import grpc
 from sirocco_api.v1 import search_service_pb2 as pb
-from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 
@@ -24,6 +23,7 @@ from sirocco.codec.arrays import check_time
 from sirocco.codec.queries import is_light, read_query
 from sirocco.codec.search import put_question, write_answer, write_objects
 from sirocco.codec.tokens import read_position_token, write_position_token
+from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import (
     DeadlineExceeded,
     FailedPrecondition,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import grpc
-from sirocco_api.v1 import arrival_service_pb2 as pb
-from sirocco_api.v1.arrival_service_pb2_grpc import ArrivalServiceServicer
 
 from sirocco.codec.loads import write_arrivals
+from sirocco.internal_api.v1 import arrival_service_pb2 as pb
+from sirocco.internal_api.v1.arrival_service_pb2_grpc import ArrivalServiceServicer
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.runtime.grpc.grpc_errors import unary
 

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 import grpc
-from sirocco_api.v1 import owner_service_pb2 as pb
-from sirocco_api.v1.owner_service_pb2_grpc import OwnerServiceServicer, OwnerServiceStub
 
 from services.router.quotas import TenantQueries
 from services.router.stored import StoredQueries
 from sirocco.codec.errors import read_error, write_error
 from sirocco.codec.queries import read_query, write_query
+from sirocco.internal_api.v1 import owner_service_pb2 as pb
+from sirocco.internal_api.v1.owner_service_pb2_grpc import OwnerServiceServicer, OwnerServiceStub
 from sirocco.model.errors import (
     DeadlineExceeded,
     InvalidArgument,

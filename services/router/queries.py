@@ -18,7 +18,6 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 import grpc
-from sirocco_api.v1 import owner_service_pb2 as owner_pb
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.query_pb2 import Query
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
@@ -31,6 +30,7 @@ from sirocco.codec.errors import write_error
 from sirocco.codec.queries import is_light, read_query
 from sirocco.codec.tokens import OFFSET_MAX
 from sirocco.codec.wire import QUERIES_MAX, PartlyRefused
+from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
 from sirocco.model.access import Grant
 from sirocco.model.durations import format_duration
 from sirocco.model.errors import (

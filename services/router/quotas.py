@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sirocco_api.v1 import owner_service_pb2 as pb
 
 from services.router.stored import StoredQueries
+from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.access import SEPARATOR, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.footprint import compiled_bytes

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import grpc
-from sirocco_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_to_server
 from sirocco_api.v1.balance_service_pb2_grpc import add_BalanceServiceServicer_to_server
 from sirocco_api.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
-from sirocco_api.v1.owner_service_pb2_grpc import add_OwnerServiceServicer_to_server
 from sirocco_api.v1.publish_service_pb2_grpc import add_PublishServiceServicer_to_server
 from sirocco_api.v1.query_service_pb2_grpc import add_QueryServiceServicer_to_server
 
@@ -26,6 +24,8 @@ from services.router.publish import PublishFront
 from services.router.queries import QueryFront
 from services.router.quotas import TenantFigures, TenantQueries
 from services.router.stored import StoredQueries
+from sirocco.internal_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_to_server
+from sirocco.internal_api.v1.owner_service_pb2_grpc import add_OwnerServiceServicer_to_server
 from sirocco.protocol.router.machine import RouterMachine, RouterSettings
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.loop.appender import Appender

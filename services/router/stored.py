@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Generator
 from contextlib import closing
 
-from sirocco_api.v1 import owner_service_pb2 as pb
-
 from sirocco.codec.queries import write_query
+from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.messages import NO_REVISION, Change

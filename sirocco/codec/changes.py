@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from sirocco_api.v1 import query_pb2
-from sirocco_api.v1 import registry_service_pb2 as pb
 
 from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import Member, read_locators
 from sirocco.codec.queries import put_query, read_query
+from sirocco.internal_api.v1 import registry_service_pb2 as pb
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, RankedQuery, query_handle

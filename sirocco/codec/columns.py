@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from sirocco_api.v1 import columns_pb2 as pb
-from sirocco_api.v1 import slot_service_pb2 as slot_pb
 
 from sirocco.codec.arrays import (
     F8,
@@ -27,6 +26,7 @@ from sirocco.codec.arrays import (
     read_offsets,
     read_rows,
 )
+from sirocco.internal_api.v1 import slot_service_pb2 as slot_pb
 from sirocco.kernels.base.wire_checks import are_counts_of, are_rows_ascending
 from sirocco.kernels.standing.locate import are_locators
 from sirocco.model.errors import InvalidArgument

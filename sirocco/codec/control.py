@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sirocco_api.v1 import control_service_pb2 as pb
-
 from sirocco.codec.columns import SOURCES_MAX
+from sirocco.internal_api.v1 import control_service_pb2 as pb
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.control_records import (
     Attempted,

@@ -16,12 +16,6 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
 from numpy.typing import NDArray
-from sirocco_api.v1 import control_service_pb2 as control_pb
-from sirocco_api.v1 import delivery_service_pb2 as delivery_pb
-from sirocco_api.v1 import intake_service_pb2 as intake_pb
-from sirocco_api.v1 import partial_service_pb2 as partial_pb
-from sirocco_api.v1 import registry_service_pb2 as registry_pb
-from sirocco_api.v1 import slot_service_pb2 as slot_pb
 
 from sirocco.codec.arrays import (
     I8,
@@ -58,6 +52,12 @@ from sirocco.codec.control import read_declaration, write_declaration
 from sirocco.codec.installs import read_installed, write_installed
 from sirocco.codec.keywords import read_keywords, write_keywords
 from sirocco.codec.lists import put_lists, put_steps, read_lists, read_steps
+from sirocco.internal_api.v1 import control_service_pb2 as control_pb
+from sirocco.internal_api.v1 import delivery_service_pb2 as delivery_pb
+from sirocco.internal_api.v1 import intake_service_pb2 as intake_pb
+from sirocco.internal_api.v1 import partial_service_pb2 as partial_pb
+from sirocco.internal_api.v1 import registry_service_pb2 as registry_pb
+from sirocco.internal_api.v1 import slot_service_pb2 as slot_pb
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string

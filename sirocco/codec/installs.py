@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from sirocco_api.v1 import slot_service_pb2 as pb
 
 from sirocco.codec.arrays import (
     F8,
@@ -30,6 +29,7 @@ from sirocco.index.base.query_rows import (
     SHAPE_POLYGON,
     QueryRows,
 )
+from sirocco.internal_api.v1 import slot_service_pb2 as pb
 from sirocco.kernels.base.wire_checks import are_boxes
 from sirocco.kernels.standing.pyramid import CONJ_TERMS_MAX
 from sirocco.model.attributes import Filter

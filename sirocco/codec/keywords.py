@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sirocco_api.v1 import intake_service_pb2 as pb
-
 from sirocco.codec.arrays import U8, pack, read_column
+from sirocco.internal_api.v1 import intake_service_pb2 as pb
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.messages import Keywords
 

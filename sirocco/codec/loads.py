@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from sirocco_api.v1 import arrival_service_pb2 as arrival_pb
-from sirocco_api.v1 import load_service_pb2 as pb
 
 from sirocco.codec.arrays import F8, I8, U8, pack, read_column
+from sirocco.internal_api.v1 import arrival_service_pb2 as arrival_pb
+from sirocco.internal_api.v1 import load_service_pb2 as pb
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
 from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sirocco_api.v1 import query_pb2
 from sirocco_api.v1 import search_service_pb2 as pb
-from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
 
 from sirocco.codec.arrays import (
     F8,
@@ -29,6 +28,7 @@ from sirocco.codec.columns import (
 )
 from sirocco.codec.errors import put_error, read_error
 from sirocco.codec.queries import read_query
+from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.objects import ObjectColumns

@@ -15,10 +15,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from sirocco_api.v1.load_service_pb2 import TellLoadsRequest
-from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
-from sirocco_api.v1.owner_service_pb2 import ReadQueriesRequest
-from sirocco_api.v1.owner_service_pb2_grpc import OwnerServiceStub
 from sirocco_client import (
     AlreadyExists,
     AsyncClient,
@@ -38,6 +34,10 @@ from sirocco_client import (
 
 from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
+from sirocco.internal_api.v1.load_service_pb2 import TellLoadsRequest
+from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceStub
+from sirocco.internal_api.v1.owner_service_pb2 import ReadQueriesRequest
+from sirocco.internal_api.v1.owner_service_pb2_grpc import OwnerServiceStub
 from sirocco.runtime.grpc.security import SecuritySettings, secured
 from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.runtime.process.membership import directory

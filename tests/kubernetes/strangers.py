@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grpc
-from sirocco_api.v1.load_service_pb2 import TellLoadsRequest
-from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 from sirocco_client import Client, PublishFailed, RangeQuery, Retry, SiroccoError, Tls
 
 from sirocco.cli.terminal.remote import add_connection
+from sirocco.internal_api.v1.load_service_pb2 import TellLoadsRequest
+from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceStub
 
 
 def main(arguments: list[str]) -> int:

@@ -15,8 +15,6 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
-
 from services.evaluator.archived import ArchivedSlices
 from services.evaluator.slot_search import SlotSearch, answer
 from services.evaluator.stored import StoredSlot
@@ -24,6 +22,7 @@ from services.merger.search import PARTS
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import put_question, read_part, read_question, write_part
 from sirocco.codec.tokens import read_position_token
+from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco.model.query import Query
 from sirocco.protocol.contract.columns import EventColumns

@@ -17,7 +17,6 @@ import numpy as np
 import orjson
 from prometheus_client import CollectorRegistry
 from sirocco_api.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
-from sirocco_api.v1.slot_search_service_pb2_grpc import add_SlotSearchServiceServicer_to_server
 from sirocco_client import Client, Retry
 
 from services.evaluator.progress_watch import StepWatch
@@ -27,6 +26,9 @@ from services.evaluator.stored import StoredSearch
 from services.merger.members import Members
 from services.merger.search import SearchFront
 from sirocco.index.store.store import SlotStore, StoreLimits
+from sirocco.internal_api.v1.slot_search_service_pb2_grpc import (
+    add_SlotSearchServiceServicer_to_server,
+)
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import analyse_batch
 from sirocco.protocol.contract.control_records import Granted, LeaderElected, MapActivated

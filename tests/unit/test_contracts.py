@@ -24,7 +24,7 @@ from google.protobuf.descriptor_pb2 import (
 
 from scripts.release_contracts import RELEASED, ROOT, describe
 
-GENERATED = ROOT / "sdk" / "sirocco_api"
+GENERATED = ("sdk/sirocco_api", "sirocco/internal_api")
 SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 PASCAL = re.compile(r"([A-Z][a-z0-9]*)+")
 UPPER_SNAKE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
@@ -188,12 +188,15 @@ def test_every_style_rule_bites() -> None:
 
 def test_generated_code_is_fresh(tmp_path: Path) -> None:
     subprocess.run([ROOT / "proto" / "generate.sh", tmp_path], check=True)
-    fresh = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.py*")}
-    kept = {
-        path.relative_to(GENERATED): path.read_bytes()
-        for path in GENERATED.rglob("*.py*")
-        if path.suffix in (".py", ".pyi")
-    }
+    fresh, kept = (
+        {
+            path.relative_to(top): path.read_bytes()
+            for package in GENERATED
+            for path in (top / package).rglob("*.py*")
+            if path.suffix in (".py", ".pyi")
+        }
+        for top in (tmp_path, ROOT)
+    )
     stale = sorted(
         str(path) for path in fresh.keys() | kept.keys() if fresh.get(path) != kept.get(path)
     )

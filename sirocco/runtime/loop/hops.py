@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.empty_pb2 import Empty
-from sirocco_api.v1 import (
-    control_service_pb2_grpc as control,
-)
-from sirocco_api.v1 import (
-    delivery_service_pb2_grpc as delivery,
-)
-from sirocco_api.v1 import (
-    intake_service_pb2_grpc as intake,
-)
-from sirocco_api.v1 import (
-    partial_service_pb2_grpc as partial,
-)
-from sirocco_api.v1 import (
-    registry_service_pb2_grpc as registry,
-)
-from sirocco_api.v1 import (
-    slot_service_pb2_grpc as slot,
-)
 
 from sirocco.codec.hops import decode, encode, key_of
+from sirocco.internal_api.v1 import (
+    control_service_pb2_grpc as control,
+)
+from sirocco.internal_api.v1 import (
+    delivery_service_pb2_grpc as delivery,
+)
+from sirocco.internal_api.v1 import (
+    intake_service_pb2_grpc as intake,
+)
+from sirocco.internal_api.v1 import (
+    partial_service_pb2_grpc as partial,
+)
+from sirocco.internal_api.v1 import (
+    registry_service_pb2_grpc as registry,
+)
+from sirocco.internal_api.v1 import (
+    slot_service_pb2_grpc as slot,
+)
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.protocol.contract.control_records import (
     Attempted,

@@ -6,16 +6,17 @@ import importlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message as ProtoMessage
-from sirocco_api.v1.intake_service_pb2 import SummariseRequest
-from sirocco_api.v1.slot_service_pb2 import RouteRequest
 
 from sirocco.codec.hops import HOPS, decode, encode, key_of, read_record
+from sirocco.internal_api.v1.intake_service_pb2 import SummariseRequest
+from sirocco.internal_api.v1.slot_service_pb2 import RouteRequest
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical, parse_query
 from sirocco.protocol.contract.columns import NO_EVENTS, NO_MATCHES, NO_NAMES
@@ -72,11 +73,8 @@ def test_a_changed_query_keeps_its_canonical_form(seed: int) -> None:
 def test_each_message_has_a_hop_that_the_contracts_declare() -> None:
     assert set(HOPS) == set(MAKERS)
     for hop in HOPS.values():
-        file = hop.request_class.DESCRIPTOR.file
-        module = importlib.import_module(
-            file.name.replace("sirocco/", "sirocco_api/").replace("/", ".")[: -len(".proto")]
-            + "_pb2"
-        )
+        name = Path(hop.request_class.DESCRIPTOR.file.name).stem
+        module = importlib.import_module(f"sirocco.internal_api.v1.{name}_pb2")
         _, service, method = hop.method_path.split("/")
         found = module.DESCRIPTOR.services_by_name[service.split(".")[-1]].methods_by_name[method]
         assert found.containing_service.full_name == service

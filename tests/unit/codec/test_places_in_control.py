@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sirocco_api.v1 import control_service_pb2 as pb
-from sirocco_api.v1.delivery_service_pb2 import ProgressRequest
 
 from sirocco.codec.control import read_declaration
 from sirocco.codec.hops import decode
+from sirocco.internal_api.v1 import control_service_pb2 as pb
+from sirocco.internal_api.v1.delivery_service_pb2 import ProgressRequest
 from sirocco.model.errors import InvalidArgument
 
 FAR = 1 << 43

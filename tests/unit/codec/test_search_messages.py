@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sirocco_api.v1 import search_service_pb2 as pb
-from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
 
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import (
@@ -24,6 +23,7 @@ from sirocco.codec.search import (
     write_part,
 )
 from sirocco.codec.tokens import read_position_token
+from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import InvalidArgument, ResourceExhausted
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.model.query import parse_query

@@ -16,10 +16,10 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
-from sirocco_api.v1 import owner_service_pb2 as owner_pb
 from sirocco_api.v1 import query_pb2
 from sirocco_api.v1 import query_service_pb2 as pb
 
+import sirocco.internal_api.v1
 from sirocco.codec.wire import (
     BOUNDS,
     ELEMENTS_MAX,
@@ -29,6 +29,7 @@ from sirocco.codec.wire import (
     check_message,
     parse_rows,
 )
+from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
 from sirocco.kernels.base.wire_scan import DEPTH_MAX, FIELDS_MAX
 from sirocco.model.errors import InvalidArgument
 
@@ -45,9 +46,14 @@ OVER_TOPICS = {
 
 def requests() -> Iterator[Descriptor]:
     """The request types of all methods that are served by gRPC."""
-    for module in pkgutil.iter_modules(sirocco_api.v1.__path__):
-        if module.name.endswith("_service_pb2"):
-            file = importlib.import_module(f"sirocco_api.v1.{module.name}").DESCRIPTOR
+    packages = (sirocco_api.v1, sirocco.internal_api.v1)
+    for name in (
+        f"{package.__name__}.{module.name}"
+        for package in packages
+        for module in pkgutil.iter_modules(package.__path__)
+    ):
+        if name.endswith("_service_pb2"):
+            file = importlib.import_module(name).DESCRIPTOR
             for service in file.services_by_name.values():
                 if service.name not in OVER_TOPICS:
                     for method in service.methods:

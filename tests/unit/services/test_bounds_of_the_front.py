@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sirocco_api.v1.owner_service_pb2 import WantedChange
 from sirocco_api.v1.publish_service_pb2 import PublishRequest
 
 from services.embedded import EmbeddedCluster
 from services.router.owners import REQUEST_BYTES_MAX, parts
 from services.router.service import RouterService
+from sirocco.internal_api.v1.owner_service_pb2 import WantedChange
 from sirocco.runtime.grpc.shares import Shares
 from tests.support.speaking import (
     DEADLINE_S,

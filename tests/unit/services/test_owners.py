@@ -9,15 +9,15 @@ from typing import cast
 
 import grpc
 import pytest
-from sirocco_api.v1 import owner_service_pb2 as pb
-from sirocco_api.v1.owner_service_pb2_grpc import (
-    OwnerServiceStub,
-    add_OwnerServiceServicer_to_server,
-)
 
 from services.router.owners import SEEK_S, OwnerBack, Owners, write_wish
 from services.router.quotas import TenantQueries
 from services.router.stored import StoredQueries
+from sirocco.internal_api.v1 import owner_service_pb2 as pb
+from sirocco.internal_api.v1.owner_service_pb2_grpc import (
+    OwnerServiceStub,
+    add_OwnerServiceServicer_to_server,
+)
 from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.geometry import Rectangle
 from sirocco.model.query import RangeQuery

@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
-from sirocco_api.v1.owner_service_pb2 import CountQueriesRequest
 
 from services.router import quotas
 from services.router.quotas import (
@@ -24,6 +23,7 @@ from services.router.quotas import (
     TenantQueries,
 )
 from services.router.stored import StoredQueries
+from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest
 from sirocco.model.access import EVERYTHING, Grant, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.query import fingerprint_of, parse_query

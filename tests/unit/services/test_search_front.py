@@ -14,7 +14,6 @@ import grpc
 import numpy as np
 import pytest
 from prometheus_client import Counter
-from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco_client import (
     Circle,
     DeadlineExceeded,
@@ -36,6 +35,7 @@ from services.merger import search as merger_search
 from services.merger.mark_requests import Hurrying
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
+from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.query import RangeQuery as ReadRangeQuery
 from sirocco.protocol.search.messages import EVER_MS, Question
 from tests.end_to_end.random_queries import random_queries_of_all_kinds

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from sirocco_api.v1 import owner_service_pb2 as sirocco_dot_v1_dot_owner__service__pb2
+from sirocco.internal_api.v1 import owner_service_pb2 as sirocco_dot_v1_dot_owner__service__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__

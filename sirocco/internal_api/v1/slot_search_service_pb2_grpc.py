@@ -3,8 +3,7 @@
 import grpc
 import warnings
 
-from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
-from sirocco_api.v1 import partial_service_pb2 as sirocco_dot_v1_dot_partial__service__pb2
+from sirocco.internal_api.v1 import slot_search_service_pb2 as sirocco_dot_v1_dot_slot__search__service__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
@@ -19,15 +18,15 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in sirocco/v1/partial_service_pb2_grpc.py depends on'
+        + ' but the generated code in sirocco/v1/slot_search_service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class PartialServiceStub(object):
-    """Hop over the topic `partials`: evaluator → merger.
+class SlotSearchServiceStub(object):
+    """What mergers ask of evaluators.
     """
 
     def __init__(self, channel):
@@ -36,45 +35,46 @@ class PartialServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.Merge = channel.stream_unary(
-                '/sirocco.v1.PartialService/Merge',
-                request_serializer=sirocco_dot_v1_dot_partial__service__pb2.MergeRequest.SerializeToString,
-                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+        self.SearchSlots = channel.stream_stream(
+                '/sirocco.v1.SlotSearchService/SearchSlots',
+                request_serializer=sirocco_dot_v1_dot_slot__search__service__pb2.SearchSlotsRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_slot__search__service__pb2.SearchSlotsResponse.FromString,
                 _registered_method=True)
 
 
-class PartialServiceServicer(object):
-    """Hop over the topic `partials`: evaluator → merger.
+class SlotSearchServiceServicer(object):
+    """What mergers ask of evaluators.
     """
 
-    def Merge(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
+    def SearchSlots(self, request_iterator, context):
+        """One open stream for each pair of processes; many questions share it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
 
-def add_PartialServiceServicer_to_server(servicer, server):
+def add_SlotSearchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Merge': grpc.stream_unary_rpc_method_handler(
-                    servicer.Merge,
-                    request_deserializer=sirocco_dot_v1_dot_partial__service__pb2.MergeRequest.FromString,
-                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            'SearchSlots': grpc.stream_stream_rpc_method_handler(
+                    servicer.SearchSlots,
+                    request_deserializer=sirocco_dot_v1_dot_slot__search__service__pb2.SearchSlotsRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_slot__search__service__pb2.SearchSlotsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'sirocco.v1.PartialService', rpc_method_handlers)
+            'sirocco.v1.SlotSearchService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('sirocco.v1.PartialService', rpc_method_handlers)
+    server.add_registered_method_handlers('sirocco.v1.SlotSearchService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class PartialService(object):
-    """Hop over the topic `partials`: evaluator → merger.
+class SlotSearchService(object):
+    """What mergers ask of evaluators.
     """
 
     @staticmethod
-    def Merge(request_iterator,
+    def SearchSlots(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -84,12 +84,12 @@ class PartialService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_unary(
+        return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/sirocco.v1.PartialService/Merge',
-            sirocco_dot_v1_dot_partial__service__pb2.MergeRequest.SerializeToString,
-            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            '/sirocco.v1.SlotSearchService/SearchSlots',
+            sirocco_dot_v1_dot_slot__search__service__pb2.SearchSlotsRequest.SerializeToString,
+            sirocco_dot_v1_dot_slot__search__service__pb2.SearchSlotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,7 +4,7 @@ import grpc
 import warnings
 
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
-from sirocco_api.v1 import intake_service_pb2 as sirocco_dot_v1_dot_intake__service__pb2
+from sirocco.internal_api.v1 import intake_service_pb2 as sirocco_dot_v1_dot_intake__service__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__

@@ -4,7 +4,7 @@ import grpc
 import warnings
 
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
-from sirocco_api.v1 import delivery_service_pb2 as sirocco_dot_v1_dot_delivery__service__pb2
+from sirocco.internal_api.v1 import slot_service_pb2 as sirocco_dot_v1_dot_slot__service__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
@@ -19,15 +19,16 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in sirocco/v1/delivery_service_pb2_grpc.py depends on'
+        + ' but the generated code in sirocco/v1/slot_service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class DeliveryServiceStub(object):
-    """Hop over the topic `deliveries`: merger → merger that serves the subscriber.
+class SlotServiceStub(object):
+    """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
+    and query changes of its leaves stand in one order.
     """
 
     def __init__(self, channel):
@@ -36,61 +37,63 @@ class DeliveryServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.Deliver = channel.stream_unary(
-                '/sirocco.v1.DeliveryService/Deliver',
-                request_serializer=sirocco_dot_v1_dot_delivery__service__pb2.DeliverRequest.SerializeToString,
+        self.Route = channel.stream_unary(
+                '/sirocco.v1.SlotService/Route',
+                request_serializer=sirocco_dot_v1_dot_slot__service__pb2.RouteRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
-        self.Progress = channel.stream_unary(
-                '/sirocco.v1.DeliveryService/Progress',
-                request_serializer=sirocco_dot_v1_dot_delivery__service__pb2.ProgressRequest.SerializeToString,
+        self.Install = channel.stream_unary(
+                '/sirocco.v1.SlotService/Install',
+                request_serializer=sirocco_dot_v1_dot_slot__service__pb2.InstallRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
 
 
-class DeliveryServiceServicer(object):
-    """Hop over the topic `deliveries`: merger → merger that serves the subscriber.
+class SlotServiceServicer(object):
+    """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
+    and query changes of its leaves stand in one order.
     """
 
-    def Deliver(self, request_iterator, context):
+    def Route(self, request_iterator, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Progress(self, request_iterator, context):
+    def Install(self, request_iterator, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
 
-def add_DeliveryServiceServicer_to_server(servicer, server):
+def add_SlotServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Deliver': grpc.stream_unary_rpc_method_handler(
-                    servicer.Deliver,
-                    request_deserializer=sirocco_dot_v1_dot_delivery__service__pb2.DeliverRequest.FromString,
+            'Route': grpc.stream_unary_rpc_method_handler(
+                    servicer.Route,
+                    request_deserializer=sirocco_dot_v1_dot_slot__service__pb2.RouteRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
             ),
-            'Progress': grpc.stream_unary_rpc_method_handler(
-                    servicer.Progress,
-                    request_deserializer=sirocco_dot_v1_dot_delivery__service__pb2.ProgressRequest.FromString,
+            'Install': grpc.stream_unary_rpc_method_handler(
+                    servicer.Install,
+                    request_deserializer=sirocco_dot_v1_dot_slot__service__pb2.InstallRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'sirocco.v1.DeliveryService', rpc_method_handlers)
+            'sirocco.v1.SlotService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('sirocco.v1.DeliveryService', rpc_method_handlers)
+    server.add_registered_method_handlers('sirocco.v1.SlotService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class DeliveryService(object):
-    """Hop over the topic `deliveries`: merger → merger that serves the subscriber.
+class SlotService(object):
+    """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
+    and query changes of its leaves stand in one order.
     """
 
     @staticmethod
-    def Deliver(request_iterator,
+    def Route(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -103,8 +106,8 @@ class DeliveryService(object):
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/sirocco.v1.DeliveryService/Deliver',
-            sirocco_dot_v1_dot_delivery__service__pb2.DeliverRequest.SerializeToString,
+            '/sirocco.v1.SlotService/Route',
+            sirocco_dot_v1_dot_slot__service__pb2.RouteRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -117,7 +120,7 @@ class DeliveryService(object):
             _registered_method=True)
 
     @staticmethod
-    def Progress(request_iterator,
+    def Install(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -130,8 +133,8 @@ class DeliveryService(object):
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/sirocco.v1.DeliveryService/Progress',
-            sirocco_dot_v1_dot_delivery__service__pb2.ProgressRequest.SerializeToString,
+            '/sirocco.v1.SlotService/Install',
+            sirocco_dot_v1_dot_slot__service__pb2.InstallRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
             options,
             channel_credentials,
