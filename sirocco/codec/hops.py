@@ -1,7 +1,7 @@
 """One-way messages ⇄ the requests of the gRPC methods that carry them over topics.
 
-`HOPS` is the one table: for each message the method, its request, and both directions. Decoded
-messages are safe for the state machines and their kernels: an unsafe record raises
+`HOPS` is the one table: for each message its topic, its method, its request, and both directions.
+Decoded messages are safe for the state machines and their kernels: an unsafe record raises
 `InvalidArgument`, and becomes a dead letter.
 """
 
@@ -76,6 +76,12 @@ from sirocco.protocol.contract.control_records import (
     subject_of,
 )
 from sirocco.protocol.contract.messages import (
+    CONTROL,
+    DELIVERIES,
+    INTAKE,
+    PARTIALS,
+    REGISTRY,
+    SLOTS,
     Change,
     Delivered,
     Found,
@@ -104,12 +110,14 @@ class Hop:
     """How one message is sent.
 
     Attributes:
+        topic: the one that it is sent over.
         method_path: of the gRPC method, `/package.Service/Method`.
         request_class: of the method's request.
         encode: message → request.
         decode: request → message; raises `InvalidArgument`.
     """
 
+    topic: str
     method_path: str
     request_class: type[ProtoMessage]
     encode: Callable[[Any], Any]
@@ -454,6 +462,7 @@ def _read_progress(request: delivery_pb.ProgressRequest) -> Progress:
 
 
 _DECLARE = Hop(
+    CONTROL,
     "/sirocco.v1.ControlService/Declare",
     control_pb.DeclareRequest,
     write_declaration,
@@ -463,15 +472,21 @@ _DECLARE = Hop(
 HOPS: Mapping[type, Hop] = MappingProxyType(
     {
         Taken: Hop(
-            "/sirocco.v1.IntakeService/Take", intake_pb.TakeRequest, _write_taken, _read_taken
+            INTAKE,
+            "/sirocco.v1.IntakeService/Take",
+            intake_pb.TakeRequest,
+            _write_taken,
+            _read_taken,
         ),
         Tracked: Hop(
+            INTAKE,
             "/sirocco.v1.IntakeService/Track",
             intake_pb.TrackRequest,
             _write_tracked,
             _read_tracked,
         ),
         TrackedOnly: Hop(
+            INTAKE,
             "/sirocco.v1.IntakeService/TrackOnly",
             intake_pb.TrackOnlyRequest,
             lambda message: intake_pb.TrackOnlyRequest(
@@ -480,24 +495,28 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
             _read_tracked_only,
         ),
         Keywords: Hop(
+            INTAKE,
             "/sirocco.v1.IntakeService/Summarise",
             intake_pb.SummariseRequest,
             write_keywords,
             read_keywords,
         ),
         Switch: Hop(
+            INTAKE,
             "/sirocco.v1.IntakeService/Switch",
             intake_pb.SwitchRequest,
             lambda message: intake_pb.SwitchRequest(map_version=message.version),
             lambda request: Switch(_read_version(request.map_version)),
         ),
         Prepare: Hop(
+            REGISTRY,
             "/sirocco.v1.RegistryService/Prepare",
             registry_pb.PrepareRequest,
             lambda message: registry_pb.PrepareRequest(map_version=message.version),
             lambda request: Prepare(_read_version(request.map_version)),
         ),
         Retire: Hop(
+            REGISTRY,
             "/sirocco.v1.RegistryService/Retire",
             registry_pb.RetireRequest,
             lambda message: registry_pb.RetireRequest(
@@ -506,30 +525,42 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
             lambda request: Retire(_read_version(request.map_version), request.at_ms),
         ),
         Change: Hop(
+            REGISTRY,
             "/sirocco.v1.RegistryService/Change",
             registry_pb.ChangeRequest,
             write_change,
             read_change,
         ),
         Routed: Hop(
-            "/sirocco.v1.SlotService/Route", slot_pb.RouteRequest, _write_routed, _read_routed
+            SLOTS,
+            "/sirocco.v1.SlotService/Route",
+            slot_pb.RouteRequest,
+            _write_routed,
+            _read_routed,
         ),
         Installed: Hop(
+            SLOTS,
             "/sirocco.v1.SlotService/Install",
             slot_pb.InstallRequest,
             write_installed,
             read_installed,
         ),
         Found: Hop(
-            "/sirocco.v1.PartialService/Merge", partial_pb.MergeRequest, _write_found, _read_found
+            PARTIALS,
+            "/sirocco.v1.PartialService/Merge",
+            partial_pb.MergeRequest,
+            _write_found,
+            _read_found,
         ),
         Delivered: Hop(
+            DELIVERIES,
             "/sirocco.v1.DeliveryService/Deliver",
             delivery_pb.DeliverRequest,
             _write_delivered,
             _read_delivered,
         ),
         Progress: Hop(
+            DELIVERIES,
             "/sirocco.v1.DeliveryService/Progress",
             delivery_pb.ProgressRequest,
             _write_progress,

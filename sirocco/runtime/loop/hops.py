@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from google.protobuf.empty_pb2 import Empty
 
-from sirocco.codec.hops import decode, encode, key_of
+from sirocco.codec.hops import HOPS, Hop, decode, encode, key_of
 from sirocco.internal_api.v1 import (
     control_service_pb2_grpc as control,
 )
@@ -28,42 +29,10 @@ from sirocco.internal_api.v1 import (
     slot_service_pb2_grpc as slot,
 )
 from sirocco.model.errors import InvalidArgument, SiroccoError
-from sirocco.protocol.contract.control_records import (
-    Attempted,
-    CheckpointTaken,
-    Granted,
-    LeaderElected,
-    MapActivated,
-    MapCopied,
-    MapPrepared,
-    MapSwitched,
-    Skipped,
-)
+from sirocco.protocol.contract.control_records import MapActivated, MapPrepared
 from sirocco.protocol.contract.control_view import read_map
 from sirocco.protocol.contract.effects import Entry, SetAside
-from sirocco.protocol.contract.messages import (
-    CONTROL,
-    DEAD_LETTERS,
-    DELIVERIES,
-    INTAKE,
-    PARTIALS,
-    REGISTRY,
-    SLOTS,
-    Change,
-    Delivered,
-    Found,
-    Installed,
-    Keywords,
-    Message,
-    Prepare,
-    Progress,
-    Retire,
-    Routed,
-    Switch,
-    Taken,
-    Tracked,
-    TrackedOnly,
-)
+from sirocco.protocol.contract.messages import DEAD_LETTERS, Message
 from sirocco.transport.calls import LogChannel, LogContext, LogServer, StreamMethod
 from sirocco.transport.log import Producer, Record
 
@@ -73,57 +42,21 @@ DEAD_LETTER_BYTES_MAX = 64 << 10
 # Limit of the reason, which quotes what a client wrote: the log takes no letter that is too large.
 REASON_CHARACTERS_MAX = 1_000
 
-_CALLS: dict[type, tuple[Any, str]] = {
-    Taken: (intake.IntakeServiceStub, "Take"),
-    Tracked: (intake.IntakeServiceStub, "Track"),
-    TrackedOnly: (intake.IntakeServiceStub, "TrackOnly"),
-    Keywords: (intake.IntakeServiceStub, "Summarise"),
-    Switch: (intake.IntakeServiceStub, "Switch"),
-    Prepare: (registry.RegistryServiceStub, "Prepare"),
-    Retire: (registry.RegistryServiceStub, "Retire"),
-    Change: (registry.RegistryServiceStub, "Change"),
-    Routed: (slot.SlotServiceStub, "Route"),
-    Installed: (slot.SlotServiceStub, "Install"),
-    Found: (partial.PartialServiceStub, "Merge"),
-    Delivered: (delivery.DeliveryServiceStub, "Deliver"),
-    Progress: (delivery.DeliveryServiceStub, "Progress"),
-    LeaderElected: (control.ControlServiceStub, "Declare"),
-    Granted: (control.ControlServiceStub, "Declare"),
-    MapActivated: (control.ControlServiceStub, "Declare"),
-    MapPrepared: (control.ControlServiceStub, "Declare"),
-    MapCopied: (control.ControlServiceStub, "Declare"),
-    MapSwitched: (control.ControlServiceStub, "Declare"),
-    CheckpointTaken: (control.ControlServiceStub, "Declare"),
-    Attempted: (control.ControlServiceStub, "Declare"),
-    Skipped: (control.ControlServiceStub, "Declare"),
+# The generated code of each service. A message is declared in `HOPS` alone.
+_GENERATED: dict[str, Any] = {
+    "ControlService": control,
+    "DeliveryService": delivery,
+    "IntakeService": intake,
+    "PartialService": partial,
+    "RegistryService": registry,
+    "SlotService": slot,
 }
 
-# The topic of each message. A call on another topic was put there by a faulty writer; the machine
-# that owns the topic could not process it.
-_TOPICS: dict[type, str] = {
-    Taken: INTAKE,
-    Tracked: INTAKE,
-    TrackedOnly: INTAKE,
-    Keywords: INTAKE,
-    Switch: INTAKE,
-    Prepare: REGISTRY,
-    Retire: REGISTRY,
-    Change: REGISTRY,
-    Routed: SLOTS,
-    Installed: SLOTS,
-    Found: PARTIALS,
-    Delivered: DELIVERIES,
-    Progress: DELIVERIES,
-    LeaderElected: CONTROL,
-    Granted: CONTROL,
-    MapActivated: CONTROL,
-    MapPrepared: CONTROL,
-    MapCopied: CONTROL,
-    MapSwitched: CONTROL,
-    CheckpointTaken: CONTROL,
-    Attempted: CONTROL,
-    Skipped: CONTROL,
-}
+
+def _split(hop: Hop) -> tuple[str, str]:
+    """Returns service and method: `/sirocco.v1.SlotService/Route` → `SlotService`, `Route`."""
+    _, service, method = hop.method_path.split("/")
+    return service.rpartition(".")[2], method
 
 
 class HopWriter:
@@ -151,7 +84,8 @@ class HopWriter:
         key = (topic, partition, type(message))
         method = self._methods.get(key)
         if method is None:
-            stub, name = _CALLS[type(message)]
+            service, name = _split(HOPS[type(message)])
+            stub = getattr(_GENERATED[service], f"{service}Stub")
             method = getattr(stub(LogChannel(self._producer, topic, partition)), name)
             self._methods[key] = method
         _, request = encode(message)
@@ -209,13 +143,10 @@ class HopReader:
         self._entries: list[Entry] = []
         self._rejected = rejected
         self._server = LogServer(self._reject)
-        servicer = _Collector(self._entries)
-        intake.add_IntakeServiceServicer_to_server(servicer, self._server)
-        registry.add_RegistryServiceServicer_to_server(servicer, self._server)
-        slot.add_SlotServiceServicer_to_server(servicer, self._server)
-        partial.add_PartialServiceServicer_to_server(servicer, self._server)
-        delivery.add_DeliveryServiceServicer_to_server(servicer, self._server)
-        control.add_ControlServiceServicer_to_server(servicer, self._server)
+        # All hop methods: each decodes its requests and keeps them as entries.
+        servicer = SimpleNamespace(**{_split(hop)[1]: self._collect for hop in HOPS.values()})
+        for service, generated in _GENERATED.items():
+            getattr(generated, f"add_{service}Servicer_to_server")(servicer, self._server)
 
     def entries(self, records: Sequence[Record]) -> list[Entry]:
         """Decodes records, in order; rejects those that cannot be decoded."""
@@ -228,20 +159,6 @@ class HopReader:
         why = reason[:REASON_CHARACTERS_MAX]
         self._rejected(DeadLetter(record.topic, record.partition, record.offset, why, record.value))
 
-
-class _Collector(
-    intake.IntakeServiceServicer,
-    registry.RegistryServiceServicer,
-    slot.SlotServiceServicer,
-    partial.PartialServiceServicer,
-    delivery.DeliveryServiceServicer,
-    control.ControlServiceServicer,
-):
-    """All hop methods: each decodes its requests and keeps them as entries."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        self._entries = entries
-
     def _collect(self, requests: Iterator[Any], context: LogContext) -> Empty:
         for request, record in zip(requests, context.records, strict=True):
             try:
@@ -249,7 +166,8 @@ class _Collector(
             except SiroccoError as error:
                 context.reject(record, str(error))
                 continue
-            if record.topic != _TOPICS[type(message)]:
+            # Put there by a faulty writer; the machine that owns the topic could not process it.
+            if record.topic != HOPS[type(message)].topic:
                 context.reject(record, f"{type(message).__name__} does not belong on this topic")
                 continue
             if isinstance(message, MapActivated | MapPrepared) and message.partition_map:
@@ -260,8 +178,3 @@ class _Collector(
                     context.reject(record, str(error))
             self._entries.append(Entry(record.topic, record.partition, record.offset, message))
         return Empty()
-
-    Take = Track = TrackOnly = Switch = Summarise = _collect
-    Change = Prepare = Retire = _collect
-    Route = Install = Merge = _collect
-    Deliver = Progress = Declare = _collect
