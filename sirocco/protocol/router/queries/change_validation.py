@@ -133,7 +133,7 @@ class Judging:
             return False
         doubt = self._doubts.get(handle)
         if doubt is not None and expected in doubt.possible:
-            doubt.possible.add(current)
+            doubt.keep()
             return True
         is_gone = current == NO_REVISION
         places = self._gone if is_gone else self.restating.places
@@ -147,7 +147,10 @@ class Judging:
         doubt = self._doubts.setdefault(handle, Doubt(current))
         # A removal of what was read here will be read as well, unless compaction ran meanwhile.
         was_read = place >= self.begin
-        doubt.possible.add(revision if was_read else current)
+        if was_read:
+            doubt.possible[revision] = [(revision, change)]
+        else:
+            doubt.keep()
         return not was_read
 
     def _void(self, change: Change) -> None:
@@ -178,7 +181,7 @@ class Judging:
         """
         self._missing.forget()
         self._gone.clear()
-        told = [doubt.told for doubt in self._doubts.values() if doubt.told is not None]
+        told = [each for doubt in self._doubts.values() for each in doubt.told]
         self._doubts.clear()
         # Of queries whose version in force is still the known one, slots were sent nothing else.
         told = [(at, each) for at, each in told if at != self.live.revision(each.handle)]

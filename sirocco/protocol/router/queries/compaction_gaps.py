@@ -42,6 +42,15 @@ class Missing:
         self._ends.clear()
 
 
+# A change in force as slots are sent it: with its revision, or for a removal with its offset.
+Told = tuple[int, Change]
+
+# Changes of a query in doubt that are kept. Of those before, the former owner has told the slots
+# long ago: it ended amid the last ones. A client that registers and removes a query a thousand
+# times a second would fill the memory with an hour of that.
+TOLD_MAX = 64
+
+
 @dataclass(slots=True)
 class Doubt:
     """A query whose version in force is unknown.
@@ -52,14 +61,24 @@ class Doubt:
 
     Attributes:
         revision: of the version that is believed to be in force; `NO_REVISION` for none.
-        possible: other revisions that may be.
-        told: the change to send for it, with its offset; None while the known version stays.
+        told: the last changes that lead to it from the known version, or from a missing one. All
+            are handed on when it is known: one in between may have ended a version that asks to be
+            told so.
+        possible: other revisions that may be in force, with the changes that lead to them.
     """
 
     revision: int
-    possible: set[int] = field(default_factory=set)
-    told: tuple[int, Change] | None = None
+    told: list[Told] = field(default_factory=list)
+    possible: dict[int, list[Told]] = field(default_factory=dict)
 
-    def believe(self, revision: int, told: tuple[int, Change]) -> None:
+    def keep(self) -> None:
+        """Notes that what is believed so far stays possible."""
+        self.possible[self.revision] = self.told
+
+    def believe(self, revision: int, told: Told) -> None:
         """Takes a change that follows a version that may be in force."""
-        self.revision, self.told = revision, told
+        expected = told[1].expected_revision
+        leading = self.told if expected == self.revision else self.possible.get(expected, [])
+        # What is said again takes the place of what it says.
+        self.told = [*(each for each in leading if each[0] != told[0]), told][-TOLD_MAX:]
+        self.revision = revision

@@ -30,6 +30,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.machine import CHECKPOINT_INTERVAL_MS
 from sirocco.protocol.router.map_change.query_copies import copy, is_copied, may_be_saved, trim
+from sirocco.protocol.router.queries.compaction_gaps import TOLD_MAX
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.schemes.map.routing import RoutingArrays
 from tests.support.values import change_of, wish_of
@@ -218,6 +219,7 @@ def test_a_query_that_came_and_went_unseen_leaves_the_slots_that_were_told_of_it
     assert log.holding() == []
 
 
+SILENT_ANEW = Q
 ASKING = change_of(wish_of("register", query("q", 1, 2) | {"events": ["ended"]}))
 SILENT = replace(change_of(wish_of("update", query("q", 1, 2)), 0), since=0)
 REMOVED = change_of(wish_of("unregister", "q"), 0)
@@ -251,6 +253,64 @@ def test_an_end_is_told_of_the_version_alone_that_a_change_replaces(
     effects += second.registry.announce(0)
     effects += second.registry.read([(len(log.records), _probe(effects))], log.routings)
     assert ended_versions(effects) == {slot: told for slot in range(SLOTS_COUNT) if told}
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+@pytest.mark.parametrize("next_one", [None, Q])
+def test_an_end_is_told_of_a_version_that_was_in_doubt_when_it_was_removed(
+    begin: int, next_one: Change | None
+) -> None:
+    # What is missing may be the removal of the version that is known, and is: so says the last one.
+    told = _ends_told([REMOVED, ASKING, replace(REMOVED, expected_revision=2), next_one], begin)
+    assert told == {slot: [2] for slot in range(SLOTS_COUNT)}
+
+
+@pytest.mark.parametrize("next_one", [None, Q])
+def test_an_end_is_told_of_the_known_version_that_is_removed_behind_one_in_vain(
+    next_one: Change | None,
+) -> None:
+    told = _ends_told([ALL, SILENT_ANEW, REMOVED, next_one], begin=1)
+    assert told == {slot: [0] for slot in range(SLOTS_COUNT)}
+
+
+def test_no_end_is_told_of_a_version_that_came_in_vain() -> None:
+    # What follows names the version that is known, which then goes on.
+    told = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
+    assert told == {}
+    # Said again.
+    again = replace(ASKING, expected_revision=0, epoch=FORMER, is_restated=True)
+    assert _ends_told([ALL, ASKING, again], begin=1) == {}
+    assert _ends_told([ALL, SILENT_ANEW, again, REMOVED], begin=1) == {
+        slot: [0] for slot in range(SLOTS_COUNT)
+    }
+
+
+def test_of_a_query_that_is_changed_without_end_the_last_ends_are_told() -> None:
+    others: list[Change | None] = [REMOVED]
+    for revision in range(2, 2_002, 2):
+        others += [ASKING, replace(REMOVED, expected_revision=revision)]
+    told = _ends_told(others, begin=1)[0]
+    assert told == list(range(2_002 - TOLD_MAX, 2_002, 2))
+
+
+def _ends_told(others: list[Change | None], begin: int) -> dict[int, list[int]]:
+    """Which ends an owner tells that knows the first version and has missed the next record.
+
+    Args:
+        others: behind the version at offset 0; the first of them is missing.
+        begin: where it begins to read: 1, with a checkpoint that holds the version, or 0.
+    """
+    log = Log()
+    log.append(ASKING, *(each for each in others if each is not None))
+    second = Owner(log, begin, *known(log, begin))
+    effects: list[Effect] = []
+    for place, record in enumerate(log.records):
+        if place >= begin and place != 1:
+            effects += second.registry.read([(place, record)], log.routings)
+    assert ended_versions(effects) == {}
+    effects += second.registry.announce(0)
+    effects += second.registry.read([(len(log.records), _probe(effects))], log.routings)
+    return ended_versions(effects)
 
 
 def _probe(effects: list[Effect]) -> Change:
