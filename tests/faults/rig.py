@@ -92,9 +92,9 @@ class Rig:
             time.sleep(0.1)
 
     def await_word(self) -> None:
-        """Waits until whoever is cut off from the log could tell by what the others say.
+        """Waits until a process cut off from the log could notice it by the others' reports.
 
-        A process's word counts once it has heard the log for some time.
+        A process's report counts once it has read the log for some time.
         """
         store = RedisMapStore(self.redis.url, prefix=CLUSTER)
         deadline_s = time.monotonic() + HEARD_S_MIN + READY_S
