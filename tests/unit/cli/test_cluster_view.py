@@ -1,4 +1,4 @@
-"""`sirocco cluster`: what is said of slots that nobody owns."""
+"""`sirocco cluster`: the output about slots without an owner."""
 
 from __future__ import annotations
 

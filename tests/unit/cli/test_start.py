@@ -1,4 +1,4 @@
-"""The tool answers at once: what a command does not need is not imported for it."""
+"""The tool starts quickly: a command imports only what it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `sirocco subscribe` says to go on, so that nothing is printed twice."""
+"""The cursor that `sirocco subscribe` prints for resuming, so that nothing is printed twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster() -> Iterator[FakeCluster]:
 def _printed(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str], *options: str
 ) -> tuple[list[int], str]:
-    """The objects that are told, and what is said at the end."""
+    """Returns the printed objects, and the final message."""
     assert main(["subscribe", "s", "--router", cluster.router, "--json", *options]) == 0
     out, err = capsys.readouterr()
     said = err.splitlines(keepends=True)

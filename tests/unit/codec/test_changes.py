@@ -1,4 +1,4 @@
-"""Changes of queries: what a process has written it takes back without parsing, to no other end."""
+"""A process reads its own changes of queries back without parsing, with the same result."""
 
 from __future__ import annotations
 

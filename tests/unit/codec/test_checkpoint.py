@@ -1,4 +1,4 @@
-"""States as bytes: exact, stable, and never read when damaged."""
+"""States as bytes: exact, stable, and rejected when damaged."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_damage_is_found(seed: int) -> None:
 
 
 def sealed(header: bytes, body: bytes = b"") -> bytes:
-    """A checkpoint whose checksum is right."""
+    """Returns a checkpoint with a correct checksum."""
     body = header + bytes(-len(header) % 8) + body
     sized = struct.pack("<Q", len(header)) + body
     return b"SIRSTA\0\1" + struct.pack("<Q", xxhash.xxh3_64_intdigest(sized)) + sized

@@ -69,7 +69,7 @@ def test_every_class_has_a_status_that_grpc_knows() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "é" * 5_000, "\U0001f525" * 5_000, "a\ud800b"])
 def test_errors_stay_short_enough_for_trailers(text: str) -> None:
-    """A longer one broke the call, which was then tried again until its time was over."""
+    """A longer message broke the call, which was then retried until its time was over."""
     message = write_error(InvalidArgument(text, field=text))
     assert message.ByteSize() < 2_000
     again = read_error(pb.Error.FromString(message.SerializeToString()))

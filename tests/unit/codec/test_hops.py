@@ -1,4 +1,4 @@
-"""Messages travel unchanged, and damage is always told by one type of error."""
+"""Messages are unchanged by encoding, and any damage raises one type of error."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def test_marks_are_small_and_travel() -> None:
 def test_keys_are_the_subjects_of_compacted_topics() -> None:
     removal = Change(0x0102030405060708, None, "", 5, 7, 0)
     assert key_of(removal) == bytes(range(1, 9))
-    # Probes are of no query; one of each ownership is kept.
+    # Probes belong to no query; one of each ownership is kept.
     assert key_of(Change(PROBE_HANDLE, None, "", 5, 0, 1, epoch=9)) == b"probe/9"
-    # An empty value would be a tombstone: the record would be gone and its offset unsaid.
+    # An empty value would be a tombstone: the record would be gone and its offset missing.
     assert encode(removal)[1].SerializeToString()
     assert key_of(LeaderElected("m")) == b"leader"
     assert key_of(Granted(1, "slots", 3, "m")) == b"owner/slots/3"
     assert key_of(MapActivated(1, 2, b"x")) == b"map"
-    # The two maps that are needed at a time lie apart.
+    # The two maps that are needed at a time have different keys.
     assert key_of(MapPrepared(1, 2, b"x")) != key_of(MapPrepared(1, 3, b"x"))
     assert key_of(Prepare(2)) != key_of(Prepare(3)) != key_of(Retire(3, 0))
     assert key_of(CheckpointTaken("intake", 2, 1, 1, "n")) == b"checkpoint/intake/2"
@@ -117,7 +117,7 @@ def test_progress_keeps_slots_that_were_never_heard_of_apart() -> None:
 
 
 def byte_fields(message: ProtoMessage, path: str = "") -> list[tuple[ProtoMessage, str, str]]:
-    """Every present `bytes` field: (message that holds it, its name, its path)."""
+    """Yields every present `bytes` field: (message that holds it, its name, its path)."""
     found = []
     for field, value in message.ListFields():
         if field.type == FieldDescriptor.TYPE_BYTES:
@@ -127,10 +127,10 @@ def byte_fields(message: ProtoMessage, path: str = "") -> list[tuple[ProtoMessag
     return found
 
 
-# Whose bytes mean what they say, or that only a length can damage.
+# Fields of raw bytes, or that only a length can damage.
 FREE = ("partition_map",)
 
-# Columns that records without a use for them lack.
+# Columns that are missing in records that do not need them.
 OPTIONAL = ("matches.changes", "matches.distances_m", "locator")
 
 
@@ -184,7 +184,7 @@ def test_garbled_records_are_taken_or_refused_but_never_crash(kind: type, seed: 
 
 
 def blamed(read: Callable[[], object]) -> str | None:
-    """The field of the error that reading raises, None when it succeeds."""
+    """Returns the field of the error that reading raises, None when it succeeds."""
     try:
         read()
     except InvalidArgument as error:
@@ -213,7 +213,7 @@ def test_an_unknown_method_and_an_empty_declaration_are_refused() -> None:
 
 
 def damaged(kind: type, **columns: object) -> str | None:
-    """The field that is blamed when values replace those of a sound message."""
+    """Returns the field that is blamed when values replace those of a sound message."""
     message = MAKERS[kind](np.random.default_rng(3), 9)
     _, request = encode(replace(message, **columns))
     with pytest.raises(InvalidArgument) as caught:

@@ -1,4 +1,4 @@
-"""What slots are told of queries: bare for plain range queries, checked for all others."""
+"""Installs in slots: columns for plain range queries, validated definitions for all others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ADDED = ("kinds", "starts_ms", "past_ms", "slot_counts", "homes")
 
 
 def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> Installed:
-    """What the one slot of a small cluster is told."""
+    """Returns the record for the only slot of a small cluster."""
     changes: list[tuple[int, Change]] = []
     for number, members in enumerate(queries):
         wish = wish_of("register", {"id": f"q{number}", "mode": "continuous"} | members, "s", 7)

@@ -1,4 +1,4 @@
-"""Records of `control` and progress that speak of places that cannot be: void for all."""
+"""Records of `control` and progress with impossible positions are void for all readers."""
 
 from __future__ import annotations
 

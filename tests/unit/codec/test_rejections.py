@@ -1,4 +1,4 @@
-"""Refused objects, packed without a message for each."""
+"""Rejected objects, packed without a message object for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_packed_rejections_are_those_that_messages_would_be() -> None:
             Rejection(number=first_number + row, error=write_error(error)) for row, error in refused
         ]
         assert response == PublishResponse(acknowledged_to=7, rejections=wanted)
-        # What goes to the client is as short as ever.
+        # The message to the client is as short as before.
         assert len(response.SerializeToString()) == response.ByteSize()
 
 

@@ -1,4 +1,4 @@
-"""Searches on the wire: what is asked, parts of answers, and damage that is told."""
+"""Searches on the wire: requests, parts of answers, and detected damage."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def objects_of(count: int, text: str = "a") -> tuple[ObjectColumns, EventColumns
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Whether two values are equal, arrays by content and type."""
+    """Returns whether two values are equal, arrays by content and type."""
     if isinstance(ours, np.ndarray):
         return ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
     if is_dataclass(ours):

@@ -1,4 +1,4 @@
-"""Slices as Parquet files: what is written is read again, and no thread waits for it."""
+"""Slices as Parquet files: they are read back unchanged, and block no other thread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ assert "pandas" not in sys.modules, "pandas was imported"
 
 
 def made(missing: str = "some") -> StoredRows:
-    """A few hundred rows, of which some, none or all have no time of their own."""
+    """Returns a few hundred rows, of which some, none or all have no time of their own."""
     objects = next(iter(ClusteredWorkload(7).objects(300)))
     ts = np.arange(len(objects), dtype=np.int64) * 1_000
     ts[{"some": slice(None, None, 3), "none": slice(0, 0), "all": slice(None)}[missing]] = (
@@ -68,7 +68,7 @@ def test_what_was_written_is_read(missing: str) -> None:
 
 
 def test_the_first_version_is_read() -> None:
-    """It held what is found in the text, too; archives outlive releases."""
+    """It also stored what can be derived from the text; archives outlive releases."""
     contents = write_slice(seal(made()))
     table = pq.read_table(pa.BufferReader(contents))
     terms = pa.array([[1, 2]] * len(table), pa.large_list(pa.uint64()))
@@ -96,7 +96,7 @@ def test_damage_is_noticed() -> None:
 
 
 def test_pandas_stays_out() -> None:
-    """Its import takes seconds in which no other thread of a service can do anything."""
+    """Its import takes seconds in which no other thread of a service can run."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_PANDAS], capture_output=True, text=True, check=False
     )
@@ -119,7 +119,7 @@ def _numbers(name: str, row: int, value: float) -> pa.Table:
 
 
 def _bytes_column(name: str, row: int, value: bytes) -> pa.Table:
-    """A column of strings one of which is none: Parquet does not look."""
+    """Returns a column of strings with one invalid string: Parquet does not check."""
     rows = [(each or "").encode() for each in _table().column(name).to_pylist()]
     rows[row] = value
     data = b"".join(rows)

@@ -1,4 +1,4 @@
-"""Position tokens: what is read, what is refused, and that reading shortens them."""
+"""Position tokens: which are read, which are refused, and that reading shortens them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sirocco.model.errors import InvalidArgument
         ("", {}),
         ("1.7", {1: 7}),
         ("1.7,0.3", {1: 7, 0: 3}),
-        # The furthest counts, wherever it stands.
+        # The furthest position counts, in any order.
         ("1.7,1.3,1.7", {1: 7}),
         (f"0.{OFFSET_MAX}", {0: OFFSET_MAX}),
     ],
@@ -34,10 +34,10 @@ def test_what_no_publish_was_answered_is_refused(token: str) -> None:
 
 
 def test_a_token_of_megabytes_is_not_read() -> None:
-    """Its two million parts stopped a router's loop for three seconds."""
+    """Its two million parts blocked a router's loop for three seconds."""
     with pytest.raises(InvalidArgument) as caught:
         read_position_token("0.1," * (1 << 21) + "0.1", 2)
     assert caught.value.field == "position_token"
-    # One of very many Kafka partitions is.
+    # A token of very many Kafka partitions is read.
     positions = dict.fromkeys(range(3_000), OFFSET_MAX)
     assert read_position_token(write_position_token(positions), 3_000) == positions

@@ -1,4 +1,4 @@
-"""Messages are counted before they are parsed, by their wire format alone."""
+"""Messages are counted before they are parsed, by their wire format only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
 from sirocco.kernels.base.wire_scan import DEPTH_MAX, FIELDS_MAX
 from sirocco.model.errors import InvalidArgument
 
-# Services that are spoken over topics, whose records other services wrote.
+# Services called over topics, whose records other services wrote.
 OVER_TOPICS = {
     "ControlService",
     "DeliveryService",
@@ -45,7 +45,7 @@ OVER_TOPICS = {
 
 
 def requests() -> Iterator[Descriptor]:
-    """The request types of all methods that are served by gRPC."""
+    """Returns the request types of all methods that are served by gRPC."""
     packages = (sirocco_api.v1, sirocco.internal_api.v1)
     for name in (
         f"{package.__name__}.{module.name}"
@@ -92,7 +92,7 @@ def test_every_repeated_field_of_a_request_has_a_bound_of_its_own() -> None:
 
 @pytest.mark.parametrize("root", list(requests()), ids=lambda each: each.name)
 def test_each_repeated_field_is_refused_over_its_bound(root: Descriptor) -> None:
-    """Also deep inside, and as small as elements can be."""
+    """Also for deeply nested fields, and for the smallest elements."""
     for descriptor, path in _repeated(root):
         each = descriptor.fields_by_name[path[-1]]
         bound = BOUNDS[each.full_name]
@@ -136,7 +136,7 @@ def test_the_field_of_a_refusal_is_its_path() -> None:
 
 
 def test_parts_of_all_kinds_are_bounded_together() -> None:
-    """What is set again and again is one field to the parser, and allocated each time."""
+    """A field that is set repeatedly is one field to the parser, but allocated each time."""
     query = b"\x52\x00\x5a\x00" * (ELEMENTS_MAX // 2 + 1)
     size = len(query)
     varint = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14 & 0x7F | 0x80))

@@ -1,4 +1,4 @@
-"""A few seeds of the fuzzer over what takes keys that clients choose; `make fuzz` runs many."""
+"""A few seeds of the fuzzer over structures with client-chosen keys; `make fuzz` runs many."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""No result of a kernel is ignored, and none that may be −1 is an index before it was looked at.
+"""No result of a kernel is ignored, and none that may be −1 is used as an index unchecked.
 
-Kernels check no bounds: an index of −1 is the end of an array for them, and one that was never
-written is anywhere. So whoever calls a kernel that can fail has to compare what it says, hand it on
-(then its own callers have to), or give it to `required`.
+Kernels check no bounds: an index of −1 is the end of an array for them, and an unwritten one is
+arbitrary. So a caller of a kernel that can fail has to compare its result, return it (then its own
+callers have to), or pass it to `required`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDERS = ("sirocco", "services", "loadgen", "spark-jobs")
 PACKAGE = "sirocco.kernels"
 REQUIRED = "required"
 
-# −1 is an answer for whoever reads on, and says so there: none of the terms, no step below.
+# Here −1 is a result, documented at the kernel: no such term, no lower step.
 ANSWERS = frozenset(
     {
         "store.ranked_state.last_step",
@@ -49,14 +49,14 @@ def returned(function: Function) -> Iterator[ast.expr]:
         if isinstance(node, ast.Return) and node.value is not None:
             yield node.value
             names |= {node.value.id} if isinstance(node.value, ast.Name) else set()
-    # What a variable that is returned may be.
+    # Possible values of a returned variable.
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and names & set(assigned_names(node)):
             yield node.value
 
 
 def is_minus_one(node: ast.expr) -> bool:
-    """−1, np.int64(−1), or a tuple that begins so."""
+    """Returns whether a node is −1, np.int64(−1), or a tuple that begins so."""
     if isinstance(node, ast.Call) and len(node.args) == 1:
         return is_minus_one(node.args[0])
     return (
@@ -68,11 +68,11 @@ def is_minus_one(node: ast.expr) -> bool:
 
 
 def called(node: ast.AST, names: Mapping[str, str], kernels: frozenset[str]) -> str | None:
-    """The kernel that a call is of, if it is among some.
+    """Returns the kernel that a node calls, if it is one of some.
 
     Args:
         node: perhaps a call.
-        names: what the names of a file stand for: kernels, or modules of them.
+        names: the meaning of a file's names: kernels, or modules of them.
         kernels: as `module.name`.
     """
     if not isinstance(node, ast.Call):
@@ -98,7 +98,7 @@ def module_of(path: Path) -> str | None:
 
 
 def meanings(path: Path, tree: ast.Module) -> dict[str, str]:
-    """What names of a file stand for, as far as they are of the kernels."""
+    """Returns the meaning of a file's names, as far as they are kernels."""
     module = module_of(path)
     names = {} if module is None else {e.name: f"{module}.{e.name}" for e in kernels_of(tree)}
     for node in ast.walk(tree):
@@ -111,7 +111,7 @@ def meanings(path: Path, tree: ast.Module) -> dict[str, str]:
 
 
 def told(sources: dict[Path, ast.Module]) -> tuple[frozenset[str], frozenset[str]]:
-    """Kernels that tell something, and those that say −1 where they cannot."""
+    """Returns the kernels with a result, and those that return −1 on failure."""
     functions = {
         f"{module}.{each.name}": (list(returned(each)), meanings(path, tree))
         for path, tree in sources.items()
@@ -122,7 +122,7 @@ def told(sources: dict[Path, ast.Module]) -> tuple[frozenset[str], frozenset[str
     failing = frozenset(n for n, (values, _) in functions.items() if any(map(is_minus_one, values)))
     failing -= ANSWERS
     while True:
-        # Who hands on what another one says, says it too.
+        # A kernel that returns another one's result can fail like it.
         more = {
             name
             for name, (values, names) in functions.items()
@@ -148,12 +148,12 @@ def assigned_names(statement: ast.stmt) -> list[str]:
 
 
 def is_looked_at(function: ast.AST, names: list[str]) -> bool:
-    """Whether a function compares or requires one of its names, or hands it on."""
+    """Returns whether a function compares, requires or returns one of its names."""
     for node in ast.walk(function):
         looks = (
             isinstance(node, (ast.Compare, ast.Return, ast.Yield))
             or (isinstance(node, ast.Call) and getattr(node.func, "id", "") == REQUIRED)
-            # −1 plus one is 0, which means none: as `get` of tables has it.
+            # −1 plus one is 0, which means none: as in `get` of tables.
             or (isinstance(node, ast.IfExp) and isinstance(node.test, ast.Compare))
         )
         if looks and names_in(node) & set(names):

@@ -1,4 +1,4 @@
-"""The clustered workload keeps the shape of the reference workload, and is its seed's."""
+"""The clustered workload has the shape of the reference workload, and depends on its seed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_words_follow_zipf() -> None:
     batch = concat(list(ClusteredWorkload(3, ClusteredShape(words_mean=1)).objects(40_000)))
     words = [word for text in texts_of(batch.text, batch.text_offsets) for word in text.split()]
     counts = np.sort(np.unique(words, return_counts=True)[1])[::-1]
-    # The harmonic sum of 200,000 is 12.8; distinctness within a text takes a little off the top.
+    # The harmonic sum of 200,000 is 12.8; distinctness within a text lowers the top a little.
     assert 0.06 < counts[0] / len(words) < 0.085
     assert 1.6 < counts[0] / counts[1] < 2.4
 

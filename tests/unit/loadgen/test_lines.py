@@ -1,4 +1,4 @@
-"""Files of objects: what is good is read fast, what is bad is told with its line and field."""
+"""Files of objects: good lines are read fast, bad ones reported with line and field."""
 
 from __future__ import annotations
 
@@ -184,13 +184,13 @@ def test_a_pipe_is_read_as_a_file_is(tmp_path: Path, lines: list[bytes], packed:
 
 
 def test_many_long_lines_do_not_take_all_memory(tmp_path: Path) -> None:
-    """A packed file of megabytes holds gigabytes of lines, each as long as a line may be."""
+    """A gzip of megabytes holds gigabytes of lines, each as long as a line may be."""
     path = tmp_path / "long.ndjson.gz"
     line = orjson.dumps({"id": 1, "lon": 0, "lat": 0, "text": "a " * 450_000}) + b"\n"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(150):
             file.write(line)
-    # Nothing may count on garbage being looked for.
+    # The test must not depend on garbage collection.
     gc.disable()
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Lines of a pipe are handed on while it stays open: none waits for those that fill a batch."""
+"""Lines of an open pipe are passed on: none waits for lines that would fill a batch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import pytest
 from loadgen.lines import read_objects
 from loadgen.live_lines import LINGER_S, live_chunks
 
-# Far longer than lines linger, far shorter than what a test may take.
+# Far longer than lines linger, far shorter than the limit of a test.
 SOON_S = 5.0
 
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[Path, int]]:
-    """A pipe as a path to read, and the end to write, which the test closes."""
+    """Returns a pipe as a path to read, and the end to write, which the test closes."""
     reading, writing = os.pipe()
     yield Path(f"/dev/fd/{reading}"), writing
     os.close(reading)
@@ -41,7 +41,7 @@ def test_what_is_there_comes_while_the_pipe_is_open(pipe: tuple[Path, int]) -> N
     begun_s = time.monotonic()
     assert next(batches).objects.ids.tolist() == [1, 2]
     assert time.monotonic() - begun_s < SOON_S
-    # The begin of a line holds nothing up, and is no line.
+    # The beginning of a line delays nothing, and is not a line.
     os.write(writing, line(3) + line(4)[:7])
     third = next(batches)
     assert (third.objects.ids.tolist(), third.lines.tolist()) == ([3], [3])
@@ -77,7 +77,7 @@ def test_packed_lines_come_as_they_are_flushed(pipe: tuple[Path, int]) -> None:
     for number in range(1, 4):
         os.write(writing, packer.compress(line(number)) + packer.flush(zlib.Z_SYNC_FLUSH))
         assert next(batches).objects.ids.tolist() == [number]
-    # What breaks off is told behind what came.
+    # An incomplete last line is reported after the others.
     os.close(writing)
     (broken,) = list(batches)
     assert "damaged from line 4" in str(broken.bad[0].error)

@@ -1,4 +1,4 @@
-"""The bench core: its figures, its workloads, and what it refuses."""
+"""The bench core: its figures, its workloads, and its refusals."""
 
 from __future__ import annotations
 

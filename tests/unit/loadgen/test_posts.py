@@ -1,4 +1,4 @@
-"""Posts look like a world: places, hours, languages, events."""
+"""Posts resemble real ones: places, hours, languages, events."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ from sirocco.local.keeper import keep
 from sirocco.local.process import LocalError, WrongUseError
 from sirocco.local.redis import _CONFIGURATION, RedisServer
 
-# What every service does towards whoever started it: it says where it listens, answers /readyz
-# and ends in order at SIGTERM.
+# The behaviour of every service towards its starter: it reports its address, answers /readyz and
+# ends in order at SIGTERM.
 SERVICE = """
 import http.server, json, os, signal, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -145,7 +145,7 @@ def test_a_keeper_mends_and_follows_scaling(cluster: LocalCluster) -> None:
         path = cluster.directory / "merger-0.pid"
         _await(lambda: path.exists() and int(path.read_text() or before or 0) != before)
         other.scale("evaluator", 1)
-        # Two more rounds of the keeper: seen by what it does to another process.
+        # Two more rounds of the keeper: visible by its effect on another process.
         other.kill("merger-0")
         _await(path.exists)
         assert not (cluster.directory / "evaluator-1.pid").exists()

@@ -1,4 +1,4 @@
-"""Jars of the broker: only those bytes are taken that were released."""
+"""Jars of the broker: only the released bytes are accepted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_those_released_are_taken(tmp_path: Path, checksums: Path) -> None:
 
 @pytest.fixture
 def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Has `mvn` be a script that brings one jar with the given bytes."""
+    """Makes `mvn` a script that delivers one jar with the given bytes."""
 
     def bring(data: bytes) -> None:
         script = tmp_path / "mvn"

@@ -1,4 +1,4 @@
-"""The operator's file of tokens and limits: what it opens, and what is refused by its line."""
+"""The operator's file of tokens and limits: the rights it gives, and errors with their line."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_nothing_is_said_twice() -> None:
 def test_a_tenant_has_names_of_its_own() -> None:
     assert GRANT.inward("q") == "acme:q"
     assert GRANT.outward("acme:q") == "q"
-    # What is missing has to be missed.
+    # An empty name stays empty.
     assert GRANT.inward("") == ""
     assert GRANT.inward("acme:q") == "acme:acme:q"
     operator = Grant("o", "", frozenset({"query"}))

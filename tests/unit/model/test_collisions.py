@@ -1,4 +1,4 @@
-"""The strings that tests take for colliding do collide, and the search for them works."""
+"""The strings that tests use as collisions do collide, and the search for them works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disjunctive form is what it was, in a fraction of the time, and bounded in its size."""
+"""The disjunctive form is as before, in a fraction of the time, and bounded in its size."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def random_node(random_: random.Random, depth: int, words: int, width: int) -> N
     width=st.integers(2, 9),
 )
 def test_forms_are_those_of_the_reference(seed: int, depth: int, words: int, width: int) -> None:
-    """Conjunctions, and errors with their words; also where little work is allowed."""
+    """Compares conjunctions, and errors with their texts, also under a low limit of work."""
     node = random_node(random.Random(seed), depth, words, width)
     for steps in (40_000, 700):
         limits = replace(LAX, expression_steps=steps)

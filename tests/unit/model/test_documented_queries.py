@@ -1,4 +1,4 @@
-"""What README.md and docs/ show of queries can be registered as it stands: one line each."""
+"""The queries in README.md and docs/ can be registered as shown, one on each line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error hierarchy as others see it."""
+"""The error hierarchy as its users see it."""
 
 from __future__ import annotations
 

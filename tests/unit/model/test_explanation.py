@@ -1,4 +1,4 @@
-"""What is said of an object and a query is what the brute force of the contract finds."""
+"""Explanations of an object and a query agree with the brute force of the contract."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.oracle.ranges import Changes, Found
 from tests.oracle.ranked import Best
 
 START_MS = 1_405_123_200_000
-# Far from everything, without words: it only begins the time of the brute force.
+# Far from everything, without words: it only starts the time of the brute force.
 FIRST = {"id": 1, "ts": START_MS, "lon": 90, "lat": -89, "text": ""}
 
-# Few values each, so that borders are met and conditions hold as often as not.
+# Few values each, so that borders are hit and conditions often hold.
 LONGITUDES = st.sampled_from([-180, -179.5, -1, 0, 0.5, 1, 179.5, 180])
 LATITUDES = st.sampled_from([-90, -1, 0, 0.5, 1, 90])
 _WORDS = ["fire", "Drill", "free", "coffee"]
@@ -224,7 +224,7 @@ def test_what_a_followed_value_is_told_depends_on_the_object_before() -> None:
     assert judged(query, one | {"van": None}, None).depends_on == "nothing is told of it"
 
 
-# --- how far outside
+# --- distances outside a region
 
 
 def _nearest_m(places: np.ndarray, lon: float, lat: float) -> float:
@@ -232,7 +232,7 @@ def _nearest_m(places: np.ndarray, lon: float, lat: float) -> float:
 
 
 def _border(region: Region) -> np.ndarray:
-    """f8[n, 2], places along the border, close beside each other."""
+    """Returns f8[n, 2], places along the border, close to each other."""
     if isinstance(region, Circle):
         raise AssertionError("a circle's distance is exact")
     if isinstance(region, Polygon):
@@ -265,7 +265,7 @@ def test_metres_outside_are_those_to_the_nearest_place_of_the_border(region: Reg
         if region.contains(np.array([lon]), np.array([lat]))[0]:
             continue
         found, wanted = metres_outside(region, lon, lat), _nearest_m(border, lon, lat)
-        # Places of the brute force lie up to some hundred metres apart.
+        # Places of the brute force are up to some hundred metres apart.
         assert found <= wanted + 0.001, (seed, lon, lat)
         assert found >= wanted - 500, (seed, lon, lat)
 

@@ -1,4 +1,4 @@
-"""Expressions: grammar, errors, and the disjunctive form against the syntax tree itself."""
+"""Expressions: grammar, errors, and the disjunctive form, compared with the syntax tree."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ def test_explosions_are_stopped_early(source: str) -> None:
     start = time.process_time()
     with pytest.raises(InvalidArgument, match="too entangled"):
         Expression.parse(source)
-    # Generous for a loaded machine; unbounded, these would run for hours.
+    # Generous for a loaded machine; without a bound, these would run for hours.
     assert time.process_time() - start < 5
 
 
 def test_unit_factors_tame_products() -> None:
-    """2^12 products on the way, one in the end: the order of multiplication saves it."""
+    """2^12 products on the way, one at the end: the order of multiplication avoids them."""
     source = " ".join(f"(a{i} OR b{i})" for i in range(12)) + "".join(
         f" NOT b{i}" for i in range(12)
     )
@@ -174,7 +174,7 @@ def test_form_equals_direct_evaluation(source: str, cases: list[frozenset[str]])
     node = parse_syntax(source)
     expression, refusal = parse_or_refusal(source)
     if expression is None:
-        # The direct evaluation agrees: a text without terms matches.
+        # Direct evaluation agrees: a text without terms matches.
         assert "negations" in refusal
         assert holds(node, frozenset())
         return

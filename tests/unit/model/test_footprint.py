@@ -1,4 +1,4 @@
-"""What standing queries take, which tenants' limits count."""
+"""The size of standing queries, which tenants' limits count."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ WITHIN = [0, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)]
 
 
 def text_of(number: int) -> str:
-    # Python writes at most 4,300 digits by itself.
+    # Python writes at most 4,300 digits by default.
     return str(number) if abs(number) < 10**4000 else "-1" + "0" * 5000
 
 
@@ -122,7 +122,7 @@ def test_numbers_compare_by_value_whatever_their_form(wanted: Any, found: Any) -
         assert where.matches(attributes) == kept.matches(attributes) == holds
     assert Filter.parse({"n": wanted}).matches(attributes) == (found == wanted)
     assert Filter.parse({"n": {"in": [wanted, "x"]}}).matches(attributes) == (found == wanted)
-    # A followed value is one by value, too.
+    # A tracked value is compared by value, too.
     same = track_value(attributes["n"]) == track_value(members_of(orjson.dumps({"n": wanted}))["n"])
     assert same == (found == wanted)
 

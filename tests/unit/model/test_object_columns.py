@@ -280,7 +280,7 @@ def attribute_columns(attributes: bytes, rows: int) -> ObjectColumns:
 
 
 def test_many_small_parts_of_attributes_are_read_about_as_fast_as_json() -> None:
-    """A path was made for each: 3.3 s of a router's loop for one message of 7 MB."""
+    """A path was created for each: 3.3 s of a router's loop for one message of 7 MB."""
     attributes = b'{"a":[' + b",".join([b"{}"] * 5_000) + b"]}"
     columns = attribute_columns(attributes, 40)
     begin_s = time.process_time()

@@ -1,4 +1,4 @@
-"""The bytes by which equal queries are known: the same exactly where the queries are equal."""
+"""The identity bytes of queries: the same exactly for equal queries."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_kinds_are_told_apart() -> None:
 
 
 def test_who_asks_for_no_end_is_known_as_before_there_were_ends() -> None:
-    """Digests of what was registered before stand in checkpoints."""
+    """Checkpoints hold digests of earlier registrations."""
     knn = {"id": "q", "mode": "continuous", "kind": "knn", "point": {"lon": 1, "lat": 2}, "k": 3}
     before = ["knn", ["q", "continuous", 1.0, 2.0, 3, None, None, None, None]]
     assert orjson.loads(identity_of(parse_query(knn))) == before
@@ -66,7 +66,7 @@ def test_who_asks_for_no_end_is_known_as_before_there_were_ends() -> None:
 
 
 def test_what_is_known_of_queries_that_were_registered_before_stays() -> None:
-    """Digests stand in the log: equal queries would be refused, were the bytes others."""
+    """The log holds digests: with other bytes equal queries would be refused."""
     members = {"region": {"rect": {"west": 1, "south": 2, "east": 3.5, "north": 4}}}
     assert identity(members | {"text": "b (a OR NOT c)"}) == (
         b'["range",["q","continuous",{"west":1.0,"south":2.0,"east":3.5,"north":4.0},'

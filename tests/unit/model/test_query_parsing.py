@@ -85,7 +85,7 @@ def test_ranked_defaults() -> None:
     continuous = parse_query(RANKED | {"mode": "continuous"})
     assert isinstance(continuous, RankedQuery)
     assert continuous.step_ms == 10_000
-    # Nobody said that it is longer than the window.
+    # The default step may be longer than the window.
     short = parse_query(RANKED | {"mode": "continuous", "window": "9s"})
     assert (short.window_ms, short.step_ms) == (9_000, 10_000)
     assert parse_query(canonical(short)) == short
@@ -206,7 +206,7 @@ def queries(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "range" or (kind in ("knn", "ranked") and not is_continuous):
         optional["window"] = DURATIONS
     if kind == "ranked" and is_continuous:
-        # Not shorter than any of the steps.
+        # At least as long as each of the steps.
         optional["window"] = st.sampled_from(["3d", "100d"])
     if kind == "range" and is_continuous:
         optional["track"] = st.just("vehicle")

@@ -1,4 +1,4 @@
-"""The bucket of a tenant's rate: what passes in any time, and how long others wait."""
+"""The bucket of a tenant's rate: the amount that passes in any time, and the waits of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_second_passes_at_once_and_then_the_rate() -> None:
     wait_ms = bucket.wait_ms(0)
     assert 0 < wait_ms <= 2
     assert bucket.wait_ms(wait_ms) == 0
-    # What is not used does not add up beyond a second.
+    # Unused amounts do not add up beyond a second.
     bucket.take(100, 60_000)
     assert bucket.wait_ms(60_000) > 0
 
@@ -70,7 +70,7 @@ def test_over_any_time_no_more_than_the_rate(seed: int) -> None:
     for i, (begin_ms, _) in enumerate(taken):
         total = 0.0
         for end_ms, amount in taken[i:]:
-            # One second's worth, and the one that overdraws.
+            # One second's worth, and the last one, which overdraws.
             allowed = rate * (1 + (end_ms - begin_ms) / 1_000)
             assert total < allowed + 1e-6
             total += amount

@@ -1,4 +1,4 @@
-"""Regions against slow independent formulas: exact rational arithmetic and 3-d vectors."""
+"""Regions, compared with slow independent formulas: rational arithmetic and 3-d vectors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def in_boxes(boxes: NDArray[np.float64], lon: float, lat: float) -> bool:
 
 
 def rectangle_oracle(r: Rectangle, lon: float, lat: float) -> bool:
-    """Walks east from `west`: the point is inside if it is met before `east`."""
+    """Moves east from `west`: the point is inside if it is met before `east`."""
     width = Fraction(r.east) - Fraction(r.west)
     if width < 0:
         width += 360
@@ -100,7 +100,7 @@ RINGS = st.lists(
 
 @given(RINGS, POINTS)
 def test_polygon(rings: list[list[tuple[float, float]]], points: list[tuple[float, float]]) -> None:
-    # Vertices and the middles of edges are where borders go wrong.
+    # Errors at borders occur at vertices and the middles of edges.
     points = points + rings[0]
     points += [
         ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in zip(rings[0], rings[0][1:], strict=False)
@@ -115,7 +115,7 @@ def test_polygon(rings: list[list[tuple[float, float]]], points: list[tuple[floa
 
 
 def test_polygon_border_is_exact_next_to_an_edge() -> None:
-    """One step of the last bit decides, where products of coordinates round to the same."""
+    """The last bit decides, where products of coordinates round to the same."""
     polygon = Polygon((((0.0, 0.0), (30.0, 10.0), (0.0, 10.0)),))
     for k in range(1, 300):
         lat = k / 32
@@ -148,7 +148,7 @@ def test_polygon_with_many_points_and_edges_works_in_blocks() -> None:
 
 
 def vector_distance_m(lon1: float, lat1: float, lon2: float, lat2: float) -> float:
-    """Angle between unit vectors, by cross and dot product."""
+    """Returns the angle between unit vectors, by cross and dot product."""
 
     def unit(lon: float, lat: float) -> NDArray[np.longdouble]:
         a, b = np.radians(np.longdouble(lon)), np.radians(np.longdouble(lat))
@@ -221,7 +221,7 @@ def test_circle(
     bearings: list[float],
 ) -> None:
     circle = Circle(lon, lat, radius_m)
-    # Points on the circle itself, and just within and without.
+    # Points on the circle itself, and just inside and outside.
     factors = [0.999999, 1.0, 1.0, 1.0, 1.000001, 0.5]
     for bearing, factor in zip(bearings, factors, strict=True):
         points = [*points, destination(lon, lat, bearing, radius_m * factor)]
@@ -235,7 +235,7 @@ def test_circle(
 
 
 def destination(lon: float, lat: float, bearing: float, length_m: float) -> tuple[float, float]:
-    """Returns where one arrives from a point in a direction."""
+    """Returns the point at a distance from a point, in a direction."""
     d, b, phi = length_m / EARTH_RADIUS_M, math.radians(bearing), math.radians(lat)
     sine = math.sin(phi) * math.cos(d) + math.cos(phi) * math.sin(d) * math.cos(b)
     lat2 = math.degrees(math.asin(max(-1.0, min(1.0, sine))))

@@ -1,4 +1,4 @@
-"""Numbers of terms under a secret key: of words, of texts, and what is to be believed of them."""
+"""Numbers of terms under a secret key: of words, of texts, and which of them are trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MASK = (1 << 64) - 1
 
 
 def of_a_word(word: bytes, key: list[int]) -> int:
-    """The hash as its definition says it."""
+    """Returns the hash by its definition."""
     if len(word) > 128:
         return sip_1_3(word, key[0], key[1])
     total = 0
@@ -28,7 +28,7 @@ def of_a_word(word: bytes, key: list[int]) -> int:
 
 
 def sip_1_3(data: bytes, key_0: int, key_1: int) -> int:
-    """SipHash-1-3, line by line as in the paper."""
+    """Computes SipHash-1-3, line by line as in the paper."""
 
     def turned(x: int, by: int) -> int:
         return (x << by | x >> (64 - by)) & _MASK
@@ -111,7 +111,7 @@ def test_a_secret_makes_the_same_numbers_everywhere_and_is_not_shown() -> None:
 
 
 def test_numbers_are_spread_evenly_however_alike_the_words_are() -> None:
-    # Tables and buckets go by a few bits of them.
+    # Tables and buckets use a few of their bits.
     words = [f"w{number}" for number in range(1 << 14)]
     numbers = KEYED.numbers(words)
     assert len(np.unique(numbers)) == len(words)

@@ -49,7 +49,7 @@ def naive(where: dict[str, Any], attributes: dict[str, Any]) -> bool:
             elif kind(value) != kind(operand):
                 good = False
             else:
-                # Code points as big-endian UTF-32, which orders like them.
+                # Code points as big-endian UTF-32, which has the same order.
                 a, b = (
                     v.encode("utf-32-be") if isinstance(v, str) else v for v in (value, operand)
                 )

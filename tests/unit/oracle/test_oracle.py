@@ -1,4 +1,4 @@
-"""The oracle of the end-to-end tests, checked by hand-made cases and against the model."""
+"""The oracle of the end-to-end tests, compared with hand-made cases and the model."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_the_window_of_a_snapshot_is_closed_and_ids_ascend_as_numbers() -> None:
         _place("a", 3_000),
         _place(3, 1),
     ]
-    # The last one arrived at 3,000, since arrivals never go back.
+    # The last one arrived at 3,000, since arrivals never decrease.
     query = _query(mode="snapshot", window="1s")
     assert Objects(objects).keys[3] == 0xE6C632B61E964E1F  # xxh3-64 of "a"
     assert _lines(objects, query) == [{"objects": [3, 7, 7, "a"]}]

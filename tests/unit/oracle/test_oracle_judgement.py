@@ -1,4 +1,4 @@
-"""The oracle's judgement of OUT: right lines are right in every allowed form, others are not."""
+"""The oracle's checks of OUT: correct lines pass in every allowed form, others do not."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_does_not_depend_on_time_is_judged_in_wall_time_too() -> None:
     wanted = answers(untimed, queries, "wall")
     lines = [line for answer in wanted.values() for line in answer.lines()]
     assert agrees(lines, untimed, queries, arrival="wall") == []
-    # Nobody knows when the snapshot was asked.
+    # The time of the snapshot is unknown.
     (top,) = _of(lines, "top")
     assert "at" not in top
     told = [*lines, top | {"at": 1_700_000_000_000}]
@@ -221,7 +221,7 @@ def test_strange_and_bad_lines_are_told() -> None:
 
 
 def test_where_rounding_is_in_doubt_both_sides_are_right() -> None:
-    # Half a millimetre, which no two formulas need to round alike, and one that rounds to 1 mm.
+    # Half a millimetre, which two formulas may round differently, and one that rounds to 1 mm.
     metre = 360 / (2 * 3.141592653589793 * 6_371_008.8)
     objects = [
         {"id": 1, "ts": 0, "lon": 0, "lat": 0.001 * metre},
@@ -242,12 +242,12 @@ def test_where_rounding_is_in_doubt_both_sides_are_right() -> None:
 
 
 def test_random_answers_are_right_and_no_others() -> None:
-    """What is right without one of the objects is wrong with it, wherever it differs."""
+    """Results that are correct without one object are wrong with it, wherever they differ."""
     objects = moving_vehicles(400, SEED)
     queries = random_queries_of_all_kinds(objects, 90, SEED, track="vehicle")
     right = [line for answer in answers(objects, queries).values() for line in answer.lines()]
     assert agrees(right, objects, queries) == []
-    # Of the standing knn queries' lists several are right.
+    # For the standing knn queries several lists are correct.
     strict = [query for query in queries if not query["id"].startswith("knn-continuous")]
     wanted = {query: answer.lines() for query, answer in answers(objects, strict).items()}
     dice = random.Random(SEED)

@@ -1,4 +1,4 @@
-"""The oracle of knn, terms and ranked queries, against lists computed by hand."""
+"""The oracle of knn, terms and ranked queries, compared with lists computed by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _at(one: int | str, ts: int, text: str = "", **members: Any) -> dict[str, An
 
 
 def _lines(objects: list[dict[str, Any]], **query: Any) -> list[dict[str, Any]]:
-    """Returns what is to be said, without the query's id."""
+    """Returns the expected results, without the query's id."""
     lines = answers(objects, [{"id": "q", **query}])["q"].lines()
     assert all(line.pop("query") == "q" for line in lines)
     return lines
@@ -109,7 +109,7 @@ class TestTerms:
             _at(4, 13_000, "d"),
         ]
         region = {"rect": {"west": -1, "south": -1, "east": 1, "north": 1}}
-        # The first object is outside, and is the start all the same; 12,000 has neither a nor b.
+        # The first object is outside, and still is the start; 12,000 has neither a nor b.
         assert self._steps(objects, region=region, window="1s") == [
             (11_000, [["b", 1]]),
             (12_000, [["c", 1]]),
@@ -120,7 +120,7 @@ class TestTerms:
             (12_000, [["b", 1], ["c", 1]]),
             (13_000, [["c", 1], ["d", 1]]),
         ]
-        # Without a window all since the start count.
+        # Without a window all objects since the start count.
         assert self._steps(objects, step="3s", k=4) == [(13_000, [[x, 1] for x in "abcd"])]
 
     def test_empty_steps_are_told(self) -> None:
@@ -248,9 +248,9 @@ class TestRanked:
             _at(3, 6_000, "road"),
         ]
         query = {"step": "1s", "weights": self.TIME, "half_life": "1s"}
-        # None at 1,000, as the list was empty before as well; at 4,000 to 6,000 it is the same.
+        # None at 1,000, as the list was empty before as well; at 4,000 to 6,000 it is unchanged.
         assert self._changes(objects, **query) == [(2_000, [1]), (3_000, [2, 1])]
-        # [at - window, at]: the second has gone at 6,000.
+        # [at - window, at]: the second has left at 6,000.
         windowed = [(2_000, [1]), (3_000, [2, 1]), (4_000, [2]), (6_000, [])]
         assert self._changes(objects, **query, window="2s") == windowed
         assert self._changes(objects, **query, window="2s", ttl="4s") == windowed[:3]

@@ -1,4 +1,4 @@
-"""A client's life on the oldest grpcio and protobuf; run in an environment that has nothing else.
+"""Uses a client on the oldest grpcio and protobuf; needs an environment with nothing else.
 
 .cache/oldest/bin/python tests/unit/packages/oldest_pair.py GRPCIO PROTOBUF
 """

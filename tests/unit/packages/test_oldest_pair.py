@@ -26,7 +26,7 @@ def test_the_lock_holds_the_lower_bounds() -> None:
     bounds = lower_bounds()
     assert bounds.keys() == {"grpcio", "protobuf"}
     assert {name: pins[name] for name in bounds} == bounds
-    # Its code names the version of the generator as the oldest grpcio that it takes.
+    # Generated code requires its generator's version as the oldest grpcio.
     assert pins["grpcio-tools"] == bounds["grpcio"]
 
 
@@ -46,7 +46,7 @@ def test_a_query_an_object_and_its_match_on_the_oldest_pair() -> None:
     done = subprocess.run(
         [OLDEST, "-m", "tests.unit.packages.oldest_pair", bounds["grpcio"], bounds["protobuf"]],
         cwd=ROOT,
-        # Nothing of the environment that runs this test.
+        # No part of the environment that runs this test.
         env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'sdk'}:{ROOT}"},
         capture_output=True,
         text=True,

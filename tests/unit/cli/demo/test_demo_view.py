@@ -1,4 +1,4 @@
-"""The demo's view: it fits what it is given, and shows leaves and matches where they are."""
+"""The demo's view fits its space, and shows leaves and matches at their places."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_without_colours_load_is_told_by_marks(monkeypatch: pytest.MonkeyPatch) 
     assert "\x1b" not in shown
     assert "✹" in shown
     rows = [line for line in shown.splitlines() if line.strip()]
-    # Twice three times the load on the same area shows.
+    # Twice three times the load on the same area is visible.
     assert rows[0][-1] != rows[0][0]
     plain = leaf_map([EAST, WEST], [], 4, 8, is_plain=True)
     assert not plain.spans

@@ -1,4 +1,4 @@
-"""What `explain` says of loads, and of what it may not or cannot know."""
+"""The statements of `explain` about loads, and about facts that it may not or cannot know."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_comes_to_leaves_and_slots() -> None:
     assert (load["slots_objects_per_s"], load["leaves_objects_per_s"]) == (10.0 * (slot + 1), 7.0)
     assert load["slots_share"] == (slot + 1) / 10
 
-    # The cluster tells of its heaviest leaves alone: a sum that lacks some is no sum.
+    # The cluster reports only its heaviest leaves: a sum that lacks some is not shown.
     world = _report(_query(), Cluster(_described(), MAP, "copying", _balance(15)))
     assert "leaves_objects_per_s" not in world["load"]
     assert world["load"]["slots_objects_per_s"] == 100.0

@@ -43,7 +43,7 @@ PRETTY_LINES = PRETTY_A.count("\n") + 1
         (f"[{A}, {B}]", [(1, "a"), (1, "b")], []),
         (f"[\n{A},\n{B}\n]\n{C}", [(2, "a"), (3, "b"), (5, "c")], []),
         (json.dumps([query("a"), query("b")], indent=1), [(2, "a"), (2 + PRETTY_LINES, "b")], []),
-        # What is no document is bad by itself; the lines after it are not lost.
+        # A broken document is one bad line; the lines after it are not lost.
         (f"{A}\n{B[:40]}\n{C}", [(1, "a"), (3, "c")], [2]),
         (f"{{\n{A}\n{{\n{{", [(2, "a")], [1, 3, 4]),
         (f"[\n{A}\n{B}\n[", [(2, "a"), (3, "b")], [1, 4]),

@@ -1,4 +1,4 @@
-"""Files of queries: what is good, what is bad, what is repeated."""
+"""Files of queries: good, bad and repeated lines."""
 
 from __future__ import annotations
 

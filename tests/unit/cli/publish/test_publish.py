@@ -1,4 +1,4 @@
-"""`sirocco publish`: what is good arrives, what is bad is told, and the count is always printed."""
+"""`sirocco publish`: good lines arrive, bad lines are reported, and the count is always printed."""
 
 from __future__ import annotations
 

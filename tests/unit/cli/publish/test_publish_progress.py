@@ -1,4 +1,4 @@
-"""Progress has a total where a file tells it soon."""
+"""Progress has a total if it is known quickly from the file."""
 
 from __future__ import annotations
 

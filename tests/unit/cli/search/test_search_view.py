@@ -1,4 +1,4 @@
-"""What `sirocco search` shows people: a table of some rows, and how many there are."""
+"""The output of `sirocco search` for people: a table of some rows, and their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad lines are told in the order of lines, and equal ones only so often."""
+"""Bad lines are reported in order, and equal ones only a few times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of the command line: refused by name, with their bounds, before anything is done."""
+"""Numbers of the command line are refused by name, with their bounds, before any work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster a command speaks to, and what is said while it cannot be reached."""
+"""The cluster that a command connects to, and its messages while the cluster is unreachable."""
 
 from __future__ import annotations
 

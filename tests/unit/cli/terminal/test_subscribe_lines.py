@@ -1,4 +1,4 @@
-"""Lines of `sirocco subscribe`: those of OUT, with more beside."""
+"""Lines of `sirocco subscribe`: those of OUT, with more members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers wrote cannot command a terminal, nor look like a line of the tool's own."""
+"""Text of other users can neither control a terminal nor imitate a line of the tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sirocco.cli
 from sirocco.cli.terminal import terminal
 from sirocco.cli.terminal.terminal import console, json_line, note, say, say_json, shown
 
-# Clears the screen, sets the title by C1, turns the direction, ends the line in four ways.
+# Clears the screen, sets the title by C1, changes the direction, ends the line in four ways.
 HOSTILE = "a\x1b[2Jb\x9b31mc\u202ed\ne\rf\u2028g\x00\x7f\x07"
 COMMANDS = "\x1b\x9b\u202e\n\r\u2028\x00\x7f\x07"
 
@@ -63,7 +63,7 @@ def test_tables_take_no_markup_and_no_controls(capsys: pytest.CaptureFixture[str
 
 
 def test_nothing_of_the_tool_prints_by_itself() -> None:
-    """`print` and consoles of rich's own would let controls through."""
+    """Forbids `print` and separate rich consoles, which would pass control characters."""
     found = []
     for path in Path(sirocco.cli.__file__).parent.rglob("*.py"):
         if path == Path(terminal.__file__):

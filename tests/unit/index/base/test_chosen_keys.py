@@ -1,4 +1,4 @@
-"""Keys chosen for their hashes cost what others cost, and break nothing."""
+"""Keys chosen for their hashes cost as much as others, and break nothing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.fuzz.chosen_keys import FAMILIES, Keys, drawn
 ROOT = Path(__file__).resolve().parents[4]
 COUNT = 20_000
 
-# Times as much as by chance that chosen keys may cost.
+# Greatest cost of chosen keys, as a multiple of that of random keys.
 FACTOR_MAX = 3.0
 
 
 def crowding(is_taken: NDArray[np.bool_]) -> float:
-    """Sum of squares of runs of taken places: what it takes to fill them one by one."""
+    """Returns the sum of squares of runs of taken places: the cost to fill them one by one."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], is_taken, [0]]).astype(np.int8)))
     runs = edges[1::2] - edges[::2]
     return float((runs.astype(np.float64) ** 2).sum()) + 1.0
@@ -135,7 +135,7 @@ def test_a_vocabulary_of_any_size_gives_each_term_one_id(
     assert words.look_up(keys).tolist() == [1] * size
 
 
-# As clients would send them; each ended the process before, so each has one of its own.
+# As clients would send them; each crashed the process before, so each runs in a process of its own.
 WORDS = """
 import numpy as np
 from sirocco.index.base.query_rows import QueryRows

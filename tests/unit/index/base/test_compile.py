@@ -42,7 +42,7 @@ def parsed(members: dict[str, Any]) -> Query:
 
 
 def compiled(members: dict[str, Any]) -> QueryRows:
-    """The columns of one query, taken out from between two others."""
+    """Returns the columns of one query, taken from between two others."""
     between = [parsed({"kind": "range", "text": "x OR y"}), parsed(members), parsed(RANKED)]
     return take_queries(compile_queries(between, [5, 5, 5]), np.array([1]))
 

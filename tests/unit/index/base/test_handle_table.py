@@ -42,7 +42,7 @@ def test_whoever_looks_while_it_grows_finds_what_is_there(monkeypatch: pytest.Mo
     put, seen = kernels.put, []
 
     def looked_at(*columns: np.ndarray) -> int:
-        # As from another thread: entering lets go of the interpreter.
+        # As from another thread: adding releases the interpreter lock.
         seen.append(table.get(known).tolist())
         return put(*columns)
 
@@ -67,7 +67,7 @@ def test_whoever_looks_while_entries_move_looks_again(monkeypatch: pytest.Monkey
         seen: list[Future[NDArray[np.int32]]] = []
 
         def looked_at(keys: np.ndarray, rows: np.ndarray, *others: np.ndarray) -> int:
-            # Entries between two places are in neither.
+            # Entries being moved are in neither place.
             moved = rows.copy()
             rows[:] = 0
             seen.append(other.submit(table.get, known[1:]))

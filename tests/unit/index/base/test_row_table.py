@@ -18,7 +18,8 @@ def test_random_changes_agree_with_a_dictionary(seed: int) -> None:
     for _ in range(200):
         chosen = rng.choice(known, size=rng.integers(1, 40))
         if rng.random() < 0.6:
-            # A row is given anew: its handle stands before it is entered, and stays.
+            # A row is assigned again: its handle is in the column before the row is added, and
+            # stays.
             rows = np.arange(next_row, next_row + len(chosen), dtype=np.int32)
             next_row += len(chosen)
             column[rows] = chosen

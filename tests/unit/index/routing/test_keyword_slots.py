@@ -1,4 +1,4 @@
-"""Objects are kept for a slot by one of its keywords: against sets and dictionaries."""
+"""Objects are kept for a slot by one of its keywords: compared with sets and dictionaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ U64 = np.uint64
 
 
 def _terms(dice: Random, count: int) -> list[int]:
-    """Hashes, many of which share a place in the table, or a bit of its hints."""
+    """Returns hashes, many of which share a place in the table, or a bit of its hints."""
     return [
         dice.choice([1, 3]) << dice.choice([0, 5, 32, 40, 62]) | dice.randrange(4)
         if dice.random() < 0.5
@@ -76,7 +76,7 @@ def test_a_keyword_that_finds_no_room_opens_its_slots() -> None:
     table = KeywordSlots(1, 1)
     assert table.add(np.array([7, 8], U64), np.array([[1], [6]], U64)).tolist() == [True, True]
     assert (len(table), table.open_set.tolist()) == (1, [6])
-    # What is known still gets slots of its own.
+    # Known keywords still get further slots.
     assert table.add(np.array([7, 9], U64), np.array([[3], [4]], U64)).tolist() == [True, False]
     assert table.open_set.tolist() == [6]
 
@@ -94,5 +94,5 @@ def test_memory_stays_below_its_bound() -> None:
     terms = np.arange(1, 5 * count, dtype=U64) * U64(0x9E3779B97F4A7C15)
     table.add(terms, np.ones((len(terms), 2), U64))
     assert len(table) == count
-    # Tables double: twice the load factor's share at the most.
+    # Tables double: twice the share of the load factor at most.
     assert table.bytes_total <= 2 << 20

@@ -1,4 +1,4 @@
-"""What an index was given comes out of it again, also after a life of changes."""
+"""An index exports all that was inserted, also after many changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRIDS = [Grid(), Grid(-10.0, -10.0, 30.0, 20.0, finest_level=8)]
 
 
 def sorted_terms(offsets: np.ndarray, terms: np.ndarray) -> np.ndarray:
-    """The terms of each conjunction in ascending order."""
+    """Returns the terms of each conjunction in ascending order."""
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return terms[np.lexsort((terms, rows))]
 
@@ -51,7 +51,7 @@ def test_a_random_life_is_exported_and_rebuilt(grid: Grid, seed: int) -> None:
         gone = rng.sample(sorted(live), len(live) // 3)
         index.remove(np.array(gone, np.int32), position)
         if rng.random() < 0.7:
-            # Their rows, blocks and term ids are given again by the next insertion.
+            # Their rows, blocks and term ids are assigned again by the next insertion.
             while index.reclaim(position):
                 pass
         for row in gone:

@@ -28,7 +28,7 @@ EXTENTS = [(-180.0, -90.0, 180.0, 90.0), (-10.0, -10.0, 30.0, 20.0), (170.0, 60.
 
 
 class Life:
-    """An index beside its oracle, with what a slot's log brings: changes, objects, time."""
+    """An index beside its oracle, with the events of a slot's log: changes, objects, time."""
 
     def __init__(self, seed: int, extent: tuple[float, float, float, float]) -> None:
         self.rng = random.Random(seed)
@@ -71,7 +71,7 @@ class Life:
         self.remove(due)
 
     def seed(self) -> None:
-        """Objects of the past for a few queries, some of them twice or beyond the last."""
+        """Adds past objects for a few queries, some of them twice or beyond the last."""
         for row in self.rng.sample(self.alive(), min(4, len(self.live))):
             query = self.live[row]
             past = [
@@ -84,7 +84,7 @@ class Life:
             self.index.seed(row, ids, sessions, numbers, mm / 1000.0)
 
     def restart(self) -> None:
-        """Goes on with a successor, whose rows are others."""
+        """Continues with a successor that has other rows."""
         before = sorted(self.live)
         state = self.index.state(np.array(before, np.int32))
         assert {k: v.dtype.kind in "iuf" for k, v in state.items()} == dict.fromkeys(state, True)
@@ -119,7 +119,7 @@ class Life:
 
 @pytest.fixture(params=["as it is", "listed at once", "stopped often"])
 def tuning(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Small indexes never reach what makes large ones stop in a batch, unless it is set low."""
+    """Lowers limits that only large indexes reach otherwise."""
     low = {"as it is": (), "listed at once": ("_DUE_MIN",)}
     for name in low.get(request.param, ("_DUE_MIN", "_DUE_MAX", "_SCANNED_MAX", "_ASKED_MAX")):
         monkeypatch.setattr(knn_index, name, 1)
@@ -131,7 +131,7 @@ def tuning(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def test_random_life_equals_oracle(
     tuning: str, extent: tuple[float, float, float, float], seed: int
 ) -> None:
-    """Changes, seeds, feedback, restarts between batches whose positions straddle changes."""
+    """Changes, seeds, feedback, restarts, between and across batches."""
     print(f"seed={seed} extent={extent} tuning={tuning}")
     life = Life(seed, extent)
     for _ in range(12):
@@ -140,7 +140,7 @@ def test_random_life_equals_oracle(
 
 
 def test_growth_keeps_every_hit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of queries: tables double, lists are listed anew and moved together."""
+    """Thousands of queries: tables double, lists are rebuilt and moved together."""
     monkeypatch.setattr(knn_table, "_REPACKED_MIN", 64)
     seed = 7
     print(f"seed={seed}")
@@ -185,7 +185,7 @@ def test_growth_keeps_every_hit(monkeypatch: pytest.MonkeyPatch) -> None:
         got = list(zip(found.object_rows.tolist(), found.query_rows.tolist(), strict=True))
         assert len(got) == len(set(got)), f"begin={begin}"
         assert set(got) == want, f"begin={begin}"
-    # Circles shrink, and queries stand where few objects look at them.
+    # Circles shrink, and queries are in cells where few objects check them.
     assert index.statistics().postings_tested < q * n / 8
     for row in range(0, q, 37):
         near = index.near(row)
@@ -193,7 +193,7 @@ def test_growth_keeps_every_hit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_order_of_lists_by_distance_id_session_number() -> None:
-    """A thousand objects at few places, few ids, few sessions; k above their number and below."""
+    """A thousand objects at few places, with few ids and sessions; k above and below that."""
     seed = 5
     print(f"seed={seed}")
     rng = random.Random(seed)
@@ -240,7 +240,7 @@ def test_one_object_may_enter_more_lists_than_the_output_held() -> None:
 
 
 def test_all_memory_comes_back() -> None:
-    """Whatever queries took is free after they were removed and reclaimed, wherever they stood."""
+    """All memory of queries is free after they were removed and reclaimed, in any cells."""
     life = Life(11, EXTENTS[0])
     for _ in range(6):
         life.step()
@@ -285,7 +285,7 @@ def test_earlier_positions_after_later_ones_are_exact() -> None:
 
 
 def test_the_last_query_is_met_up_to_its_removal() -> None:
-    """Also where nothing is alive any more when the batch comes, and nothing after reclaim."""
+    """Also if no query is alive when the batch arrives, and none remains after reclaim."""
     index = KnnIndex()
     (row,) = insert(index, [KnnQuery(0.0, 0.0, 5)], 0)
     index.remove(np.array([row], np.int32), 3)

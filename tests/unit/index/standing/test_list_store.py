@@ -1,4 +1,4 @@
-"""Room for lists: no two overlap, and what was given back is given again."""
+"""Memory for lists: no two overlap, and returned memory is reused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where hits count: the table of locators and its kernel against the rule, pair by pair."""
+"""Where hits count: the table of locators and its kernel, compared with the rule for each pair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOCABULARY = 12
 
 
 def derived(query: PlainQuery) -> list[Alternative]:
-    """What stands for no locator of its own."""
+    """Returns the rule for a query without a locator of its own."""
     return [
         Alternative(min(positive, default=0), tuple(positive), tuple(negative))
         for positive, negative in query.conjunctions
@@ -32,7 +32,7 @@ def derived(query: PlainQuery) -> list[Alternative]:
 
 
 def random_locator(rng: random.Random, query: PlainQuery) -> list[Alternative]:
-    """The query's conjunctions under other keys, behind others, in front of the home."""
+    """Returns the query's conjunctions under other keys, after others, or before the home."""
     foreign = random_query(rng, VOCABULARY)
     alternatives = derived(foreign)[: rng.randrange(3)] + derived(query)
     alternatives = [
@@ -44,7 +44,7 @@ def random_locator(rng: random.Random, query: PlainQuery) -> list[Alternative]:
 def counts(
     alternatives: list[Alternative], item: PlainObject, via: dict[int, bool], is_home: bool
 ) -> bool:
-    """The rule: the first alternative that the object satisfies says where it counts."""
+    """The rule: the first alternative that the object satisfies decides where it counts."""
     terms = set(item.terms)
     for one in alternatives:
         if set(one.positive) <= terms and not set(one.negative) & terms:

@@ -43,7 +43,7 @@ def expected(
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_life_equals_oracle(grid: Grid, seed: int) -> None:
-    """Inserts, removals, expiry and reclaim between batches whose positions straddle them."""
+    """Inserts, removals, expiry and reclaim, between and across batches."""
     rng = random.Random(seed)
     index = RangeIndex(grid)
     live: dict[int, tuple[PlainQuery, int, int]] = {}
@@ -91,7 +91,7 @@ def test_random_life_equals_oracle(grid: Grid, seed: int) -> None:
 
 
 def test_growth_keeps_every_pair() -> None:
-    """Thousands of keys: the table doubles several times while batches come in between."""
+    """Thousands of keys: the table doubles several times between batches."""
     seed = 11
     rng = random.Random(seed)
     index = RangeIndex(Grid(0.0, 0.0, 1.0, 1.0, finest_level=9))
@@ -122,7 +122,7 @@ def test_growth_keeps_every_pair() -> None:
 
 
 def test_output_grows_and_keeps_pairs_single() -> None:
-    """One object meets more queries than the output first holds, each by several ways."""
+    """One object meets more queries than fit the first output, each in several ways."""
     index = RangeIndex()
     query = PlainQuery(
         [([10], []), ([11], [])], [(-180.0, -90.0, 0.0, 90.0), (0.0, -90.0, 180.0, 90.0)]

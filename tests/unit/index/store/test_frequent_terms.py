@@ -1,4 +1,4 @@
-"""Frequent terms by the counts of nodes, against counting one by one."""
+"""Frequent terms from the counts of nodes, compared with counting one by one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _small_slices_have_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(lon: np.ndarray, lat: np.ndarray, terms: np.ndarray, first_seq: int = 0) -> StoredRows:
-    """Rows with texts of terms (i8[n, t], repeats within a row count once)."""
+    """Returns rows with texts of terms (i8[n, t], repeats within a row count once)."""
     n = len(lon)
     own = [np.unique(row) for row in terms]
     offsets = np.cumsum([0, *map(len, own)])
@@ -72,7 +72,7 @@ def rows_of(lon: np.ndarray, lat: np.ndarray, terms: np.ndarray, first_seq: int 
 
 
 def random_rows(rng: np.random.Generator, skew: float, vocabulary: int) -> StoredRows:
-    """Clusters whose words are those of everybody and their own."""
+    """Returns clusters whose words are common words and words of their own."""
     centres = rng.uniform(-60, 60, (6, 2))
     cluster = rng.integers(0, 6, ROWS)
     spread = rng.choice([0.0, 1.0, 6.0], ROWS)
@@ -81,7 +81,7 @@ def random_rows(rng: np.random.Generator, skew: float, vocabulary: int) -> Store
     words = (rng.random((ROWS, TERMS)) ** skew * vocabulary).astype(np.int64)
     is_own = rng.random((ROWS, TERMS)) < 0.5
     words = np.where(is_own, words + vocabulary * (1 + cluster[:, None]), words)
-    # A word that comes late: frequent in some slices, rare in others.
+    # A late word: frequent in some slices, rare in others.
     late = np.arange(ROWS)[:, None] > ROWS * 2 // 3
     words = np.where(late & (rng.random((ROWS, TERMS)) < 0.02), 7 * vocabulary, words)
     return rows_of(lon, lat.clip(-90, 90), words)
@@ -197,7 +197,7 @@ def test_terms_that_nodes_do_not_list_count_where_they_list_fewer_than_k() -> No
     here = np.arange(ROWS) < 2_000
     lon = np.where(here, rng.uniform(0, 1, ROWS), rng.uniform(50, 90, ROWS))
     lat = np.where(here, rng.uniform(0, 1, ROWS), rng.uniform(-50, 50, ROWS))
-    # Two words here, which five objects have beside a word of their own; many elsewhere.
+    # Two words here, which five objects hold besides a word of their own; many elsewhere.
     words = np.where(here[:, None], np.arange(TERMS) % 2, rng.integers(100, 1_600, (ROWS, TERMS)))
     words[:5, 2] = 10_000 + np.arange(5)
     rows = rows_of(lon, lat, words)

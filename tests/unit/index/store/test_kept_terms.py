@@ -1,4 +1,4 @@
-"""Frequent terms of a window that slides, against counting each window by hand."""
+"""Frequent terms of a sliding window, compared with counting each window."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def work(store: SlotStore) -> None:
 
 
 def counted(rows: StoredRows, is_in: np.ndarray) -> dict[int, int]:
-    """In how many rows each term is."""
+    """Returns in how many rows each term is."""
     terms = rows.terms[np.repeat(is_in, np.diff(rows.term_offsets))]
     return dict(zip(*(each.tolist() for each in np.unique(terms, return_counts=True)), strict=True))
 
@@ -76,7 +76,7 @@ def most_frequent(found: dict[int, int], k: int) -> dict[int, int]:
 
 
 def told(found: TermCounts, k: int) -> dict[int, int]:
-    """The k most frequent with all ties, of what may be more."""
+    """Returns the k most frequent with all ties, from a list that may hold more."""
     pairs = zip(found.hashes.tolist(), found.counts.tolist(), strict=True)
     counts = dict(pairs)
     assert len(counts) == len(found)
@@ -89,7 +89,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
     print(f"seed {seed}, trial {trial}")
     rng = np.random.default_rng(seed)
     rows = random_rows(rng, float(rng.choice([3.0, 6.0])), int(rng.choice([300, 3_000])))
-    # Objects of several writers do not arrive in order.
+    # Objects of several publishers do not arrive in order.
     late = rng.integers(0, 40, ROWS)
     arrivals_ms = 1_000 + np.arange(ROWS) - late
     rows = replace(rows, arrivals_ms=arrivals_ms)
@@ -103,7 +103,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
     window, step = int(rng.choice([3_000, 12_000])), int(rng.integers(300, 2_000))
     keeps_ms = window + int(rng.choice([-800, 10, 3_000]))
     queries = []
-    # Numbers for all terms, for some, for hardly any: those that no query counts are given back.
+    # Numbers for all terms, for some, for hardly any: those that no query counts are reused.
     room = int(rng.choice([65_024, 400, 150, 5]))
     codes = TermCodes(BUCKETS + room)
     for number in range(6):
@@ -115,7 +115,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
     is_here = np.zeros(ROWS, np.bool_)
     gone, taken, steps = NOTHING_GONE, 0, 0
     for at_ms in range(1_000 + step, 1_000 + ROWS - 50, step):
-        # Some objects behind the step are there already.
+        # Some objects after the step are already there.
         upto = min(ROWS, at_ms - 1_000 + 50 + int(rng.integers(0, 300)))
         append(store, rows, taken, upto)
         is_here[taken:upto] = True
@@ -128,7 +128,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
         view, bounds = store.view(), Bounds(at_ms - window + 1, at_ms)
         for box, condition, k, kept in queries:
             if rng.random() < 0.05:
-                # Steps are left out now and then.
+                # Some steps are left out.
                 continue
             if rng.random() < 0.02:
                 kept.forget()
@@ -162,7 +162,7 @@ def test_a_lifetime_and_a_window_without_limit() -> None:
 
 
 def test_a_term_that_becomes_frequent_is_noticed(looked: Looked) -> None:
-    # Forty words as frequent as each other, then one that nobody used before.
+    # Forty words with equal counts, then one that was not used before.
     rng = np.random.default_rng(12)
     words = np.arange(ROWS)[:, None] * 2 % 40 + np.arange(2)
     words[ROWS // 2 :, 0] = 1_000
@@ -179,7 +179,7 @@ def test_a_term_that_becomes_frequent_is_noticed(looked: Looked) -> None:
 
 
 def test_terms_of_one_bucket_and_the_greatest_hashes() -> None:
-    # Five frequent terms share a counter: two of them can be kept, so bounds are of no use.
+    # Five frequent terms share a counter: only two can be kept, so bounds do not help.
     rng = np.random.default_rng(13)
     width = 2**64 // BUCKETS
     own = np.array([0, 1, 2, 3, 4, 2**64 - 1, 2**64 - 2, width, width - 1], np.uint64)

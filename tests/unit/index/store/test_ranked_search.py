@@ -1,4 +1,4 @@
-"""Ranked search over a store: what it says leads to the same list as all objects would."""
+"""Ranked search over a store: its result gives the same list as all objects would."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def a_query(rng: random.Random) -> RankedQuery:
 
 
 def with_ties(rng: random.Random, rows: StoredRows) -> StoredRows:
-    """Some objects again at the place, perhaps the time, and with the text of others."""
+    """Repeats some objects at the same place, perhaps time, and with the text of others."""
     places = np.arange(len(rows))
     for row in range(len(rows)):
         if rng.random() < 0.3:
@@ -67,7 +67,7 @@ def with_ties(rng: random.Random, rows: StoredRows) -> StoredRows:
 
 
 def with_few_repeats(rng: random.Random, rows: StoredRows) -> StoredRows:
-    """The same with texts that repeat little, as most do."""
+    """Returns the same with texts that repeat few words, as most do."""
     counts = np.array([rng.choice([1, 1, 1, 1, 2, 3]) for _ in rows.counts], np.uint16)
     ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[rows.term_offsets]
     return replace(rows, counts=counts, lengths=np.diff(ends).astype(np.int32))
@@ -97,7 +97,7 @@ def some_bounds(rng: random.Random, rows: StoredRows) -> Bounds:
 def check(
     query: RankedQuery, store: SlotStore, rows: StoredRows, now_ms: int, bounds: Bounds, note: str
 ) -> tuple[int, int]:
-    """Compares what a store says with the plain rules; returns candidates of both."""
+    """Compares a store's result with the simple rules; returns candidates of both."""
     got = said(RankedSearch(query).search(store.view(), now_ms, bounds))
     want = all_candidates(query, rows, bounds)
     assert (got.total, got.tokens) == (want.total, want.tokens), note
@@ -109,10 +109,10 @@ def check(
     assert got.lengths.tolist() == want.lengths[places].tolist(), note
     assert got.frequencies.tolist() == want.frequencies[places].tolist(), note
     assert got.distances_m == pytest.approx(want.distances_m[places], abs=1e-9), note
-    # To the last bit distances are those of the search: the library's functions may differ.
+    # Exact distances are those of the search: the library's functions may differ.
     want.distances_m[places] = got.distances_m
     assert listed(query, now_ms, got) == listed(query, now_ms, want), note
-    # The same with whatever other slots say of the rest.
+    # The same, whatever other slots report for the rest.
     rng = random.Random(note)
     for _ in range(4):
         others = rng.randrange(10 ** rng.randrange(1, 7))

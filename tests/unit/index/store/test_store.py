@@ -1,4 +1,4 @@
-"""The store's own life: what it publishes, merges, forgets, and how it comes back."""
+"""The store's own life: its views, merges, evictions and restores."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SMALL = StoreLimits(active_rows=20, slices=2, slice_rows=100)
 
 
 def content(view: StoreView) -> StoredRows:
-    """All rows of a view in log order."""
+    """Returns all rows of a view in log order."""
     parts = [slice_rows(s) for s in view.sealed] + [view.active.stored()]
     rows = StoredRows.concat(parts)
     return rows.take(np.argsort(rows.seqs))
 
 
 def filled(rows: StoredRows, limits: StoreLimits = SMALL, seed: int = 0) -> SlotStore:
-    """A store of rows that came in batches of chance, merged as it goes."""
+    """Returns a store of rows that arrived in random batches, merged meanwhile."""
     rng = random.Random(seed)
     store, begin = SlotStore(limits), 0
     while begin < len(rows):
@@ -128,7 +128,7 @@ def test_a_view_stays_as_it_was_taken() -> None:
 
 
 def test_other_threads_read_while_one_writes() -> None:
-    """Each view holds a beginning of the log, whole, and never less than the one before."""
+    """Each view holds a complete beginning of the log, and never less than an earlier one."""
     rows = random_rows(random.Random(4), 3_000)
     store, done, failures = SlotStore(SMALL), threading.Event(), []
 
@@ -225,7 +225,7 @@ def test_a_store_comes_back_from_its_state_and_slices(seed: int) -> None:
     assert all(column.dtype.kind in "iuf" for column in state.values())
     back = SlotStore.restore(state, SMALL)
     assert (back.next_seq, back.first_seq) == (250, store.slices[-1].last_seq + 1)
-    # Slices come from the archive in any order, while the slot goes on.
+    # Slices are loaded from the archive in any order, while the slot continues.
     back.append_rows(rows.take(np.arange(250, 333)))
     loaded = [slice_from_columns(slice_columns(s)) for s in store.slices]
     random.Random(seed).shuffle(loaded)
@@ -295,7 +295,7 @@ def test_slots_with_equal_load_do_not_seal_in_the_same_moment() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_sealed_beside_is_what_would_have_been_sealed_at_once(seed: int) -> None:
-    """Whenever the job is done, also when it comes too late: nothing is lost, no view changes."""
+    """Whenever the job ends, even too late: nothing is lost, and no view changes."""
     rng = random.Random(seed)
     rows = random_rows(rng, 400)
     at_once = SlotStore(StoreLimits(active_rows=17, slices=1_000))

@@ -1,4 +1,4 @@
-"""Merging: a merged slice is the slice of all rows; what is merged when."""
+"""Merging: a merged slice is the slice of all rows; which slices are merged, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches over a store that is appended to, sealed and merged, against the plain matcher."""
+"""Searches over a store during appends, seals and merges, compared with the simple matcher."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Plain:
             item, _, key = self.rows[seq]
             distance = float(distance_m(lon, lat, item.lon, item.lat))
             exact = haversine_m(lon, lat, item.lon, item.lat)
-            # Beside the antipode an angle is the arcus sine of nearly 1.
+            # Near the antipode an angle is the arcus sine of nearly 1.
             assert abs(distance - exact) < (0.002 if exact < 1.9e7 else 1.0)
             if distance <= radius_m:
                 found.append((distance, *key, seq))
@@ -167,7 +167,7 @@ def listed(nearest: Nearest) -> list[tuple[float, int, int, int, int]]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_life_equals_oracle(seed: int) -> None:
-    """Searches between appends, seals, merges and forgetting; old views keep what they had."""
+    """Searches between appends, seals, merges and evictions; old views do not change."""
     print(f"seed={seed}")
     rng = random.Random(seed)
     queries = [random_query(rng, VOCABULARY) for _ in range(25)]
@@ -207,7 +207,7 @@ def test_random_life_equals_oracle(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_large_slices_equal_oracle(seed: int) -> None:
-    """Trees of several levels, lists long enough for every way of reading them."""
+    """Trees of several levels, and lists long enough for every way to read them."""
     print(f"seed={seed}")
     rng = random.Random(seed)
     queries = [random_query(rng, VOCABULARY) for _ in range(40)]
@@ -233,7 +233,7 @@ def test_large_slices_equal_oracle(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_several_stores_are_searched_as_one(seed: int) -> None:
-    """The nearest of all are those of one store that holds everything, in any dealing."""
+    """The nearest of several stores are those of one store with all objects, however divided."""
     print(f"seed={seed}")
     rng = random.Random(seed)
     queries = [random_query(rng, VOCABULARY) for _ in range(25)]
@@ -256,7 +256,7 @@ def test_several_stores_are_searched_as_one(seed: int) -> None:
         k, radius = rng.choice([1, 10, 100]), rng.choice([float("inf"), 1e5, 1e7])
         want = listed(search_knn(whole.view(), lon, lat, k, condition, radius_m_max=radius))
         got = listed(search_knn_of(views, lon, lat, k, condition, radius_m_max=radius))
-        # The numbers within the store differ.
+        # Numbers within the store differ.
         assert [one[:4] for one in got] == [one[:4] for one in want], f"seed={seed} {number=}"
 
 

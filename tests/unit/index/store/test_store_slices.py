@@ -1,4 +1,4 @@
-"""Sealed slices: nothing is lost, and what searches read of them says what the rows say."""
+"""Sealed slices: nothing is lost, and the columns for searches agree with the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of terms: found in the objects that hold them, and kept within a bound."""
+"""Texts of terms: found in the objects that hold them, and cached within a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of counts by term against a dictionary."""
+"""Sums of counts by term, compared with a dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distances are right to a micrometre everywhere, and one number wherever they are computed."""
+"""Distances are right to a micrometre everywhere, and the same wherever they are computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
 
 def sine(angle: Decimal) -> Decimal:
-    """By its series; angles up to 2π."""
+    """Returns the sine by its series; angles up to 2π."""
     term, total, n = angle, angle, 1
     while abs(term) > Decimal(10) ** -58:
         n += 2
@@ -27,7 +27,7 @@ def sine(angle: Decimal) -> Decimal:
 
 
 def arc_sine(value: Decimal) -> Decimal:
-    """Newton's method on the sine, from the double's answer; for what is below 0.8."""
+    """Returns the arc sine: Newton's method from the double's answer; for values below 0.8."""
     angle = Decimal(math.asin(value))
     for _ in range(4):
         angle -= (sine(angle) - value) / sine(angle + PI / 2)
@@ -35,7 +35,7 @@ def arc_sine(value: Decimal) -> Decimal:
 
 
 def true_distance_m(lon_a: float, lat_a: float, lon_b: float, lat_b: float) -> Decimal:
-    """The haversine formula in 60 digits, whichever of it and its complement is small."""
+    """Returns the haversine formula in 60 digits, by it or its complement, whichever is small."""
     phi_a, phi_b = (Decimal(each) * PI / 180 for each in (lat_a, lat_b))
     half_lon = (Decimal(lon_b) - Decimal(lon_a)) * PI / 360
     haversine = (
@@ -50,7 +50,7 @@ def true_distance_m(lon_a: float, lat_a: float, lon_b: float, lat_b: float) -> D
 
 
 def places(rng: random.Random) -> tuple[float, float, float, float]:
-    """Two places, many of them beside each other, a pole or each other's antipode."""
+    """Returns two places, many of them near each other, near a pole or near antipodes."""
     lon, lat = rng.uniform(-180, 180), rng.uniform(-90, 90)
     if rng.random() < 0.3:
         lat = rng.choice([-90.0, 90.0, 0.0, math.nextafter(90.0, 0.0)])

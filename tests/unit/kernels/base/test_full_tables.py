@@ -1,4 +1,4 @@
-"""Full and short arrays: kernels say so, end, and leave everything as it was."""
+"""Full and short arrays: kernels report them, end, and change nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_keywords_without_room_open_their_slots() -> None:
     given = np.arange(1, 7, dtype=U8)
     own = (U8(1) << np.arange(6, dtype=U8)).reshape(-1, 1)
     fresh = np.empty(6, np.bool_)
-    # More allowed than there are places.
+    # More keywords are allowed than there are places.
     count = add_keywords(given, own, 0, 100, terms, sets, hints, open_set, fresh, *SECRET)
     assert count == 4
     assert open_set.tolist() == [0b110000]
@@ -85,7 +85,7 @@ def h_of(key: int, state: np.ndarray) -> np.uint64:
 
 
 def full_slots() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A table whose slots are all taken, by one key."""
+    """Returns a table whose slots are all taken, by one key."""
     state = new_table_state(5)
     slots, words = np.zeros(2 << 5, U8), np.zeros(8, U8)
     slots[:] = 77
@@ -108,7 +108,7 @@ def test_a_walk_ends_where_the_slots_do() -> None:
 @pytest.mark.parametrize("short", ["slots", "filter"])
 def test_a_doubling_without_room_changes_nothing(short: str) -> None:
     state = new_table_state(5)
-    # Enough for twenty keys wherever they stand, and not for twice as many homes.
+    # Enough for twenty keys in any places, and not for twice as many homes.
     slots, words = np.zeros(2 * (32 + 20), U8), np.zeros(5, U8)
     for key in range(20):
         assert find_or_add(slots, words, state, U8(key), h_of(key, state), U8(1)) >= 0
@@ -135,7 +135,7 @@ def test_ids_go_on_where_they_stopped_and_count_each_use_once() -> None:
     keys = np.array([7, 7, *range(20, 30), 7], U8)
     out = np.zeros(len(keys), I4)
     done = acquire_ids(*table, *by_id, keys, 0, out)
-    # Two buckets of five, and nothing behind them, for eleven terms.
+    # Two buckets of five, and nothing after them, for eleven terms.
     assert 6 <= done <= 11
     assert uses[2 : done + 1].tolist() == [2] + [1] * (done - 2)
     assert ids_state.tolist() == [0, done + 1]
@@ -152,7 +152,7 @@ def test_ids_go_on_where_they_stopped_and_count_each_use_once() -> None:
     assert stretch_terms(*table, 1) == 1
     look_up_ids(*table, keys, found)
     assert found.tolist() == out.tolist()
-    # Ids that nobody has are passed over and told.
+    # Unassigned ids are skipped and counted.
     wrong = np.array([-1, 1, 13, 63, 64, 1 << 30], I4)
     before = [each.copy() for each in (longer, *by_id)]
     assert release_ids(*table, *by_id, levels, seen, wrong) == -1

@@ -1,4 +1,4 @@
-"""Distance, point in polygon, and the words that LLVM has to be asked for."""
+"""Distance, point in polygon, and the machine words that need LLVM."""
 
 from __future__ import annotations
 

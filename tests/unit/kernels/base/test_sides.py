@@ -1,4 +1,4 @@
-"""On which side of a polygon's edge a point lies: exactly, as the model has it in fractions."""
+"""The side of a polygon's edge on which a point lies: exact, as in the model's fractions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_sides_are_exact_where_products_underflow(values: list[float]) -> None:
             for _ in range(6)
         )
         if rng.random() < 0.5:
-            # On the edge, or beside it by the least there is.
+            # On the edge, or beside it by the smallest difference.
             x, y = rng.choice([(ax, ay), (bx, by), ((ax + bx) / 2, (ay + by) / 2)])
             x = float(np.nextafter(x, rng.choice([-200.0, x, 200.0])))
         wanted = exact(ax, ay, bx, by, x, y)

@@ -1,4 +1,4 @@
-"""Distinct values cost what they hold, not what somebody chose them for."""
+"""The cost of distinct values depends on their number, not on how they were chosen."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sirocco.kernels.base.sorting import sorted_distinct
 ROOT = Path(__file__).resolve().parents[4]
 SOURCES = ("sirocco", "services", "loadgen", "sdk/sirocco_client", "spark-jobs")
 
-# Of the hash set behind `numpy.unique` (libstdc++) once it holds between 2,179 and 4,703 values.
+# Buckets of the hash set in `numpy.unique` (libstdc++) for between 2,179 and 4,703 values.
 BUCKETS = 4_703
 COUNT = 4_600
 
 
 def keys_of_one_bucket() -> NDArray[np.uint64]:
-    """Values whose FNV-1a, by which `numpy.unique` places integers, falls into one bucket."""
+    """Returns values whose FNV-1a, by which `numpy.unique` places integers, gives one bucket."""
     found: list[NDArray[np.uint64]] = []
     count = begin = 0
     while count < COUNT:
@@ -37,7 +37,7 @@ def keys_of_one_bucket() -> NDArray[np.uint64]:
 
 
 def cpu_seconds(keys: NDArray[np.uint64]) -> float:
-    """Of entering keys into a table, the best of three."""
+    """Returns the time to add keys to a table, the best of three."""
     taken = []
     for _ in range(3):
         table = HandleTable()
@@ -50,7 +50,7 @@ def cpu_seconds(keys: NDArray[np.uint64]) -> float:
 def test_keys_chosen_for_the_hash_of_numpy_cost_no_more_than_others() -> None:
     chosen = keys_of_one_bucket()
     drawn = np.random.default_rng(7).integers(0, 1 << 63, COUNT).astype(np.uint64)
-    # The set of numpy took fifty times as long.
+    # NumPy's set took fifty times as long.
     assert cpu_seconds(chosen) < 5 * cpu_seconds(drawn) + 0.002
 
 
@@ -72,7 +72,7 @@ def test_distinct_values_are_those_of_numpy_ascending(values: NDArray[np.generic
 
 
 def unkeyed_calls(source: str) -> list[int]:
-    """Lines of calls of numpy that enter values into its hash table."""
+    """Returns the lines of NumPy calls that put values into its hash table."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -80,7 +80,7 @@ def unkeyed_calls(source: str) -> list[int]:
         if not isinstance(node.func.value, ast.Name) or node.func.value.id != "np":
             continue
         options = {each.arg for each in node.keywords}
-        # Whoever wants places or counts too, or whole rows, gets them by sorting.
+        # With places, counts, or whole rows, NumPy sorts.
         sorts = options & {"return_index", "return_inverse", "return_counts", "axis"}
         if (
             (node.func.attr == "unique" and not sorts)

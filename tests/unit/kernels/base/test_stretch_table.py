@@ -1,4 +1,4 @@
-"""The table that doubles in place, against a dict."""
+"""The table that doubles in place, compared with a dict."""
 
 from __future__ import annotations
 

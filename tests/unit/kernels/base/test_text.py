@@ -1,4 +1,4 @@
-"""The text kernels against the reference analysis, `unicodedata` and the xxhash package."""
+"""The text kernels, compared with the reference analysis, `unicodedata` and the xxhash package."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def assert_as_reference(texts: list[str], note: str = "") -> None:
 
 @given(st.text(alphabet=[chr(code) for code in range(128)], max_size=60))
 def test_ascii_is_analysed_like_any_text(text: str) -> None:
-    # What follows is a space after normalisation, and takes the way of all texts.
+    # The last character becomes a space by normalisation, which takes the slow path.
     assert analyse(text) == analyse(f"{text}\u00a0")
 
 
@@ -133,7 +133,7 @@ def test_random_texts_of_all_scripts() -> None:
 
 
 def test_table_knows_every_letter() -> None:
-    """Planes that the table leaves out must hold nothing that belongs to a term."""
+    """Planes that the table leaves out must not hold characters of terms."""
     table = character_table()
     for high in range(0x1100):
         if table.index[high] == 0:
@@ -147,7 +147,7 @@ def test_table_knows_every_letter() -> None:
 
 
 def test_separators_take_part_in_no_composition() -> None:
-    """What `_normalise` relies on: nothing composes with, or turns into, a line feed."""
+    """`_normalise` relies on this: no character composes with, or turns into, a line feed."""
     for code in range(0x110000):
         character = chr(code)
         parts = unicodedata.decomposition(character).split()
@@ -175,7 +175,7 @@ def test_many_terms_are_sorted_and_distinct(count: int) -> None:
 
 
 def test_no_text_within_the_limits_repeats_a_term_more_often_than_a_count_can_say() -> None:
-    # What a character makes of itself is repeated as often as the text has room for it.
+    # The results of a character are repeated as often as the text has room for them.
     most = {"a ": 0.5}
     for code in range(0x110000):
         if unicodedata.is_normalized("NFKC", character := chr(code)):
@@ -184,7 +184,7 @@ def test_no_text_within_the_limits_repeats_a_term_more_often_than_a_count_can_sa
             tokens = Counter(analyse(text * 64))
             most[text] = max(tokens.values(), default=0) / len((text * 64).encode())
     assert max(most.values()) * DEFAULT_LIMITS.text_bytes <= 0xFFFF
-    # Longer texts are refused at the front; should one come all the same, counts stop there.
+    # Longer texts are refused at the front; if one arrives all the same, counts stop there.
     columns = analyse_batch(*pack_bytes([b"a " * 70_000 + b"b"]))
     assert sorted(columns.counts.tolist()) == [1, 0xFFFF]
     assert columns.lengths.tolist() == [70_001]
@@ -254,7 +254,7 @@ def test_utf8_check_equals_the_decoder(rows: list[bytes]) -> None:
 
 @given(st.lists(st.lists(INTERESTING, max_size=8).map(b"".join), min_size=1, max_size=20))
 def test_invalid_utf8_that_slipped_in_harms_no_other_row(rows: list[bytes]) -> None:
-    """Analysis promises nothing for such rows but to stay within its arrays."""
+    """Analysis of such rows is undefined, but stays within its arrays."""
     good = [row if is_valid(row) else b"" for row in rows]
     try:
         got = analyse_batch(*pack_bytes(rows))

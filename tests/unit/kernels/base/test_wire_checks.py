@@ -1,4 +1,4 @@
-"""Checks of columns against what they say in plain Python."""
+"""Checks of columns, compared with the same checks in plain Python."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def three():
 
 
 def copy_of_kernels(folder: Path) -> Path:
-    """Makes a package with the decorator and one kernel that a test may edit."""
+    """Creates a package with the decorator and one kernel that a test may edit."""
     package = folder / "sirocco" / "kernels"
     package.mkdir(parents=True)
     (folder / "sirocco" / "__init__.py").touch()
@@ -91,7 +91,7 @@ def copy_of_kernels(folder: Path) -> Path:
 
 def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        # Without bytecode: an edit within a second that keeps the length would not be seen.
+        # Without bytecode: an edit within a second that keeps the length would not be noticed.
         [sys.executable, "-B", str(folder / "program.py")],
         env={k: v for k, v in os.environ.items() if not k.startswith("SIROCCO_")} | environment,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Which kernels are compiled ahead, and in which order."""
+"""Which kernels are compiled in advance, and in which order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sirocco.kernels.jit.precompile import AT_FIRST_USE, imports_of_kernels, ord
 FOLDER = Path(str(kernels.__file__)).parent
 FOLDERS = {path.parent.name for path in FOLDER.glob("*/__init__.py")}
 
-# What a process of services, and the demo, imports of the kernels.
+# The kernels that a process of services, and the demo, imports.
 STARTED = """
 import sys
 import services.embedded, sirocco.cli.demo.run
@@ -45,7 +45,7 @@ def run(program: str, **environment: str) -> str:
 
 
 def imports_by_syntax(path: Path) -> set[str]:
-    """What a module imports of the kernels, by Python's own reading of it."""
+    """Returns the kernels that a module imports, from Python's own parser."""
     prefix = "sirocco.kernels."
     found = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
@@ -79,7 +79,7 @@ def test_imports_are_those_of_the_sources() -> None:
 def test_what_waits_for_its_first_use_is_not_imported_at_the_start() -> None:
     started = set(run(STARTED).split())
     assert started & AT_FIRST_USE == set()
-    # Whatever is imported at the start is compiled for it.
+    # All kernels imported at the start are compiled for it.
     assert (
         started - FOLDERS - {"jit.cache", "jit.precompile"}
         <= imports_of_kernels().keys() - AT_FIRST_USE

@@ -1,4 +1,4 @@
-"""Hypergraphs cut in two, against all cuts of small ones."""
+"""Hypergraphs cut in two, compared with all cuts of small ones."""
 
 from __future__ import annotations
 

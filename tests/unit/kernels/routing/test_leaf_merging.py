@@ -1,4 +1,4 @@
-"""Leaves merged into slots, against the rule leaf by leaf with sets."""
+"""Leaves merged into slots, compared with the rule leaf by leaf with sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms dealt to children, against the definition term by term."""
+"""Terms assigned to children, compared with the definition term by term."""
 
 from __future__ import annotations
 

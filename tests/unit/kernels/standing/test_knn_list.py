@@ -1,4 +1,4 @@
-"""Lists of bounded length against sorted Python lists."""
+"""Lists of bounded length, compared with sorted Python lists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def entries_of(words: np.ndarray, count: int) -> list[tuple[int, ...]]:
 
 
 def random_entry(rng: random.Random) -> tuple[int, int, int, int]:
-    """Few values, that all words decide at times; some that are negative as i8."""
+    """Returns few different values, so that every word decides at times; some negative as i8."""
     return (
         rng.randrange(5),
         rng.choice([0, 1, (1 << 64) - 1, 1 << 63]),
@@ -65,7 +65,7 @@ def test_single_entries_equal_a_sorted_list(k: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_many_entries_equal_a_sorted_list(seed: int) -> None:
-    """Entries come in lots, some of them again."""
+    """Entries are added in batches, some of them again."""
     print(f"seed={seed}")
     rng = random.Random(seed)
     k = rng.choice([1, 4, 25])

@@ -1,4 +1,4 @@
-"""Circles of influence: whatever lies within is reached, and lies in a cell that is listed."""
+"""Circles of influence: every point within is reached, and lies in a listed cell."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def random_place(rng: random.Random) -> tuple[float, float]:
 
 
 def at_distance(rng: random.Random, lon: float, lat: float, metres: float) -> tuple[float, float]:
-    """A point at about that distance in a random direction."""
+    """Returns a point at about that distance in a random direction."""
     angle, bearing = metres / 6_371_008.8, rng.choice([0.0, math.pi, rng.uniform(0, 2 * math.pi)])
     a = math.radians(lat)
     sine = math.sin(a) * math.cos(angle) + math.cos(a) * math.sin(angle) * math.cos(bearing)
@@ -116,7 +116,7 @@ def test_whatever_is_within_the_bound_is_found(
 
 
 def test_what_is_far_beyond_the_bound_is_not_reached() -> None:
-    """The slack is a few metres: a reach that lets all pass would be exact, and useless."""
+    """The slack is a few metres: a reach that accepts all points would be exact, and useless."""
     seed = 3
     print(f"seed={seed}")
     rng = random.Random(seed)
@@ -128,7 +128,7 @@ def test_what_is_far_beyond_the_bound_is_not_reached() -> None:
 
 
 def test_slack_covers_what_f4_loses() -> None:
-    """Of close points a chord in f4 is off by at most half of the slack, which all reaches have."""
+    """For close points the error of an f4 chord is at most half of the slack in every reach."""
     seed = 8
     print(f"seed={seed}")
     rng = random.Random(seed)
@@ -149,7 +149,7 @@ def test_small_circles_stand_in_small_cells() -> None:
     grid = transform(GRIDS[0])
     assert keys_of((2.3, 48.8), 1_000, grid, 4)[0] == FINEST // 2
     assert keys_of((2.3, 48.8), BOUND_NONE, grid, 4) == (0, [key_of((2.3, 48.8), 0, grid)])
-    # Where the antimeridian cuts a small circle, it stands on both sides and not between.
+    # If the antimeridian cuts a small circle, it has cells on both sides and none between.
     level, keys = keys_of((180.0, 10.0), 50_000, grid, 4)
     assert level == FINEST // 2
     assert key_of((179.9999, 10.0), level, grid) in keys

@@ -1,4 +1,4 @@
-"""Posting lists that are moved together hold what they held."""
+"""Posting lists that are moved together keep their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW_WORD = 6
 
 
 def lists_of(table: KnnTable) -> dict[int, list[int]]:
-    """The rows of the postings under each key."""
+    """Returns the rows of the postings under each key."""
     pairs = table.slots.reshape(-1, 2)
     postings = table.postings.reshape(-1, POSTING_WORDS)
     return {

@@ -1,4 +1,4 @@
-"""The vocabulary's table against a dict: crowded, churning, doubling, colliding."""
+"""The vocabulary's table, compared with a dict: crowded, changing, doubling, colliding."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def keys_of(columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("corner", [(0, 0), (CELLS // 2, CELLS // 2), (CELLS - 64, 64 * 1000)])
 def test_neighbours_along_the_curve_are_neighbours_in_space(corner: tuple[int, int]) -> None:
-    """An aligned square of 64 × 64 cells is one stretch of the curve, walked in single steps."""
+    """An aligned square of 64 × 64 cells is one stretch of the curve, visited in single steps."""
     columns, rows = (axis.ravel() for axis in np.mgrid[0:64, 0:64])
     keys = keys_of(columns + corner[0], rows + corner[1])
     order = np.argsort(keys)
@@ -30,7 +30,7 @@ def test_neighbours_along_the_curve_are_neighbours_in_space(corner: tuple[int, i
 
 
 def test_the_whole_world_is_one_walk() -> None:
-    """At the coarsest levels too: the first 12 bits of the keys of 64 × 64 even samples."""
+    """Also at the coarsest levels: the first 12 bits of the keys of 64 × 64 even samples."""
     columns, rows = (axis.ravel() * (CELLS // 64) for axis in np.mgrid[0:64, 0:64])
     keys = keys_of(columns, rows) >> np.uint64(2 * CURVE_LEVELS - 12)
     order = np.argsort(keys)

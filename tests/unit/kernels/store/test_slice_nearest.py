@@ -1,4 +1,4 @@
-"""The k nearest: the heap, and that no bound of a distance is above it."""
+"""The k nearest: the heap, and that no bound of a distance is too high."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_relation_of_a_node_holds_for_its_points(seed: int) -> None:
 @pytest.mark.parametrize("rows", [1, BLOCK_ROWS, 5 * BLOCK_ROWS + 1, 2 * BLOCK_ROWS * FANOUT + 9])
 def test_runs_hold_all_rows_of_the_region(rows: int) -> None:
     rng = np.random.default_rng(rows)
-    # Along a line, so that the tree has something to tell apart.
+    # Along a line, so that the tree can separate the rows.
     lon = np.sort(rng.uniform(0, 100, rows))
     lat = np.sin(lon / 10) * 20
     levels = [0, -(-rows // BLOCK_ROWS)]
@@ -126,7 +126,7 @@ def test_runs_hold_all_rows_of_the_region(rows: int) -> None:
             reached[begin:end] = True
             assert not covers or inside[begin:end].all()
         assert (reached | ~inside).all()
-        # No more than the blocks in which the region ends.
+        # At most the blocks in which the region ends.
         assert total <= inside.sum() + 4 * BLOCK_ROWS + BLOCK_ROWS
 
 

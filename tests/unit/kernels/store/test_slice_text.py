@@ -1,4 +1,4 @@
-"""Texts of conditions against rows of terms."""
+"""Texts of conditions, compared with rows of terms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sirocco.kernels.store.slice_text import (
 @pytest.mark.parametrize("size", [0, 1, 2, 63, 64, 65, 1_000, 20_000])
 @pytest.mark.parametrize("spread", ["even", "low", "high", "steps"])
 def test_terms_are_found_however_hashes_are_spread(size: int, spread: str) -> None:
-    """The guess is right for even hashes; others only take longer."""
+    """The expected place is right for even hashes; others only take longer."""
     rng = np.random.default_rng(size)
     if spread == "even":
         values = rng.integers(0, 2**64, size, np.uint64)
@@ -85,7 +85,7 @@ def test_texts_hold_as_sets_say(seed: int) -> None:
                 continue  # the slice lacks the only term: no row is asked
             common = (words_of, len(conjunctions), numbers, anchors, only, offsets, words, row)
             assert bool(text_holds(*common, -1)) == any(want), f"seed={seed} {conjunctions} {own}"
-            # By the list of an anchor a row counts once, to the first conjunction that holds.
+            # By an anchor's list a row counts once, for the first conjunction that holds.
             for i, anchor in enumerate(anchors.tolist()):
                 if anchor >= 0 and flat[anchor] in own:
                     found = bool(text_holds(*common, i))

@@ -1,4 +1,4 @@
-"""What is in force (rule R4), and what it means for a process that owns parts of it."""
+"""What is in force (rule R4), and its meaning for a process that owns parts of it."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def view_of(log: Log) -> ControlView:
 
 
 def compacted_log(log: Log) -> Log:
-    """The newest record of each key, at its offset."""
+    """Returns the newest record of each key, at its offset."""
     newest = {key_of(declaration): (offset, declaration) for offset, declaration in log}
     return sorted(newest.values(), key=lambda entry: entry[0])
 
 
 def random_log(rng: np.random.Generator, *, zombies: bool) -> Log:
-    """Leaders, grants, maps, checkpoints; with zombies also words of former leaders."""
+    """Returns leaders, grants, maps, checkpoints; with zombies also records of former leaders."""
     log: Log = []
     terms: list[int] = []
     version = 0
@@ -103,7 +103,7 @@ def test_r4_the_epoch_is_the_offset_of_the_grant() -> None:
 
 
 def map_with(**members: object) -> bytes:
-    """A well-packed map whose header says something else."""
+    """Returns a well-packed map with a wrong header."""
     plain = zlib.decompress(map_activated(0).partition_map[len(MAGIC) :])
     (size,) = struct.unpack_from("<I", plain)
     header = json.loads(plain[4 : 4 + size]) | members
@@ -137,7 +137,7 @@ def test_r4_a_map_that_cannot_be_read_is_not_in_force(name: str) -> None:
     assert not view.apply(2, garbage)
     assert view == replace(before, next_offset=3)
     assert view.map_in_force is before.map_in_force
-    # The next good one is.
+    # The next correct one is.
     assert view.apply(3, map_activated(0, 3))
 
 
@@ -157,7 +157,7 @@ def test_r4_a_router_goes_on_by_the_map_before_one_that_cannot_be_read(name: str
 
 
 def test_r4_a_term_that_no_election_can_have_is_void() -> None:
-    # It would count as greater than that of any leader to come.
+    # It would count as greater than that of any later leader.
     log: Log = [(0, LeaderElected("c")), (1, map_activated(7)), (2, Granted(2, SLOTS, 0, "m"))]
     view = view_of(log)
     assert (view.term, view.map_version, view.owners) == (0, 0, {})
@@ -171,7 +171,7 @@ def test_the_farthest_checkpoint_counts_whoever_wrote_it() -> None:
 
 
 def holdings(*declarations: Declaration) -> tuple[Holdings, list[Effect]]:
-    """A process m that has read these, behind an election and a map."""
+    """Returns a process m that has read these, after an election and a map."""
     made, effects = Holdings("m", frozenset({SLOTS})), []
     for offset, declaration in enumerate([LeaderElected("c"), map_activated(0)]):
         made.control(offset, declaration)
@@ -244,7 +244,7 @@ def test_the_owner_discards_checkpoints_but_the_newest_two() -> None:
     for i in range(5):
         taken = CheckpointTaken(SLOTS, 4, 2, 10 * (i + 1), f"c{i}")
         discarded += made.control(3 + i, taken)[0]
-    # The first time also whatever owners before may have left.
+    # The first time, also blobs left by earlier owners.
     swept = Sweep("checkpoints/slots/00004/", "c0")
     assert discarded == [swept, Discard("c0"), Discard("c1"), Discard("c2")]
     # Not those of others.
@@ -259,11 +259,11 @@ def test_checkpoints_of_owners_before_are_swept_once_in_each_ownership() -> None
     names = [checkpoint_name(SLOTS, 4, 10 * (i + 1), 2) for i in range(5)]
     taken = [CheckpointTaken(SLOTS, 4, 2, 10 * (i + 1), name) for i, name in enumerate(names)]
     assert made.control(3, taken[0])[0] == []
-    # Names sort as their offsets do: what is below the newest but one goes.
+    # Names sort like their offsets: all below the newest but one are removed.
     assert names == sorted(names)
     assert made.control(4, taken[1])[0] == [Sweep("checkpoints/slots/00004/", names[0])]
     assert made.control(5, taken[2])[0] == [Discard(names[0])]
-    # Lost, and granted again: what was taken meanwhile, and what it had not yet discarded.
+    # Lost, and granted again: checkpoints taken meanwhile, and those that it had not yet removed.
     made.control(6, Granted(0, SLOTS, 4, "other"))
     assert made.control(7, taken[3])[0] == []
     made.control(8, Granted(0, SLOTS, 4, "m"))
@@ -271,7 +271,7 @@ def test_checkpoints_of_owners_before_are_swept_once_in_each_ownership() -> None
 
 
 def test_r4_the_owner_says_its_checkpoint_again_behind_a_lesser_one_of_a_zombie() -> None:
-    # Compaction keeps the newest record of a subject: it has to be the one that counts.
+    # Compaction keeps the newest record of a subject: it has to be the valid one.
     made, _ = holdings(Granted(0, SLOTS, 4, "m"))
     loaded(made, 4, 2)
     mine = CheckpointTaken(SLOTS, 4, 2, 90, "mine")

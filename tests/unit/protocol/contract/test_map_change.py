@@ -69,7 +69,7 @@ TWO = np.array([2], np.uint32)
 
 
 def turned(version: int, by: int = 1, slots: int = SLOTS_COUNT) -> bytes:
-    """The map of equal tiles with each in another slot."""
+    """Returns the map of equal tiles with each in another slot."""
     made = uniform_map(slots, slots, version)
     return to_bytes(replace(made, slot_of_leaf=(made.slot_of_leaf + by) % slots))
 
@@ -114,7 +114,7 @@ def test_whoever_reads_what_compaction_left_comes_to_the_same_maps() -> None:
         log += [MapPrepared(0, version, turned(version, version)), MapSwitched(0, version)]
     whole = view_of(*log)
     kept = {key_of(each): (offset, each) for offset, each in enumerate(log)}
-    # The leader may have said any of the maps again, in any order.
+    # The leader may have republished any of the maps, in any order.
     maps = [pair for pair in kept.values() if isinstance(pair[1], MapPrepared | MapSwitched)]
     for order in permutations(each for _, each in maps):
         short = view_of(*BEGIN, *order)
@@ -167,14 +167,14 @@ def test_numbers_of_leaves_by_which_nobody_could_count_are_refused(number: int) 
 
 
 def test_nothing_is_proposed_before_the_first_map_is_in_force() -> None:
-    """Found by the simulator: who read the word of a former leader behind it ended."""
+    """Found by the simulator: a process that read a record of a former leader after it ended."""
     cluster = Cluster("a", "b")
     cluster.see("a", members())
     answers(cluster, "a")
     assert cluster.machines["a"].leading
     (answer,) = propose(cluster, "a", turned(1, slots=16))
     assert isinstance(answer.outcomes[0].error, FailedPrecondition)
-    # One of an earlier release did, and the first map came when another led.
+    # A leader of an earlier release did, and the first map came under another one.
     term = cluster.view().term
     first = MapActivated(term, 1, turned(1, slots=16))
     cluster.log += [MapPrepared(term, 1, turned(1, slots=16)), LeaderElected("b"), first]
@@ -217,7 +217,7 @@ def propose(cluster: Cluster, name: str, data: bytes) -> list[Any]:
 
 
 def answers(cluster: Cluster, name: str) -> list[Answer]:
-    """Reads all; the answers among what it brings."""
+    """Reads all records; returns the answers among the effects."""
     found: list[Answer] = []
     machine = cluster.machines[name]
     while cluster.heads[name] < len(cluster.log):
@@ -250,7 +250,7 @@ def test_the_switch_waits_for_all_copies_and_a_new_leader_goes_on() -> None:
     cluster.log += [MapCopied(p, 2, epochs[p]) for p in (0, 1)]
     answers(cluster, "a")
     assert not any(isinstance(each, MapSwitched) for each in cluster.log)
-    # The leader dies; another one has read all when it begins to lead.
+    # The leader dies; another one has read all records when it begins to lead.
     cluster.log.append(MapCopied(2, 2, epochs[2]))
     answers(cluster, "b")
     cluster.see("b", members())
@@ -327,7 +327,7 @@ def test_changes_go_to_both_maps_from_prepare_to_retire() -> None:
     assert not is_copied(one.registry)
     told = one.read(change_of(wish_of("register", query("amid", 1, 2))))
     assert sorted(slot for slot, _ in told) == sorted((home, following))
-    # Copies: by what the owner has read.
+    # Copies: by the records that the owner has read.
     copies = dict(one.copy())
     assert copies.keys() == {home, following}
     message = copies[following]
@@ -428,7 +428,7 @@ def told_of(query_id: str, revision: int, kind: str = "range", **more: Any) -> I
 
 
 def holds(slot: Slot, query_id: str) -> int:
-    """The revision of a query that a slot holds."""
+    """Returns the revision of a query that a slot holds."""
     handle = change_of(wish_of("unregister", query_id)).handle
     return int(slot.standing.names.find(np.array([handle], np.uint64))[1][0])
 
@@ -440,14 +440,14 @@ def removal(query_id: str, revision: int, floor: int = 0) -> Installed:
 def test_a_copy_is_taken_though_it_is_older_than_the_floor() -> None:
     slot = slot_of(removal("other", 30, floor=50), told_of("q", 20, copied_at=60))
     assert holds(slot, "q") == 20
-    # Told as a change it would be a repeat.
+    # Sent as a change it would be a repeat.
     assert holds(slot_of(removal("other", 30, floor=50), told_of("q", 20)), "q") == NO_REVISION
 
 
 def test_a_copy_does_not_overtake_a_removal() -> None:
     # The sender had not read of it.
     assert holds(slot_of(removal("q", 60), told_of("q", 20, copied_at=60)), "q") == NO_REVISION
-    # Nor when the slot has forgotten it, since then everything below the floor is known.
+    # Nor when the slot has forgotten it, since then all changes below the floor are known.
     forgotten = removal("other", 61, floor=61)
     late = slot_of(removal("q", 60), forgotten, told_of("q", 20, copied_at=60))
     assert not late.removed.keys() & {change_of(wish_of("unregister", "q")).handle}
@@ -487,7 +487,7 @@ def test_a_query_that_is_not_here_may_leave_with_others() -> None:
     both = replace(installed_of(0, [], [("p", 40), ("q", 40)]), copied_at=41)
     slot = slot_of(told_of("p", 20), both)
     assert holds(slot, "p") == NO_REVISION
-    # A copy that its sender made knowing less is behind that, too.
+    # A copy whose sender knew less does not count, either.
     slot.take([(slot.offset, told_of("q", 20, copied_at=40))])
     assert holds(slot, "q") == NO_REVISION
 
@@ -556,11 +556,11 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
     former, following = together[0][1], together[2][1]
     assert following == (former + 1) % SLOTS_COUNT
     assert one.sources[0].state()["map_version"].tolist() == [2]
-    # A mark that covers the source says so: searches ask elsewhere, too, by what slots know.
+    # A mark that covers the source carries the version: searches then ask other slots, too.
     assert one.map_version == 1
     marks = [effect.message for effect in one.marks([0]) if isinstance(effect, Append)]
     assert [mark.map_version for mark in marks] == [2] * SLOTS_COUNT
-    # Each slot has been told all up to where its last record ends.
+    # Each slot has been sent everything up to the end of its last record.
     assert (one.sources[0].sent <= one.sources[0].position).all()
 
 

@@ -1,7 +1,7 @@
-"""Copies of a former owner of a registry partition amid a change of the map, landing at any time.
+"""Copies by a former owner of a registry partition during a change of the map, landing at any time.
 
-Two owners and the slots, by hand: the former one may have read further than its successor when that
-begins to copy and to trim, and what it sends lands before, between or behind what the other sends.
+Two owners and the slots, without other parts: the former one may have read more than its successor
+when that one begins to copy and to trim, and its records land before, between or after the other's.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class World:
             slot.take([(slot.offset, message)])
 
     def holding(self) -> list[int]:
-        """The slots that hold the query."""
+        """Returns the slots that hold the query."""
         return [slot.number for slot in self.slots if holds(slot, "q") != NO_REVISION]
 
 
 class Owner:
-    """A router that owns the partition; what it tells slots lands when the test says so."""
+    """A router that owns the partition; its records for slots land when the test says so."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Owner:
 
 
 def owners(maps: int) -> tuple[list[Declaration], list[Declaration]]:
-    """What a former owner has read of `control`, and its successor."""
+    """Returns the records of `control` that a former owner has read, and its successor."""
     begin: list[Declaration] = [LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT)]
     former = [*begin, Granted(0, REGISTRY, 0, "m"), *MAPS[:maps]]
     others = [*begin, Granted(0, REGISTRY, 0, "other"), *MAPS[:maps]]
@@ -135,7 +135,7 @@ def owners(maps: int) -> tuple[list[Declaration], list[Declaration]]:
 
 
 def end(world: World, new: Owner, late: list[tuple[int, Installed]], lands: str) -> None:
-    """The successor goes on, and the query is removed; meanwhile the late copies land."""
+    """The successor continues, and the query is removed; meanwhile the late copies land."""
     if lands == "before":
         world.land(late)
     world.land(new.take_told())
@@ -154,7 +154,7 @@ def end(world: World, new: Owner, late: list[tuple[int, Installed]], lands: str)
 
 @pytest.mark.parametrize("lands", ["before", "between", "after"])
 def test_a_former_owner_that_has_read_further_copies_nothing_for_good(lands: str) -> None:
-    # Both began from before the change. The one before them had copied all, and saved nothing.
+    # Both began before the change. Their predecessor had copied all, and saved nothing.
     world = World(QUERY, Prepare(2), Retire(2, 0), Retire(2, 0))
     before, after = owners(2)
     old = Owner(world, before)
@@ -162,10 +162,10 @@ def test_a_former_owner_that_has_read_further_copies_nothing_for_good(lands: str
     old.tick()
     old.read()
     world.land(old.take_told())
-    # It stands still while it copies.
+    # It pauses while it copies.
     old.copy()
     late = old.take_told()
-    # It knows that the query is to leave one of its slots, and tells that one nothing.
+    # It knows that the query will leave one of its slots, and sends that one nothing.
     assert len(late) == 1
     new = Owner(world, after)
     new.read(3)
@@ -186,7 +186,7 @@ def test_what_is_still_to_leave_slots_when_the_next_change_begins_leaves_them(la
     world.records.append(Retire(2, 0))
     first.read()
     world.land(first.take_told())
-    # It saves before it has trimmed, as where more is to leave slots than goes at once.
+    # It saves before it has trimmed, as when more leaves slots than is sent at once.
     offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
     assert first.machine.registries[0].live.has_surplus
     world.records.append(Prepare(3))
@@ -213,20 +213,20 @@ def test_what_another_has_taken_out_of_a_slot_is_not_copied_there_again() -> Non
     offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
     world.records.append(Retire(2, 0))
     first.read()
-    # The next one begins with what was saved before; what is saved now ends the change.
+    # The next one begins at the earlier checkpoint; the present one ends the change.
     second = Owner(world, before, offset, state)
     first.tick()
     world.land(first.take_told())
     (home,) = world.holding()
     offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
-    # So the next change begins, before the second owner takes the query out of that slot, too.
+    # So the next change begins, before the second owner removes the query from that slot, too.
     for _ in range(2):
         second.tick()
         second.read()
     assert second.machine.registries[0].stage.following == 3
     second.copy()
     world.land(second.take_told())
-    # Its successor begins with what the first has saved, and does not know of that slot.
+    # Its successor begins with the first one's checkpoint, and does not know that slot.
     third = Owner(world, after, offset, state)
     third.settle()
     world.land(third.take_told())
@@ -246,7 +246,7 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
     old.read()
     old.tick()
     old.read()
-    # Its copies are on their way for long; what it has appended meanwhile goes to all slots.
+    # Its copies are delayed; the records that it has appended meanwhile go to all slots.
     old.copy()
     late = old.take_told()
     for name in ("one", "two"):
@@ -274,7 +274,7 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
 
 
 def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() -> None:
-    # Another query, which the next map wants where this one is to leave.
+    # Another query, which the next map puts into the slot that this one leaves.
     other = change_of(wish_of("register", query("other", -179, 179)))
     world = World(QUERY, other, Prepare(2))
     before, after = owners(2)
@@ -287,7 +287,7 @@ def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() ->
     world.records.append(Retire(2, 0))
     old.read()
     old.tick(CHECKPOINT_INTERVAL_MS)
-    # It stands still with this on its way, and with a checkpoint that waits for it.
+    # It pauses with this on its way, and with a checkpoint that waits for it.
     late = old.take_told()
     saved = old.saved[-1]
     new = Owner(world, after)
@@ -297,7 +297,7 @@ def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() ->
     new.copy(QUERY, other)
     world.land(new.take_told())
     world.land(late)
-    # So what it saves is true; the other one has not saved anything.
+    # So its checkpoint is true; the other one has not saved anything.
     third = Owner(world, after, saved.offset, saved.state)
     third.settle()
     world.land(third.take_told())

@@ -1,4 +1,4 @@
-"""Checkpoints of a registry partition while the map changes: what a successor may begin with."""
+"""Checkpoints of a registry partition while the map changes: where a successor may begin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_checkpoint_behind_a_change_waits_until_everything_is_copied() -> None
     # A successor would copy it by both maps of this change.
     assert may_be_saved(one.registry)
     one.read(Retire(2, 0))
-    # One that began here would copy it by the next change's maps, not to where a predecessor did.
+    # A successor here would copy it by the next change's maps, to other slots than a predecessor.
     assert not may_be_saved(one.registry)
     one.copy()
     assert may_be_saved(one.registry)
@@ -45,7 +45,7 @@ def test_what_was_not_copied_for_one_change_is_not_saved_during_the_next() -> No
 
 
 def saved_to(effects: list[Effect]) -> list[tuple[int, int]]:
-    """Offset and map of each checkpoint of the registry."""
+    """Returns offset and map of each checkpoint of the registry."""
     return [(each.offset, each.map_version) for each in saves(effects) if each.topic == REGISTRY]
 
 
@@ -60,7 +60,7 @@ def test_the_next_change_of_the_map_waits_for_what_a_successor_has_to_copy() -> 
     effects = one.tick(CHECKPOINT_INTERVAL_MS)
     assert saved_to(effects) == []
     (announced,) = [each for each in effects if isinstance(each, Append) and each.topic == REGISTRY]
-    # It copies when the log has shown that it owns this now.
+    # It copies once the log has shown that it is the owner now.
     one.step(Reread(0, ((0, change),)))
     assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == []
     one.poll((REGISTRY, 0, 3, announced.message))
@@ -82,11 +82,11 @@ def test_a_change_of_the_map_waits_for_no_interval_but_its_checkpoints() -> None
     effects = one.tick(1)
     (saved,) = saves(effects)
     assert (saved.topic, saved.offset, saved.map_version) == (INTAKE, 2, 2)
-    # Behind marks, as ever: what a successor begins with has been told to all slots.
+    # After marks, as always: a successor's starting state has been sent to all slots.
     assert routed(effects[: effects.index(saved)], marks=True).keys() == set(range(SLOTS_COUNT))
 
     one.poll((REGISTRY, 0, 0, Prepare(2)), (REGISTRY, 0, 1, Retire(2, 0)))
     assert saved_to(one.tick(1)) == [(2, 2)]
-    # Once of each: what is saved is not saved again at every tick.
+    # Once for each: a saved state is not saved again at every tick.
     effects = one.tick(1)
     assert (saves(effects), routed(effects, marks=True)) == ([], {})

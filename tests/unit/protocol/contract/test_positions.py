@@ -1,4 +1,4 @@
-"""Who accepts what (rule R2): every row counts once, and none is skipped."""
+"""Which positions are accepted (rule R2): every row counts once, and none is skipped."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def test_a_number_beyond_the_sources_stands_for_none_of_them() -> None:
 
 
 class Source:
-    """What really happened at a source: so many rows, in this order."""
+    """The true events of a source: a number of rows, in this order."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.end = int(rng.integers(1, 400))
 
     def cut(self, rng: np.random.Generator, begin: int) -> list[tuple[int, int]]:
-        """One producer's way to cut all from `begin` on into chained intervals."""
+        """Splits all rows from `begin` on into chained intervals, as one producer does."""
         bounds = [begin]
         while bounds[-1] < self.end:
             bounds.append(min(self.end, bounds[-1] + int(rng.integers(0, 40))))
@@ -94,14 +94,14 @@ class Source:
 @pytest.mark.parametrize("seed", range(60))
 def test_r2_a_zombie_and_its_successor_together_say_every_row_once(seed: int) -> None:
     # init: two producers of one source, of which the second begins at an earlier checkpoint and
-    # cuts otherwise; the log interleaves them in any way, and the zombie breaks off somewhere.
+    # splits differently; the log interleaves them in any way, and the zombie stops somewhere.
     rng = np.random.default_rng(seed)
     source = Source(rng)
     zombie = source.cut(rng, 0)
     zombie = zombie[: int(rng.integers(0, len(zombie) + 1))]
     checkpoint = int(rng.choice([begin for begin, _ in zombie])) if zombie else 0
     successor = source.cut(rng, checkpoint)
-    # What the successor starts with, the zombie said before: the checkpoint's barrier.
+    # The successor's starting state was sent by the zombie: the checkpoint's barrier.
     before = [each for each in zombie if each[1] <= checkpoint]
     rest = [each for each in zombie if each[1] > checkpoint]
     log = list(before)
@@ -115,7 +115,7 @@ def test_r2_a_zombie_and_its_successor_together_say_every_row_once(seed: int) ->
         (fresh_from,) = reached.accept(one(begin, end)).tolist()
         seen += [row for row in range(begin, end) if row >= fresh_from]
 
-    # check: against the set of rows.
+    # check: compared with the set of rows.
     assert seen == list(range(source.end)), f"seed={seed}"
     assert reached.gaps == 0, f"seed={seed}"
 

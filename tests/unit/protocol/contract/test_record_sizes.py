@@ -1,4 +1,4 @@
-"""What follows from accepted inputs fits the log: the largest of every kind of record."""
+"""Records derived from accepted inputs fit the log: the largest of every kind of record."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ROOM = 4_096
 RING = [[math.cos(i / 1_000) / 10, math.sin(i / 1_000) / 10] for i in range(6_000)]
 WORDS = " ".join(f"w{i}" for i in range(1_000)) + "".join(f" (a{i} OR b{i})" for i in range(8))
 WIDE = {f"a{i:02}": {"in": [f"{j:04}" + "v" * 58 for j in range(56)]} for i in range(64)}
-# As in the issue: within what was documented, and 2.4 MB.
+# As in the issue: within the documented limits, and 2.4 MB.
 HUGE = {f"a{i:02}": {"in": [f"{j:04}" + "v" * 28 for j in range(1_024)]} for i in range(64)}
 
 FULL: dict[str, Any] = {"mode": "continuous", "id": "q" * DEFAULT_LIMITS.id_bytes}
@@ -94,7 +94,7 @@ def size_of(message: Any) -> int:
 
 
 def stored_query(members: dict[str, Any]) -> Query:
-    """A query as an earlier version has let in."""
+    """Returns a query that an earlier version has accepted."""
     return parse_query(members, limits=STORED_LIMITS)
 
 
@@ -157,7 +157,7 @@ def test_a_filter_of_megabytes_is_refused_by_name(kind: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse_query(members)
     assert caught.value.field == "where"
-    # An old front, or an old log, holds it.
+    # An old front has accepted it, or an old log holds it.
     query = stored_query(members)
     if kind in ("tracked", "knn", "terms"):
         with pytest.raises(InvalidArgument) as caught:
@@ -194,7 +194,7 @@ def test_many_queries_that_leave_a_slot_make_several_records() -> None:
     assert all(size_of(each) < RECORD_BYTES_MAX for each in messages)
 
 
-# --- what evaluators report
+# --- reports of evaluators
 
 
 def opened() -> Slot:
@@ -243,11 +243,11 @@ def test_steps_of_queries_with_large_definitions_fit() -> None:
     assert all(size_of(each) < RECORD_BYTES_MAX for each in found)
 
 
-# --- what routers send
+# --- records of routers
 
 
 def crowded(keys: int) -> tuple[ObjectColumns, tuple[str, ...]]:
-    """An object as large as one may be, with many members that are followed."""
+    """Returns an object of the greatest size, with many tracked members."""
     names = tuple(f"k{i:04}" for i in range(keys))
     attributes = "{" + ",".join(f'"{name}":{i}' for i, name in enumerate(names)) + "}"
     text = " ".join(np.base_repr(i + 1296, 36) for i in range(13_000))
@@ -320,7 +320,7 @@ def test_texts_of_many_terms_are_cut_by_what_their_terms_take() -> None:
 
 
 def _largest_taken() -> Iterator[Taken]:
-    """What one publish request brings is cut by the front, see `publish.REQUEST_BYTES_MAX`."""
+    """Returns the largest part of a publish request, see `publish.REQUEST_BYTES_MAX`."""
     objects, _ = crowded(900)
     yield Taken(1, 1, 40, 0, 1, objects.take(np.zeros(40, np.int64)), None)
 

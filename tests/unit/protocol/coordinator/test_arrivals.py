@@ -1,4 +1,4 @@
-"""What routers sent to leaves, added up, and loads by it."""
+"""Added arrivals at leaves, as routers count them, and loads computed from them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_loads_are_as_if_all_that_came_had_been_done() -> None:
     loads = as_came(counted, np.array([40.0, 5.0, 7.0]))
 
     assert loads.objects.tolist() == [40.0, 5.0, 7.0]
-    # Nobody has seen what objects of the third meet: as many as others on average.
+    # No evaluator has counted objects of the third: they meet as many as others on average.
     assert loads.met.tolist() == [120.0, 5.0, 14.0]
     assert loads.arrivals.tolist() == [42.0, 5.0, 8.0]
     assert loads.faded is counted.faded

@@ -1,4 +1,4 @@
-"""What turns ask for, and what becomes of a decision when some of it fails."""
+"""The requests of turns, and the fate of a decision when some of it fails."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ STANDING = Standing(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False, ("r",)
 
 
 class Away(Exception):  # noqa: N818 -- as the stores' own
-    """The map store is away."""
+    """The map store is unreachable."""
 
 
 class Moving:
-    """Wants one slot to change hands, in every round."""
+    """Moves one slot in every round."""
 
     name = "moving"
 
@@ -52,7 +52,7 @@ class Moving:
 
 
 class Coordinator:
-    """Answers what turns ask for; at one of them something fails."""
+    """Answers the requests of turns; one of them fails."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ def test_a_memory_that_cannot_be_written_down_keeps_nothing_from_being_carried_o
 
 
 def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordinator:
-    """Two evaluators with a slot each, under a scheme that asks for samples."""
+    """Returns two evaluators with a slot each, under a scheme that needs samples."""
     told = {}
     for slot, member in enumerate("ab"):
         row = MAP.slot_of_leaf == slot
@@ -168,21 +168,21 @@ def test_no_sample_is_asked_for_by_which_nothing_is_decided() -> None:
 
 
 class Stream:
-    """Two evaluators with a slot each, what comes to them, and what they count of it."""
+    """Two evaluators with a slot each, the objects that arrive, and those that they count."""
 
     INTERVAL_MS, LOOK_MS, STEP_MS = 8_000, 40, 10
 
     def __init__(self, plan: Plan | None = None) -> None:
         self.now_ms = 0
-        # Objects a millisecond of each, and how many it can do.
+        # Objects a millisecond of each, and the greatest rate that it can process.
         self.rates, self.most = np.array([10.0, 10.0]), np.inf
-        # What they do besides, which came before.
+        # The other, earlier work that they still have to do.
         self.waited = np.zeros(2)
-        # What an object of each meets, by what its handling costs.
+        # The queries that an object of each meets, in units of its handling.
         self.meets = np.ones(2)
         self.counted, self.met, self.sent = np.zeros(2), np.zeros(2), np.zeros(2)
         self.owners, self.silent, self.version = ("a", "b"), "", MAP.version
-        # How long a look takes, and when there was one; when evaluators were asked in the round.
+        # The duration of a look, and when looks happened; when evaluators were asked in the round.
         self.takes_ms = 0
         self.looked_ms: list[int] = []
         self.counted_ms: list[int] = []
@@ -203,7 +203,7 @@ class Stream:
         return replace(self.plan, memory=view.memory)
 
     def run(self, until_ms: int) -> None:
-        """Goes on in steps."""
+        """Advances in steps."""
         while True:
             self._turn()
             if self.now_ms >= until_ms:
@@ -292,7 +292,7 @@ def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
 
     assert stream.decided_ms == [40]
     assert [one.measured.round_ms for one in stream.judged] == [40]
-    # As of a whole round: SWARM compares what arrived in one with the one before.
+    # As of a whole round: SWARM compares the arrivals of one round with those of the one before.
     assert stream.arrivals == [LOOKS * 40 * 40.0]
 
 
@@ -303,7 +303,7 @@ def test_what_becomes_urgent_in_a_round_is_judged_by_what_came_since() -> None:
 
     stream.run(200)
 
-    # Seen at 160 ms, where counting begins anew; by 30 of 160 ms it would not be urgent.
+    # Seen at 160 ms, where counting restarts; with 30 of 160 ms it would not be urgent.
     assert stream.ends_ms == [160, 200]
     assert stream.decided_ms == [200]
     assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
@@ -328,7 +328,7 @@ def test_behind_a_change_counting_begins_anew_and_is_judged_again_at_the_first_l
     stream.run(70)
     stream.owners = ("b", "b")
     stream.run(80)
-    # It is over at 70 ms, when slot 0 has its new owner; the round from there on is a short one.
+    # It is over at 70 ms, when slot 0 has its new owner; the round from then on is a short one.
     stream.owners = ("a", "b")
 
     stream.run(130)
@@ -356,7 +356,7 @@ def test_who_is_silent_at_a_look_keeps_the_round_going(silent: str) -> None:
 
     stream.run(240)
 
-    # Nobody looks for five times as long; then all that has come since 0 is seen at once.
+    # There is no look for five times as long; then all arrivals since 0 are seen at once.
     assert stream.ends_ms[:1] == stream.decided_ms[:1] == [240]
 
 
@@ -386,7 +386,7 @@ def test_where_few_objects_come_several_looks_are_one() -> None:
     stream = Stream()
     stream.rates = HOT / 20
 
-    # 100 objects take 50 ms; after 40 there were fewer, and nobody looks for five times as long.
+    # 100 objects take 50 ms; after 40 there were fewer, and the next look is five times as late.
     stream.run(240)
 
     assert stream.looked_ms == [0, 40, 240, 240]
@@ -396,7 +396,7 @@ def test_where_few_objects_come_several_looks_are_one() -> None:
     later.rates = np.array([1.0, 1.0])
     later.run(250)
     later.rates = HOT / 20
-    # Looks at 40, 240, 280 and 480 ms; judged by what comes behind the last.
+    # Looks at 40, 240, 280 and 480 ms; judged by the arrivals after the last.
     later.run(720)
 
     assert later.ends_ms == [480, 720]
@@ -411,7 +411,7 @@ def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() ->
         stream.run(stream.now_ms + 40)
         stream.rates = np.array([10.0, 10.0])
 
-    # Begun anew at 80 ms; that one lasts until its end, and is judged.
+    # Restarted at 80 ms; that one lasts until its end, and is judged.
     assert stream.ends_ms[:2] == [80, 8_080]
     assert stream.judged[0].measured.round_ms == 8_000
 
@@ -433,7 +433,7 @@ def test_loads_are_what_came_not_what_an_evaluator_that_has_too_much_could_do() 
     stream.run(40)
 
     (judged,) = stream.judged
-    # By what was done it would be 1.5.
+    # By the work done it would be 1.5.
     assert judged.measured.imbalance == pytest.approx(1.8)
     assert judged.measured.loads.objects.tolist() == [3_600.0, 400.0]
     assert judged.measured.loads.met.tolist() == [3_600.0, 400.0]
@@ -448,7 +448,7 @@ def test_what_waited_and_is_worked_off_is_no_load() -> None:
     stream.waited = np.array([20.0, 0.0])
     stream.run(8_050)
 
-    # By what was done it would be 1.5.
+    # By the work done it would be 1.5.
     assert stream.judged[-1].measured.round_ms == 8_000
     assert stream.judged[-1].measured.imbalance == pytest.approx(1.0)
 
@@ -458,12 +458,12 @@ def test_what_objects_meet_is_asked_for_now_and_then_and_for_every_map() -> None
     stream.run(40 + MET_LOOKS * 40)
     assert stream.counted_ms == [40, 40 + MET_LOOKS * 40]
 
-    # Nothing more comes there, but objects of slot 0 begin to meet ten times as many.
+    # No more objects arrive there, but those of slot 0 begin to meet ten times as many.
     stream.meets = np.array([10.0, 1.0])
     stream.run(1_000)
 
     assert stream.decided_ms
-    # Handling costs what an object meets on average.
+    # Handling costs as much as an object's matches on average.
     assert stream.judged[0].measured.imbalance == pytest.approx(15.5 / 11)
 
 
@@ -473,7 +473,7 @@ def test_routers_that_go_by_another_map_as_yet_say_nothing() -> None:
 
     stream.run(8_000)
 
-    # Whole rounds are judged by what evaluators did.
+    # Whole rounds are judged by the work that evaluators did.
     assert [one.measured.round_ms for one in stream.judged] == [8_000]
     assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
 

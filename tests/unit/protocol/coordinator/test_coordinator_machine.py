@@ -1,4 +1,4 @@
-"""The coordinator (rule R4): declares the differences between what is in force and who is alive."""
+"""The coordinator (rule R4) declares differences between the state in force and live members."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def members(routers: int = 1, evaluators: int = 2, mergers: int = 1) -> tuple[Me
 
 
 class Cluster:
-    """A topic `control` and coordinators that read it, each as far as it is let."""
+    """A topic `control` and coordinators that read it, each as far as the test allows."""
 
     def __init__(self, *names: str) -> None:
         self.log: list[Declaration] = []
@@ -95,7 +95,7 @@ class Cluster:
     def settle(
         self, name: str, alive: tuple[Member, ...], parted: frozenset[str] = frozenset()
     ) -> None:
-        """Sees the same members long enough, twice after."""
+        """Shows the same members for long enough, twice after another."""
         for _ in range(4):
             self.see(name, alive, parted=parted)
             self.read(name)
@@ -126,8 +126,8 @@ def test_shares_differ_by_one_at_most_and_only_what_must_moves(seed: int) -> Non
     assert wanted.keys() == owners.keys()
     assert set(wanted.values()) <= set(alive)
     assert shares[0] - shares[-1] <= 1, f"seed={seed}"
-    # The least number of moves: each member keeps what it holds up to its share, and the larger
-    # shares are those of the members that hold most.
+    # The least number of moves: each member keeps its slots up to its share, and the larger shares
+    # are those of the members that hold most.
     held = sorted((sum(o == name for o in owners.values()) for name in alive), reverse=True)
     kept = sum(min(h, share) for h, share in zip(held, shares, strict=True))
     moved = sum(owners[p] != wanted[p] for p in owners)
@@ -177,7 +177,7 @@ def test_each_service_settles_by_itself() -> None:
 
 
 def test_what_the_dead_owned_is_granted_though_others_keep_coming() -> None:
-    """A rolling upgrade: one evaluator more with each look, and one that dies amid it."""
+    """A rolling upgrade: one more evaluator at each look, and one that dies meanwhile."""
     cluster = Cluster("a")
     cluster.settle("a", members())
     before, begin_ms = len(cluster.grants()), cluster.now_ms
@@ -200,12 +200,12 @@ def test_a_grant_says_whether_the_owner_before_has_ended() -> None:
     cluster = Cluster("a")
     cluster.settle("a", members(evaluators=2))
     assert not any(grant.has_ended for grant in cluster.grants())
-    # One ends, and later one comes: what the dead owned, and what the living gives away.
+    # One ends, and later one starts: slots of the dead one, and slots that the living give up.
     cluster.settle("a", members(evaluators=1))
     cluster.settle("a", members(evaluators=2))
     of_slots = [grant for grant in cluster.grants() if grant.topic == SLOTS]
     assert [grant.has_ended for grant in of_slots] == [False] * 16 + [True] * 8 + [False] * 8
-    # One more, which has said that nothing that it took has ended it.
+    # One more, which has reported that none of its attempts has ended it.
     cluster.settle("a", members(evaluators=1), frozenset({"evaluator-1"}))
     *_, last = cluster.grants()
     assert (last.topic, last.member, last.has_ended) == (SLOTS, "evaluator-0", False)
@@ -250,7 +250,7 @@ def test_r4_whoever_comes_and_goes_each_partition_has_one_living_owner(seed: int
         assert len(owners) == sum(PARTITIONS.values()), f"seed={seed}"
         assert {owner.member for owner in owners.values()} <= {m.id for m in alive}, f"seed={seed}"
         for key, owner in owners.items():
-            # An epoch grows with each change of the owner, and with nothing else.
+            # An epoch grows with each change of the owner, and only then.
             if key in before and before[key].member == owner.member:
                 assert before[key] == owner, f"seed={seed}"
         assert cluster.views[-1].owners == tuple(
@@ -295,8 +295,8 @@ def test_r4_the_word_of_a_former_leader_is_void_and_the_true_grant_is_said_again
     cluster.log.extend(late)
     cluster.read("b")
 
-    # check: nothing moved, and the newest record of each subject is one that is in force, which
-    # is what compaction keeps.
+    # check: nothing moved, and the newest record of each subject, which compaction keeps, is one in
+    # force.
     assert {key: owner.member for key, owner in cluster.view().owners.items()} == before
     newest = {(g.topic, g.partition): g for g in cluster.grants()}
     assert {key: grant.member for key, grant in newest.items()} == before
@@ -321,7 +321,7 @@ def test_r4_a_map_of_a_former_leader_is_void_and_the_true_one_is_said_again() ->
 
 
 def test_r4_what_came_in_vain_before_a_leader_is_said_again_by_it() -> None:
-    # init: b was elected behind a and went at once; what a had proposed came behind that election.
+    # init: b was elected after a and left at once; a's proposals arrived after that election.
     cluster = Cluster("a", "b")
     cluster.settle("a", members())
     term = cluster.view().term
@@ -332,7 +332,7 @@ def test_r4_what_came_in_vain_before_a_leader_is_said_again_by_it() -> None:
     # test
     cluster.settle("b", members())
 
-    # check: whoever reads what compaction leaves knows what everybody knows.
+    # check: a reader of the compacted log knows as much as the others.
     newest = {subject_of(declaration): declaration for declaration in cluster.log}
     assert newest["map/0"] == MapPrepared(cluster.view().term, 2, b"")
     assert newest[f"checkpoint/{SLOTS}/0"] == checkpoints[0]
@@ -374,7 +374,7 @@ def test_r4_a_leader_that_lost_and_regained_its_lease_leads_anew() -> None:
 
 
 def by_load() -> Cluster:
-    """A leader that goes by load, with all slots on two evaluators."""
+    """Returns a leader that assigns by load, with all slots on two evaluators."""
     cluster = Cluster("a")
     cluster.machines["a"] = CoordinatorMachine("a", replace(SETTINGS, by_load=True))
     cluster.settle("a", members(evaluators=2))
@@ -387,7 +387,7 @@ def owners_of_slots(cluster: Cluster) -> dict[int, str]:
 
 
 def outcome_of(cluster: Cluster, moves: dict[int, tuple[str, str]]) -> Outcome:
-    """Has slots change hands; returns what the machine answers."""
+    """Moves slots; returns the machine's answer."""
     *grants, answer = cluster.machines["a"].step(Rebalanced(7, moves), cluster.now_ms)
     assert isinstance(answer, Answer)
     assert answer.token == 7
@@ -409,7 +409,7 @@ def test_by_load_a_new_evaluator_gets_its_share_at_once() -> None:
     moved = {slot for slot in after if after[slot] != before[slot]}
     assert moved
     assert {after[slot] for slot in moved} == {"evaluator-2"}
-    # Equal counts would leave the heavy slot's owner with all that it has beside.
+    # With equal counts the heavy slot's owner would also keep its other slots.
     assert {before[slot] for slot in moved} == {"evaluator-0"}
 
 
@@ -428,7 +428,7 @@ def test_by_load_slots_change_hands_all_or_none_and_stay() -> None:
     assert outcome_of(cluster, moves).error is None
 
     assert owners_of_slots(cluster) == owners | dict.fromkeys(slots, "evaluator-1")
-    # Nobody brings counts back to what they were.
+    # Counts are not made equal again.
     cluster.settle("a", members(evaluators=2))
     assert owners_of_slots(cluster) == owners | dict.fromkeys(slots, "evaluator-1")
 
@@ -460,7 +460,7 @@ def test_who_leaves_is_rid_of_everything_at_once(loads: bool) -> None:
         replace(one, is_leaving=one.id == "evaluator-1") for one in members(evaluators=3)
     )
 
-    # No time passes for anything to settle.
+    # There is no time for the members to settle.
     cluster.see("a", leaving)
     cluster.read("a")
 

@@ -1,4 +1,4 @@
-"""When a balancer's plan is carried out: wanted twice, one at a time, and a pause behind each."""
+"""When a balancer's plan is carried out: wanted twice, one at a time, with a pause after each."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_is_proposed_and_not_carried_out_stays_due() -> None:
 
 
 def test_what_is_due_at_intervals_is_so_first_by_when_it_was_watched_first() -> None:
-    """Also where a change is proposed in every round and none is carried out."""
+    """Also if a change is proposed in every round and none is carried out."""
     rounds = Rounds(SETTINGS)
     for now_ms in (5, 6, 7):
         known = rounds.memory

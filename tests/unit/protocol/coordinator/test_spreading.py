@@ -1,4 +1,4 @@
-"""Slots over evaluators by load: whose owner is gone is housed, whoever is new gets a share."""
+"""Slots are assigned by load: orphaned slots get an owner, and new evaluators a share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_new_evaluator_gets_its_share_of_load_not_of_slots() -> None:
     # test
     found = settled(owners, ("a", "b", "c"), weights)
 
-    # check: the mean is 10; the heavy slot stays, or goes alone
+    # check: the mean is 10; the heavy slot stays, or moves alone
     loads = loads_of(found, weights)
     assert loads["c"] >= 5.0
     assert max(loads.values()) <= 16.0
@@ -41,7 +41,7 @@ def test_slots_of_a_dead_owner_go_where_there_is_least_load() -> None:
 
 
 def test_what_is_uneven_among_those_that_have_something_stays() -> None:
-    # Judging it is the balancers' task, who know what a change costs.
+    # Whether a move pays is decided by the balancers, which know its cost.
     owners = {0: "a", 1: "a", 2: "a", 3: "b"}
 
     assert settled(owners, ("a", "b"), [9.0, 9.0, 9.0, 1.0]) == owners
@@ -79,7 +79,7 @@ def test_it_settles_and_nobody_who_has_little_loses_any() -> None:
         said = f"seed={seed} world={world}"
         assert set(found) == set(owners), said
         assert set(found.values()) <= set(alive), said
-        # Whoever had nothing has something, where there is enough to go round.
+        # An evaluator without slots gets some, if there are enough.
         if slots >= 2 * members:
             assert set(found.values()) == set(alive), said
         held = {owner for owner in owners.values() if owner in alive}
@@ -87,6 +87,6 @@ def test_it_settles_and_nobody_who_has_little_loses_any() -> None:
         for slot, owner in owners.items():
             if owner in held:
                 assert found[slot] == owner or found[slot] in newcomers, said
-        # Said again, nothing moves: there are no newcomers any more.
+        # Repeated, nothing moves: there are no newcomers any more.
         if set(found.values()) == set(alive):
             assert settled(found, alive, weights.tolist()) == found, said

@@ -1,4 +1,4 @@
-"""Records that end whoever takes them: found out by those who end, skipped by who comes then."""
+"""Records that end the evaluators that take them: found by trials, then skipped."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ COFFEE = {"id": "coffee", "kind": "range", "mode": "continuous", "text": "coffee
 
 
 def record(offset: int) -> Routed:
-    """The record of a slot at an offset: one object that speaks of coffee."""
+    """Returns the record of a slot at an offset: one object with the text coffee."""
     members = [{"id": offset, "lon": 1.0, "lat": 1.0, "text": "coffee"}]
     return routed_of(0, offset, members, [1_000 + offset])
 
 
 class Log:
-    """Topic `control`, and one slot, which is granted again and again."""
+    """Topic `control`, and one slot, which is granted repeatedly."""
 
     def __init__(self) -> None:
         self.view = ControlView()
@@ -69,7 +69,7 @@ class Log:
 
 
 def say(log: Log, effects: list[Effect]) -> list[Declaration]:
-    """Appends what is to be said; returns it."""
+    """Appends the declarations among the effects; returns them."""
     said = []
     for effect in effects:
         assert isinstance(effect, Append)
@@ -81,7 +81,7 @@ def say(log: Log, effects: list[Effect]) -> list[Declaration]:
 
 
 def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice: Random) -> int:
-    """One owner takes the slot's log up to its end; returns how far it came, as it ended or not."""
+    """One owner takes the slot's log to its end; returns its last offset, and whether it ended."""
     careful = Careful()
     if log.trial.is_suspected:
         for attempted in say(log, careful.begin(0, epoch, begin, until, log.trial)):
@@ -126,7 +126,7 @@ def test_what_ends_all_is_skipped_and_nothing_else(seed: int) -> None:
         ends += at < until
         assert ends < 40, f"seed={seed}"
     assert log.trial.skipped == poison, f"seed={seed}"
-    # One that had said nothing, two or three that closed in on it, two amid it alone; each time.
+    # One without a report, two or three that narrow it down, two at it alone; each time.
     assert ends <= (1 + 3 + DEATHS_MAX) * len(poison), f"seed={seed}"
 
 
@@ -138,7 +138,7 @@ def test_an_end_amid_a_record_by_chance_skips_nothing() -> None:
     epoch = log.grant("c")
     assert (log.trial.suspects, log.trial.deaths) == ((7, 8), 1)
     assert log.trial.poison is None
-    # The next one takes it, and is attempted amid another.
+    # The next one takes it, and is processing another.
     log.say(Attempted(SLOTS, 0, epoch, 8, 9))
     log.grant("d")
     assert (log.trial.suspects, log.trial.deaths, log.trial.poison) == ((8, 9), 1, None)
@@ -173,7 +173,7 @@ def test_a_checkpoint_ends_all_suspicion_of_what_is_before_it() -> None:
     assert log.trial.poison is None
     log.say(CheckpointTaken(SLOTS, 0, 3, 8, "name"))
     assert (log.trial.skipped, log.trial.suspects, log.trial.is_suspected) == ({9}, (0, 0), False)
-    # What is said late of a record that nobody reads again stays without effect.
+    # A late report of a record that is not read again has no effect.
     assert not log.view.apply(log.view.next_offset, Skipped(SLOTS, 0, 7))
 
 
@@ -196,12 +196,12 @@ def test_a_skipped_record_is_emptied_set_aside_and_leaves_no_gap() -> None:
 
 
 class Evaluator:
-    """A machine `m` that has slots behind an owner that ended amid some of their records.
+    """A machine `m` whose slots belonged to an owner that ended while processing their records.
 
     Args:
         slots: how many.
-        until: where their logs end.
-        amid: which records; None: it had not said.
+        until: end of their logs.
+        amid: which records; None: it had not reported them.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class Evaluator:
         return self.step(Polled(tuple(entries)))
 
     def read_back(self) -> list[Effect]:
-        """What was said, all of it."""
+        """Returns all declarations after reading them back."""
         said, self.said = self.said, []
         return [effect for each in said for effect in self.control(each)]
 
@@ -269,7 +269,7 @@ def test_who_follows_one_that_ended_amid_what_it_had_said_takes_that_in_pieces()
     one.poll(0, 100)
     assert one.machine.slots[0].offset == 0
     assert one.said == [Attempted(SLOTS, 0, one.epoch(), 0, 3)]
-    # More meanwhile is passed over, and read again when what is held was taken.
+    # Further records are skipped, and read again when the held ones were taken.
     assert one.poll(100, 105) == [Unfollow(SLOTS, 0)]
     one.read_back()
     assert one.machine.slots[0].offset == 3
@@ -278,7 +278,7 @@ def test_who_follows_one_that_ended_amid_what_it_had_said_takes_that_in_pieces()
         one.read_back()
     assert one.machine.slots[0].offset == 99
     assert one.read_back() == [Follow(SLOTS, 0, 100)]
-    # What is behind those is attempted as a whole, and read again if it was held.
+    # Later records are attempted as a whole, and read again if they were held.
     one.poll(100, 140)
     for _ in range(9):
         one.read_back()
@@ -298,7 +298,7 @@ def test_nothing_is_saved_before_all_is_taken_that_asks_for_care_and_all_at_once
         one.poll(offset, 6)
         assert not any(isinstance(each, SaveCheckpoint) for each in one.step(Tick()))
         one.read_back()
-    # The closing word is on its way: who has lost the slot would learn it before.
+    # The closing report is on its way: a process that has lost the slot would learn it before.
     assert one.machine.slots[0].offset == 6
     assert 0 in one.machine.careful
     assert not any(isinstance(each, SaveCheckpoint) for each in one.step(Draining()))
@@ -313,7 +313,7 @@ def test_slots_are_attempted_one_after_the_other() -> None:
     assert one.poll(0, 1, slot=1) == [Unfollow(SLOTS, 1)]
     one.poll(0, 1, slot=0)
     one.read_back()
-    # Through with the first one: the other is read again.
+    # Done with the first one: the other is read again.
     assert Follow(SLOTS, 1, 0) in one.read_back()
     one.poll(0, 1, slot=1)
     one.read_back()
@@ -328,12 +328,12 @@ def test_a_slot_that_is_lost_amid_an_attempt_leaves_its_turn_to_others() -> None
     attempted, *_ = one.said
     effects = one.control(Granted(0, SLOTS, 0, "other"))
     assert effects == [Unfollow(SLOTS, 0), Follow(SLOTS, 1, 0)]
-    # What comes back of it then is of no effect.
+    # A later return of it has no effect.
     assert one.control(attempted) == []
 
 
 def test_the_record_that_ended_two_goes_to_dead_letters_and_the_next_is_matched() -> None:
-    # init: two in a row ended amid record 1.
+    # init: two evaluators in a row ended at record 1.
     one = Evaluator(until=3)
     one.read_back()
     for member in ("c", "d", "m"):

@@ -67,7 +67,7 @@ COFFEE = {"id": "coffee", "kind": "range", "mode": "continuous", "text": "coffee
 
 
 class Evaluator:
-    """A machine `m` with a clock and a `control` topic of its own, behind a leader and a map."""
+    """A machine `m` with a clock and a `control` topic of its own, after a leader and a map."""
 
     def __init__(self, **more: Any) -> None:
         settings = EvaluatorSettings(
@@ -78,7 +78,7 @@ class Evaluator:
         self._control = 0
         for declaration in (LeaderElected("c"), map_activated(0)):
             assert self.control(declaration) == []
-        # Whatever is due at the first look is no part of a test.
+        # Work that is due at the first look is no part of a test.
         self.tick()
 
     def step(self, event: Event) -> list[Effect]:
@@ -100,7 +100,7 @@ class Evaluator:
         assert self.load(load, offset, state) == [Follow(SLOTS, slot, offset)]
 
     def poll(self, *entries: tuple[int, int, Routed | Installed]) -> list[Effect]:
-        """Entries are (slot, offset, message)."""
+        """Reads entries (slot, offset, message)."""
         return self.step(
             Polled(tuple(Entry(SLOTS, slot, at, message) for slot, at, message in entries))
         )
@@ -115,7 +115,7 @@ def wants_coffee(subscriber: str = ANN, revision: int = 0, query_id: str = "coff
 
 
 def objects(source_offset: int, *texts: str, number: int = 1) -> Routed:
-    """The objects of one intake record, at times that grow with it."""
+    """Returns the objects of one intake record, at increasing times."""
     members = [
         {"id": number + row, "lon": 1.0, "lat": 1.0, "text": text} for row, text in enumerate(texts)
     ]
@@ -127,7 +127,7 @@ def mark(source_offset: int) -> Routed:
 
 
 def found(effects: list[Effect]) -> list[tuple[int, Found]]:
-    """What the targets are told, marks included; nothing else may be among the effects."""
+    """Returns the records for the targets, marks included; there may be no other effects."""
     told = []
     for effect in effects:
         assert isinstance(effect, Append)
@@ -138,7 +138,7 @@ def found(effects: list[Effect]) -> list[tuple[int, Found]]:
 
 
 def pairs(effects: list[Effect]) -> list[tuple[int, str, int]]:
-    """(target, query id, object id) of all matches."""
+    """Returns (target, query id, object id) of all matches."""
     told = []
     for target, record in found(effects):
         data, bounds = record.queries.ids.tobytes(), record.queries.id_offsets.tolist()
@@ -153,7 +153,7 @@ def pairs(effects: list[Effect]) -> list[tuple[int, str, int]]:
 
 
 def intervals(record: Found) -> list[tuple[int, int, int]]:
-    """(slot, first offset, offset behind the last) of each interval."""
+    """Returns (slot, first offset, offset after the last) of each interval."""
     table = record.intervals
     return [
         (slot, offset_of(begin), offset_of(end))
@@ -164,7 +164,7 @@ def intervals(record: Found) -> list[tuple[int, int, int]]:
 
 
 def taken(save: SaveCheckpoint) -> CheckpointTaken:
-    """What is declared once it is written."""
+    """Returns the declaration that follows the write."""
     name = checkpoint_name(save.topic, save.partition, save.offset, save.epoch)
     return CheckpointTaken(save.topic, save.partition, save.epoch, save.offset, name)
 
@@ -173,7 +173,7 @@ def saves(effects: list[Effect]) -> list[SaveCheckpoint]:
     return [effect for effect in effects if isinstance(effect, SaveCheckpoint)]
 
 
-# --- to own
+# --- ownership
 
 
 def test_a_slot_is_followed_once_it_is_loaded_and_taken_from_there_on() -> None:
@@ -210,7 +210,7 @@ def test_a_slot_is_behind_until_it_has_read_what_was_there_when_it_was_loaded() 
     assert slot.is_behind
     evaluator.poll((3, 4, mark(2)))
     assert not slot.is_behind
-    # What follows is written while it is searched: nobody was told that it is there.
+    # Later records are written while it is searched: their presence was not reported yet.
     evaluator.poll((3, 6, mark(3)))
     assert not slot.is_behind
 
@@ -223,7 +223,7 @@ def test_what_is_lost_is_dropped_and_loaded_anew_when_it_comes_back() -> None:
     assert one.poll((0, 1, objects(0, "coffee"))) == []
     assert one.machine.slots == {}
     (load,) = one.grant(0)
-    # Nothing of before is left: the query is not known until it is read or loaded again.
+    # Nothing of the former state is left: the query is unknown until it is read or loaded again.
     one.load(load, 1)
     assert pairs(one.poll((0, 1, objects(0, "coffee")))) == []
 
@@ -238,7 +238,7 @@ def test_an_answer_to_an_earlier_grant_is_stale() -> None:
     assert one.load(late) == [Follow(SLOTS, 0, 0)]
 
 
-# --- to match
+# --- matching
 
 
 def test_the_order_of_the_log_decides_within_a_poll() -> None:
@@ -279,7 +279,7 @@ def test_r2_what_comes_again_is_not_reported_again() -> None:
     one.poll((0, 0, wants_coffee()))
     record = objects(0, "coffee")
     assert len(pairs(one.poll((0, 1, record)))) == 1
-    # A router that started anew, or a zombie, says the same again further on in the log.
+    # A restarted router, or a zombie, repeats the same further on in the log.
     assert one.poll((0, 2, record)) == []
 
 
@@ -288,11 +288,11 @@ def test_intervals_that_were_dropped_stay_counted_when_their_slot_goes() -> None
     for slot in (0, 1):
         one.own(slot)
         one.poll((slot, 0, objects(0, "tea")), (slot, 1, objects(1, "tea")))
-        # A repeat, and what lies behind a gap.
+        # A repeat, and a record after a gap.
         one.poll((slot, 2, objects(0, "tea")), (slot, 3, objects(5, "tea")))
     assert (one.machine.repeats_total, one.machine.gaps_total) == (2, 2)
     one.grant(0, "other")
-    # Whoever asks for the increase would take a lesser figure for a new start.
+    # Counters: a reader of their increase would take a lower value for a restart.
     assert (one.machine.repeats_total, one.machine.gaps_total) == (2, 2)
 
 
@@ -307,7 +307,7 @@ def test_r2_silence_needs_no_record_and_the_next_one_covers_it() -> None:
     assert intervals(record) == [(0, 3, 4)]
 
 
-# --- to tell the time
+# --- reported times
 
 
 def test_marks_of_routers_are_passed_on_to_every_target_at_a_pace() -> None:
@@ -335,7 +335,7 @@ def test_nothing_waits_for_a_time() -> None:
     assert one.machine.deadline_ms() is None
 
 
-# --- to save
+# --- checkpoints
 
 
 def test_slices_stay_that_a_checkpoint_of_a_former_owner_may_stand_on() -> None:
@@ -431,10 +431,10 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     assert paused == [Unfollow(SLOTS, 0), Unfollow(SLOTS, 1)]
     assert one.machine.is_paused
     assert not [e for e in one.tick(TIDY_INTERVAL_MS) if isinstance(e, Follow | Unfollow)]
-    # One that another has now is not read again.
+    # A slot that another process owns now is not read again.
     assert one.grant(1, "other") == [Unfollow(SLOTS, 1)]
 
-    # check: it is saved at once, not in its turn, and read from where it stood.
+    # check: it is saved at once, out of turn, and read from its last position.
     (save,) = saves(effects)
     assert (save.partition, len(save.slices)) == (0, 1)
     one.control(taken(save))
@@ -444,7 +444,7 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
 
 
 def test_what_was_sealed_behind_the_last_checkpoint_does_not_stop_the_reading_for_ever() -> None:
-    # init: it is saved while what fills its memory is not sealed yet.
+    # init: it is saved while the rows that fill its memory are not sealed yet.
     one = Evaluator(store_bytes_max=1, store_limits=StoreLimits(active_rows=2))
     one.own(0)
     (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
@@ -454,7 +454,7 @@ def test_what_was_sealed_behind_the_last_checkpoint_does_not_stop_the_reading_fo
     one.step(Computed(sealing.key, sealing.job()))
     slot = one.machine.slots[0]
 
-    # test: the checkpoint is on its way, so there is something to wait for; then there is not.
+    # test: it waits while the checkpoint is on its way; then it does not.
     assert Unfollow(SLOTS, 0) in one.tick(TIDY_INTERVAL_MS)
     one.control(taken(early))
     assert slot.unarchived_bytes > 1
@@ -488,7 +488,7 @@ def test_a_successor_finds_from_a_checkpoint_what_its_predecessor_would_have() -
     first.poll((0, 0, wants_coffee(ANN)), (0, 1, wants_coffee(BOB, 1, "bobs")))
     first.poll((0, 2, objects(0, "coffee")), (0, 3, installed_of(0, [], [("bobs", 2)])))
     (saved,) = saves(first.step(Draining()))
-    # The first record repeats what was there before the checkpoint, in part.
+    # The first record partly repeats records from before the checkpoint.
     rest = [(0, 4, objects(0, "coffee")), (0, 5, objects(1, "coffee", "coffee", number=5))]
 
     second = Evaluator()
@@ -506,12 +506,12 @@ def test_a_checkpoint_that_is_declared_frees_what_is_below_it() -> None:
     one.own(0)
     one.poll((0, 0, wants_coffee()), (0, 1, objects(0, "tea")))
     assert one.control(CheckpointTaken(SLOTS, 0, 2, 1, "c")) == [Truncate(SLOTS, 0, 1)]
-    # A former owner's is ahead of what was read here.
+    # A former owner's checkpoint is ahead of this process's reading.
     assert one.control(CheckpointTaken(SLOTS, 0, 1, 90, "d")) == [
         Sweep(checkpoint_prefix(SLOTS, 0), "c"),
         Truncate(SLOTS, 0, 2),
     ]
-    # Of what others own nothing is freed.
+    # Nothing of other owners' partitions is freed.
     assert one.control(CheckpointTaken(SLOTS, 1, 2, 9, "e")) == []
 
 
@@ -545,7 +545,7 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
         one.poll((slot, 0, wants_words(slot)), (slot, 1, mark(0)))
     assert one.machine.deadline_ms() is None
 
-    # test: the time passes twelve steps at once; what stands behind that is read again.
+    # test: the time passes twelve steps at once; later records are read again.
     late = routed_of(0, 1, [], [], time_ms=BEGIN_MS + 12_001)
     behind_it = routed_of(0, 2, [], [], time_ms=BEGIN_MS + 12_002)
     effects = one.poll(
@@ -561,7 +561,7 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
     told, followed, turns = steps_of(effects), [], 0
     saved: list[int] = []
     while one.machine.deadline_ms() is not None:
-        # Whoever lags is the next, and both tell how far they are.
+        # The slot that lags is next, and both report their progress.
         effects = one.tick(MARK_INTERVAL_MS)
         saved += [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
         assert not set(saved) & one.machine.stepping
@@ -569,7 +569,7 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
         told += steps_of(effects)
         turns += 1
 
-    # check: each said its steps in order; then both are read on, and saved as was asked.
+    # check: each reported its steps in order; then both are read on, and saved as requested.
     assert turns == 4
     for slot in (0, 1):
         steps = [at_ms - BEGIN_MS for source, at_ms in told if source == slot]
@@ -581,7 +581,7 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
 
 
 def steps_of(effects: list[Effect]) -> list[tuple[int, int]]:
-    """(slot, time) of the steps that are said."""
+    """Returns (slot, time) of the reported steps."""
     records = [e.message for e in effects if isinstance(e, Append) and e.topic == PARTIALS]
     return [
         (int(record.intervals.sources[row]), at_ms)
@@ -602,7 +602,7 @@ def test_slots_amid_steps_are_read_again_from_what_was_passed_over_and_may_be_lo
     one = Evaluator()
     one.own(0)
     effects = one.poll((0, 0, wants_words(0)), (0, 1, mark(0)), (0, 2, far))
-    # While nothing more comes nothing has to be read again.
+    # Without further records nothing has to be read again.
     assert not any(isinstance(effect, Unfollow) for effect in effects)
     assert not any(isinstance(effect, Follow) for effect in one.tick())
     assert one.machine.deadline_ms() == 0
@@ -611,7 +611,7 @@ def test_slots_amid_steps_are_read_again_from_what_was_passed_over_and_may_be_lo
     one.grant(0, "other")
     assert one.machine.deadline_ms() is None
     assert one.machine.stepping == set()
-    # It comes back, from the first record on.
+    # It returns, from the first record on.
     one.own(0)
     one.poll((0, 0, wants_words(0)), (0, 1, mark(0)))
     assert one.machine.deadline_ms() is None

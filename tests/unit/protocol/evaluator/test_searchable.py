@@ -1,4 +1,4 @@
-"""Which slots may answer a question with a position token."""
+"""Which slots may answer a request with a position token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sirocco.protocol.evaluator.search_visibility import Arrived
 
 
 class Slot:
-    """As much of a slot as a question looks at."""
+    """The attributes of a slot that a request reads."""
 
     def __init__(self, offset: int) -> None:
         self.reached = Reached()

@@ -1,4 +1,4 @@
-"""Where a query is said to stand is where routers put it, and what it matches comes there."""
+"""The places given for a query are those to which routers send it and its matches."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ def test_what_matches_comes_to_where_the_query_is(name: str) -> None:
             for leaf, slot in zip(routing.leaf_ids, routing.slot_of_leaf, strict=True)
             if leaf in places.leaves
         }
-        # Whatever its event key, it goes nowhere else.
+        # Whatever its event key, it has no other destination.
         tracked = getattr(query, "track", None) is not None
         if not tracked:
             home = _slots_of(one, routing, dice.getrandbits(64))
             assert set(goes.slots) <= home <= {*goes.slots, *goes.other_slots}, (seed, turn)
     assert matched > 20
-    # Where all stands everywhere, there is no elsewhere.
+    # If all queries are in all slots, there is no other slot.
     assert bool(elsewhere) == (name != "replicated")
 
 
@@ -117,7 +117,7 @@ def test_keywords_are_named_as_far_as_they_are_known() -> None:
     query = parse_query(
         {"id": "q", "kind": "range", "mode": "continuous", "text": "(coffee AND free) OR pizza"}
     )
-    # A map by space knows no frequencies: slots take what is rarest to them.
+    # A spatial map has no frequencies: slots use the terms that are rarest there.
     plain = query_places(query, by_scheme("uniform-grid"))
     assert plain.keywords == (None, "pizza")
     assert plain.forwarded is not None

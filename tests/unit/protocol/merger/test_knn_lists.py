@@ -1,4 +1,4 @@
-"""Lists of standing knn queries against sorting everything that was ever seen."""
+"""Lists of standing knn queries, compared with sorting all candidates."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.support.list_records import (
     lists_of,
 )
 
-# (distance, number of the id, session, number, id as it is shown)
+# (distance, number of the id, session, number, id as shown)
 Known = tuple[float, int, int, int, ObjectId]
 
 
 class Both:
-    """The lists, and everything that they were given."""
+    """The lists, and all their input."""
 
     def __init__(self) -> None:
         self.lists = KnnLists()
@@ -100,7 +100,7 @@ def test_lists_are_the_k_least_of_all_that_was_seen(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(seed)
-    # Room is used again and again, and closed up.
+    # Room is reused repeatedly, and compacted.
     monkeypatch.setattr(knn_lists, "_FREE_MIN", 4)
     both = Both()
     ks = {query: int(rng.choice([1, 2, 3, 9, 40])) for query in range(8)}
@@ -143,7 +143,7 @@ def test_a_list_that_ends_takes_what_was_collected_for_it_along() -> None:
     both = Both()
     both.add([(0, 2, 7, 5.0), (1, 2, 7, 5.0)])
     both.lists.drop(np.array([1], np.uint64))
-    # The row is used again, by a query that has nothing yet.
+    # The row is reused by a query that has nothing yet.
     both.add([(2, 2, 9, 1.0)])
     told = [each for record in list_deliveries(both.lists.flush()) for each in lists_of(record)]
     assert {(each.query, each.entries) for each in told} == {
@@ -179,7 +179,7 @@ def test_a_list_of_long_string_ids_is_told_with_all_of_them(k: int) -> None:
     lists = KnnLists()
     names: set[str] = set()
     for turn in range(2):
-        # Each turn takes the places of all entries of the one before.
+        # Each turn replaces all entries of the one before.
         own = [f"{turn}-{i:06}-" + "n" * (DEFAULT_LIMITS.id_bytes - 9) for i in range(k)]
         for begin in range(0, k, 2_500):
             part = own[begin : begin + 2_500]
@@ -217,7 +217,7 @@ def test_an_entry_takes_at_most_64_bytes_beside_its_name() -> None:
     keys = np.repeat(rng.permutation(count).astype(np.uint64), k)
     rows = lists.rows_of(keys, np.full(len(keys), k, np.int32))
     objects = np.tile(np.arange(k, dtype=np.uint32), count)
-    # As they come in life: lists grow in several steps.
+    # As in operation: lists grow in several steps.
     for part in range(k):
         some = objects == part
         distances_m = rng.random(int(some.sum()))

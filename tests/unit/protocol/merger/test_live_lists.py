@@ -1,4 +1,4 @@
-"""Lists of standing queries in small: what counts, what ends, what is saved before it is told."""
+"""Lists of standing queries, in small: what counts, ends, and is saved before it is sent."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ PLAIN = Asked("plain")
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mergers look with every window whether they may forget that a version ended."""
+    """Makes mergers check at every window which ended versions they may forget."""
     monkeypatch.setattr(merger_module, "FORGET_INTERVAL_MS", 1)
 
 
 class Slots:
-    """Two slots that speak in turn; each word of a slot is a record of its own."""
+    """Two slots that report in turn; each report of a slot is a record of its own."""
 
     def __init__(self, slots: int = 2) -> None:
         self.cluster = MergerCluster([], slots)
@@ -72,7 +72,7 @@ class Slots:
         self.times_ms = [0] * slots
 
     def say(self, slot: int, *items: Item, time_ms: int | None = None) -> None:
-        """What a slot finds at its next position; its time is told behind it."""
+        """Appends a slot's findings at its next position, then its time."""
         if time_ms is not None:
             self.times_ms[slot] = time_ms
         begin = self.ends[slot]
@@ -82,12 +82,12 @@ class Slots:
         self.cluster.log.append(found_of([interval], [(slot, at, each) for each in items]))
 
     def told(self) -> list[Any]:
-        """What a window with all that was said tells."""
+        """Returns the notifications of a window with all reports so far."""
         self.cluster.read(len(self.cluster.log), np.random.default_rng(0))
         return self.cluster.commit()
 
     def known(self) -> LiveLists:
-        """What the merger knows when it has looked twice which versions it may forget."""
+        """Returns the merger's state after it has checked twice which versions to forget."""
         for _ in range(2):
             self.say(0)
             self.told()
@@ -98,7 +98,7 @@ def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...
     return [(each.query, each.entries) for each in told if isinstance(each, ToldList)]
 
 
-# --- kinds beside each other
+# --- several kinds
 
 
 def test_plain_and_tracked_matches_go_on_as_they_are_beside_candidates() -> None:
@@ -127,7 +127,7 @@ def test_plain_and_tracked_matches_go_on_as_they_are_beside_candidates() -> None
     )
     assert sorted(rows) == [(1, "", 0), (1, tracked.spec, ENTERS), (2, "", 0)]
     assert [(each.query, each.entries) for each in lists_of(told)] == [("near", ((1, 5.0),))]
-    # Who reads a list without a time knows what it is of.
+    # A reader of a list without a time knows its query.
     assert told.queries.specs is None
 
 
@@ -143,7 +143,7 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     gone = read_spec(text)
     assert (gone.kind, gone.ended, gone.ended_ms) == (KIND_GONE, read_spec(NEAR.spec), 17)
     assert gone.ended_by == (3, 4)
-    # What another system would read out of it is JSON all the same.
+    # For another system it is still JSON.
     assert orjson.loads(text) == {"gone": orjson.loads(NEAR.spec), "at_ms": 17, "by": [3, 4]}
     assert read_spec('{"gone":{}}').kind == KIND_UNKNOWN
 
@@ -207,7 +207,7 @@ def test_a_step_waits_for_the_time_of_all_slots_and_comes_in_order() -> None:
     slots = Slots(3)
     for slot in (0, 1):
         slots.say(slot, Terms(WORDS, 100, (("a", 1),)), Terms(WORDS, 200, ()), time_ms=201)
-    # No word of slot 2 yet.
+    # Slot 2 has not reported yet.
     assert slots.told() == []
     slots.say(2, time_ms=100)
     assert slots.told() == []
@@ -220,22 +220,22 @@ def test_a_step_waits_for_the_time_of_all_slots_and_comes_in_order() -> None:
 
 
 def first_step(slot: int) -> Terms:
-    """What one of two slots says of a step that looks back."""
+    """Returns the report of one of two slots for a step with history."""
     return Terms(WORDS, 100, (("a", slot + 1),), slot_count=2)
 
 
 def test_the_past_is_told_when_all_slots_have_said_theirs_however_late() -> None:
-    # init: when they get the query, the time of all of them is behind its first two steps.
+    # init: when they get the query, the time of all of them is past its first two steps.
     slots = Slots(3)
     for slot in range(3):
         slots.say(slot, time_ms=500)
 
-    # test: one says its share, which the other still has to; the third does not hold the query.
+    # test: one reports its share, the other not yet; the third does not hold the query.
     slots.say(0, first_step(0), Terms(WORDS, 200, (("b", 1),)))
     for slot in (0, 2):
         slots.say(slot, time_ms=600)
     assert slots.told() == []
-    # What a slot says at one place may take several records; the time stands in the last.
+    # A slot's report at one position may take several records; the last one has the time.
     slots.say(1, first_step(1), time_ms=NO_TIME_MS)
     slots.say(1, Terms(WORDS, 100, (("c", 9),), slot_count=2), time_ms=NO_TIME_MS)
     assert slots.told() == []
@@ -258,7 +258,7 @@ def test_the_past_that_a_slot_alone_knows_is_told_whole_too() -> None:
     slots.say(0, Terms(WORDS, 100, (("a", 1),), slot_count=1), time_ms=NO_TIME_MS)
     slots.say(0, Terms(WORDS, 100, (("b", 2),), slot_count=1), time_ms=NO_TIME_MS)
     slots.say(0, Terms(WORDS, 200, (("a", 3),)), time_ms=NO_TIME_MS)
-    # The slot is amid its steps: it tells how far it is, which is before what it told already.
+    # The slot is in the middle of its steps: its reported time is before its former one.
     slots.say(0, time_ms=200)
     assert slots.told() == []
     slots.say(0, Terms(WORDS, 200, (("b", 4),)), time_ms=500)
@@ -273,7 +273,7 @@ def test_a_version_that_ends_before_all_have_said_its_first_step_is_told_all_the
     for slot in (0, 1):
         slots.say(slot, time_ms=500)
     slots.say(0, first_step(0), Terms(WORDS, 400, ()))
-    # The other was told of the query and of its end before its time passed anything.
+    # The other received the query and its end before its time passed anything.
     slots.say(1, End(WORDS, 300))
     assert [(each.at_ms, each.entries) for each in slots.told()] == [(100, (("a", 1.0),))]
 
@@ -366,7 +366,7 @@ def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
     assert slots.told() == []
     slots.say(0, step(400, one(8, 3, 15.0, 290), one(7, 1, 10.0, 0)), time_ms=401)
     assert slots.told() == []
-    # What was told last knew another publication.
+    # The last notification knew another publication.
     slots.say(0, step(500, one(8, 3, 5.0, 290), one(7, 1, 10.0, 150)), time_ms=501)
     (second,) = slots.told()
     assert [name for name, _ in second.entries] == [8, 7]
@@ -392,7 +392,7 @@ def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str)
         known.restore(state)
     slots.say(0, Ranked(BEST, 300, 5, 50, (2, 1), (seen[1],)), time_ms=301)
     told = [each.entries[0][0] for each in slots.told()]
-    # What a checkpoint from before does not say is not known until something changes.
+    # Facts missing in an older checkpoint are unknown until something changes.
     assert told == ([] if restored == "from before" else [other])
     slots.say(0, Ranked(BEST, 400, 5, 50, (2, 1), (seen[2],)), time_ms=401)
     assert slots.told() == []
@@ -402,7 +402,7 @@ def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str)
 
 
 def told_whole(slots: Slots) -> list[Any]:
-    """What a window tells, in records that the log takes."""
+    """Returns the notifications of a window, in records that the log accepts."""
     slots.cluster.read(len(slots.cluster.log), np.random.default_rng(0))
     assert slots.cluster.transact is not None
     for message in slots.cluster.transact.messages:
@@ -416,7 +416,7 @@ def test_terms_that_no_record_can_hold_are_cut_from_the_end_and_marked() -> None
     counts = [(f"{i:02}" + "n" * 60_000, k - i) for i in range(k)]
     slots = Slots()
     for slot, begin in ((0, 0), (1, k // 2)):
-        # Slots cut what they say into parts, which stand in records of their own.
+        # Slots split their reports into parts, in records of their own.
         for at in range(begin, begin + k // 2, 15):
             slots.say(slot, Terms(asked, 100, tuple(counts[at : at + 15])))
     slots.say(0, time_ms=101)
@@ -425,7 +425,7 @@ def test_terms_that_no_record_can_hold_are_cut_from_the_end_and_marked() -> None
     assert told.is_partial
     assert 60 < len(told.entries) < k
     assert told.entries == tuple((term, float(n)) for term, n in counts[: len(told.entries)])
-    # The next step fits, and is whole.
+    # The next step fits, and is complete.
     slots.say(0, Terms(asked, 200, tuple(counts[:15])), time_ms=201)
     slots.say(1, time_ms=201)
     (told,) = told_whole(slots)
@@ -454,7 +454,7 @@ def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() 
     assert told.is_partial
     assert 9_000 < len(told.entries) < k
     assert [name for name, _ in told.entries] == ids[: len(told.entries)]
-    # Nothing has changed: a cut list is no news by itself.
+    # Nothing has changed: a truncated list alone is no reason to notify.
     assert say(200) == []
 
 
@@ -462,7 +462,7 @@ def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() 
 
 
 def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_says_it() -> None:
-    # Other candidates, in another order and fewer records: slices lie differently over there.
+    # Other candidates, in another order and fewer records: slices differ there.
     first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
     second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
     third = Seen(3, (1, 3), 92, 4, 2.0, (1, 1))
@@ -474,7 +474,7 @@ def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_
 
     record(0, NO_TIME_MS, Ranked(BEST, 100, 3, 12, (4, 1), (first,)))
     record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (second, third)))
-    # A repeat of what the slot's time says to be whole adds nothing.
+    # A repeat of a step that the slot's time completes adds nothing.
     record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (Seen(9, (1, 9), 93, 4, 2.0, (9, 9)),)))
     slots.say(1, time_ms=101)
     ((_, entries),) = lists(slots.told())
@@ -487,7 +487,7 @@ def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_
 
 
 def test_what_was_left_unsaid_of_a_ranked_step_that_looks_back_counts_likewise() -> None:
-    # The slot's time is behind the step before anything was said of it.
+    # The slot's time is past the step before any report of it.
     first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
     second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
     third = Seen(3, (1, 3), 92, 4, 2.0, (1, 1))
@@ -502,7 +502,7 @@ def test_what_was_left_unsaid_of_a_ranked_step_that_looks_back_counts_likewise()
         slots.cluster.log.append(found)
 
     record(0, NO_TIME_MS, first)
-    # Who takes the slot over needs one record where its predecessor began the first of two.
+    # The slot's new owner needs one record where its predecessor began the first of two.
     record(0, 500, third, second, first)
     ((_, entries),) = lists(slots.told())
     assert [name for name, _ in entries] == [3, 1]
@@ -513,10 +513,10 @@ def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what
     slots.say(0, Match(NEAR, 1, 5.0))
     assert lists(slots.told()) == [("near", ((1, 5.0),))]
     slots.say(0, End(NEAR))
-    # Slot 1 lags behind: what it finds is of the list that has ended.
+    # Slot 1 lags: its findings belong to the list that has ended.
     slots.say(1, Match(NEAR, 2, 4.0))
     assert slots.told() == []
-    # The very same query again, in slot 0 at first.
+    # The same query again, in slot 0 at first.
     again = version(NEAR, 7)
     slots.say(0, Match(again, 3, 9.0))
     assert lists(slots.told()) == [("near", ((3, 9.0),))]
@@ -570,7 +570,7 @@ def test_steps_that_all_slots_passed_before_the_end_are_told_and_no_others() -> 
     again = version(WORDS, 7)
     slots.say(0, Terms(WORDS, 100, (("a", 1),)), time_ms=101)
     slots.say(0, End(WORDS, 150), time_ms=150)
-    # The next version asks the same and begins at once; slot 1 ends the first one later.
+    # The next version is equal and begins at once; slot 1 ends the first one later.
     slots.say(0, Terms(again, 200, (("b", 1),)), time_ms=201)
     slots.say(1, Terms(WORDS, 100, (("a", 2),)), time_ms=101)
     assert lists(slots.told()) == [("words", (("a", 3.0),))]
@@ -582,7 +582,7 @@ def test_steps_that_all_slots_passed_before_the_end_are_told_and_no_others() -> 
     assert lists(slots.told()) == [("words", (("b", 2.0),))]
 
 
-# --- steps that wait for a slot that stands still
+# --- steps that wait for a slot that does not advance
 
 
 def test_steps_beyond_the_bound_are_told_without_the_slot_and_say_so() -> None:
@@ -597,7 +597,7 @@ def test_steps_beyond_the_bound_are_told_without_the_slot_and_say_so() -> None:
     (early,) = slots.told()
     assert (early.at_ms, early.entries, early.is_partial) == (100, (("a", 100.0),), True)
     assert (steps.partial_steps, steps.pending_steps, steps.earliest_ms) == (1, 2, 200)
-    # The slot is back: of what was told it is late, the rest is whole.
+    # The slot is back: it is late for the reported steps, the rest is complete.
     for at_ms in (100, 200, 300):
         slots.say(1, Terms(WORDS, at_ms, (("a", 1),)), time_ms=at_ms + 1)
     second, third = slots.told()
@@ -621,7 +621,7 @@ def test_a_partial_ranked_step_is_told_even_if_the_list_seems_unchanged() -> Non
     (second,) = slots.told()
     assert (second.at_ms, second.is_partial, first.is_partial) == (200, True, False)
     assert [name for name, _ in second.entries] == [7]
-    # Whole and unchanged: nothing to tell.
+    # Complete and unchanged: nothing to report.
     steps.bytes_max = 100 * STEP_BYTES
     for slot in (0, 1):
         part = Ranked(BEST, 300, 1, 3, (1, 1), seen if slot == 0 else ())
@@ -653,7 +653,7 @@ def test_what_waits_weighs_the_same_after_a_take_over() -> None:
 
 
 def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end() -> None:
-    # The router that tells slots of changes is away, while another one routes objects.
+    # The router that sends changes to slots is away, while another one routes objects.
     slots = Slots()
     slots.say(0, Match(version(NEAR, 5), 1, 5.0))
     slots.say(0, End(version(NEAR, 5), 1_000, (0, 7)), time_ms=1_000)
@@ -668,7 +668,7 @@ def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end
         assert all((2, 1.0) in entries for _, entries in told)
         assert len(slots.known().versions) == 1
 
-    # test: it comes back.
+    # test: it returns.
     slots.say(1, End(version(NEAR, 5), 9 * 3_600_000, (0, 7)))
     assert len(slots.known().versions) == 1
     slots.cluster.registry_saved(8)
@@ -679,7 +679,7 @@ def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end
 
 
 def test_that_a_version_ended_is_remembered_until_all_slots_have_told_their_time() -> None:
-    # What a slot has taken is told before its time is, and until then it says steps again.
+    # A slot reports its findings before its time, and until then it repeats steps.
     slots = Slots()
     slots.cluster.registry_saved(1)
     slots.say(0, End(WORDS, 1_000), time_ms=1_000)
@@ -703,7 +703,7 @@ def test_a_former_version_of_the_system_says_less_of_ends() -> None:
 
 
 def test_a_list_with_a_lifetime_stands_until_a_slot_says_that_it_has_ended() -> None:
-    # Slots far behind tell of objects that arrived long before the query was registered.
+    # Slots that lag far report objects that arrived long before the query was registered.
     slots = Slots()
     short = Asked("near", spec_of(orjson.loads(NEAR.spec) | {"ttl": "1s"}))
     slots.say(0, Match(short, 1, 5.0), time_ms=5_000)
@@ -719,7 +719,7 @@ def test_a_list_with_a_lifetime_stands_until_a_slot_says_that_it_has_ended() -> 
     assert (len(known.knn), len(known.versions)) == (0, 0)
 
 
-# --- what is saved
+# --- checkpoints
 
 
 def test_without_lists_there_are_no_checkpoints() -> None:
@@ -746,7 +746,7 @@ def test_r5_nothing_is_told_of_lists_before_a_checkpoint_is_in_force() -> None:
     (save,) = cluster.saving
     assert isinstance(save, SaveCheckpoint)
     assert save.offset == 1
-    # Asked for once.
+    # Requested once.
     slots.say(1, Match(PLAIN, 3))
     assert slots.told() == []
     assert len(cluster.saving) == 1
@@ -771,7 +771,7 @@ def test_a_checkpoint_is_saved_with_its_transaction_and_the_log_cut_below_it(
         lows.append(slots.cluster.low)
     # One second a window; each checkpoint is declared with the next window.
     assert lows == [0, 0, 0, 3, 3, 3, 6, 6, 6]
-    # While nothing of lists changes it is enough to do so now and then.
+    # While lists do not change it is enough to do so now and then.
     for i in range(14):
         slots.say(0, Match(PLAIN, i))
         slots.told()
@@ -797,8 +797,8 @@ def test_an_aborted_window_leaves_no_trace() -> None:
 
 
 def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
-    # init: the first merger meets a list in its second window and asks for its first checkpoint,
-    # at offset 1. Then it is gone.
+    # init: the first merger finds a list in its second window and requests its first checkpoint, at
+    # offset 1. Then it is gone.
     slots = Slots()
     cluster = slots.cluster
     slots.say(0, Match(PLAIN, 1))
@@ -809,13 +809,13 @@ def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
     assert slots.told() == []
     (late,) = cluster.saving
     assert late.offset == 1
-    # The next one tells more before it meets the list, and the log is cut there.
+    # The next one reports more before it finds the list, and the log is truncated there.
     cluster.start()
     cluster.read(2, np.random.default_rng(0))
     assert len(cluster.commit()) == 1
     assert cluster.low == 2
 
-    # test: now the first one's checkpoint comes to light.
+    # test: now the first one's checkpoint appears.
     cluster.saving = [late]
     cluster.is_archive_away = False
     cluster.save()
@@ -824,7 +824,7 @@ def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
     (own,) = cluster.saving
     assert own.offset == 2
 
-    # check: whoever dies, before or after its own is in force, the list is told.
+    # check: whichever merger dies, before or after its own is in force, the list is reported.
     cluster.start()
     assert cluster.follows[-1] == 2
     cluster.is_archive_away = False
@@ -842,7 +842,7 @@ def test_r5_a_checkpoint_below_what_is_kept_is_passed_over() -> None:
 
 
 def test_records_name_what_they_speak_of() -> None:
-    # That the records by hand are such as the codec takes.
+    # The codec accepts the hand-made records.
     found = found_of(
         [(0, 0, 3, 7), (1, 0, 1, 9)],
         [
@@ -856,11 +856,11 @@ def test_records_name_what_they_speak_of() -> None:
     assert differences(found, again) == []
 
 
-# --- versions that go on from others
+# --- versions that continue others
 
 
 def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
-    """Of each list what is new in it, what has left, and the whole."""
+    """Returns of each list what is new in it, what has left, and the whole."""
     return [
         (
             [name for name, _ in each.new],
@@ -888,14 +888,14 @@ def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
     told_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
     if is_taken_over:
-        # What a successor knows that begins here.
+        # A successor that begins here knows this.
         window = slots.cluster.machine.windows[0]
         assert slots.told() == []
         restored = LiveLists(2)
         restored.restore(window.lists.state())
         window.lists = restored
     slots.say(0, Match(SECOND, 3, 30.0))
-    # The other slot has yet to come to the update: what it says of the former version is over.
+    # The other slot has yet to reach the update: its findings belong to the former version.
     slots.say(1, Match(FIRST, 4, 1.0))
     slots.say(1, End(FIRST, by=(0, 9), goes_on=True))
     slots.say(1, Match(SECOND, 5, 40.0))
@@ -918,7 +918,7 @@ def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() 
     slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
     slots.say(0, Match(SECOND, 3, 30.0))
     assert changes(slots.told()) == [([3], [1, 2], [3])]
-    # It was told of the third version alone.
+    # It received only the third version.
     slots.say(1, End(FIRST, by=(0, 12), goes_on=True))
     slots.say(1, Match(THIRD, 4, 1.0))
     slots.say(0, Match(SECOND, 5, 2.0))
@@ -931,7 +931,7 @@ def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() 
 
 
 def test_what_a_version_found_is_told_before_the_next_one_leads_on_from_it() -> None:
-    """Whoever reads the records again finds the same list, whenever it was that others told it."""
+    """A process that reads the records again finds the same list, whenever others reported it."""
     slots = Slots()
     slots.say(0, Match(FIRST, 1, 10.0))
     slots.say(1, Match(FIRST, 2, 20.0))
@@ -945,14 +945,14 @@ def test_a_successor_leads_on_from_what_was_told_in_windows_that_it_does_not_kno
     told_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
     assert slots.told() == []
-    # It reads all of it at once, and tells nothing.
+    # It reads all of it at once, and reports nothing.
     slots.cluster.start()
     slots.say(0, Match(SECOND, 3, 30.0))
     assert changes(slots.told()) == [([3], [1, 2], [3])]
 
 
 def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
-    """A slot where the query has not stood says nothing of what came before."""
+    """A slot that did not hold the query reports nothing of the time before."""
     slots = Slots()
     told_first(slots)
     slots.say(1, Match(replace(SECOND, subscriber="bob"), 3, 30.0))
@@ -966,7 +966,7 @@ OLD, NEW = (version(BEST, number) for number in (5, 9))
 
 
 def say_ranked(slots: Slots, asked: Asked, at_ms: int, *objects: int) -> None:
-    """A step of which slot 0 tells all, and that both have passed."""
+    """Appends a step that slot 0 reports alone, and that both have passed."""
     seen = tuple(Seen(number, (1, number), 50, 3, 10.0, (1, 1)) for number in objects)
     slots.say(0, Ranked(asked, at_ms, 5, 50, (2, 1), seen), time_ms=at_ms + 1)
     slots.say(1, time_ms=at_ms + 1)
@@ -1003,7 +1003,7 @@ def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
 def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
     order: tuple[bool, bool],
 ) -> None:
-    """It is told no more than that the query is not there any more."""
+    """It only learns that the query is no longer there."""
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]
@@ -1022,7 +1022,7 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
 def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
     goes_on: bool,
 ) -> None:
-    """A slot that only held it for a change of the map may end it before any other says a step."""
+    """A slot that only held it for a change of the map may end it before others report a step."""
     slots = Slots()
     slots.say(1, End(OLD, 150, by=(0, 9), goes_on=goes_on), time_ms=150)
     seen = (Seen(7, (1, 7), 50, 3, 10.0, (1, 1)),)
@@ -1037,7 +1037,7 @@ def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
 def test_a_ranked_query_that_moves_to_other_slots_alone_says_that_its_list_is_gone(
     order: int,
 ) -> None:
-    """Those that it leaves are told of a removal by the revision of the version that follows."""
+    """The slots that it leaves get a removal with the revision of the next version."""
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]
@@ -1072,7 +1072,7 @@ def test_a_ranked_query_that_is_registered_anew_says_nothing_of_what_it_lacks() 
     for slot in (0, 1):
         slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
     slots.cluster.registry_saved(21)
-    # Nothing is remembered of what has ended.
+    # Nothing is kept of ended versions.
     known = slots.known()
     assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
 

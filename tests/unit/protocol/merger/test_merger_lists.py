@@ -1,4 +1,4 @@
-"""Lists of standing queries: complete, told once, and the same whoever takes over, and when."""
+"""Lists of standing queries: complete, sent once, and the same after any takeover."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROUNDS = 12
 
 @dataclass(slots=True)
 class Script:
-    """What one slot says: items by position, and from which position on its time is what."""
+    """The reports of one slot: items by position, and the positions at which its time changes."""
 
     slot: int
     items: list[tuple[int, Item]]
@@ -69,10 +69,10 @@ PLAIN = [plain("p"), plain("q")]
 
 
 def random_script(rng: np.random.Generator, slot: int, *, ends: bool) -> Script:
-    """A slot's life: matches, candidates, steps at every 100 ms, versions that end."""
+    """Returns a slot's life: matches, candidates, steps at every 100 ms, versions that end."""
     script = Script(slot, [], [(0, 0)])
     position = time_ms = 0
-    # What lasts comes to its end, and the very same is asked anew, in all slots alike.
+    # Queries end and are registered again unchanged, in all slots alike.
     lives = dict.fromkeys([*KNN, SHORT, *TERMS, *RANKED], 0)
     near = [*KNN, SHORT] if ends else KNN
     while time_ms < 1_000:
@@ -98,7 +98,7 @@ def random_script(rng: np.random.Generator, slot: int, *, ends: bool) -> Script:
             change = int(rng.integers(ENTERS, LEAVES + 1)) if asked in TRACKED else 0
             script.items.append((position, Match(asked, int(rng.integers(99)), 0.0, change)))
         elif ends and kind < 0.9:
-            # Each version ends in all slots, if not at the same time.
+            # Each version ends in all slots, though not at the same time.
             asked = [*lives][int(rng.integers(len(lives)))]
             if lives[asked] < 1:
                 script.items.append((position, ended(asked, lives, lives[asked], time_ms)))
@@ -145,7 +145,7 @@ def random_parts(
 
 
 def random_log(rng: np.random.Generator, scripts: list[Script]) -> list[Found]:
-    """Records that cover the scripts, with repeats, several slots in one record at times."""
+    """Returns records that cover the scripts, with repeats, some with several slots."""
     said = [0] * len(scripts)
     log: list[Found] = []
     while any(said[script.slot] < script.end for script in scripts):
@@ -158,7 +158,7 @@ def random_log(rng: np.random.Generator, scripts: list[Script]) -> list[Found]:
             if rng.random() < 0.2:
                 begin = int(rng.integers(0, begin + 1))
             end = min(script.end, begin + int(rng.integers(0, 15)))
-            # The end of a version stands in a record of its own.
+            # The end of a version is in a record of its own.
             ends = [p for p, item in script.items if isinstance(item, End) and p >= begin]
             is_alone = bool(ends) and ends[0] == begin
             if ends:
@@ -182,7 +182,7 @@ def interval_of(script: Script, begin: int, end: int) -> tuple[int, int, int, in
 
 
 def random_history(seed: int, *, ends: bool) -> tuple[list[Script], list[Found], list[int]]:
-    """Scripts, a log of them, and the offsets at which windows end."""
+    """Returns scripts, a log of them, and the offsets at which windows end."""
     rng = np.random.default_rng(seed)
     scripts = [random_script(rng, slot, ends=ends) for slot in range(SLOTS)]
     log = random_log(rng, scripts)
@@ -198,14 +198,14 @@ def run(
     *,
     is_save_slow: bool = False,
 ) -> tuple[list[Told], MergerCluster]:
-    """What each window tells; at some windows the merger dies before or after it is committed."""
+    """Returns the notifications of windows; at some the merger dies before or after the commit."""
     rng = np.random.default_rng(seed)
     cluster = MergerCluster(log, SLOTS, is_save_slow)
     told: list[Told] = []
     for number, end in enumerate(ends_at):
         death = deaths.get(number)
-        # The slots' logs hold an end long before all that they hold has been taken, or long after
-        # the first slot said so.
+        # The slots' logs hold an end long before everything in them has been taken, or long after
+        # the first slot reported it.
         cluster.registry_saved(2 * number)
         cluster.read(end, rng)
         if death == "before":
@@ -221,11 +221,11 @@ def run(
 
 @pytest.fixture(autouse=True)
 def _times_of_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script lasts some windows: what is remembered for a while is forgotten within them."""
+    """A script lasts some windows: temporary state is forgotten within them."""
     monkeypatch.setattr(merger_module, "FORGET_INTERVAL_MS", 1)
 
 
-# --- what is told is what was found
+# --- notifications are findings
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -292,7 +292,7 @@ def test_ranked_lists_are_told_when_their_ids_change(seed: int) -> None:
 
 
 def ranked_by_hand(parts: list[Ranked], at_ms: int) -> list[tuple[float, Seen]]:
-    """The contract's score, one object at a time."""
+    """Returns the contract's score, one object at a time."""
     seen = [each for part in parts for each in part.seen]
     total, tokens = sum(p.total for p in parts), sum(p.tokens for p in parts)
     holders = [sum(p.holders[i] for p in parts) for i in range(2)]
@@ -348,7 +348,7 @@ def _number_of(match: Match) -> int:
     return int(found.objects.ids[0])
 
 
-# --- take-over
+# --- takeover
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -383,12 +383,12 @@ def test_r5_mergers_that_die_again_and_again_tell_the_same(
     wanted, _ = run(log, ends_at, seed, {})
     told, cluster = run(log, ends_at, seed, deaths, is_save_slow=is_save_slow)
     assert told == wanted, f"seed={seed}"
-    # Of each merger that died at most one is left that nobody knows of.
+    # Each merger that died leaves at most one unknown blob.
     assert len(cluster.blobs) <= cluster.mergers + 2
 
 
 def test_r5_a_merger_that_stood_still_does_not_begin_the_lists_anew() -> None:
-    # init: it read `control` up to its grant; meanwhile others have told lists.
+    # init: it read `control` up to its grant; meanwhile others have sent lists.
     _, log, ends_at = random_history(0, ends=False)
     _, cluster = run(log, ends_at, 0, {})
     stale = MergerMachine("m1", MergerSettings(cluster.slots))
@@ -403,7 +403,7 @@ def test_r5_a_merger_that_stood_still_does_not_begin_the_lists_anew() -> None:
     loaded = cluster.loaded(load.epoch, load.name, load.offset)
     assert stale.step(loaded, 0) == []
 
-    # check: nobody hears from it, above all no checkpoint of nothing.
+    # check: it sends nothing, above all no checkpoint of nothing.
     assert stale.windows == {}
     again = [
         effect
@@ -430,7 +430,7 @@ def test_nothing_is_kept_of_queries_that_ended_in_all_slots(seed: int) -> None:
 def test_r5_without_the_state_a_successor_tells_something_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # That the tests above can fail: a successor that only goes on from the progress.
+    # The tests above can fail: with a successor that continues only from the progress.
     _, log, ends_at = random_history(0, ends=False)
     wanted, _ = run(log, ends_at, 0, {})
     loaded = MergerMachine._loaded

@@ -60,7 +60,7 @@ def found_of(
     matches: list[tuple[int, str, str]],
     time_ms: int = 0,
 ) -> Found:
-    """What was found in an interval: (position, query, subscriber), positions are object ids."""
+    """Returns findings in an interval: (position, query, subscriber), positions are object ids."""
     places = sorted({position for position, _, _ in matches})
     queries = sorted({(query, subscriber) for _, query, subscriber in matches})
     subscribers = sorted({subscriber for _, subscriber in queries})
@@ -95,7 +95,7 @@ def found_of(
 
 
 def triples(delivered: Delivered) -> list[tuple[str, str, int]]:
-    """(subscriber, query, object) in order."""
+    """Returns (subscriber, query, object) in order."""
     names = delivered.queries
     ids, bounds = names.ids.tobytes(), names.id_offsets.tolist()
     rows = []
@@ -110,7 +110,7 @@ def triples(delivered: Delivered) -> list[tuple[str, str, int]]:
 
 
 class Shell:
-    """Carries out a merger's effects on a list; commits when told to."""
+    """Carries out a merger's effects on a list; commits on request."""
 
     def __init__(self, retained_bytes_max: int = 1 << 30, partition: int = 0) -> None:
         self.machine = MergerMachine("m", MergerSettings(4, retained_bytes_max))
@@ -196,7 +196,7 @@ def test_r5_the_next_window_waits_for_the_commit_and_then_goes_at_once() -> None
     assert shell.step(Tick(), 10 * WINDOW_MS) == []
     effects = shell.commit(now_ms=10 * WINDOW_MS)
     assert [type(effect) for effect in effects] == [Truncate, Transact]
-    # What stands behind the first window's progress is still needed.
+    # Records after the first window's progress are still needed.
     assert effects[0] == Truncate(PARTIALS, 0, 1)
 
 
@@ -208,7 +208,7 @@ def test_nothing_more_is_read_while_too_much_waits_for_a_transaction(
     shell.own()
     (transact,) = shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=WINDOW_MS)
     assert isinstance(transact, Transact)
-    # `deliveries` is away: the transaction is tried again and again, and more comes meanwhile.
+    # `deliveries` is away: the transaction is retried repeatedly, and more records arrive.
     effects = [
         effect
         for at in range(5, 10)
@@ -216,7 +216,7 @@ def test_nothing_more_is_read_while_too_much_waits_for_a_transaction(
     ]
     assert effects == [Unfollow(PARTIALS, 0)]
     assert shell.step(Tick(), 9 * WINDOW_MS) == []
-    # Behind it what waits is written at once, and reading goes on behind that.
+    # Then the waiting rest is written at once, and reading continues after that.
     kinds = [each for each in shell.commit(WINDOW_MS) if not isinstance(each, Truncate)]
     assert [type(each) for each in kinds] == [Transact, Follow]
     assert kinds[1] == Follow(PARTIALS, 0, 6)
@@ -303,7 +303,7 @@ def test_r5_successors_deliver_each_match_once_whatever_was_committed(seed: int)
         # Positions of a slot begin at its base here; the first interval covers all before.
         log.append(found_of(slot, base + begin if begin else 0, base + end, inside))
 
-    # test: each merger goes on from the last committed progress.
+    # test: each merger continues from the last committed progress.
     written: list[Delivered | Progress] = []
     while True:
         last = next((each for each in reversed(written) if isinstance(each, Progress)), None)
@@ -381,7 +381,7 @@ def test_r5_who_is_fenced_begins_anew_from_what_is_safe() -> None:
     shell.open.clear()
     effects = shell.step(Fenced(0, transact.number))
     assert [type(effect) for effect in effects] == [Unfollow, Fence, Load]
-    # Nothing of the former window is known any more, and a late answer to it means nothing.
+    # Nothing of the former window is kept, and a late answer to it has no effect.
     assert shell.step(Committed(0, transact.number, 10, 4)) == []
     assert shell.machine.windows == {}
     (load,) = (effect for effect in effects if isinstance(effect, Load))
@@ -396,7 +396,7 @@ def with_lists(input_offset: int) -> State:
 
 
 def granted() -> Shell:
-    """A merger that waits to be loaded."""
+    """Returns a merger that waits for its load."""
     shell = Shell()
     for at, declaration in enumerate([*CONTROL, Granted(0, PARTIALS, 0, "m")]):
         shell.step(ControlRead(at, declaration))
@@ -404,7 +404,7 @@ def granted() -> Shell:
 
 
 def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
-    # init: others have told lists while it stood still.
+    # init: others have sent lists while it was paused.
     shell = granted()
     assert shell.step(Loaded(PARTIALS, 0, 2, 7, with_lists(7))) == []
     assert not shell.machine.holdings.owns(PARTIALS, 0)
@@ -414,7 +414,7 @@ def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
     effects = shell.step(ControlRead(3, CheckpointTaken(PARTIALS, 0, 2, 5, "n")))
     assert effects == [Unfollow(PARTIALS, 0), Fence(0), Load(PARTIALS, 0, 2, "n", 5)]
 
-    # check: of a checkpoint that is of no use any more it is as without one.
+    # check: with a useless checkpoint it behaves as without one.
     assert shell.step(Loaded(PARTIALS, 0, 2, 9, with_lists(9))) == []
     effects = shell.step(ControlRead(4, CheckpointTaken(PARTIALS, 0, 2, 4, "less")))
     assert not any(isinstance(effect, Load) for effect in effects)
@@ -452,14 +452,14 @@ def test_deliveries_hold_each_match_with_its_subscriber(
     records = list(deliveries(parts))
     found = [t for record in records for t in triples(record)]
     assert sorted(found) == sorted(wanted), f"seed={seed}"
-    # Those of one subscriber stand in the order in which they were found.
+    # Those of one subscriber are in the order in which they were found.
     for subscriber in ("ann", "bob"):
         mine = [number // 10 for s, _, number in found if s == subscriber]
         assert mine == sorted(mine), f"seed={seed}"
 
 
 def random_delivered(rng: np.random.Generator) -> Delivered:
-    """Matches of several subscribers, with objects and names that nothing refers to."""
+    """Returns matches of several subscribers, with unreferenced objects and names."""
     objects, names = random_objects(rng, 12), random_names(rng, 9)
     rows = rng.integers(0, 9, int(rng.integers(0, 15)))
     rows = rows[np.argsort(names.subscriber_rows[rows], kind="stable")]
@@ -491,7 +491,7 @@ def test_the_part_of_a_subscriber_is_its_matches_and_nothing_else(seed: int) -> 
 
 
 def test_dense_matches_fit_the_records_of_the_log() -> None:
-    # Matches are what is large here, not texts: 60 parts of 20,000 matches each, about 14 MB.
+    # Matches dominate here, not texts: 60 parts of 20,000 matches each, about 14 MB.
     dense = [(p, f"q{q}", "ann") for p in range(10) for q in range(2_000)]
     parts = [found_of(0, 0, 100, dense)] * 60
 

@@ -1,4 +1,4 @@
-"""The end of a query that asks for it: who says so, and when it is told."""
+"""The reported end of a query: which process decides it, and when it is sent."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_removal_is_an_end_and_an_update_is_none() -> None:
     askers = Askers()
     change = change_of(wish_of("register", asking(ttl="1s"), "s", 1_000), NO_REVISION)
     assert askers.learn(5, change) is None
-    # Said again.
+    # Republished.
     assert askers.learn(5, replace(change, is_restated=True)) is None
     update = change_of(wish_of("update", asking(ttl="2s"), "t", 1_500), 5)
     assert askers.learn(9, replace(update, since=5)) is None
@@ -79,7 +79,7 @@ def test_another_registration_is_an_end_by_the_lifetime_that_was_over() -> None:
     assert askers.learn(9, again) == End("q", "s", 5, 9, is_over=True)
     silent = asking() | {"events": ["ended"]}
     del silent["events"]
-    # An update that does not ask any more ends nothing, and nothing is told of it.
+    # An update that no longer asks for the end ends nothing, and nothing is reported.
     assert (
         askers.learn(11, replace(change_of(wish_of("update", silent, "s", 0), 9), since=9)) is None
     )
@@ -92,9 +92,9 @@ def test_a_change_of_a_version_that_is_missing_ends_none_that_is_known() -> None
     for missed in (removal(7, 2_000), other):
         askers = Askers()
         askers.learn(5, registered)
-        # Behind compaction: by then version 5 was updated, or removed, which is missing.
+        # After compaction: by then version 5 was updated or removed by a record that is missing.
         assert askers.learn(9, missed) is None
-        # What came instead is known from here on, also that it is gone.
+        # Its replacement is known from here on, also its removal.
         end = askers.learn(12, removal(9, 3_000))
         assert end == (None if missed.query is None else End("q", "t", 9, 12, is_over=False))
 
@@ -169,7 +169,7 @@ def test_what_the_registry_says_is_said_once(is_taken_over: bool) -> None:
     said = ended(End("q", "s", 5, 9, is_over=False))
     assert overs(slot, [(0, said)]) == [(PLACE, NEVER_MS)]
     slot = taken_over(slot) if is_taken_over else slot
-    # A successor says it again, perhaps by another change; behind the floor it is a repeat as well.
+    # A successor reports it again, perhaps by another change; below the floor it is a repeat, too.
     again = ended(End("q", "s", 5, 11, is_over=False))
     assert overs(slot, [(1, said), (2, again)]) == []
     assert overs(slot, [(3, replace(ended(End("p", "s", 6, 12, is_over=False)), floor=20))]) != []
@@ -181,7 +181,7 @@ def test_what_the_registry_says_is_said_once(is_taken_over: bool) -> None:
 
 
 def ends(told: list[Any]) -> list[Any]:
-    """Ends by what they came, and ids of what was matched or listed, in order."""
+    """Returns the reasons of ends, and ids of matches or lists, in order."""
     return [
         (each.query, each.ended)
         if isinstance(each, ToldList) and each.ended
@@ -201,7 +201,7 @@ def test_an_end_is_told_when_all_slots_have_passed_what_the_registry_says() -> N
     assert ends(slots.told()) == [1, 2]
     slots.say(1, Match(PLAIN, 3))
     slots.say(1, Over(PLAIN, PLACE))
-    # Another query is not held up, and this one may begin anew.
+    # Another query is not delayed, and this one may begin anew.
     slots.say(1, Match(PLAIN, 4))
     assert ends(slots.told()) == [3, ("q", BY_REMOVAL), 4]
     assert len(slots.known().ends) == 0
@@ -221,7 +221,7 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
     slots.say(1, Match(PLAIN, 2), Match(PLAIN, 3), time_ms=1_000)
     slots.say(1, Over(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
     assert ends(slots.told()) == [2, 3, ("q", BY_TTL)]
-    # What the registry says when it tidies up is a repeat.
+    # Clean-up records of the registry are repeats.
     for slot in (0, 1):
         slots.say(slot, Over(PLAIN, PLACE, is_over=True), time_ms=9_000)
     assert ends(slots.told()) == []
@@ -248,7 +248,7 @@ def test_an_end_comes_behind_lists_and_steps() -> None:
     assert ends(slots.told()) == [[1]]
     slots.say(1, Gone(best, 150, by=(0, 9)), time_ms=99)
     slots.say(1, Over(best, (0, 6)), time_ms=99)
-    # A step before the end is not complete: slot 1 has not told the time that is behind it.
+    # A step before the end is incomplete: slot 1 has not reported a later time.
     assert ends(slots.told()) == []
     slots.say(0, Match(near, 2, 1.0), time_ms=501)
     slots.say(1, time_ms=501)
@@ -256,7 +256,7 @@ def test_an_end_comes_behind_lists_and_steps() -> None:
 
 
 def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
-    """An end cost 3 ms where 65,536 others were waiting; a merger stood still for hours."""
+    """An end cost 3 ms where 65,536 others were waiting; a merger was blocked for hours."""
     known = QueryEnds()
 
     def heard_s(begin: int) -> float:
@@ -269,13 +269,13 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
     first_s = heard_s(0)
     for begin in range(2_000, ENDS_MAX, 2_000):
         heard_s(begin)
-    # Of several, since collecting garbage amid one took longer than all of it.
+    # The least of several, since a garbage collection in one took longer than all of it.
     again_s = min(heard_s(ENDS_MAX + i * 2_000) for i in range(1, 4))
     assert again_s < 50 * first_s
     known.complete(1_001, lambda *_: False)
     (told,) = known.flush()
     assert len(told) == len(known) > ENDS_MAX
-    # Those that were told first are forgotten.
+    # The first reported ones are forgotten.
     heard_s(2 * ENDS_MAX)
     assert len(known) == ENDS_MAX
     assert known.early == len(told) + 2_000 - ENDS_MAX

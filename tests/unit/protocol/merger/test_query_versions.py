@@ -1,4 +1,4 @@
-"""When versions of standing queries end for those who keep something of them."""
+"""When ended versions of standing queries may be forgotten."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def test_an_end_is_remembered_until_all_have_come_to_it() -> None:
     assert versions.end(1, (2, 10), 2_000)
     assert not versions.end(1, (2, 10), 2_500)
     assert versions.has_ended(1)
-    # Not before the registry's checkpoint is behind the change.
+    # Not before the registry's checkpoint is past the change.
     assert not versions.may_settle({2: 10, 1: 99})
     versions.settle({2: 10, 1: 99}, np.array([5, 5]))
     assert versions.forget(np.array([9, 9]), 9_000) == []
     assert versions.may_settle({2: 11})
     versions.settle({2: 11}, np.array([5, 7]))
     assert not versions.may_settle({2: 99})
-    # Not before each slot has come to where its log ended then, and has told its time.
+    # Not before each slot has reached its log's end of then, and has reported its time.
     assert versions.forget(np.array([9, 6]), 9_000) == []
     assert versions.forget(np.array([5, 7]), 2_499) == []
     assert versions.has_ended(1)
@@ -53,7 +53,7 @@ def test_of_too_many_ends_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatc
         versions.end(key, (0, key), NO_TIME_MS)
     assert versions.forget_early() == [5, 9]
     assert (len(versions), versions.early) == (3, 2)
-    # The others go on as they were, also when somebody takes over.
+    # The others stay as they were, also after a takeover.
     successor = Versions()
     successor.restore(versions.state())
     for each in (versions, successor):

@@ -1,4 +1,4 @@
-"""By what a merger knows versions of queries: no text is taken for another, old ones are found."""
+"""The keys of query versions in a merger: different texts never share one, old ones are found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = Asked("words", terms_spec("words", 2))
 
 
 class Lists:
-    """The lists of one slot's words."""
+    """The lists from one slot's reports."""
 
     def __init__(self) -> None:
         self.lists = LiveLists(1)
@@ -65,7 +65,7 @@ def test_texts_with_one_hash_have_lists_of_their_own(monkeypatch: pytest.MonkeyP
 
 @contextmanager
 def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Versions are known by the hash of former mergers."""
+    """Makes versions known by the hash of former mergers."""
 
     def read(text: str) -> Spec:
         spec = read_now(text)
@@ -104,7 +104,7 @@ def test_what_an_old_checkpoint_knows_goes_on_and_ends(
     assert lists.lists.former
     if is_saved_again:
         restored(lists, is_old=False)
-    # It goes on from the list that was told.
+    # It continues from the last sent list.
     assert lists.say(Match(NEAR, 2, 4.0)) == [("near", (2, 1))]
     if is_saved_again:
         restored(lists, is_old=False)
@@ -114,7 +114,7 @@ def test_what_an_old_checkpoint_knows_goes_on_and_ends(
     lists.say(End(NEAR))
     assert len(lists.lists.knn) == 0
     assert lists.say(Match(NEAR, 3, 1.0)) == []
-    # Another query that comes with the old key is another.
+    # Another query that has the old key is different.
     key = read_spec(WORDS.spec).former_key
     stranger = Spec(specs.KIND_KNN, 5, key)
     assert lists.lists.former.known(stranger) is stranger

@@ -1,4 +1,4 @@
-"""Objects by number, of which those are kept that are named."""
+"""Objects by number, of which only those still referenced are kept."""
 
 from __future__ import annotations
 

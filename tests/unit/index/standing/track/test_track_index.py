@@ -71,7 +71,7 @@ def insert(index: TrackIndex, queries: list[Tracker], position: int) -> list[int
 
 
 def places_of(objects: list[Moving]) -> list[int]:
-    """The number of the object that each is: values of one object share what it is."""
+    """Returns the number of each object: values of one object share its properties."""
     steps = (item.plain is not before.plain for before, item in pairwise(objects))
     return list(accumulate(steps, initial=0)) if objects else []
 
@@ -91,7 +91,7 @@ def match(
     )
     assert found.object_rows.tolist() == sorted(found.object_rows.tolist())
     if len(distinct) == len(objects):
-        # Of one value exits come first, then enters, then insides.
+        # For one value exits come first, then enters, then insides.
         place = {EXITS: 0, ENTERS: 1, INSIDE: 2}
         order = [(o, place[e]) for o, e in zip(found.object_rows, found.events, strict=True)]
         assert order == sorted(order)
@@ -102,7 +102,7 @@ def match(
 
 
 class Sets:
-    """What the newest object of each value satisfied."""
+    """The queries that the newest object of each value satisfied."""
 
     def __init__(self) -> None:
         self.inside: dict[tuple[int, int], set[int]] = {}
@@ -134,7 +134,7 @@ class Sets:
 
 
 class Life:
-    """An index beside its oracle, with what a slot's log brings."""
+    """An index beside its oracle, with the events of a slot's log."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -185,7 +185,7 @@ class Life:
             )
             for position in range(begin, self.position)
         ]
-        # Some come for other attributes, too.
+        # Some arrive for other attributes, too.
         objects = [each for item in objects for each in [item, *self.others_of(item)]]
         got = match(self.index, objects, self.live)
         rows = places_of(objects)
@@ -206,7 +206,7 @@ class Life:
         self.remove(due)
 
     def restart(self) -> None:
-        """Goes on with a successor, whose rows are others."""
+        """Continues with a successor that has other rows."""
         before = sorted(self.live)
         state = self.index.state(np.array(before, np.int32))
         assert {k: v.dtype.kind in "iuf" for k, v in state.items()} == dict.fromkeys(state, True)
@@ -248,7 +248,7 @@ def test_random_life_equals_oracle(
         inside = sum(len(rows) for rows in life.sets.inside.values())
         assert life.index._sets.entries_count >= inside
         assert life.index.live_queries == len(life.alive())
-    # Without queries nothing is inside, and a sweep leaves nothing behind.
+    # Without queries no value is inside, and a sweep leaves nothing.
     life.remove(life.alive())
     life.position += 1
     life.reclaim()
@@ -311,7 +311,7 @@ def test_an_expired_query_says_nothing_and_changes_nothing() -> None:
     live = {0: Tracker(box(0, 10, expires_ms=100), 1)}
     insert(index, list(live.values()), 0)
     assert match(index, [at(1.0, 0, arrival_ms=99)], live) == [(0, ENTERS, 0)]
-    # Outside after the end: no exit. One that arrived before the end, and comes later, tells.
+    # Outside after the end: no exit. A late object that arrived before the end counts.
     assert match(index, [at(50.0, 1, arrival_ms=100)], live) == []
     assert match(index, [at(2.0, 2, arrival_ms=100)], live) == []
     assert match(index, [at(3.0, 3, arrival_ms=98)], live) == [(0, INSIDE, 0)]
@@ -345,7 +345,7 @@ def test_a_replaced_query_knows_nothing() -> None:
 def test_values_that_are_not_heard_of_any_more_take_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where the row of the query that they were inside of was given to another."""
+    """Also if the row of the query around them was reused for another query."""
     monkeypatch.setattr(track_index, "_GARBAGE_MIN", 10)
     index = TrackIndex()
     for step in range(1, 4):
@@ -355,7 +355,7 @@ def test_values_that_are_not_heard_of_any_more_take_no_memory(
         assert len(match(index, seen, live)) == 100
         assert index.tracked_values == 50, step
         index.remove(np.array([0, 1], np.int32), 100 * step + 50)
-        # Row by row: the first sweep comes while the other row is in use still.
+        # Row by row: the first sweep happens while the other row is still in use.
         assert index.reclaim(100 * step + 50, rows_max=1) == 1
         assert index.reclaim(100 * step + 50) == 1
     insert(index, [live[0], live[1]], 900)
@@ -403,7 +403,7 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
 
 
 def put(index: TrackIndex, rows: list[int], values: np.ndarray) -> None:
-    """Lets values be inside each of some queries."""
+    """Puts values inside each of some queries."""
     query_rows = np.repeat(np.array(rows, np.int32), len(values))
     numbers = np.full(len(query_rows), NOT_KNOWN, np.int32)
     index.put_members(Members(query_rows, np.tile(values.astype(np.uint64), len(rows)), numbers))
@@ -417,7 +417,7 @@ def test_taking_some_members_leaves_the_others() -> None:
     taken = index.take_members(np.array(rows[1:3], np.int32))
     assert taken.query_rows.tolist() == [rows[1]] * 25 + [rows[2]] * 20
     assert taken.values.tolist() == [*range(25), *range(20)]
-    # Of what is left nothing is lost, and the values that were inside nothing else are forgotten.
+    # No remaining value is lost, and values inside no other query are forgotten.
     assert index.tracked_values == 20
     assert len(index.take_members(np.array(rows[1:3], np.int32))) == 0
     for row in (rows[4], rows[0], rows[3]):

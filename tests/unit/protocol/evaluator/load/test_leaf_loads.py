@@ -1,4 +1,4 @@
-"""What an evaluator counts of its leaves, against counting them one by one; and as messages."""
+"""An evaluator's counts of its leaves, compared with counting one by one; and as messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BEGIN_MS = 1_000_000
 
 
 class World:
-    """An evaluator that owns all slots, and what came to it."""
+    """An evaluator that owns all slots, and all that it received."""
 
     def __init__(
         self, seed: int, *, counts: bool = True, hashing: TermHashing = WIRE_TERMS
@@ -168,7 +168,7 @@ def test_a_round_begins_anew_and_older_ones_fade() -> None:
     assert first.objects.sum() == 100
     assert second.objects.sum() == 0
     assert second.faded.tolist() == (first.faded / 2).tolist()
-    # A look between rounds tells of the last one.
+    # A look between rounds returns the last one.
     world.publish(10)
     assert loads_of(world.machine.look(ends_round=False)).loads.objects.sum() == 0
 
@@ -295,7 +295,7 @@ def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
 
 
 def told_of(rng, west, objects, objects_told, queries, queries_told):
-    """What an evaluator tells of objects and queries of one tenth of a degree, drawn evenly."""
+    """Returns an evaluator's report of evenly drawn objects and queries in a tenth of a degree."""
     handles = np.sort(rng.integers(0, 2**64, queries, np.uint64))[:queries_told]
     count = len(handles)
     boxes = np.tile([[west, 0.0, west + 0.1, 1.0]], (count, 1))
@@ -333,7 +333,7 @@ def test_a_sample_has_of_each_evaluator_its_share() -> None:
 
 
 def test_a_sample_has_nothing_of_who_is_drawn_too_sparsely() -> None:
-    """Its share of the sample rounds to none; the terms of who follows stand behind no gap."""
+    """Its share of the sample rounds to none; the next one's terms follow without a gap."""
     parts = []
     for west, objects in ((-50.0, 1_000), (0.0, 2), (50.0, 1_000)):
         told = told_of(np.random.default_rng(2), west, objects, min(objects, 100), 0, 0)
@@ -362,7 +362,7 @@ def test_queries_of_who_has_no_objects_are_in_the_sample() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sample_has_of_each_slot_its_share(seed, monkeypatch) -> None:
-    """A slot with many queries looks at a part of them, one with few at all."""
+    """A slot with many queries contributes some of them, one with few all."""
     monkeypatch.setattr(leaf_counts, "QUERIES_MAX", 64)
     world = World(seed)
     for number in range(1_060):
@@ -407,9 +407,9 @@ def test_who_chooses_ids_by_their_handles_is_not_sampled_more_often(seed, monkey
     count = len(told[0].draws)
     assert 15 <= count <= 70, f"seed={seed}"
     of_chosen = int((told[0].sample.queries.boxes[:, 0] > 0).sum())
-    # Five times the deviation of so many coins.
+    # Five times the deviation of this many coins.
     assert abs(of_chosen - count / 2) < 2.5 * count**0.5, f"seed={seed}"
-    # All who have a query draw it alike.
+    # All evaluators that hold a query draw it alike.
     assert told[0].draws.tolist() == told[1].draws.tolist()
 
 
@@ -446,5 +446,5 @@ def test_slots_that_are_to_move_are_saved_and_others_are_not() -> None:
 
     saved = [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
     assert saved == [1]
-    # Nothing has come since.
+    # Nothing has arrived since.
     assert world.step(Saving((1,))) == []

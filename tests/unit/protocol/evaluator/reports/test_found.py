@@ -1,4 +1,4 @@
-"""From hits to records on `partials`: cut so that each fits, chained so that nothing is missed."""
+"""From hits to records on `partials`: split so that each fits, chained so that none is missed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def opened(number: int) -> Slot:
 
 
 def matches_of(found: Found) -> list[tuple[int, int, int, str, str, int]]:
-    """(interval row, slot, position, query, subscriber, object) of each match."""
+    """Returns (interval row, slot, position, query, subscriber, object) of each match."""
     ids, bounds = found.queries.ids.tobytes(), found.queries.id_offsets.tolist()
     rows = []
     for at, query in zip(
@@ -52,7 +52,7 @@ def matches_of(found: Found) -> list[tuple[int, int, int, str, str, int]]:
 
 
 class Partials:
-    """Takes records as a merger does; checks what each record promises."""
+    """Takes records as a merger does; checks the promises of each record."""
 
     def __init__(self) -> None:
         self.reached: dict[int, Reached] = defaultdict(Reached)
@@ -69,7 +69,7 @@ class Partials:
             assert begin <= position < end
             assert partition_of(subscriber, PARTIALS) == target
             if position >= fresh_from[interval]:
-                # The part is no part of an object's place.
+                # The part is not a part of an object's place.
                 place = position >> 7 << 7
                 self.seen[slot, place, query, subscriber, number] += 1
 
@@ -107,7 +107,7 @@ def test_r2_the_pieces_chain_and_their_union_is_the_whole(
     for target, mark in marks([s.report() for s in slots.values()], PARTIALS):
         partials.take(target, mark)
 
-    # check: against the plain rules; every target knows that all was said.
+    # check: compared with the simple rules; every target knows that its records are complete.
     wanted = Counter((n, *match) for n, log in logs.items() for match in expected_matches(log))
     assert partials.seen == wanted, f"seed={seed}"
     for target in range(PARTIALS):
@@ -117,7 +117,7 @@ def test_r2_the_pieces_chain_and_their_union_is_the_whole(
 
 
 def crowd(order: list[int]) -> Slot:
-    """A slot whose queries were registered in some order, and thus lie in other rows."""
+    """Returns a slot whose queries were registered in some order, and so are in other rows."""
     slot = opened(0)
     for offset, i in enumerate(order):
         members = {"id": f"q{i}", "kind": "range", "mode": "continuous"}

@@ -1,4 +1,4 @@
-"""What of a slot's objects is in the archive, over merges, checkpoints and restarts."""
+"""Which of a slot's objects are in the archive, over merges, checkpoints and restarts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fill(store: SlotStore, rows: int) -> None:
 
 
 class Slot:
-    """A store, its shelf, and what has been written."""
+    """A store, its archive manifest, and the blobs that were written."""
 
     def __init__(self) -> None:
         self.store, self.shelf = SlotStore(LIMITS), Shelf(3)
@@ -56,7 +56,7 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """Of the checkpoint at the offset."""
+        """Returns the name of the checkpoint at the offset."""
         return checkpoint_name(SLOTS, 3, self.offset, 7)
 
     def checkpoint(self) -> list[Span]:
@@ -77,7 +77,7 @@ def test_what_was_written_is_not_written_again_when_it_is_merged() -> None:
     assert slot.fill(8) == [(0, 11), (12, 15), (16, 19)]
     assert slot.checkpoint() == [(0, 3), (4, 7), (8, 11), (12, 15), (16, 19)]
     assert slot.written == 20
-    # Merged as far as slices go, it is written as it is, and its parts leave.
+    # Merged as far as slices go, it is written as it is, and its parts are removed.
     for _ in range(4):
         slot.fill(12)
         slot.checkpoint()
@@ -134,7 +134,7 @@ def test_a_merged_slice_that_leaves_is_found_by_its_parts() -> None:
     parts = [(0, 3), (4, 7), (8, 11)]
     names = slot.shelf.reaching(0, 10_000_000, 12)
     assert names == [slice_name(3, span) for span in parts]
-    # Of a window, those alone that it reaches.
+    # For a window, only those that it reaches.
     assert slot.shelf.reaching(0, 3_000, 12) == [slice_name(3, (0, 3))]
     assert slot.shelf.forget(4_000) == [slice_name(3, (0, 3))]
 
@@ -166,7 +166,7 @@ def test_while_anothers_checkpoint_counts_nothing_leaves_that_it_may_stand_on() 
     slot = Slot()
     slot.fill(12)
     stood_on = slot.checkpoint()
-    # A former owner's, which went on from there, is farther than all that follow here.
+    # A former owner's, which continued from there, is farther than all that follow here.
     assert slot.shelf.durable(checkpoint_name(SLOTS, 3, 1_000, 6)) == []
     for _ in range(6):
         slot.fill(12)
@@ -178,10 +178,11 @@ def test_while_anothers_checkpoint_counts_nothing_leaves_that_it_may_stand_on() 
     assert not slot.shelf.is_saving
     assert all(slice_name(3, span) in slot.archive for span in stood_on)
     assert set(stood_on) <= slot.shelf.archived.keys()
-    # Nobody knows here what comes first of those that somebody may load.
+    # It is unknown here which slices come first in a checkpoint that may be loaded.
     assert slot.shelf.first_name is None
 
-    # Once one of its own is the farthest again, and then another, the parts of merged ones leave.
+    # Once one of its own is the farthest again, and then another, the parts of merged ones are
+    # removed.
     slot.offset = 2_000
     before = slot.archive.copy()
     slot.checkpoint()
@@ -200,5 +201,5 @@ def test_what_stands_at_the_same_place_and_is_anothers_is_not_taken_for_written(
     assert [name for name, _ in brought] == [slice_name(3, span) for span in stands]
     assert slot.shelf.durable(checkpoint_name(SLOTS, 3, 5, 6)) == []
     assert (slot.shelf.saved_seq, slot.shelf.archived) == (-1, {})
-    # The next one brings them again, since this one may never be written.
+    # The next one writes them again, since this one may never be written.
     assert slot.shelf.saving("later", slot.store.slices, LIMITS.full_rows) == (stands, brought)

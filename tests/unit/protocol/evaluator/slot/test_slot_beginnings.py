@@ -1,7 +1,7 @@
-"""Queries whose lifetime begins at a time that was said: earlier objects are nothing to them.
+"""Queries with a given begin of their lifetime do not count earlier objects.
 
-The slot hears of two intake partitions, one of which is behind the other: when some objects come
-that a query counts, others still come that it does not.
+The slot reads two intake partitions, one of which lags: when objects arrive that a query counts,
+others still arrive that it does not count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def opened(offset: int = 0) -> Slot:
 
 
 def again(slot: Slot) -> Slot:
-    """A successor that begins at a checkpoint of this one."""
+    """Returns a successor that begins at a checkpoint of this one."""
     successor = opened(slot.offset)
     state = dict(read_state(write_state(slot_state(slot, 0, ()))))
     restore_slot(successor, state, slot.store.slices)
@@ -51,7 +51,7 @@ def said(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> list[Said
     found: list[Said] = []
     for report in slot.take(records):
         if not isinstance(report, Report):
-            # That a list has ended.
+            # The end of a list.
             continue
         names = report.table.names(report.query_rows)
         ids, bounds = names.ids.tobytes(), names.id_offsets.tolist()
@@ -66,7 +66,7 @@ def said(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> list[Said
 def routed_with_copies(
     source: int, offset: int, members: list[dict[str, Any]], arrivals_ms: list[int]
 ) -> Routed:
-    """Objects of an intake partition, each with a copy for its van."""
+    """Returns objects of an intake partition, each with a copy for its van."""
     objects = columns_of(members)
     copies = followed(objects, {"van"}, 1)
     count = len(objects)
@@ -94,7 +94,7 @@ def routed_with_copies(
 
 @dataclass
 class Version:
-    """What is true of a query, object by object."""
+    """The correct events of a query, object by object."""
 
     members: dict[str, Any]
     begins_ms: float
@@ -124,14 +124,14 @@ class Version:
         return [(name, "enter" if holds else "exit", one["id"])]
 
     def end(self) -> list[Said]:
-        """Whoever is inside leaves, with the object with which it was."""
+        """Values inside leave, each with its last object inside."""
         left, self.inside = list(self.inside.values()), {}
         return [(self.members["id"], "exit", number) for number in left]
 
 
 @dataclass
 class Story:
-    """A random log with what it means: groups, of which each comes before the next."""
+    """A random log and its meaning: groups, each of which comes before the next."""
 
     rng: np.random.Generator
     records: list[tuple[int, Routed | Installed]] = field(default_factory=list)
@@ -152,7 +152,7 @@ class Story:
 
     def _objects(self) -> tuple[Routed, list[list[Said]]]:
         rng, found = self.rng, list[list[Said]]()
-        # The second partition is behind.
+        # The second partition lags.
         source = 0 if self.times_ms[0] < self.times_ms[1] + 300 else 1
         members, arrivals_ms = [], []
         for _ in range(int(rng.integers(1, 9))):
@@ -203,7 +203,7 @@ class Story:
         self.live[name] = Version(members, begins_ms, ends_ms)
         change = (revision, members, "s", start_ms)
         message = installed_of(0, [change], is_start_given=is_given)
-        # No change says that it goes on from the one before: each begins anew.
+        # No change continues the one before: each begins anew.
         return read_installed(write_installed(message)), left
 
 
@@ -227,7 +227,7 @@ def test_objects_before_the_begin_are_nothing_to_a_query(seed: int, way: str) ->
     expected = [each for meaning in story.expected for each in meaning]
     assert sorted(found) == sorted(expected), f"seed={seed}"
     assert story.held_back > 50
-    # What a value says comes in the order of the log; those that leave together do so in any order.
+    # Events of one value are in log order; those that leave together do so in any order.
     for name in {each[0] for each in found if each[0].startswith("van")}:
         own = [each for each in found if each[0] == name]
         for together in story.expected:
@@ -235,7 +235,7 @@ def test_objects_before_the_begin_are_nothing_to_a_query(seed: int, way: str) ->
             assert sorted(own[: len(meant)]) == sorted(meant), f"seed={seed}"
             del own[: len(meant)]
     _check_lists(slot, story)
-    # None waits for what has come.
+    # None waits for objects that have arrived.
     for family in (RANGE, KNN, TRACKED):
         assert (slot.standing.waiting[family].begins_ms > slot.time_ms).all()
 

@@ -1,4 +1,4 @@
-"""A slot meets words, not their hashes: two words of one xxh3-64 hash are two words (ADR 30)."""
+"""A slot matches words, not hashes: two words with one xxh3-64 hash stay distinct (ADR 30)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(hashing: TermHashing = HERE, offset: int = 0) -> Slot:
 
 
 def again(slot: Slot, hashing: TermHashing) -> Slot:
-    """A successor in a process with another key that begins at a checkpoint of this one."""
+    """Returns a successor in a process with another key, from a checkpoint of this one."""
     successor = opened(hashing, slot.offset)
     state = dict(read_state(write_state(slot_state(slot, 0, ()))))
     restore_slot(successor, state, slot.store.slices)
@@ -49,7 +49,7 @@ def again(slot: Slot, hashing: TermHashing) -> Slot:
 
 
 def standing_queries() -> dict[str, tuple[dict[str, Any], Any]]:
-    """Id → (members, what a set of words has to be like)."""
+    """Returns id → (members, the condition on a set of words)."""
     queries: dict[str, tuple[dict[str, Any], Any]] = {}
     for number, (one, twin) in enumerate(TWINS):
         other = TWINS[number - 1][0]
@@ -135,7 +135,7 @@ def test_a_checkpoint_holds_words_and_is_read_under_any_key(heir: TermHashing) -
     assert met(slot, before, 1) == expected(before)
     successor = again(again(slot, heir), heir)
     assert met(successor, after, 2) == expected(after)
-    # What a process without a key reads, or an earlier version, it meets as before.
+    # In a process without a key, or of an earlier version, matches are as before.
     plain = again(successor, WIRE_TERMS)
     assert met(plain, objects_of(1, 200), 3) >= expected(objects_of(1, 200)) - {
         pair for pair in expected(objects_of(1, 200)) if "not" in pair[0] or "any" in pair[0]
@@ -175,7 +175,7 @@ def test_a_router_of_an_earlier_version_may_ask_for_the_past_of_plain_range_quer
     # test
     (report,) = slot.take([(slot.offset, replace(old, rows=replace(old.rows, **NO_WORDS)))])
 
-    # check: by the hash of the wire, for which both words of a pair are one.
+    # check: by the wire hash, under which both words of a pair are one.
     assert isinstance(report, Report)
     one_of = {word: pair[0] for pair in TWINS for word in pair}
     found = [{one_of[word] for word in one["text"].split()} for one in objects]
@@ -211,7 +211,7 @@ def test_a_checkpoint_of_an_earlier_version_gets_words_from_definitions() -> Non
     restore_slot(successor, state, ())
     objects = objects_of(5, 0)
     found = {pair for pair in met(successor, objects, 1) if pair[0].startswith("knn")}
-    # Of one whose text has both words of a hash it is not known which is refused.
+    # If a text has both words of a hash, it is unknown which one is excluded.
     sure = {pair for pair in expected(objects) if pair[0].startswith("knn")}
     one_word = {"knn-has", "knn-twin"}
     kept = {pair for pair in found if pair[0].rsplit("-", 1)[0] in one_word}

@@ -1,4 +1,4 @@
-"""What slots say of a version that has ended: whether its list goes on in the one behind it."""
+"""Slots report for an ended version whether the next version continues its list."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def opened(offset: int) -> Slot:
 
 
 def going_on(first: Installed, second: Installed, *, is_taken_over: bool = False) -> list[bool]:
-    """What a slot says of the first version when it is told of the second."""
+    """Returns what a slot reports of the first version when it receives the second."""
     slot = opened(0)
     slot.take([(0, first)])
     if is_taken_over:
@@ -66,5 +66,5 @@ def test_no_list_goes_on_in_a_query_that_is_another_s_or_begins_anew(kind: str) 
     first = installed(kind, 5, NO_REVISION)
     assert going_on(first, installed(kind, 9, 5, "bob")) == [False]
     assert going_on(first, installed(kind, 9, NO_REVISION)) == [False]
-    # It was removed, registered anew and updated since; the slot was told of the last alone.
+    # It was removed, registered anew and updated since; the slot received only the last change.
     assert going_on(first, installed(kind, 9, 7)) == [False]

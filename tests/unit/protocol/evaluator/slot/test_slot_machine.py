@@ -1,4 +1,4 @@
-"""A slot against the plain rules: what it finds is a function of its log, however it is read."""
+"""A slot, compared with the simple rules: its results depend on its log only."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def opened(
 
 
 def take_one(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> Report:
-    """What a stretch of the log brings where nothing is said at a place of its own."""
+    """Returns the reports of a stretch of the log in which no report has a place of its own."""
     (report,) = slot.take(records)
     assert isinstance(report, Report)
     return report
 
 
 def again(slot: Slot) -> Slot:
-    """A successor that begins at a checkpoint of this one."""
+    """Returns a successor that begins at a checkpoint of this one."""
     return opened(
         slot.offset, dict(read_state(write_state(slot_state(slot, 0, ())))), slot.store.slices
     )
@@ -125,7 +125,7 @@ def test_r3_a_repeated_removal_does_not_reopen_the_door_to_older_versions() -> N
     ]
     slot.take(list(enumerate(records)))
 
-    # test: a successor repeats all of it, an object comes in between.
+    # test: a successor repeats all of it, an object arrives in between.
     slot.take([(4, records[1]), (5, third)])
     report = take_one(slot, [(6, routed_of(0, 0, [one(1)], [5]))])
 
@@ -142,7 +142,7 @@ def test_r3_below_the_floor_repeats_are_dropped_and_removals_forgotten() -> None
     assert len(slot_state(slot, 0, ())["removed"]) == 0
     slot.take([(3, installed_of(0, [(1, query(), "s", 0)]))])
     assert len(slot.standing) == 1
-    # Another partition's floor says nothing about this one.
+    # Another partition's floor does not affect this one.
     slot.take([(4, installed_of(1, [(1, query(), "s", 0)]))])
     assert len(slot.standing) == 2
 
@@ -181,7 +181,7 @@ def test_a_lifetime_ends_to_the_millisecond_and_the_query_leaves_with_slot_time(
 
 
 def test_a_registration_that_is_repeated_behind_its_lifetime_finds_the_past_no_more() -> None:
-    # init: a query that asks for the past, and whose lifetime is over in the slot's time.
+    # init: a query with history, whose lifetime is over in the slot's time.
     slot = opened()
     slot.take([(0, routed_of(0, 0, [one(1)], [990]))])
     asking = installed_of(0, [(1, query(ttl="100ms"), "s", 1_000)], past_ms=500)
@@ -192,12 +192,12 @@ def test_a_registration_that_is_repeated_behind_its_lifetime_finds_the_past_no_m
     slot.expire()
     assert len(slot.standing) == 0
 
-    # test: whoever takes the part of the registry over says again what it cannot know to be said.
+    # test: a new owner of the registry partition repeats what it cannot know to be sent.
     told = [report for report in slot.take([(9, asking)]) if isinstance(report, Report)]
     assert [match for report in told for match in matches_of(report)] == []
     assert len(slot.standing) == 0
 
-    # check: who registers it again is told the past again.
+    # check: another registration gets the history again.
     anew = installed_of(0, [(7, query(ttl="100ms"), "s", 2_050)], past_ms=1_500)
     assert [number for *_, number in matches_of(take_one(slot, [(10, anew)]))] == [1]
 
@@ -243,7 +243,7 @@ def test_a_checkpoint_of_a_restored_slot_is_the_same_checkpoint(seed: int) -> No
     slot.take(SlotLog(seed).records)
     first, second = slot_state(slot, 0, ()), slot_state(again(slot), 0, ())
     assert first.keys() == second.keys()
-    # Rows may be numbered otherwise: queries are compared by their handles.
+    # Rows may be numbered differently: queries are compared by their handles.
     assert dict(
         zip(first["range.handles"].tolist(), first["range.revisions"].tolist(), strict=True)
     ) == dict(

@@ -1,4 +1,4 @@
-"""Steps of standing terms queries in a slot: counted on from the last step, or searched for."""
+"""Steps of standing terms queries in a slot: counts continued from the last step, or searched."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def opened() -> Slot:
 
 
 def posts(rng: np.random.Generator, number: int, now_ms: int) -> Routed:
-    """A record of posts; words come into fashion and go out of it."""
+    """Returns a record of posts; the frequency of words rises and falls."""
     builder = ObjectColumnsBuilder()
     for place in range(BATCH):
         words = (rng.random(6) ** 3 * 80 + number // 10 * 3).astype(int)
@@ -93,7 +93,7 @@ def queries(rng: np.random.Generator) -> list[TermsQuery]:
 
 
 def told(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]]:
-    """What steps say."""
+    """Returns the reports of steps."""
     reports = slot.take([(slot.offset, message)])
     results = [one for each in reports if isinstance(each, StepReport) for one in each.results]
     return [
@@ -127,11 +127,11 @@ def test_steps_say_what_searches_would(trial: int) -> None:
             for entry in slots[1].standing.steps.queries.values():
                 entry.kept = None
             for entry in slots[0].standing.steps.queries.values():
-                # Windows that do not overlap have nothing in common; long lists are searched for.
+                # Windows that do not overlap share nothing; long lists are searched for.
                 assert (entry.kept is None) == (
                     entry.query.k == 40 or entry.step_ms == entry.query.window_ms
                 )
-        # Now and then nothing is said for longer than a window.
+        # Sometimes there is no record for longer than a window.
         now_ms = START_MS + 100 * number + (5_000 if number > 80 else 0)
         record = posts(rng, number, now_ms)
         first, second = (told(slot, record) for slot in slots)
@@ -149,7 +149,7 @@ def test_steps_say_what_searches_would(trial: int) -> None:
             slot.shelf.saved_seq = slot.store.next_seq - 1
             slot.forget(retention_ms)
     assert steps > 200
-    # What is kept of windows is counted as memory of the queries.
+    # The counts kept of windows are counted as memory of the queries.
     kept = [e for e in slots[0].standing.steps.queries.values() if e.kept is not None]
     least = slots[1].standing.bytes_total + 500 * len(kept)
     assert slots[0].standing.bytes_total >= least, len(kept)
@@ -160,7 +160,7 @@ def test_steps_say_what_searches_would(trial: int) -> None:
     [
         # (at - window, at], so that windows as long as a step share no object.
         (TermsQuery("q", "continuous", 3, window_ms=1_000, step_ms=1_000), 1),
-        # What a search at that time counts.
+        # The count of a search at that time.
         (RankedQuery("q", "continuous", 0, 0, 1e3, 3, ("a",), window_ms=1_000, step_ms=1_000), 0),
     ],
 )
@@ -181,7 +181,7 @@ def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
 def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # init: steps of two hours that come at once, each in a record of its own, and a range query.
+    # init: steps of two hours due at once, each in a record of its own, and a range query.
     monkeypatch.setattr(step_found, "PIECE_BYTES_MAX", 1)
     slot, reached = opened(), Reached()
     asked: list[Query] = [
@@ -197,7 +197,7 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
     slot.take([(0, installs.installed(0))])
     rng = np.random.default_rng(0)
 
-    # test: objects before, with, and behind them.
+    # test: objects before, with, and after them.
     found = []
     for number, now_ms in enumerate((START_MS + 10, START_MS + 7_200_000, START_MS + 7_200_500)):
         slot_reports = slot.take([(slot.offset, posts(rng, number, now_ms))])
@@ -206,7 +206,7 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
             assert fresh_from <= record.intervals.begins[0]
             found.append(record)
 
-    # check: all of it was accepted, and stands where it belongs.
+    # check: all of it was accepted, and is in its place.
     steps = [each.steps.positions[0] for each in found if each.steps is not None]
     assert len(steps) > 1 << PART_BITS
     assert steps == [*range(behind(2), behind(2) + len(steps) - 1), behind(3)]
@@ -218,7 +218,7 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
 def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
     turn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # init: two slots with the same queries; ranked steps come behind all others.
+    # init: two slots with the same queries; ranked steps come after all others.
     monkeypatch.setattr(slot_module, "STEPS_MAX", 5)
     rng = np.random.default_rng(turn)
     ranked = RankedQuery(
@@ -237,7 +237,7 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
     for slot in (whole, pieces):
         slot.take([(0, message)])
 
-    # test: time stands still for twenty seconds; one slot takes its steps a few at a time.
+    # test: time does not advance for twenty seconds; one slot takes its steps a few at a time.
     steps = 0
     for number in range(12):
         now_ms = START_MS + 100 * number + (20_000 if number > 5 else 0)
@@ -246,7 +246,7 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
         in_turns = pieces.take(record, turn)
         told_ms = pieces.told_ms
         while pieces.is_stepping:
-            # Nothing that a step to come counts leaves, and nobody hears that it was said.
+            # Objects that later steps count do not leave, and no other report is sent.
             pieces.forget(9_000)
             assert pieces.report().time_ms == told_ms <= pieces.standing.steps.next_ms
             assert pieces.report().end == behind(number + 1)
@@ -254,7 +254,7 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
             told_ms = pieces.told_ms
         first, second = ([said(one) for one in founds(each)] for each in (at_once, in_turns))
         assert [each[:-1] for each in first] == [each[:-1] for each in second]
-        # The time may be told by more records, and never falls.
+        # The time may be reported by more records, and never decreases.
         times_ms = [each[-1] for each in second if each[-1] != NO_TIME_MS]
         assert times_ms == sorted(times_ms)
         assert times_ms[-1] == whole.time_ms == pieces.told_ms
@@ -269,7 +269,7 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
 
 
 def said(told: tuple[int, Found]) -> tuple[int, list[Any], list[Any], list[int], int]:
-    """A record: where it goes, its steps, its matches, what it covers, the time that it tells."""
+    """Returns a record's target, steps, matches, intervals and reported time."""
     target, record = told
     steps: list[Any] = []
     if (columns := record.steps) is not None:

@@ -1,4 +1,4 @@
-"""Values that are inside tracked queries when these change, move away, or are removed."""
+"""Values inside tracked queries when these change, move away, or are removed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def installed(
 
 
 class Log:
-    """A slot's log, and what slots make of it that read it in other ways."""
+    """A slot's log, and the results of slots that read it in different ways."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, Routed | Installed]] = []
@@ -55,7 +55,7 @@ class Log:
         self.records.append((len(self.records), message))
 
     def move(self, number: int, lon: float, bus: str = "a", **more: Any) -> None:
-        """A copy of the next object of a value."""
+        """Appends a copy of the next object of a value."""
         one = {"id": number, "lon": lon, "lat": 0.0, "bus": bus, **more}
         begin = None if self._objects else 0
         routed = routed_of(0, self._objects, [one], [1_000 + self._objects], begin=begin)
@@ -81,7 +81,7 @@ class Log:
         return told
 
     def events(self) -> list[tuple[str, int, str]]:
-        """The same however it is read."""
+        """Returns the events; they are the same however the log is read."""
         told = self.told()
         for way in ("at once", "with restarts"):
             assert self.told(way) == told
@@ -169,7 +169,7 @@ def test_who_is_told_no_more_is_told_the_exit_and_the_next_begins_anew(log: Log)
 def test_a_query_that_is_registered_anew_begins_anew(since: int, log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1)
-    # Removed and registered in one batch, or another life that was passed over.
+    # Removed and registered in one batch, or another life that was skipped.
     log.install(installed(9, tracker(), since=since))
     log.move(2, lon=2)
     assert log.events() == [["s", 1, "enter"], ["s", 1, "exit"], ["s", 2, "enter"]]
@@ -182,7 +182,7 @@ def test_a_removed_query_tells_the_exit_of_who_was_inside(log: Log) -> None:
     log.install(installed_of(0, [], removed=[("q", 9)]))
     log.install(installed_of(0, [], removed=[("q", 9)]))
     log.move(3, lon=4)
-    # It is the object with which it was seen inside last.
+    # The exit is of the object with which it was last seen inside.
     assert log.events() == [["s", 1, "enter"], ["s", 2, "exit"]]
 
 
@@ -218,7 +218,7 @@ def test_a_checkpoint_of_before_knows_who_is_inside_but_not_where(log: Log) -> N
     log.install(installed(9, tracker(west=5), since=5))
     log.move(2, lon=1)
     told = [each for report in successor.take(log.records[2:]) for each in told_by(report)]
-    # Whether it is inside the new region its next object says.
+    # Whether it is inside the new region is decided by its next object.
     assert [rest for _, *rest in told] == [["s", 2, "exit"]]
 
 
@@ -226,14 +226,14 @@ VALUES, QUERIES = 60, 200
 
 
 def trackers(revision: int, since: int = NO_REVISION, **more: Any) -> Installed:
-    """Many queries in one place; their revisions follow."""
+    """Returns many queries in one place, with consecutive revisions."""
     every = [(revision + i, tracker(id=f"q{i}", **more), "s", 0) for i in range(QUERIES)]
     sinces = np.full(QUERIES, since, np.int64)
     return replace(installed_of(0, every), sinces=sinces)
 
 
 def crowded(first: Installed) -> tuple[Slot, Log]:
-    """A slot with many values inside many queries, and its log."""
+    """Returns a slot with many values inside many queries, and its log."""
     log = Log()
     log.install(first)
     for number in range(VALUES):
@@ -254,12 +254,12 @@ def peak_bytes(action: Callable[[], object]) -> int:
 
 
 def test_what_an_update_in_bulk_takes_grows_with_what_is_inside_alone(log: Log) -> None:
-    """Not with its square: of each object one row, and no pair that nobody asks about."""
+    """Linear, not quadratic: one row for each object, and no pair that is not needed."""
     slot, log = crowded(trackers(5, events=["ended"]))
     update = trackers(1_000, since=5, ttl="1h", events=["exit"])
     at = len(log.records)
     assert peak_bytes(lambda: list(slot.take([(at, update)]))) < 16 << 20
-    # They are inside still.
+    # They are still inside.
     leaving = trackers(3_000, since=1_000, west=6)
     (report,) = (each for each in slot.take([(at + 1, leaving)]) if len(each.object_rows))
     assert len(report.object_rows) == VALUES * QUERIES

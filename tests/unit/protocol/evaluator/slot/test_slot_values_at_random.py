@@ -1,4 +1,4 @@
-"""A slot with tracked queries against the ledger of the simulator, over logs at random."""
+"""A slot with tracked queries, compared with the simulator's ledger, over random logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHANGES = {"enter": ENTERS, "exit": LEAVES}
 
 
 class Objects:
-    """What was published, as the ledger knows it."""
+    """The published objects, as the ledger knows them."""
 
     def __init__(self) -> None:
         self.known: dict[EventKey, Any] = {}

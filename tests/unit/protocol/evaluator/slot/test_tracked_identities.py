@@ -1,4 +1,4 @@
-"""Tracked values whose hashes collide stay apart, and slots of versions before go on."""
+"""Tracked values with colliding hashes stay distinct, and slots of earlier versions continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AREA = {"rect": {"west": 0.0, "south": 0.0, "east": 6.0, "north": 6.0}}
 
 
 class Vans:
-    """A slot with a query that follows vans; each move is a record of its own."""
+    """A slot with a query that tracks vans; each move is a record of its own."""
 
     def __init__(self) -> None:
         self.slot = opened()
@@ -32,7 +32,7 @@ class Vans:
         self.moves = 0
 
     def move(self, *where: tuple[Any, float]) -> list[tuple[str, int]]:
-        """Vans come to places; returns events with the places of the vans among these."""
+        """Moves vans to places; returns events with the places of the vans."""
         self.moves += 1
         members = [
             {"id": number, "lon": lon, "lat": 1.0, "van": van}
@@ -85,7 +85,7 @@ def test_what_an_old_checkpoint_has_inside_leaves_and_enters_once(is_saved_again
     vans = Vans()
     assert vans.move(("a", INSIDE), (5, INSIDE), ("c", OUTSIDE)) == [("enter", 0), ("enter", 1)]
     state = vans.restart(is_old=True)
-    # As versions before wrote it, and read it.
+    # As earlier versions wrote it, and read it.
     hashes = {track_values.hash_of("van", value) for value in ("a", 5)}
     assert set(state["tracked.member_values"].tolist()) == hashes
     assert state["tracked.keys"].tolist() == [former_track_key("van")]

@@ -1,4 +1,4 @@
-"""Which steps of standing terms and ranked queries are due."""
+"""The due steps of standing terms and ranked queries."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_steps_are_due_once_until_the_lifetime_is_over() -> None:
 
 
 def test_a_row_that_is_given_again_has_no_step_of_the_query_before() -> None:
-    # init: of a query that ended the next step is still in the queue.
+    # init: the next step of a query that ended is still in the queue.
     index = StepIndex()
     row = inserted(index, EVERY_3_S, 1_000)
     index.remove(np.array([row], np.int32), position=5)
     assert index.reclaim(5) == 1
 
-    # test: the next one in its row begins at the same time, and ends before its first step.
+    # test: the next query in its row begins at the same time, and ends before its first step.
     assert inserted(index, replace(EVERY_3_S, ttl_ms=600), 1_000) == row
 
     # check
