@@ -1,4 +1,4 @@
-"""The virtual cluster that shows what balancing brings."""
+"""The virtual cluster that shows the effect of balancing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sirocco.protocol.coordinator.balance_rounds import RoundSettings
 from sirocco.schemes.balance.balancers import balancer_of
 
 SEED = 7
-# About what is measured on the machine of the report, with objects that cost a hundred times more.
+# About the figures measured on the report's machine, with objects that cost a hundred times more.
 COSTS = Costs(2e-4, 2e-9, 7e-6, 7e-7, 8e-8, 4e-7, 3e-7, 8e-7, 300.0, 190.0, 0.0)
 SETTLING = Settling(0.05, 0.01, 0.02, 0.15, 0.5, 1e-5, 0.01)
 SETTING = Setting(COSTS, SETTLING, SEED, evaluators=4, thinks=False)
@@ -117,7 +117,7 @@ def test_first_come_is_first_served_and_delays_are_those_of_the_queue() -> None:
     assert done.tolist() == [10.0, 10.0]
     assert backlog.waiting == 40.0
     assert backlog.under_way() == 40.0
-    # The second slot changes hands: what waits for it goes with it.
+    # The second slot changes owners: its waiting objects move with it.
     begin_s, budget_s = np.array([4.0, 4.0]), np.array([0.0, 0.75])
     used_s, done = backlog.serve(np.array([0, 1]), begin_s, budget_s)
     assert used_s.tolist() == pytest.approx([0.0, 0.75])

@@ -1,4 +1,4 @@
-"""The report of the benchmarks keeps a section per script."""
+"""The report of the benchmarks keeps a section for each script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contracts in proto/: their style, their generated code, and that released ones still hold.
+"""The contracts in proto/: their style, their generated code, and compatibility with releases.
 
 The rules and their names are those of buf (STANDARD of `buf lint`, WIRE_JSON of `buf breaking`).
 """
@@ -28,7 +28,7 @@ GENERATED = ("sdk/sirocco_api", "sirocco/internal_api")
 SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 PASCAL = re.compile(r"([A-Z][a-z0-9]*)+")
 UPPER_SNAKE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
-# The answer of a hop over a topic: nobody waits for it.
+# The answer of a hop over a topic: no caller waits for it.
 EMPTY = ".google.protobuf.Empty"
 
 
@@ -38,7 +38,7 @@ def contracts(tmp_path_factory: pytest.TempPathFactory) -> FileDescriptorSet:
 
 
 def messages_of(file: FileDescriptorProto) -> Iterator[tuple[str, DescriptorProto]]:
-    """Full name and message, nested ones too; those that stand for a map's entries are left out."""
+    """Returns full name and message, nested ones too, without those of a map's entries."""
 
     def below(prefix: str, found: DescriptorProto) -> Iterator[tuple[str, DescriptorProto]]:
         if not found.options.map_entry:
@@ -140,7 +140,7 @@ def message_faults(contracts: FileDescriptorSet) -> Iterator[str]:
             if not SNAKE.fullmatch(field.name):
                 yield f"{name}.{field.name}: FIELD_LOWER_SNAKE_CASE"
         for oneof in message.oneof_decl:
-            # protoc declares one with an underscore in front for each `optional` field.
+            # protoc declares one with a leading underscore for each `optional` field.
             if not SNAKE.fullmatch(oneof.name.removeprefix("_")):
                 yield f"{name}.{oneof.name}: ONEOF_LOWER_SNAKE_CASE"
 
@@ -207,7 +207,7 @@ def test_generated_code_is_fresh(tmp_path: Path) -> None:
 
 
 def reserved(message: DescriptorProto, field: FieldDescriptorProto) -> bool:
-    """Whether a removed field can come back under neither its number nor its name."""
+    """Returns whether both number and name of a removed field are reserved."""
     ranges = message.reserved_range
     return field.name in message.reserved_name and any(
         one.start <= field.number < one.end for one in ranges
@@ -215,7 +215,7 @@ def reserved(message: DescriptorProto, field: FieldDescriptorProto) -> bool:
 
 
 def shape_of(message: DescriptorProto, field: FieldDescriptorProto) -> tuple[object, ...]:
-    """What peers have to agree on; a `oneof` counts by its name, an `optional` as such."""
+    """Returns what peers have to agree on; a `oneof` counts by its name, an `optional` as such."""
     oneof = message.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") else ""
     return field.name, field.type, field.type_name, field.label, oneof
 
@@ -264,7 +264,7 @@ def method_breaks(before: FileDescriptorSet, now: FileDescriptorSet) -> Iterator
 
 
 def breaks(before: FileDescriptorSet, now: FileDescriptorSet) -> list[str]:
-    """What a peer that was built from `before` would misread in `now`."""
+    """Returns what a peer that was built from `before` would misread in `now`."""
     return [
         *message_breaks(before, now),
         *enum_breaks(before, now),

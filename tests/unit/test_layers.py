@@ -1,4 +1,4 @@
-"""Imports point down only, and each outside library stands behind its one adapter."""
+"""Imports point down only, and each outside library is used only by its one adapter."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("sirocco", "services", "loadgen", "sdk/sirocco_client", "sdk/sirocco_api", "spark-jobs")
 
-# A layer may import those that stand above it here, and itself. What shares a line may not import
-# its neighbours.
+# A layer may import those listed above it, and itself. Packages on one line may not import each
+# other.
 LAYERS = (
     ("sirocco.kernels",),
     ("sirocco.model",),
@@ -27,7 +27,7 @@ LAYERS = (
     ("services", "loadgen", "sirocco.local"),
     ("sirocco.cli",),
 )
-# Folders of a layer know those below them that are named here, themselves, and no others.
+# Folders of a layer may import the folders named here, themselves, and no others.
 FOLDERS = {
     "sirocco.kernels": {
         "jit": (),
@@ -72,18 +72,18 @@ FOLDERS = {
     },
     "sirocco.runtime": {"process": (), "grpc": ("process",), "loop": ("process",)},
 }
-# What stands beside the folders of a layer puts them together.
+# Files beside the folders of a layer combine them.
 RANKS = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
 OURS = ("sirocco", "services", "loadgen", "sirocco_client", "sirocco_api")
 
-# Files side by side that a reader takes in at a glance.
+# Files in one folder that a reader takes in at a glance.
 FILES_MAX = 20
 
-# What runs as a process of its own, and what puts all of them into one: none imports another.
+# Services, which run as processes, and the module that combines them: none imports another.
 SERVICES = ("services.router", "services.evaluator", "services.merger", "services.coordinator")
 APART = frozenset({*SERVICES, "services.embedded"})
 
-# Library → the files that may import it, and nobody else.
+# Library → the only files that may import it.
 ADAPTERS = {
     "confluent_kafka": ("sirocco/transport/kafka*.py",),
     "redis": ("sirocco/transport/redis*.py",),
@@ -106,25 +106,25 @@ ADAPTERS = {
     "rich": ("sirocco/cli/*.py",),
 }
 
-# Whoever decides is given the time and reaches nothing outside; only then a seed repeats a run.
+# Deciding code gets the time as an argument and has no I/O; only then a seed repeats a run.
 PURE = ("sirocco.model", "sirocco.schemes", "sirocco.index", "sirocco.protocol", "sirocco.codec")
 IMPURE = (
     *("asyncio", "multiprocessing", "random", "secrets", "select", "socket", "subprocess"),
     *("threading", "time", "uuid"),
 )
 
-# Who speaks to the cluster from outside, and therefore through the client.
+# Packages that use the cluster from outside, and so through the client.
 CLIENT_USERS = ("loadgen", "sirocco.cli", "sirocco.local", "sirocco_client")
-# Generated code: of what clients call, and of what our processes say to each other.
+# Generated code: contracts for clients, and those between our processes.
 MESSAGES = ("sirocco_api", "sirocco.internal_api")
-# Who turns messages into values; the layers below know no wire format.
+# Layers without wire formats: those above turn messages into values.
 MESSAGE_FREE = ("sirocco.kernels", "sirocco.model", "sirocco.schemes", "sirocco.index")
 MESSAGE_FREE += ("sirocco.protocol",)
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`module` is the whole name, for `from a import b` both `a` and `a.b` are told."""
+    """`module` is the full name; `from a import b` gives both `a` and `a.b`."""
 
     path: str
     line: int
@@ -142,7 +142,7 @@ def module_name(path: str) -> str:
 
 
 def imports_of(path: str, source: str) -> Iterator[Import]:
-    """All imports of a file, also those inside functions."""
+    """Returns all imports of a file, also those inside functions."""
     importer = module_name(path)
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.Import):
@@ -172,7 +172,7 @@ def rank_of(module: str) -> tuple[int, str] | None:
 
 
 def faults_of(found: Import) -> Iterator[str]:
-    """Why an import is not allowed."""
+    """Returns why an import is not allowed."""
     own, other = rank_of(found.importer), rank_of(found.module)
     if own is not None and other is not None and own[1] != other[1] and other[0] >= own[0]:
         yield f"{own[1]} does not stand above {other[1]}"
@@ -207,7 +207,7 @@ def _faults_of_folders(found: Import) -> Iterator[str]:
 
 
 def _folder(layer: str, module: str) -> str | None:
-    """The folder of a layer that a module is in; None where it is in none."""
+    """Returns the folder of a layer that a module is in; None if it is in none."""
     name = module.removeprefix(f"{layer}.").partition(".")[0]
     is_folder = within(module, (layer,)) and (ROOT / layer.replace(".", "/") / name).is_dir()
     return name if is_folder else None
@@ -246,7 +246,7 @@ def test_every_folder_has_its_rule() -> None:
 def test_no_folder_of_the_engine_is_crowded() -> None:
     files = (ROOT / "sirocco").rglob("*.py")
     counts = Counter(path.parent for path in files if "_pb2" not in path.name)
-    # `__init__.py` besides.
+    # Besides `__init__.py`.
     assert [str(folder) for folder, files in counts.items() if files > FILES_MAX + 1] == []
 
 

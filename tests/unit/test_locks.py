@@ -1,4 +1,4 @@
-"""Locked Python packages: whatever the set-up installs has a version and checksums."""
+"""Locked Python packages: every package that the set-up installs has a version and checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plain(name: str) -> str:
 
 
 def locked(level: str) -> dict[str, list[tuple[str, str, list[str]]]]:
-    """Name → version, marker and checksums of each of its entries."""
+    """Returns name → version, marker and checksums of each of its entries."""
     found: dict[str, list[tuple[str, str, list[str]]]] = {}
     text = (ROOT / "locks" / f"{level}.txt").read_text()
     for entry in re.sub(r" \\\n\s*", " ", text).splitlines():
@@ -59,9 +59,9 @@ def test_every_package_of_a_level_is_locked_to_its_pinned_version(level: str) ->
     assert wanted <= found.keys()
     for name, entries in found.items():
         for version, marker, hashes in entries:
-            # Several wheels, of several Pythons and processors, or one for all and the sources.
+            # Several wheels, for several Pythons and processors, or one for all and the sources.
             assert hashes, name
-            # What is for some Pythons alone need not be in the environment of the pins.
+            # Packages for only some Pythons need not be in the environment of the pins.
             assert marker or name in versions, name
             assert versions.get(name, version) == version, name
 

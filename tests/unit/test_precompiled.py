@@ -64,7 +64,7 @@ def test_the_cache_is_filled_with_links(image: Path, tmp_path: Path) -> None:
     assert code.is_symlink()
     assert code.read_text() == "code"
     assert [one.name for one in (tmp_path / "cache").iterdir()] == ["0123"]
-    # What was compiled there since stays.
+    # Code compiled there since stays.
     code.unlink()
     use(image, {"SIROCCO_KERNEL_CACHE": str(tmp_path / "cache")})
     assert not code.exists()

@@ -1,4 +1,4 @@
-"""The reference pages say what the code says."""
+"""The reference pages agree with the code."""
 
 import re
 import runpy
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["PAGES"]
-# The beginning of several names, and a variable of the tests.
+# The prefix of several names, and a variable of the tests.
 NO_SETTINGS = {"SIROCCO_KAFKA_", "SIROCCO_TEST_STARTED"}
 
 

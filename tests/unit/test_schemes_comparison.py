@@ -1,4 +1,4 @@
-"""The comparison of schemes: its counts are right, its verdicts can go either way."""
+"""The comparison of schemes: its counts are right, and its verdicts can be either."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_slots_do_all_the_work_and_no_other(scheme: str, posts: Stream, asked: Q
     assert found.homes.sum() == len(posts)
     assert (found.wanted <= found.objects).all()
     assert found.matches.sum() >= len(expected)
-    # Whatever matches stands in a list that is looked at, once for each of its conjunctions.
+    # Every match is in a list that is checked, once for each of its conjunctions.
     assert (found.checks >= found.matches).all()
 
 
@@ -160,7 +160,7 @@ def test_constants_are_those_that_the_times_were_made_of() -> None:
     noise = rng.uniform(0.8, 1.2, 40)
     found = fit(counts, counts @ [2e-6, 5e-7] * noise)
     assert found == pytest.approx((2e-6, 5e-7), rel=0.2)
-    # Time that does not grow with matches is the objects', not less than nothing.
+    # Time that does not grow with matches is the objects', and not negative.
     assert fit(counts, counts @ [2e-6, -5e-7])[1] == 0
 
 

@@ -1,4 +1,4 @@
-"""What the comparison of schemes does to judge Tornado's forwarding and its adapting."""
+"""How the comparison of schemes judges Tornado's forwarding and its adapting."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_all_ways_lead_to_the_same_keywords_and_slots(
     assert all(each == known[0] for each in known)
     routes = asked.route(arrays)
     assert run.standing == np.bincount(routes.slots, minlength=SLOTS).tolist()
-    # What is new becomes less, what is sent of queries does not.
+    # The number of new keywords falls, that of sent queries does not.
     new, queries, keywords = (list(column) for column in zip(*run.sums, strict=True))
     assert new[0] > new[-1] > 0
     assert keywords[0] > keywords[-1]
@@ -109,7 +109,7 @@ def test_a_smaller_world_has_the_same_matches(posts: Stream, asked: Queries) -> 
     assert moved.lon.max() <= 0
     assert moved.lat.max() <= 0
     pairs, expected = all_pairs(moved, boxes), all_pairs(posts, asked)
-    # But for places at the very edge of a region, where rounding decides.
+    # Except for places at the very edge of a region, where rounding decides.
     assert len(np.setxor1d(pairs, expected)) <= 0.001 * len(expected)
     assert len(adapting.Past.of(posts, asked).met) == len(posts)
     assert adapting.Past.of(posts, asked).met.sum() == len(expected)

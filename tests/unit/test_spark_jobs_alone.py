@@ -16,7 +16,7 @@ JOBS = sorted(path for path in (ROOT / "spark-jobs").glob("*.py") if "__main__" 
 @pytest.mark.parametrize("job", JOBS, ids=lambda path: path.stem)
 def test_a_missing_spark_is_told_in_one_line(job: Path) -> None:
     bare = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    # Without site, an interpreter has the standard library alone.
+    # Without site, an interpreter has only the standard library.
     done = subprocess.run(
         [sys.executable, "-S", job], capture_output=True, text=True, check=False, env=bare
     )

@@ -1,4 +1,4 @@
-"""The log of the loops that are tried."""
+"""The log of the tested loops."""
 
 from __future__ import annotations
 

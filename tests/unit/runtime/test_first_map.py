@@ -1,4 +1,4 @@
-"""The map that a new cluster begins with, from a sample file or without one."""
+"""The first map of a new cluster, from a sample file or without one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def line(number: int, lon: float = 0.0, lat: float = 0.0, text: str = "coffee") 
 
 
 def crowded(seed: int = 5) -> list[bytes]:
-    """Nearly all objects in one small place."""
+    """Returns objects nearly all in one small place."""
     rng = np.random.default_rng(seed)
     lons, lats = rng.normal(13.4, 0.2, 2_000), rng.normal(52.5, 0.2, 2_000)
     return [

@@ -1,4 +1,4 @@
-"""What clients do that go away fills no log with tracebacks."""
+"""Clients that disconnect do not fill the log with tracebacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALLS = "grpc._cython.cygrpc"
 
 
 class Kept(logging.Handler):
-    """Keeps what is logged."""
+    """Keeps the log records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def test_clients_that_go_away_are_not_told(kept: Kept, error: BaseException, is_
 
 
 def test_the_logger_is_that_of_grpc(kept: Kept) -> None:
-    """A server of which a client goes away amid an answer."""
+    """Tests a server whose client disconnects during an answer."""
 
     async def run() -> None:
         async def answers(request: bytes, context: grpc.aio.ServicerContext) -> bytes:

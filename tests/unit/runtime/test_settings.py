@@ -93,7 +93,7 @@ def test_every_owned_topic_exists_with_its_partitions() -> None:
     assert {spec.name for spec in cluster.topics() if spec.compacted} == {"registry", "control"}
 
 
-# --- what opens Kafka and Redis
+# --- credentials of Kafka and Redis
 
 SASL = {
     "SIROCCO_KAFKA_SECURITY": "sasl_plaintext",
@@ -107,7 +107,7 @@ TLS = {
     "SIROCCO_KAFKA_CERTIFICATE": "/me.pem",
     "SIROCCO_KAFKA_KEY": "/me.key",
 }
-# What the client library is told, by what is set.
+# Settings of the client library, by the variables set.
 SECURED = [
     ({}, {"security.protocol": "PLAINTEXT"}),
     (
@@ -169,7 +169,7 @@ def test_the_client_library_is_told_what_opens_kafka(
         (SASL | {"SIROCCO_KAFKA_SASL_MECHANISM": "GSSAPI"}, "SIROCCO_KAFKA_SASL_MECHANISM"),
         (SASL | {"SIROCCO_KAFKA_SECURITY": "tls"}, "SIROCCO_KAFKA_SECURITY"),
         (SASL | {"SIROCCO_KAFKA_SECURITY": "SASL_SSL"}, "SIROCCO_KAFKA_SECURITY"),
-        # A password without a way to use it would go unnoticed.
+        # A password without a mechanism would go unnoticed.
         (SASL | {"SIROCCO_KAFKA_SECURITY": ""}, "SIROCCO_KAFKA_SASL_MECHANISM"),
         (
             {"SIROCCO_KAFKA_SASL_PASSWORD": "x", "SIROCCO_KAFKA_SECURITY": "ssl"},

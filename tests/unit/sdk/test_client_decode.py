@@ -1,4 +1,4 @@
-"""Notifications come out of their columns, however they are asked for."""
+"""Notifications are decoded from their columns, in every form in which they are requested."""
 
 from __future__ import annotations
 

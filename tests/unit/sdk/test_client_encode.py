@@ -1,4 +1,4 @@
-"""What the client writes is what the engine reads, and what the client reads itself."""
+"""The client's messages are read by the engine, and by the client itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the engine come out of the client as what they were."""
+"""The engine's errors are raised by the client with the same meaning."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_engines_errors_are_known(code: str) -> None:
         assert (found.message, found.field) == ("why", "region.rect")
         assert found.retryable == thrown.retryable
         assert str(found) == "region.rect: why"
-    # Without details the status alone has to do.
+    # Without details the status alone has to suffice.
     bare = error_from_wire(status_name(thrown), "text", None)
     if code in ("INTERNAL", "PARTIAL_RESULT"):
         assert type(bare) is Unavailable
@@ -105,9 +105,9 @@ def test_messages_have_a_bound_and_connections_are_watched() -> None:
     options = dict(ChannelSettings().options("127.0.0.1:7070"))
     assert options["grpc.max_receive_message_length"] == 8 << 20
     assert options["grpc.max_send_message_length"] == 8 << 20
-    # Nobody waits longer behind a router that stands still; servers accept pings so often.
+    # No client waits longer for a paused router; servers accept pings at this rate.
     assert options["grpc.keepalive_time_ms"] >= 2 * KEEPALIVE_MIN_MS
     waits_ms = options["grpc.keepalive_time_ms"] + options["grpc.keepalive_timeout_ms"]
     assert waits_ms <= 20_000
-    # Without it the minute of gRPC's own goes for pings (`test_silent_servers`).
+    # Without it gRPC's own minute applies to pings (`test_silent_servers`).
     assert options["grpc.http2.ping_timeout_ms"] == options["grpc.keepalive_timeout_ms"]

@@ -1,4 +1,4 @@
-"""Lists and what happens to tracked values come out of their columns as values."""
+"""Lists and events of tracked values are decoded from their columns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TRACKED = Asked("tracked", tracked_spec("tracked"))
 
 
 def told_by_a_merger() -> list[Delivered]:
-    """Two windows' records, all of one subscriber."""
+    """Returns the records of two windows, all of one subscriber."""
     seen = Seen("é", (1, 5), 90, 4, 0.0, (1, 0))
     best = Ranked(BEST, 100, 1, 4, (1, 0), (seen,))
     windows = [
@@ -98,7 +98,7 @@ def test_lists_are_what_the_merger_told() -> None:
     assert (best.at_ms, best.new) == (100, (Object("é", 1, 2, "text of é"),))
     assert [name for name, _ in best.entries] == ["é"]
     assert not told["wörds"].is_partial  # type: ignore[union-attr]
-    # A consumer is done with the batch at its last value only.
+    # A batch counts as consumed only at its last value.
     assert [each.cursor for each in second] == ["1", "1", "9"]
 
 

@@ -1,4 +1,4 @@
-"""When a publisher sends, pauses, and begins a new session; all with a clock of our own."""
+"""When a publisher sends, pauses, and begins a new session; all with a test clock."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_batch_of_long_texts_is_cut_to_what_can_travel() -> None:
 
 
 def record_bytes(request: PublishRequest) -> int:
-    """Bytes of the record that a router writes of a request some of whose objects it refuses."""
+    """Returns the bytes of a router's record for a request with some refused objects."""
     objects = read_objects(request.objects)
     deltas = np.arange(len(objects), dtype=np.uint32)
     numbers = request.first_number, len(objects), request.acknowledged_to
@@ -153,7 +153,7 @@ def test_a_session_that_was_idle_for_long_is_replaced() -> None:
     (third,) = sent(box, at_s)
     assert third.session != first.session
     assert (third.first_number, third.acknowledged_to, box.generation) == (1, 0, 1)
-    # Seen from outside, numbers run on.
+    # For the caller, numbers continue.
     assert [each.number for each in acknowledge(box, 2, at_s, 2)] == [6]
     assert (box.acknowledged, box.added, box.has_work) == (6, 6, False)
 

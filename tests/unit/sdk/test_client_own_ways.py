@@ -1,4 +1,4 @@
-"""What only one of the clients has: threads that share one, tasks that are cancelled; and TLS."""
+"""Features of only one of the clients: threads that share one, cancelled tasks; and TLS."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_subscription_that_is_closed_while_it_looks_for_a_merger_opens_no_stre
                 await asyncio.sleep(0)
                 await subscription.close()
             assert await asyncio.wait_for(waiting, 20) is None
-            # Nobody would end it.
+            # No call would end it.
             assert not cluster.opened
 
     asyncio.run(main())
@@ -121,12 +121,12 @@ def test_a_subscription_that_is_closed_while_it_gives_credit_ends(cluster: FakeC
 
     async def main() -> None:
         async with AsyncClient(cluster.router, retry=QUICK) as client:
-            # Some requests have gone by the time.
+            # Some requests have been sent by then.
             for _ in range(20):
                 subscription = client.subscribe("s", from_earliest=True, credit=1)
                 assert await subscription.next_batch() is not None
                 subscription._call = ClosedAmidWrites(subscription)
-                # Not a cancellation: nobody wants the task to end.
+                # Not a cancellation: the task should not end.
                 assert await subscription.next_batch() is None
 
     asyncio.run(main())
@@ -141,7 +141,7 @@ def test_registering_many_is_told_that_the_client_was_closed(cluster: FakeCluste
             waiting = asyncio.ensure_future(anext(client.register_many(queries)))
             await asyncio.wait([waiting], timeout=0.2)
             await client.close()
-        # Not a cancellation, as if somebody had wanted the task to end.
+        # Not a cancellation, as if the task should have ended.
         with pytest.raises(FailedPrecondition):
             await asyncio.wait_for(waiting, 20)
 
@@ -187,7 +187,7 @@ def test_asynchronous_sources(cluster: FakeCluster) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
-    """A key and a certificate for localhost that believes itself."""
+    """Returns a key and a self-signed certificate for localhost."""
     here: Path = tmp_path_factory.mktemp("tls")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]

@@ -93,7 +93,7 @@ def test_random_breaks_lose_and_double_nothing(cluster: FakeCluster, client: Any
         answered = rng.choice([None, rng.randrange(requests + 1)])
         partial = rng.choice([None, rng.randrange(1, 10)])
         cluster.publish_plans.append(PublishPlan(requests, answered, partial))
-    # Plans that answer nothing come in rows; they must not use up the tries.
+    # Plans that answer nothing come in sequence; they must not use up the tries.
     cluster.publish_plans = type(cluster.publish_plans)(
         plan if i % 4 else PublishPlan(requests=2) for i, plan in enumerate(cluster.publish_plans)
     )
@@ -191,8 +191,8 @@ def test_what_will_not_pass_is_not_tried_again(cluster: FakeCluster, client: Any
         publisher.publish_many(objects(3))
     assert isinstance(caught.value.cause, Unauthenticated)
     assert cluster.log == []
-    # gRPC's asyncio client loses the status where a write meets the end of the stream ("Internal
-    # error from Core"), and only that is tried again: rare, so hardly ever twice in a row.
+    # gRPC's asyncio client loses the status if a write meets the end of the stream ("Internal error
+    # from Core"), and only that is retried: rare, so hardly ever twice in a row.
     assert len(cluster.publish_metadata) < QUICK.attempts
 
 
@@ -269,7 +269,7 @@ def test_another_router_takes_over(cluster: FakeCluster, connect: Callable[..., 
             publisher.publish_many(objects(10))
             publisher.flush()
             cluster.stop()
-            # It knows nothing of the session, as after a long time; numbers go on.
+            # It does not know the session, as after a long time; numbers continue.
             publisher.publish_many(objects(10, 10))
         assert cluster.ids == list(range(10))
         assert other.ids == list(range(10, 20))

@@ -1,4 +1,4 @@
-"""Time limits hold where nobody answers, and errors say what is wrong with the address."""
+"""Timeouts hold if no server answers, and errors name the problem of the address."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sirocco_client.retry import LAST_TRY_S, Backoff
 from tests.support.fake_cluster import FakeCluster
 
 LIMIT_S = 1.0
-# A loaded machine; without a limit it would be 27 s and more.
+# For a loaded machine; without a limit it would be 27 s and more.
 ENDED_S_MAX = 10.0
 
 QUERY = RangeQuery(id="q", subscriber="s", text="fire")
@@ -58,7 +58,7 @@ def _publish(client: Any) -> None:
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens on, and that nobody else gets meanwhile."""
+    """Returns a port without a listener, reserved meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -76,7 +76,7 @@ def http_port() -> Iterator[int]:
 
 @pytest.fixture
 def mergers_port() -> Iterator[int]:
-    """A server that speaks gRPC and knows nothing of what a router knows."""
+    """Returns the port of a gRPC server without a router's services."""
     server = grpc.server(ThreadPoolExecutor(2))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -143,7 +143,7 @@ def test_lost_connections_are_told_once_and_so_is_their_return(
         publisher.flush()
         assert not changes
 
-        # test: the server goes, and comes back on its port.
+        # test: the server ends, and returns on its port.
         first.stop()
         publisher.publish({"id": 2, "lon": 0, "lat": 0})
         _await(lambda: bool(changes))
@@ -173,13 +173,13 @@ def test_the_limit_of_the_first_answer_leaves_time_for_a_last_try() -> None:
         while True:
             now_s += backoff.pause_s(Unavailable("closed"))
     assert now_s == pytest.approx(3.0 - LAST_TRY_S)
-    # Behind an answer, `Retry` alone counts.
+    # After an answer, only `Retry` counts.
     backoff = Backoff(Retry(attempts=9), lambda: 0.0, reach_s=3.0, clock_s=lambda: now_s)
     backoff.begin()
     backoff.progressed()
     now_s += 100.0
     assert backoff.pause_s(Unavailable("closed")) == 0.1
-    # What a server asks for is not cut short.
+    # A pause requested by a server is not shortened.
     backoff = Backoff(Retry(), lambda: 0.0, reach_s=3.0, clock_s=lambda: now_s)
     with pytest.raises(Unavailable, match="busy"):
         backoff.pause_s(Unavailable("busy", retry_after_ms=5_000))

@@ -1,4 +1,4 @@
-"""The examples of the client's README, run as they stand against a whole cluster."""
+"""The examples of the client's README, run as shown on a whole cluster."""
 
 from __future__ import annotations
 

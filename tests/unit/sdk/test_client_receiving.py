@@ -28,7 +28,7 @@ MATCHES = [(f"q{i % 3}", i if i % 5 else f"näme {i}") for i in range(1, 101)]
 
 
 def take(subscription: Any, count: int) -> list[tuple[str, int | str]]:
-    """The next matches as pairs; closes the subscription."""
+    """Returns the next matches as pairs; closes the subscription."""
     found: list[tuple[str, int | str]] = []
     for batch in subscription.batches():
         found += batch.pairs()
@@ -124,8 +124,8 @@ def test_random_breaks_miss_and_repeat_nothing(cluster: FakeCluster, client: Any
 
 
 def test_a_break_before_the_first_match_misses_nothing(cluster: FakeCluster, client: Any) -> None:
-    # The stream begins behind what is there, and breaks before anything comes; what was delivered
-    # meanwhile is told by the next one.
+    # The stream begins after the present end, and breaks before anything arrives; the next one
+    # receives the deliveries made meanwhile.
     cluster.deliver(("old", 1))
     cluster.receive_plans.append(ReceivePlan(1))
     with client.subscribe("s") as subscription:
@@ -209,7 +209,7 @@ def test_another_merger_takes_over(cluster: FakeCluster, connect: Callable[..., 
         by_address = {each.router: each for each in fleet}
         preferred = by_address[order[0]]
         for each in fleet:
-            # What the first one does not have cannot come from it, however late it is stopped.
+            # The first one lacks these, so they cannot come from it, however late it is stopped.
             each.deliver(*(MATCHES[:20] if each is preferred else MATCHES))
         subscription = client.subscribe("s", from_earliest=True)
         subscription.open()
@@ -227,7 +227,7 @@ def test_another_merger_takes_over(cluster: FakeCluster, connect: Callable[..., 
         while len(found) < 100:
             found += next(batches).pairs()
         assert found == MATCHES
-        # The next one, unless it could not be reached in time on a busy machine: then the third.
+        # The next one, or, if a busy machine did not reach it in time, the third.
         (successor, *_) = (each for one in order[1:] if (each := by_address[one]).opened)
         assert successor.opened[0].cursor
         subscription.close()

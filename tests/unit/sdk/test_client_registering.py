@@ -1,4 +1,4 @@
-"""Queries and the cluster, against a server that fails as scripted; the same on both clients."""
+"""Queries and the cluster, with a server that fails as scripted; the same on both clients."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_who_was_told_the_same_time_to_wait_comes_back_spread_behind_it() -> Non
     pauses = [Backoff(Retry(), rng.random).pause_s(full(1_000)) for _ in range(1_000)]
     assert 1.0 <= min(pauses) < 1.01
     assert 1.49 < max(pauses) <= 1.5
-    # A long one is not made longer by minutes.
+    # A long pause is not extended by minutes.
     assert Backoff(Retry(), lambda: 1.0).pause_s(full(600_000)) == 602.5
 
 
@@ -91,7 +91,7 @@ def test_preferred_servers_are_spread_and_mostly_stay() -> None:
     first = Counter(order[0] for order in before.values())
     assert min(first.values()) > 300
     for key, order in before.items():
-        # Without its first choice a key goes to its second, whoever lists the servers how.
+        # Without its first choice a key gets its second, whatever the order of the servers.
         rest = [each for each in reversed(servers) if each != order[0]]
         assert preferred_order(rest, str(key)) == order[1:]
 

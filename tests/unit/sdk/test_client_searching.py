@@ -1,4 +1,4 @@
-"""Searches, against a merger that fails as scripted; the same on both clients."""
+"""Searches, with a merger that fails as scripted; the same on both clients."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_partial_answer_has_what_was_found(merger: FakeMerger, client: Any) ->
     assert caught.value.answer is not None
     assert caught.value.answer.ids == [1, 2]
     assert caught.value.answer.missing_slots == (3,)
-    # The time for it was used up: it is not asked again.
+    # Its time is used up: it is not asked again.
     assert len(merger.requests) == 1
     merger.plans[0] = Plan([objects_response([2, 1]), end_response([3])])
     allowed = client.search(RANGE, allow_partial=True)
@@ -191,11 +191,11 @@ def test_a_cluster_without_mergers_is_asked_again_until_it_has_one(
     with pytest.raises(Unavailable, match="no merger"):
         client.search(RANGE)
     assert cluster.describes == QUICK.attempts
-    # It comes while the search goes on.
+    # It appears while the search is running.
     cluster.merger_comes = cluster.describes + 3, merger.address
     assert client.search(RANGE).ids == []
     assert cluster.describes == QUICK.attempts + 3
-    # Not longer than the search may take.
+    # No longer than the search may take.
     cluster.mergers.clear()
     slow = connect(cluster.router, retry=Retry(attempts=1_000, initial_ms=50))
     with pytest.raises((Unavailable, DeadlineExceeded)):

@@ -1,7 +1,7 @@
-"""A publishing session against a server's log that is simulated: breaks, lost and partial answers.
+"""A publishing session, with a simulated server log: breaks, lost and partial answers.
 
-The oracle is the promise itself: every object is in the log exactly once and in order, or was told
-to be refused exactly once.
+The oracle is the promise itself: every object is in the log exactly once and in order, or was
+reported as refused exactly once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def request_of(ids: list[int | str]) -> PublishRequest:
 
 
 class Server:
-    """Takes requests in order, each number once; forgets what it would have answered on a break."""
+    """Takes requests in order, each number once; a break loses its pending answers."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -71,7 +71,7 @@ def test_every_object_once_whatever_breaks(repeat: int) -> None:
         elif step < 0.95 and answers:
             upto, rejections = answers.pop(0)
             if rng.random() < 0.3:
-                # A server may answer a part, and may tell of refused objects ahead of that.
+                # A server may answer a part, and may report refused objects before that.
                 part = rng.randrange(session.acknowledged_to, upto + 1)
                 refused += session.acknowledge(part, rejections)
             refused += session.acknowledge(upto, rejections)
@@ -121,6 +121,6 @@ def test_answers_that_break_the_contract_are_refused() -> None:
     with pytest.raises(Internal, match="acknowledged number 3"):
         session.acknowledge(3, [])
     assert session.acknowledged_to == 0
-    # A number that was never given, and one that was.
+    # A number that was never assigned, and one that was.
     refused = session.acknowledge(2, [Rejection(number=9), Rejection(number=1)])
     assert [(each.number, each.object) for each in refused] == [(1, 1)]

@@ -1,7 +1,7 @@
-"""Each member of queries and objects with values that nobody means, by every way in.
+"""Each member of queries and objects with absurd values, by every way of input.
 
-All ways agree: the same value, or an error that names the member. Nothing ends in an error of
-Python's own, and no value becomes another one on its way.
+All ways agree: the same value, or an error that names the member. No way raises a Python error, and
+none changes a value.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ OBJECT: Members = {
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Yields the places of a JSON value and of all within it."""
+    """Yields the places of a JSON value and of all values within it."""
     if at:
         yield at
     parts = value.items() if isinstance(value, dict) else ()
@@ -105,9 +105,9 @@ def put(members: Members, at: Place, value: Any) -> Members:
 
 
 def text_of(members: Members, value: Any) -> str | None:
-    """The members as JSON, None for what JSON or Python's writer of it cannot tell."""
+    """Returns the members as JSON, None for values that JSON or Python's writer lacks."""
     if value in ("\ud800", {5: 1}):
-        # The text of the first is no JSON at all: its reader cannot name a member.
+        # The text of the first is not JSON at all: its reader cannot name a member.
         return None
     try:
         return json.dumps(members, allow_nan=False)
@@ -116,7 +116,7 @@ def text_of(members: Members, value: Any) -> str | None:
 
 
 def outcome(read: Callable[..., Any], *given: Any) -> tuple[Any, str]:
-    """What a way made of a value: it, and the outermost member that an error names."""
+    """Returns the resulting value, and the outermost member that an error names."""
     try:
         return read(*given), ""
     except (InvalidArgument, RefusedByClient) as error:
@@ -130,7 +130,7 @@ def outcome(read: Callable[..., Any], *given: Any) -> tuple[Any, str]:
 def by_wire(members: Members) -> Any:
     message = pb.Query.FromString(write_query(query_from_json(members, "ops")).SerializeToString())
     query, _ = engine.read_query(message)
-    # What is listed and registered anew is the same query.
+    # A query that is listed and registered again is the same.
     again = write_query(read_query(engine.write_query(query, "ops")))
     assert engine.read_query(again)[0] == query
     return query
@@ -180,7 +180,7 @@ def by_client(members: Members, *sources: Members | Object) -> Any:
         try:
             encoder.add_many(sources)
         except RefusedByClient as error:
-            # In a batch the error names the row first.
+            # In a batch the error first names the row.
             field = str(error.field).removeprefix("objects[0].")
             raise RefusedByClient(error.message, field=field) from None
     encoder.take(message)
@@ -206,7 +206,8 @@ def test_all_ways_of_an_object_agree(at: Place) -> None:
     for value in HOSTILE:
         hostile = put(OBJECT, at, value)
         if value == {5: 1} and at[0] in ("n", "deep"):
-            # JSON has no such names; Python's writer, which the client uses, makes strings of them.
+            # JSON has no such names; Python's writer, which the client uses, turns them into
+            # strings.
             continue
         found = outcome(by_members, hostile)
         typed = as_object(hostile)

@@ -1,4 +1,4 @@
-"""A server that stands still is noticed by the answers to pings: its kernel goes on answering."""
+"""A stopped server is noticed by missing answers to pings: its kernel still answers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sirocco_client import channels
 
 from sirocco.runtime.grpc import server
 
-# Accepts pings as often as they come. Begins to send with the first request, and goes on each 20 ms
-# if that says "much"; gRPC measures how fast such a stream is by pings of its own.
+# Accepts pings at any rate. Begins to send with the first request, and continues every 20 ms if
+# that says "much"; gRPC measures the speed of such a stream by pings of its own.
 _SERVER = """
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +47,7 @@ server.start()
 server.wait_for_termination()
 """
 
-# gRPC's own limit for an answer is 60 s, and nothing but a limit ends what is waited for here.
+# gRPC's own limit for an answer is 60 s, and only a limit ends the wait here.
 NOTICED_S_MAX = 30.0
 
 SHORT_MS = 1_000
@@ -55,7 +55,7 @@ SHORT_MS = 1_000
 
 @contextmanager
 def running() -> Iterator[tuple[int, str]]:
-    """The process and the address of a server."""
+    """Starts the process; returns it and the address of its server."""
     command = [sys.executable, "-c", _SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -66,7 +66,7 @@ def running() -> Iterator[tuple[int, str]]:
 
 
 def shortened(options: Iterable[tuple[str, object]]) -> list[tuple[str, object]]:
-    """With the times of pings cut short, and none added."""
+    """Returns the options with shorter ping times, and none added."""
     times = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
     return [(name, SHORT_MS if name in times else value) for name, value in options]
 

@@ -1,4 +1,4 @@
-"""Whole clusters in this process, spoken to with the generated stubs alone."""
+"""Whole clusters in this process, called only through the generated stubs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = ClusterSettings(
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """Two routers, two evaluators, one merger; tests take ids and subscribers of their own."""
+    """Two routers, two evaluators, one merger; tests use ids and subscribers of their own."""
     with EmbeddedCluster(SETTINGS, routers=2, evaluators=2) as running:
         yield running
 

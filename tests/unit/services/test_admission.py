@@ -1,4 +1,4 @@
-"""Admission: how much may be on its way between a front and the evaluators."""
+"""Admission: how much may be in flight between a front and the evaluators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Cluster:
-    """What processes say of themselves: how far each evaluator has taken each intake partition."""
+    """The processes' reports: how far each evaluator has taken each intake partition."""
 
     def __init__(self) -> None:
         self.reached: dict[str, dict[int, int]] = {}
@@ -63,7 +63,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def let_in(admission: Admission, partition: int, offset: int, size: int) -> None:
-    """Takes something and has it appended."""
+    """Admits an object and appends it."""
     await admission.room(size)
     admission.appended(partition, offset, size)
 
@@ -74,7 +74,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def looked(cluster: Cluster, times: int = 3) -> None:
-    """Returns when some more looks were taken."""
+    """Returns after some more looks."""
     seen = cluster.looks
     await until(lambda: cluster.looks >= seen + times)
 
@@ -99,7 +99,7 @@ def test_who_waits_goes_on_when_all_evaluators_have_taken_enough() -> None:
         waiting = asyncio.create_task(admission.room(1))
         await looked(cluster)
         assert not waiting.done()
-        # The slowest decides: b holds slots that have not got it yet.
+        # The slowest decides: b holds slots that have not received it yet.
         cluster.reached["evaluator-a"] = {0: 5}
         await looked(cluster)
         assert not waiting.done()
@@ -119,7 +119,7 @@ def test_each_intake_partition_is_counted_by_itself() -> None:
         await let_in(admission, 1, 3, 400)
         await let_in(admission, 1, 4, 300)
         cluster.reached = {"evaluator-a": {0: 90, 1: 4}}
-        # The record at an offset is taken when the position is behind it.
+        # The record at an offset is taken once the position is past it.
         await until(lambda: admission.bytes_under_way == 600)
         cluster.reached = {"evaluator-a": {0: 91, 1: 4}}
         await until(lambda: admission.bytes_under_way == 300)
@@ -172,7 +172,7 @@ def test_all_who_wait_go_on_together_and_watching_ends_and_begins_again() -> Non
             assert admission.bytes_under_way == len(waiting)
             for _ in waiting:
                 admission.failed(1)
-            # A look that was under way may still end; then nobody is asked any more.
+            # A look that was under way may still end; then no process is asked any more.
             seen = cluster.looks
             await asyncio.sleep(0.02)
             assert cluster.looks <= seen + 1
@@ -189,7 +189,7 @@ def test_taken_is_the_least_of_all_that_say_something() -> None:
 
 def test_who_waits_too_long_is_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        # init: full, and nobody takes anything.
+        # init: full, and no evaluator takes anything.
         monkeypatch.setattr(admission_module, "SHED_AFTER_S", 0.01)
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}
@@ -200,7 +200,7 @@ def test_who_waits_too_long_is_told_when_to_come_again(monkeypatch: pytest.Monke
         with pytest.raises(ResourceExhausted) as caught:
             await admission.room(1)
 
-        # check: it counts for nothing, and who comes later is let in again.
+        # check: it does not count, and later callers are admitted again.
         assert caught.value.retry_after_ms == admission_module.RETRY_AFTER_MS
         assert caught.value.retryable
         assert admission.bytes_under_way == LIMIT_BYTES
@@ -223,7 +223,7 @@ def test_what_waits_is_bounded_and_the_first_to_come_is_the_first_to_go() -> Non
             await admission.room(size)
             went.append(number)
 
-        # However large, one may wait; then as many as go into the bound.
+        # However large, one may wait; then as many as fit the bound.
         waiting = [asyncio.create_task(wait(0, 2 * LIMIT_BYTES))]
         await looked(cluster)
         with pytest.raises(ResourceExhausted):
@@ -268,7 +268,7 @@ def test_what_a_dead_evaluator_had_taken_holds_nobody_up() -> None:
     for name, offset in (("evaluator-dead", 3), ("evaluator-heir", 90)):
         info = MemberInfo(name, "evaluator", "a:1", "a:2", 0, taken={"0": position_of(offset)})
         store.put(f"member/{name}", info.form())
-    # The lease of the one has run out, others own its slots; what it said of itself still stands.
+    # One evaluator's lease has expired, others own its slots; its last report is still there.
     store.acquire(LEASES + "evaluator-heir", "evaluator-heir", LEASE_MS)
     assert taken(router._admission._members()) == {0: position_of(90)}
     router._appender.close()

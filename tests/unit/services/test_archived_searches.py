@@ -1,4 +1,4 @@
-"""Searches reach behind memory: into slices that only the archive has."""
+"""Searches reach beyond memory: into slices that only the archive has."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def slot() -> HeldSlot:
 
 
 def left(slot: HeldSlot, archive: MemoryArchive, is_archived: set[int]) -> list[SealedSlice]:
-    """Takes all slices but the last out of memory; some of them are in the archive."""
+    """Evicts all slices but the last from memory; some of them are in the archive."""
     slices = slot.store.slices
     for number, each in enumerate(slices):
         if number in is_archived:

@@ -1,4 +1,4 @@
-"""What balancing paces by the time of day goes on where that is set back."""
+"""Balancing that depends on the time of day continues if the clock is set back."""
 
 from __future__ import annotations
 

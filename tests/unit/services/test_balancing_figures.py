@@ -1,4 +1,4 @@
-"""What a coordinator shows of the rounds of balancing, and when that is no longer of use."""
+"""The coordinator's metrics of balancing rounds, and when they are outdated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lead(service: CoordinatorService, monkeypatch: pytest.MonkeyPatch, leads: bo
 
 
 def tell(service: CoordinatorService, objects: float) -> None:
-    """A round with all objects in the leaf of one of two evaluators."""
+    """Reports a round with all objects in the leaf of one of two evaluators."""
     loads = LeafLoads(*[np.array([objects, 0.0])] * 6)
     measured = Measured(0, 10_000, MAP, OWNERS, loads, work(loads), 2.0)
     assert service.balancing is not None

@@ -1,4 +1,4 @@
-"""Page tokens, positions and streams of strangers at a router: bounded, with typed errors."""
+"""Hostile page tokens, positions and streams at a router: bounded, with typed errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def router(cluster: EmbeddedCluster) -> RouterService:
 
 @contextmanager
 def only(shares: Shares, places: int) -> Iterator[None]:
-    """Gives each caller so many places."""
+    """Limits each caller to some places."""
     before, shares.part_max = shares.part_max, places
     try:
         yield
@@ -87,7 +87,7 @@ def test_waits_and_lists_of_one_caller_are_bounded(
     }
     for shares, call in calls.items():
         call()
-        # Somebody else has all places.
+        # Another caller has all places.
         shares.take("other", shares.whole_max)
         try:
             status, details = refused(call)
@@ -99,7 +99,7 @@ def test_waits_and_lists_of_one_caller_are_bounded(
 
 
 class Held:
-    """A stream of a publisher that stays open."""
+    """A publisher's stream that stays open."""
 
     def __init__(self, speaker: Speaker) -> None:
         self.requests: queue.SimpleQueue[PublishRequest | None] = queue.SimpleQueue()

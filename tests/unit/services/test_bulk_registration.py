@@ -24,7 +24,7 @@ from tests.support.speaking import DEADLINE_S, query_message
 
 
 class Undecided:
-    """Owners that never come to a decision."""
+    """Owners that never decide."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -46,7 +46,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 def test_what_was_under_way_when_the_client_hung_up_is_given_up() -> None:
-    # One is waited for, some wait behind it, and one more has been read.
+    # One is being decided, some wait after it, and one more has been read.
     taken = IN_FLIGHT_MAX + 2
 
     async def requests() -> AsyncIterator[pb.RegisterQueriesRequest]:

@@ -1,4 +1,4 @@
-"""Ids whose hashes collide, on a running cluster: nobody reads, changes or removes another's."""
+"""Ids with colliding hashes, on a running cluster: no caller reads or changes another's query."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_second_preimage_reaches_nothing(speaker: Speaker) -> None:
             assert refused(call)[0] == "NOT_FOUND"
     found = speaker.get(VICTIM)
     assert (found.query.id, found.query.subscriber, found.revision) == (VICTIM, "acme:s", revision)
-    # One at a time: what is removed leaves room.
+    # One at a time: a removal makes room.
     speaker.unregister(VICTIM)
     speaker.register(evil)
     assert speaker.get(EVIL).query.id == EVIL

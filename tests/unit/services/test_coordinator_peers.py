@@ -1,4 +1,4 @@
-"""What the coordinator hears of routers, and of those that say nothing."""
+"""The coordinator's knowledge of routers, and of those that do not report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sirocco.protocol.router.objects.intake_router import IntakeRouter, LeafArri
 
 @pytest.fixture
 def router() -> Iterator[tuple[IntakeRouter, str]]:
-    """A router's intake, and where its ArrivalService listens."""
+    """Returns a router's intake, and the address of its ArrivalService."""
     intake = IntakeRouter(2, event_time=False)
     loop, found = asyncio.new_event_loop(), threading.Event()
     address: list[str] = []
@@ -63,7 +63,7 @@ def test_who_is_away_or_not_known_is_left_out(
 ) -> None:
     monkeypatch.setattr(peers, "ARRIVALS_S", 0.2)
     _, address = router
-    # Nobody listens at port 1.
+    # There is no listener at port 1.
     routers = Routers(lambda: {"r": address, "away": "127.0.0.1:1"})
 
     told = routers.arrivals(["r", "away", "unknown"])

@@ -1,4 +1,4 @@
-"""What a coordinator concludes from the map store, and what not while it is lost (rule R4)."""
+"""A coordinator's conclusions from the map store, and none while it is lost (rule R4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sirocco.transport.memory_map_store import MemoryMapStore
 
 
 class Watch:
-    """A coordinator that looks when it is told to, at a time that a test moves on."""
+    """A coordinator that looks on request, at a time that a test advances."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
         settings = ClusterSettings(slots=2)
@@ -35,7 +35,7 @@ class Watch:
         monkeypatch.setattr(self.service.worker, "tell", self.told.append)
 
     def look(self) -> list[Event]:
-        """What the machine is told by one turn of the watching thread."""
+        """Returns the events for the machine of one turn of the watching thread."""
         self.told.clear()
         turns = iter([False, True])
         self._monkeypatch.setattr(self.service._stopping, "wait", lambda _s: next(turns))
@@ -48,7 +48,7 @@ class Watch:
             assert self.store.acquire(f"lease/member/{member}", member, LEASE_MS)
 
     def lose(self) -> None:
-        """The store is empty from one moment to the next, and answers all the while."""
+        """Empties the store at once, while it still answers."""
         self.store = MemoryMapStore()
         object.__setattr__(self.service.parts, "store", self.store)
 

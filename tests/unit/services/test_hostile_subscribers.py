@@ -1,4 +1,4 @@
-"""Subscribers that ask for much and take nothing: what they cost a merger, and whom they stop."""
+"""Subscribers that ask for much and read nothing: their cost for a merger and for others."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_subscribers_that_are_behind_share_few_readers_and_miss_nothing(
         for begin, found in enumerate(await asyncio.gather(*tasks)):
             assert found == list(range(begin % RECORDS, RECORDS + 10))
         assert 1 <= most <= READERS_MAX
-        # Nobody is behind any more: the clients go.
+        # No stream lags any more: the clients end.
         await until(lambda: readers(log) == ["tails"])
         await asyncio.to_thread(front.close)
 
@@ -148,7 +148,7 @@ class Served:
         await asyncio.to_thread(self._front.close)
 
     def connection(self) -> ReceiveServiceStub:
-        """A client on a connection of its own."""
+        """Returns a client on a connection of its own."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         channel = grpc.aio.insecure_channel(self._address, options=options)
         self._channels.append(channel)
@@ -178,7 +178,7 @@ def test_streams_are_bounded_and_leave_places_to_others(log: MemoryLog) -> None:
 
 
 def test_a_stream_that_is_never_begun_ends(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no place yet: nothing else bounds how many there are."""
+    """It has no place yet: there is no other bound of the number of such streams."""
     monkeypatch.setattr(edge, "REQUEST_S", 0.2)
 
     async def test() -> None:
@@ -189,7 +189,7 @@ def test_a_stream_that_is_never_begun_ends(log: MemoryLog, monkeypatch: pytest.M
             assert (await begun.read()).cursor == "0.0"
             codes = [await asyncio.wait_for(call.code(), 10) for call in calls]
             assert set(codes) == {grpc.StatusCode.DEADLINE_EXCEEDED}
-            # Who has begun may be silent for as long as it likes.
+            # A stream that has begun may be silent for any time.
             await asyncio.to_thread(write, log, range(1))
             await begun.write(ReceiveRequest(credit=AddCredit(matches=1)))
             while not (found := ids(await begun.read())):
@@ -206,7 +206,7 @@ def test_a_stream_that_is_never_begun_ends(log: MemoryLog, monkeypatch: pytest.M
 def test_a_stream_whose_credit_cannot_be_read_ends_with_the_reason(
     log: MemoryLog, error: SiroccoError, credit: int
 ) -> None:
-    """Its client would wait for ever for what its credit is good for."""
+    """Its client would wait for ever for the records of its credit."""
 
     async def requests() -> AsyncIterator[ReceiveRequest]:
         yield ReceiveRequest(credit=AddCredit(matches=1))
@@ -231,7 +231,7 @@ async def _all(responses: AsyncIterator[ReceiveResponse]) -> None:
 
 def test_a_stream_with_credit_that_is_not_read_ends(log: MemoryLog) -> None:
     async def test() -> None:
-        # init: more than the windows of a connection take.
+        # init: more than the windows of a connection hold.
         front = front_of(log, MergerLimits(unread_ms=200))
         async with Served(front) as served:
             call = await served.open(served.connection(), 1 << 40)
@@ -241,7 +241,7 @@ def test_a_stream_with_credit_that_is_not_read_ends(log: MemoryLog) -> None:
             # test: the client does not read.
             await until(lambda: front._metrics.unread_answers._value.get() == 1)
 
-            # check: nothing is held for it; later it learns why.
+            # check: nothing is held for it; later it gets the reason.
             await until(lambda: not front._streams and front._places.taken == 0)
             with suppress(grpc.aio.AioRpcError):
                 while await call.read() is not grpc.aio.EOF:
@@ -261,7 +261,7 @@ def test_a_slow_client_that_reads_on_keeps_its_stream(log: MemoryLog) -> None:
             found: list[int] = []
             while len(found) < 40:
                 found += ids(await call.read())
-                # Waits for credit as long as it likes: nothing is unread meanwhile.
+                # Waits for credit for any time: nothing is unread meanwhile.
                 if len(found) == 1:
                     await asyncio.sleep(0.9)
                 await call.write(ReceiveRequest(credit=AddCredit(matches=1)))
@@ -278,7 +278,7 @@ def test_readers_that_fail_are_replaced(log: MemoryLog, monkeypatch: pytest.Monk
         poll, failures = MemoryConsumer.poll, [RuntimeError("broken")]
 
         def failing(self: MemoryConsumer, max_records: int, timeout_s: float) -> Any:
-            # Of this log alone: a cluster of other tests may run in this process.
+            # Of this log only: a cluster of other tests may run in this process.
             if self._log is log and self.name != "tails" and failures:
                 raise failures.pop()
             return poll(self, max_records, timeout_s)

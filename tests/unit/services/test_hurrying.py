@@ -1,4 +1,4 @@
-"""Having routers hurry: whom a merger is connected to for it, and when they answer."""
+"""Flush requests to routers: to which ones a merger connects, and when they answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
     async def run() -> list[str]:
         store, view = MemoryMapStore(), ControlView()
         hurrying = Hurrying(view, Members(store))
-        # Nobody answers at any of them; that a channel was opened is all that counts.
+        # There is no server at any of them; only the opened channels count.
         for number in range(3):
             name, address = f"router-{number}", f"127.0.0.1:{number + 1}"
             store.put(f"member/{name}", MemberInfo(name, "router", address, "", 0).form())
@@ -53,7 +53,7 @@ def test_an_owner_answers_when_all_slots_have_been_told(
     request = publish_request(new_session(), 1, [{"id": 1, "lon": 1.0, "lat": 1.0}])
     token = speaker.publish(request, router=router)[-1].position_token
     asked = pb.AwaitProcessedRequest(position_token=token, routed=True)
-    # Of the two one owns the intake; the other asks it.
+    # One of the two owns the intake; the other forwards the request to it.
     answers = [each.AwaitProcessed(asked, timeout=DEADLINE_S) for each in speaker.clusters]
     assert [list(answer.cursors) for answer in answers] == [[], []]
     partition, offset = map(int, token.split("."))

@@ -1,4 +1,4 @@
-"""Nobody waits for the map store or the log in the loop in which all clients are answered."""
+"""The loop that answers all clients never waits for the map store or the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_routers_ask_the_map_store_and_the_log_in_threads(
         monkeypatch.setattr(part, name, watched(name, getattr(part, name)))
     proposed = map_pb.ProposeMapRequest(partition_map=b"none")
     for router in (0, 1):
-        # Of each partition of the registry and of the intake, so that both routers ask each other.
+        # Some of each partition of the registry and of the intake, so that both routers ask each
+        # other.
         for number in range(6):
             speaker.register(query_message(f"loop-{router}-{number}", "s-loop"), router)
             (answer,) = speaker.publish(

@@ -1,4 +1,4 @@
-"""What the running services show of lists, steps and searches, where Prometheus reads it."""
+"""The running services' metrics of lists, steps and searches, as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AROUND = {"rect": {"west": -1.0, "south": -1.0, "east": 1.0, "north": 1.0}}
 
 
 def shown(cluster: EmbeddedCluster, service: str) -> dict[str, float]:
-    """Samples of all processes of a service, added up; labels as `name{kind=range}`."""
+    """Returns samples of all processes of a service, summed; labels as `name{kind=range}`."""
     samples: dict[str, float] = {}
     for one in cluster.services:
         if one.name != service:
@@ -43,7 +43,7 @@ def shown(cluster: EmbeddedCluster, service: str) -> dict[str, float]:
 
 
 def outcomes(metrics: MergerMetrics | EvaluatorMetrics) -> dict[str, float]:
-    """Outcome → how many searches had it."""
+    """Returns outcome → number of searches."""
     (family,) = metrics.searches.collect()
     samples = [each for each in family.samples if each.name.endswith("_total")]
     return {each.labels["outcome"]: each.value for each in samples}
@@ -109,10 +109,10 @@ def test_what_ended_is_remembered_for_a_while(
     for name in ("ending-1", "ending-2"):
         speaker.register(query_message(name, "enders", **near))
         speaker.unregister(name)
-    # What the test before has removed may end meanwhile.
+    # Queries removed by the test before may end meanwhile.
     wait_until(lambda: ended() >= before + 2)
 
-    # test: a checkpoint of the registry, behind which nobody hears of the changes any more.
+    # test: a checkpoint of the registry, after which the changes are no longer read.
     monkeypatch.setattr(router, "CHECKPOINT_INTERVAL_MS", 0)
     monkeypatch.setattr(merger, "FORGET_INTERVAL_MS", 50)
 

@@ -1,4 +1,4 @@
-"""What one router asks of another, the owner of a query, over real gRPC."""
+"""Requests of one router to another, the owner of a query, over real gRPC."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WISH = Wish("register", "q", RangeQuery("q", "continuous", Rectangle(0, 0, 1, 1)
 
 
 class Loop:
-    """Takes wishes in the worker's place, and remembers until when they may be taken up."""
+    """Takes change requests instead of the worker, and keeps their deadlines."""
 
     def __init__(self) -> None:
         self.deadlines_ms: list[int | None] = []
@@ -49,7 +49,7 @@ class Loop:
 
 
 class Machine:
-    """Knows who owns what."""
+    """Knows the owners."""
 
     def __init__(self, owner: str) -> None:
         self.holdings = Holdings("front", frozenset({REGISTRY}))
@@ -72,7 +72,7 @@ def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
             lambda: {"back": MemberInfo("back", "router", address, "", 0)},
         )
         assert await owners.apply(0, [WISH]) == (Outcome(7),)
-        # A router of before says nothing: then there is no such time.
+        # A router of an earlier version sends no such time.
         async with grpc.aio.insecure_channel(address) as channel:
             request = pb.ApplyChangesRequest(changes=[write_wish(WISH)])
             await OwnerServiceStub(channel).ApplyChanges(request)
@@ -101,7 +101,7 @@ def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
 
 
 class Nobody(Loop):
-    """Answers that there is no such query, once the owner before has gone as often as told."""
+    """Answers that there is no such query, once the former owner has left as often as given."""
 
     def __init__(self, gone: int) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def test_that_there_is_no_such_query_is_told_unless_an_owner_was_lost_that_had_t
     async def run() -> Outcome:
         removal = Wish("unregister", "q", None, "", 5)
         applied = asyncio.create_task(owners.apply(0, [removal]))
-        # Meanwhile nobody is asked: there is no owner yet.
+        # Meanwhile no router is asked: there is no owner yet.
         await asyncio.wait([applied], timeout=0.01)
         machine.holdings.view.owners[REGISTRY, 0] = Ownership("front", 1)
         (outcome,) = await applied
@@ -157,7 +157,7 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
             cast(StoredQueries, None),
             lambda: dict(known),
         )
-        # Each comes with an address of its own, as pods do, and the one before has gone.
+        # Each has an address of its own, as pods do, and the one before is gone.
         for number in range(3):
             server = grpc.aio.server()
             back = OwnerBack(

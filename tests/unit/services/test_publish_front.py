@@ -1,4 +1,4 @@
-"""PublishService on a running cluster: what is refused, what is acknowledged, what is resumed."""
+"""PublishService on a running cluster: refusals, acknowledgements, resumed sessions."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_message_over_the_limit_is_refused_and_what_came_before_is_acknowledge
     assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + ("",)
     assert "/sirocco.v1.PublishService/Publish" in details.message
     assert str(MESSAGE_BYTES_MAX) in details.message
-    # The session goes on with what fits.
+    # The session continues with objects that fit.
     (answer,) = speaker.publish(publish_request(session, 2, [good(2)]))
     assert answer.acknowledged_to == 2
 
@@ -170,7 +170,7 @@ def test_r1_a_session_resumes_after_a_break_without_loss_or_doubles(
     session = new_session()
     members = [good(i, text=f"resume{router}") for i in range(1, 31)]
 
-    # test: the stream breaks behind a request whose answer is never looked at.
+    # test: the stream breaks after a request whose answer is never read.
     requests: queue.SimpleQueue[pb.PublishRequest] = queue.SimpleQueue()
     call = speaker.publishers[0].Publish(iter(requests.get, None), timeout=DEADLINE_S)
     requests.put(publish_request(session, 1, members[:10]))
@@ -178,7 +178,8 @@ def test_r1_a_session_resumes_after_a_break_without_loss_or_doubles(
     requests.put(publish_request(session, 11, members[10:20], 10))
     call.cancel()
     requests.put(None)  # type: ignore[arg-type]
-    # All from the first unacknowledged number on, cut otherwise, at any router; one of it twice.
+    # All from the first unacknowledged number on, split differently, at any router; one of it
+    # twice.
     answers = speaker.publish(
         publish_request(session, 11, members[10:15], 10),
         publish_request(session, 16, members[15:30], 10),
@@ -211,7 +212,7 @@ def test_garbage_on_the_topics_is_dead_lettered_and_the_rest_goes_on(
     _, letters_before = cluster.log.bounds(DEAD_LETTERS, 0)
     producer = cluster.log.producer("vandal")
 
-    # test: bytes, an unknown method, and a call that belongs to another topic.
+    # test: bytes, an unknown method, and a call of another topic.
     writer = HopWriter(producer, lambda *_: None)
     for topic in (INTAKE, REGISTRY, SLOTS):
         producer.append(topic, 0, b"\xff garbage")

@@ -1,8 +1,9 @@
-"""Every member of a query with every kind and mode, and with what a registration may say besides.
+"""Every member of a query with every kind and mode, and with all options of a registration.
 
-Each combination is taken, or refused with the name of a member that does not belong: the tables are
-those of docs/reference/queries.md. None is accepted in silence that asks for what is never
-answered.
+Each combination is accepted, or refused with the name of a member that does not belong: by the
+    tables
+of docs/reference/queries.md. No combination is accepted silently that asks for results that never
+follow.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ VALUES: dict[str, Any] = {
     "weights": WEIGHTS,
     "half_life": "6h",
 }
-# Member → the kinds of which it is one, and the modes.
+# Member → its kinds and modes.
 BELONGS: dict[str, tuple[set[str], set[str]]] = {
     "where": ({"range", "knn", "terms", "ranked"}, {"continuous", "snapshot"}),
     "ttl": ({"range", "knn", "terms", "ranked"}, {"continuous"}),
@@ -101,7 +102,7 @@ def combinations(kind: str, mode: str) -> Iterator[dict[str, Any]]:
 
 
 def refused_field(call: Callable[[], Any]) -> str | None:
-    """The member that a typed refusal names; None where nothing is refused."""
+    """Returns the member that a typed refusal names; None if nothing is refused."""
     try:
         call()
     except SiroccoError as error:
@@ -120,7 +121,7 @@ def test_each_combination_is_a_query_or_names_a_member_that_does_not_belong(
         if wrong:
             continue
         query = parse_query(members)
-        # Nothing is lost on any way that it takes.
+        # Nothing is lost in any encoding.
         assert parse_query(canonical(query)) == query
         assert read_query(write_query(query, "s"))[0] == query
 
@@ -156,7 +157,7 @@ def test_what_a_registration_says_besides_is_answered_or_refused(
                 refused |= set() if store else {"track"}
             if past_ms != NO_PAST and not store:
                 refused.add("past")
-            # Steps count what is kept, for a day here.
+            # Steps count the stored objects, here for a day.
             if kind in ("terms", "ranked") and "window" not in members:
                 refused.add("window")
             field = refused_field(lambda members=members: wished(front, members, past_ms, start_ms))

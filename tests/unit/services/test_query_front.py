@@ -94,7 +94,7 @@ def test_an_id_that_is_no_utf8_is_refused(speaker: Speaker) -> None:
     raw = query_service_pb2.RegisterQueryRequest(
         query=query_message("abcd", "s")
     ).SerializeToString()
-    # The generated stubs cannot say it; others can.
+    # The generated stubs cannot send it; other clients can.
     assert b"abcd" in raw
     channel = speaker._channels[0]
     call = channel.unary_unary("/sirocco.v1.QueryService/RegisterQuery")
@@ -122,7 +122,7 @@ def test_registering_again_is_idempotent_if_equal_and_a_conflict_if_not(
 
 @pytest.mark.parametrize("router", [0, 1])
 def test_what_is_not_registered_is_not_found_from_any_router(router: int, speaker: Speaker) -> None:
-    # Of each partition of the registry some, so that both routers ask each other.
+    # Some of each partition of the registry, so that both routers ask each other.
     for i in range(6):
         name = f"missing-{i}"
         for call in (
@@ -184,7 +184,7 @@ def test_pages_of_a_list_hold_each_live_query_once(
 
 
 def test_a_list_of_large_queries_comes_in_pages_that_a_message_holds(speaker: Speaker) -> None:
-    # 8.6 MB; the SDK asks for so many at once.
+    # 8.6 MB; the SDK asks for this many at once.
     angles = [math.tau * vertex / 9_000 for vertex in range(9_000)]
     ring = [[1 + math.cos(angle), 1 + math.sin(angle)] for angle in angles]
     names = [f"large-{i}" for i in range(60)]

@@ -1,4 +1,4 @@
-"""QueryService takes all kinds of standing queries, shows them again, and refuses what is wrong."""
+"""QueryService accepts all kinds of standing queries, returns them, and refuses wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of tenants at a router: who waits, who is refused, what is counted, what is forgotten."""
+"""Limits of tenants at a router: waits, refusals, counts, and when they are forgotten."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_who_is_too_fast_waits_and_who_is_much_too_fast_is_told(
         with pytest.raises(ResourceExhausted) as refused:
             await publish(rates, slow, 1, 1)
         assert 18_000 < (refused.value.retry_after_ms or 0) <= 20_001
-        # Another rate brings it sooner, and none at all at once.
+        # A higher rate shortens the wait, and without one it ends at once.
         slow.given = Limits(objects_per_s=1_000_000)
         await publish(rates, slow, 1, 1)
         slow.given = Limits()
@@ -151,14 +151,15 @@ def test_queries_are_let_in_up_to_the_limit(
         quota, who = QueryQuota(counted, figures), Limited("a", queries=10)
         assert await quota.room(who, 5) == 5
         assert await quota.room(who, 5) == 2
-        # What was let in here counts before the owners say so; they are not asked at once again.
+        # Admitted queries count here before the owners report them; these are not asked at once
+        # again.
         assert await quota.room(who, 1) == 0
         assert looks[0] == 1
         now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
         live[0] = 9
         assert await quota.room(who, 2) == 1
         assert looks[0] == 2
-        # With room, it is looked less often.
+        # With room, it looks less often.
         now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
         live[0] = 0
         assert await quota.room(who, 1) == 1
@@ -185,7 +186,7 @@ class Registered:
         self.registry = SimpleNamespace(partition=1, epoch=1, offset=0, live=self.live)
 
     def say(self, handle: int, name: str | None) -> None:
-        """A change that the machine has entered."""
+        """Appends a change that the machine has entered."""
         members = {"id": name, "kind": "range", "mode": "continuous"}
         query = None if name is None else parse_query(members)
         self.log.append(cast(Change, SimpleNamespace(handle=handle, query=query)))
@@ -248,22 +249,22 @@ def test_live_queries_are_counted_by_tenant(
     assert count("a:") == 1
     # Each record is read once.
     assert registered.read == list(range(7))
-    # A query is that of one tenant, whatever other ids have its handle.
+    # A query belongs to one tenant, whatever other ids have its handle.
     registered.say(2, "a:as-b:1")
     assert (count("a:"), count("b:")) == (2, 0)
     registered.say(2, "b:1")
     assert (count("a:"), count("b:")) == (1, 1)
-    # One that ends comes without a record.
+    # The end of a lifetime has no record.
     registered.end(1)
     assert count("a:") == 0
-    # Nor is a query counted that the machine is only about to enter, or lost when time has passed.
+    # A query that the machine is about to enter is not counted, nor lost as time passes.
     registered.say(9, "a:9")
     registered.end(9)
     monkeypatch.setattr(quotas, "TIDY_MS", 0)
     assert count("a:") == 0
     registered.enter(9, "a:9")
     assert count("a:") == 1
-    # One whose lifetime is over does not count while it waits to be removed.
+    # A query whose lifetime is over does not count while it waits for its removal.
     registered.enter(9, "a:9", expires_ms=7)
     assert count("a:") == 0
     registered.enter(9, "a:9")
@@ -326,7 +327,7 @@ def test_an_owner_says_which_are_live_and_who_is_none_says_so(
     registered.say(2**64 - 1, "a:1")
     request = CountQueriesRequest(partition=1, handles=[5, 2**64 - 1])
     assert list(asyncio.run(tenants.answer(request)).live_handles) == [2**64 - 1]
-    # What tells ids apart that have one handle may be asked for as well.
+    # Different ids with one handle can also be counted apart.
     for name, live in (("a:1", [2**64 - 1]), ("b:1", [])):
         marks = [fingerprint_of(name)]
         request = CountQueriesRequest(partition=1, handles=[2**64 - 1], fingerprints=marks)
@@ -357,7 +358,7 @@ def test_bytes_of_queries_are_let_in_as_far_as_they_fit(
         nonlocal held
         who = Limited("a", query_bytes=1_000)
         assert await quota.fitting(who, [400, 500, 200, 50]) == 2
-        # One that is smaller than what is left goes in; another look brings what has ended.
+        # A smaller query than the rest of the limit is admitted; another look brings ended ones.
         assert await quota.fitting(who, [100]) == 1
         assert await quota.fitting(who, [1]) == 0
         assert await quota.fitting(Limited("a"), [1 << 40]) == 1

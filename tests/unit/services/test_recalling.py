@@ -1,4 +1,4 @@
-"""A definition behind a void change is read back and said again, so that compaction keeps it."""
+"""A definition after a void change is read back and republished, so that compaction keeps it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def owner(cluster: EmbeddedCluster) -> RouterService:
 
 
 def append_late(cluster: EmbeddedCluster) -> None:
-    """A router that was replaced appends a change that it had in hand."""
+    """Appends a pending change of a replaced router."""
     query = parse_query({"id": NAME, "kind": "range", "mode": "continuous", "text": "late"})
     producer = cluster.log.producer("zombie")
     change = Change(HANDLE, query, "s-recalled", 5, -1, 1)

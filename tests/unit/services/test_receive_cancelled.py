@@ -1,4 +1,4 @@
-"""What a stream leaves behind that is cancelled while it opens what it reads from."""
+"""A stream that is cancelled while it opens its consumer leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT_S = 20.0
 
 
 class Slow(MemoryLog):
-    """Gives out consumers only when it is told to."""
+    """Returns consumers only on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +73,6 @@ def test_what_is_read_for_a_stream_is_closed_though_it_was_just_being_opened(log
         log.go.set()
         await closing
 
-    # Ends when the threads that block have ended.
+    # Ends when the blocked threads have ended.
     asyncio.run(run())
     assert [each._closed for each in log.consumers] == [True]

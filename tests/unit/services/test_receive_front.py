@@ -25,7 +25,7 @@ from tests.support.speaking import (
 
 
 def publish(speaker: Speaker, word: str, numbers: range, step: int = 1) -> str:
-    """Publishes objects with a word, so many a request; the position token."""
+    """Publishes objects with a word, `step` in each request; returns the position token."""
     session = new_session()
     requests = [
         publish_request(
@@ -51,7 +51,7 @@ def test_a_stream_resumes_behind_its_cursor(speaker: Speaker) -> None:
     more = speaker.processed(publish(speaker, "cur", range(10, 15)))
     numbers = [n for _, n in speaker.found("s-cur", more, cursor=stream.cursor)]
     assert numbers == list(range(10, 15))
-    # The same cursor again gives the same again.
+    # The same cursor gives the same again.
     assert speaker.found("s-cur", more, cursor=stream.cursor) == [("cur", n) for n in numbers]
     assert speaker.found("s-cur", more, cursor=cursors[partition("s-cur")]) == [
         ("cur", n) for n in numbers
@@ -83,12 +83,12 @@ def test_subscribers_get_their_own_matches_alone(speaker: Speaker) -> None:
 
 
 def test_credit_that_ends_stops_the_stream_and_more_resumes_it(speaker: Speaker) -> None:
-    # init: each request is processed by itself, so that it makes a record of its own.
+    # init: each request is processed by itself, so that it gives a record of its own.
     speaker.register(query_message("credit", "s-credit", text="credit"))
     for i in range(4):
         cursors = speaker.processed(publish(speaker, "credit", range(i, i + 1)))
 
-    # test: without credit there is the cursor alone; each unit brings one record.
+    # test: without credit only the cursor is sent; each unit brings one record.
     stream = speaker.receive("s-credit", matches=0)
     begin = stream.next()
     assert not begin.matches.objects
@@ -210,7 +210,7 @@ def test_the_cluster_describes_itself(cluster: EmbeddedCluster, speaker: Speaker
 def test_an_expired_cursor_is_told_with_the_earliest_that_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # init: a cluster that keeps very little, and one that fell behind.
+    # init: a cluster that keeps very little, and a stream that lags.
     monkeypatch.setattr(log_truncation, "TRUNCATE_INTERVAL_MS", 0)
     settings = ClusterSettings(
         slots=1,
@@ -245,7 +245,7 @@ def test_an_expired_cursor_is_told_with_the_earliest_that_works(
 
 
 def begin_once_truncated(cluster: EmbeddedCluster) -> int:
-    """Where the log of the subscriber's partition begins, once it has been cut."""
+    """Returns the begin of the subscriber's partition, once it has been truncated."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         begin, _ = cluster.log.bounds(DELIVERIES, partition("late"))

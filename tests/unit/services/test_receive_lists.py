@@ -1,4 +1,4 @@
-"""Lists go through the receive stream: each subscriber's own, and each one of the credit."""
+"""Lists in the receive stream: only the subscriber's own, each counted as one of the credit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def log() -> Iterator[MemoryLog]:
 
 @pytest.fixture
 def address(log: MemoryLog) -> Iterator[str]:
-    """A merger's front on a port of its own."""
+    """Starts a merger's front on a port of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -62,7 +62,7 @@ def address(log: MemoryLog) -> Iterator[str]:
 
 
 def deliver(log: MemoryLog) -> None:
-    """Six windows: each a match of ann's and a list of ann's and of bob's."""
+    """Writes six windows: each a match of ann's and a list of ann's and of bob's."""
     near = {name: Asked(f"{name}'s", knn_spec(f"{name}'s", 1), name) for name in ("ann", "bob")}
     founds = [
         found_of(
@@ -106,7 +106,7 @@ def test_each_subscriber_gets_its_own_lists(log: MemoryLog, address: str) -> Non
         assert sum(isinstance(told, KnnChange) for told in anns) == 6
         matches = [told.object.id for told in anns if isinstance(told, Notification)]
         assert matches == list(range(6))
-        # The cursor of a list resumes behind it.
+        # The cursor of a list resumes after it.
         again = take(client.subscribe("bob", bobs[2].cursor), 3)
         assert again == bobs[3:]
 

@@ -1,4 +1,4 @@
-"""What refused objects cost the loop in which a router answers everybody."""
+"""The cost of refused objects in the loop of a router."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT_S = 20.0
 
 
 class Pool:
-    """Runs jobs in a thread when it is let go."""
+    """Runs jobs in a thread when it is released."""
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -42,7 +42,7 @@ class Pool:
 
 
 class Log:
-    """Has every record at once."""
+    """Acknowledges every record at once."""
 
     def __init__(self) -> None:
         self.taken: list[Taken] = []
@@ -55,7 +55,7 @@ class Log:
 
 
 class Front:
-    """A front of its own, with what is behind it."""
+    """A front of its own, with its other parts."""
 
     def __init__(self) -> None:
         self.pool, self.log, self.registry = Pool(), Log(), CollectorRegistry()
@@ -118,7 +118,7 @@ def test_attributes_that_take_long_are_read_outside_of_the_loop_in_their_order(
             await asyncio.sleep(0)
         for _ in range(20):
             await asyncio.sleep(0)
-        # The light one behind it does not overtake it.
+        # The small one after it does not overtake it.
         assert one.log.taken == []
         one.pool.may_go.set()
         answers = await answering
@@ -195,7 +195,7 @@ def test_one_answer_tells_of_a_bounded_number_of_refused_objects() -> None:
             answer = await one.front._acknowledged(pending, asyncio.Condition())
             assert answer.ByteSize() < 2 << 20
             told += [each.number for each in answer.rejections]
-            # Whatever is acknowledged has been told of.
+            # Every refusal up to an acknowledgement has been sent.
             assert answer.acknowledged_to == told[-1]
         assert told == [*range(1, 5 * OBJECTS_MAX + 1)]
 

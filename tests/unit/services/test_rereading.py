@@ -1,4 +1,4 @@
-"""Copying for another map goes on, whatever happens to one part of the registry meanwhile."""
+"""Copying for another map continues, whatever happens to one registry partition meanwhile."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DEADLINE_S = 40.0
 
 
 class Machine:
-    """Owns parts of the registry that are all to be copied."""
+    """Owns registry partitions that are all to be copied."""
 
     def __init__(self, *partitions: int) -> None:
         self.registries = {partition: registry() for partition in partitions}
 
 
 class Stored:
-    """Nothing is there to be copied; what happens as a part is read is the test's."""
+    """Has nothing to copy; the test decides what happens while a partition is read."""
 
     def __init__(self, at: Callable[[int], None]) -> None:
         self._at = at
@@ -46,7 +46,7 @@ def registry() -> Any:
 
 
 def copied_again(machine: Machine, stored: Stored, partition: int) -> bool:
-    """Whether the thread looks at a part that comes to this router later."""
+    """Returns whether the thread reads a partition that this router gets later."""
     copying = Rereading(
         "test", cast(RouterMachine, machine), cast(StoredQueries, stored), cast(Worker, None)
     )
@@ -99,7 +99,7 @@ def test_what_cannot_be_copied_is_not_tried_again_at_once() -> None:
 
 
 class Loop:
-    """Takes what it is told, and says that it is done when it is asked to."""
+    """Takes definitions, and reports that it is done when told to."""
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -114,7 +114,7 @@ class Loop:
 
 
 class Definitions:
-    """So many stand in each part of the registry."""
+    """Each registry partition holds this many definitions."""
 
     def __init__(self, machine: Machine, counts: dict[int, int]) -> None:
         self._machine, self._counts = machine, counts
@@ -139,7 +139,7 @@ def test_parts_with_few_are_copied_together_and_never_more_than_so_many_at_once(
     copying.start()
     deadline_s = time.monotonic() + DEADLINE_S
     expected = [100, 100, 500, 500, 500, 500, 100]
-    # What is under way before the loop has said for the first time that it is done, and so on.
+    # Definitions under way before the loop first reports that it is done, and so on.
     for first, last in ((0, 3), (3, 5), (5, 7)):
         while len(loop.told) < last:
             assert time.monotonic() < deadline_s

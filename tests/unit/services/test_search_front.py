@@ -1,4 +1,4 @@
-"""Searches from the client to the stores and back, on evaluators that move, wait, fail and die."""
+"""Searches from client to stores and back, with evaluators that move, wait, fail and die."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def posts(count: int, seed: int) -> list[dict[str, Any]]:
-    """Objects in some crowded places and all over the world."""
+    """Returns objects in some crowded places and all over the world."""
     rng = np.random.default_rng(seed)
     words = np.array([f"w{i}" for i in range(40)] + ["東京", "Straße", "fire"])
     shares = 1 / np.arange(1, len(words) + 1)
@@ -148,7 +148,7 @@ def test_parts_of_a_large_answer_grow() -> None:
     assert sum(sizes) == 3_000 * len(text)
     first, second, third, *others, _ = sizes
     assert PART_BYTES * 0.8 < first < second < third < PART_BYTES_MAX * 1.4
-    # None is cut again on its way to the client.
+    # None is split again on its way to the client.
     assert all(PART_BYTES_MAX * 0.8 < size <= MESSAGE_BYTES_MAX for size in others)
     assert len(others) > 1
 
@@ -197,7 +197,7 @@ def test_large_answers_are_put_together_beside_the_loop(monkeypatch: pytest.Monk
 
 
 def _await_count(asked: Counter, count: int) -> None:
-    """An evaluator counts a question behind the last part of its answer."""
+    """An evaluator counts a request after the last part of its answer."""
     deadline_s = time.monotonic() + 5.0
     while asked._value.get() != count:
         assert time.monotonic() < deadline_s, asked._value.get()
@@ -219,7 +219,7 @@ def test_an_evaluator_looks_for_a_word_in_all_its_slots_at_once() -> None:
         assert cluster.client.search(near).ids == [0, 4]
         _await_count(asked, 1)
 
-        # What would cost more is asked for in its own right, with the bound that is known then.
+        # A more expensive part is requested separately, with the bound known then.
         cluster.reach(0, 0)
         assert cluster.client.search(near, position_token="0.0").ids == [0, 4]
         _await_count(asked, 3)
@@ -279,7 +279,7 @@ def test_what_cannot_be_asked_is_named_and_the_rest_delivered(small: Searchable)
     allowed = small.client.search(everywhere(), timeout_s=0.5, allow_partial=True)
     assert (allowed.missing_slots, len(allowed), allowed.is_partial) == (missing, elsewhere, True)
     assert allowed.members()["missing_slots"] == list(missing)
-    # What the dead one had no part in is whole.
+    # Slots of the surviving evaluator are complete.
     here = next(iter(small.evaluators["evaluator-0"].slots))
     near = KnnQuery(id="k", subscriber="", mode="snapshot", lon=0.0, lat=0.0, k=1)
     assert small.slots[here].store.objects_total
@@ -296,7 +296,7 @@ def test_a_broken_stream_is_opened_anew(small: Searchable) -> None:
 
 
 class BrittleCall:
-    """A call as gRPC has it: a write that is cancelled, or begun amid another, breaks it."""
+    """A call as in gRPC: a write that is cancelled, or begun during another, breaks it."""
 
     def __init__(self) -> None:
         self.questions: list[int] = []
@@ -375,7 +375,7 @@ def test_what_nobody_waits_for_is_not_worked_on(small: Searchable) -> None:
         for one in small.evaluators.values()
     ]
     assert stopped == [1, 1]
-    # Its threads are free for others, and only one slot of each was looked into.
+    # Its threads are free for others, and only one slot of each was searched.
     for slot in small.slots.values():
         slot.gate = None
     assert len(small.client.search(everywhere())) == 120
@@ -453,7 +453,7 @@ def test_a_position_that_is_not_reached_is_told(small: Searchable) -> None:
 
 
 def test_a_slot_that_comes_late_has_to_reach_the_position_as_well(small: Searchable) -> None:
-    # init: when its evaluator looks how far its slots are, one is still to come.
+    # init: when its evaluator checks the progress of its slots, one is still missing.
     late, owner = small.slots[5], small.owner(5)
     del owner.slots[5]
     gate = threading.Event()
@@ -468,7 +468,7 @@ def test_a_slot_that_comes_late_has_to_reach_the_position_as_well(small: Searcha
     small.reach(1, 7)
     wait_until(lambda: not owner.watch._waiting)
 
-    # test: it comes as it was long ago, before it is searched.
+    # test: it arrives in an old state, before it is searched.
     owner.slots[5] = Slot()
     gate.set()
     wait_until(lambda: bool(owner.watch._waiting))
@@ -480,7 +480,7 @@ def test_a_slot_that_comes_late_has_to_reach_the_position_as_well(small: Searcha
     assert len(answers[0]) == 120
 
 
-# --- the moment that is asked about
+# --- the time of a search
 
 
 def test_a_window_holds_both_of_its_ends(small: Searchable) -> None:
@@ -488,7 +488,7 @@ def test_a_window_holds_both_of_its_ends(small: Searchable) -> None:
     found = small.client.search(window, now_ms=1_050)
     assert sorted(one.arrival_ms for one in found) == list(range(1_040, 1_051))
     assert found.now_ms == 1_050
-    # Without a moment of the client's everything counts that is there.
+    # Without a time from the client all present objects count.
     assert len(small.client.search(everywhere())) == 120
     assert len(small.client.search(everywhere(), now_ms=1_009)) == 10
 
@@ -501,7 +501,7 @@ def test_a_window_beyond_what_is_kept_says_from_when_on(small: Searchable) -> No
     assert caught.value.field == "window"
     assert caught.value.earliest_ms in (1_020, 1_030)
     assert len(small.client.search(everywhere(window="89ms"), now_ms=1_119)) == 90
-    # Without a window the question is about all that is kept.
+    # Without a window the search covers all stored objects.
     assert len(small.client.search(everywhere())) == 120
 
 

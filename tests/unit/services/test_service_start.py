@@ -1,4 +1,4 @@
-"""What a process says of settings of which only the start shows that they are of no use."""
+"""The errors of a process whose settings turn out to be useless only at the start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 def started(**variables: str) -> subprocess.CompletedProcess[str]:
-    """A merger that ends before it asks anybody."""
+    """Starts a merger that ends before it makes any request."""
     return subprocess.run(
         [sys.executable, "-m", "services.merger"],
         env={**os.environ, **SETTINGS, **variables},
@@ -57,7 +57,7 @@ def test_a_certificate_that_is_none_is_told_in_words(tmp_path: Path) -> None:
 def test_who_is_told_to_end_while_the_log_is_away_does_not_ask_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Eight tries of ten seconds are more than whoever runs it waits for an end.
+    # Eight tries of ten seconds are longer than an operator waits for an end.
     asked: list[Sequence[TopicSpec]] = []
 
     class Away(MemoryLog):

@@ -32,7 +32,7 @@ class Held:
         return True
 
     def take_all(self, tenant: str, peer: str) -> int:
-        """Takes as many as there are for a caller; returns how many that were."""
+        """Takes as many as a caller can get; returns how many."""
         count = 0
         while self.take(tenant, peer):
             count += 1
@@ -46,7 +46,7 @@ def test_a_tenant_alone_gets_half_and_the_next_always_find_places() -> None:
     held = Held()
     first = held.take_all("a", "ipv4:10.0.0.1:1")
     assert first == PLACES // 2
-    # However many of its connections it comes by.
+    # Whatever the number of its connections.
     assert not held.take("a", "ipv4:10.0.0.2:1")
     assert held.take_all("b", "ipv4:10.0.0.1:1") == PLACES // 4
     assert held.refusals.count("share") == len(held.refusals)
@@ -71,9 +71,9 @@ def test_connections_without_tokens_share_and_one_host_leaves_some_to_others() -
         held.take_all("", f"ipv4:10.0.0.1:{port}")
     taken = held.places.taken
     assert PLACES * HOST_SHARE // (HOST_SHARE + 1) <= taken <= PLACES * 4 // 5
-    # Whoever shares the host with them is served,
+    # Other callers on the same host are served,
     assert held.take("", "ipv4:10.0.0.1:12")
-    # and however many connections somebody opens one after the other, others are.
+    # and others are, however many connections one caller opens one after the other.
     for port in range(13, 1_000):
         held.take_all("", f"ipv4:10.0.0.1:{port}")
     assert held.places.taken <= PLACES - PLACES // OTHERS_PART

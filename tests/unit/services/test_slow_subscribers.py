@@ -1,4 +1,4 @@
-"""What streams of notifications hold on to while subscribers take their time."""
+"""The memory that streams of notifications hold for slow subscribers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def write(log: MemoryLog, numbers: range, window: str | None = None, *, text: str = "word") -> None:
-    """One record with one match for `s` of each object; all as one transaction, if it is named."""
+    """Writes one record with one match for `s` of each object; as one transaction, if named."""
     producer = log.producer("merger", transactional_id=window)
     if window is not None:
         producer.init_transactions()
@@ -90,7 +90,7 @@ def stream(
 async def asked(
     responses: AsyncIterator[ReceiveResponse],
 ) -> AsyncIterator[asyncio.Future[ReceiveResponse]]:
-    """The next response, which is waited for; a stream can be closed once nobody waits for it."""
+    """Awaits the next response; a stream can be closed once no task waits for it."""
     coming = asyncio.ensure_future(anext(responses))
     try:
         yield coming
@@ -100,7 +100,7 @@ async def asked(
 
 
 def readers(log: MemoryLog) -> list[str]:
-    """Consumers that are open."""
+    """Returns the open consumers."""
     return [each.name for each in log._clients if isinstance(each, MemoryConsumer)]
 
 
@@ -109,7 +109,7 @@ def ids(response: ReceiveResponse) -> list[int]:
 
 
 def pieces(besides: Iterable[Piece] = ()) -> list[Piece]:
-    """Records of `deliveries` that are in memory, besides those of other tests' clusters."""
+    """Returns records of `deliveries` in memory, besides those of other tests' clusters."""
     gc.collect()
     others = {id(each) for each in besides}
     found = [each for each in gc.get_objects() if isinstance(each, Piece)]
@@ -120,7 +120,7 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
     log: MemoryLog, front: ReceiveFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
-        # init: a stream that is behind by much, all of it in memory, and without credit.
+        # init: a stream that lags far, all of it in memory, and without credit.
         others = pieces()
         credit = Credit(0)
         async with aclosing(stream(front, credit)) as responses:
@@ -131,12 +131,13 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
             async with asked(responses) as coming:
                 await until(lambda: credit.changed._waiters)
 
-                # test: more comes than is kept.
+                # test: more arrives than is kept.
                 monkeypatch.setattr(tail_module, "KEPT_BYTES", 1)
                 write(log, range(200, 210))
                 await until(lambda: tail.end == 210)
 
-                # check: it waits with nothing, what the tail read last is left; it misses nothing.
+                # check: it holds nothing while it waits, only the tail's last read is left; it
+                # misses nothing.
                 assert len(pieces(others)) <= POLL_RECORDS_MAX
                 credit.add(1_000)
                 found = ids(await coming)
@@ -161,13 +162,13 @@ def test_a_quiet_subscriber_is_not_told_of_each_window_of_others(
 
             taking = asyncio.create_task(take())
 
-            # test: windows come for a second, each before the one before it has settled.
+            # test: windows arrive for a second, each before the one before it has settled.
             for number in range(50):
                 write(log, range(number, number + 1), "window")
                 await asyncio.sleep(0.02)
             told = len(cursors)
 
-            # check: it knows the end soon behind the last one all the same, whose mark it is.
+            # check: soon after the last one, it still knows the end, whose mark that is.
             await until(lambda: cursors[-1] == "0.100")
             assert told < 10
             taking.cancel()
@@ -180,7 +181,7 @@ def test_a_stream_that_has_caught_up_reads_the_log_no_more_by_itself(
     log: MemoryLog, front: ReceiveFront
 ) -> None:
     async def test() -> None:
-        # init: what the stream begins with came before this merger had any.
+        # init: the stream begins with records from before this merger had any.
         write(log, range(40))
         async with aclosing(stream(front, Credit(1_000), cursor="0.0")) as responses:
             found: list[int] = []
@@ -224,7 +225,7 @@ def test_a_subscriber_that_leaves_while_its_reader_is_made_leaves_none_behind(
         coming = asyncio.ensure_future(anext(responses))
         await until(making.is_set)
 
-        # test: the thread that makes it does not hear that the stream has ended.
+        # test: the thread that creates it does not learn that the stream has ended.
         coming.cancel()
         await asyncio.wait([coming], timeout=0.1)
         may_go_on.set()

@@ -1,4 +1,4 @@
-"""What probes hear of a loop that stands still."""
+"""The answers to probes about a loop that is stuck."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_loop_that_has_lost_its_lease_by_standing_still_is_not_healthy(
         assert time.monotonic() < deadline_s, "is not ready"
         time.sleep(0.02)
     assert status(service, "/healthz") == 200
-    # The loop turns on; as seen from here its last turn is long ago.
+    # The loop runs, but here its last turn seems long ago.
     monkeypatch.setattr(service_module, "monotonic_ms", lambda: monotonic_ms() + STUCK_MS + 1_000)
     assert status(service, "/healthz") == 503
 

@@ -79,7 +79,7 @@ def searching(hashings: Sequence[TermHashing], seed: int, k: int) -> tuple[Searc
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("hashings", [(KEY, KEY), (KEY, OTHER_KEY)])
 def test_terms_are_counted_word_by_word(hashings: Sequence[TermHashing], seed: int, k: int) -> None:
-    # init: under two keys words that collide on the wire are left out, where they are one.
+    # init: under two keys, words that collide on the wire are left out, since they would be one.
     search, world = searching(hashings, seed, k)
     if hashings[0] is not hashings[1]:
         for texts in world.texts.values():

@@ -1,4 +1,4 @@
-"""Clients that ask and do not read: they lose their answers, and shut out nobody."""
+"""Clients that ask and do not read lose their answers, and exclude no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.searchable import SETTINGS, Searchable
 
 WAIT_S = 30.0
 YEAR_MS = 365 * 86_400_000
-# As many bytes as the windows of a connection and its buffers never take.
+# More bytes than the windows of a connection and its buffers ever hold.
 LONG = "word " * 2_000
 OBJECTS = 3_000
 
@@ -114,7 +114,7 @@ def test_an_answer_that_nobody_reads_ends_and_frees_what_it_holds(
         until(lambda: running.metrics.unread_answers._value.get() == 4)
         until(lambda: running.front._places.taken == 0)
         until(lambda: all(e.front._under_way == 0 for e in running.evaluators.values()))
-        # What it reads at last ends with why.
+        # Its stream finally ends with the reason.
         assert attacker.status(attacker.calls[0]) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 

@@ -1,4 +1,4 @@
-"""What every archive keeps, and what the local one does beside."""
+"""The contract of every archive, and the local one's further properties."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
         return open_archive("memory://")
     if request.param == "local":
         return open_archive(f"{tmp_path}/a b/archive")
-    # A file system behind pyarrow stands in for the stores: the same calls, no network.
+    # A file system under pyarrow replaces the stores: the same calls, no network.
     return ObjectStoreArchive(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "bucket/x")
 
 

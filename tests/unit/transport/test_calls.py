@@ -22,7 +22,7 @@ def log() -> Iterator[MemoryLog]:
 
 
 class Seen:
-    """Calls that a servicer was given: (method, [(number, offset)])."""
+    """Calls that a servicer received: (method, [(number, offset)])."""
 
     def __init__(self, generated: Any) -> None:
         self.calls: list[tuple[str, list[tuple[int, int]]]] = []

@@ -1,4 +1,4 @@
-"""Errors that the client hands out instead of records; no broker is asked."""
+"""Errors that the client library returns instead of records; no broker is asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sirocco.transport.kafka_settings import KafkaSettings
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An error as the client hands it out."""
+    """An error as the client library returns it."""
 
     code: int
     of: str | None = None
@@ -53,7 +53,7 @@ def test_what_concerns_the_group_alone_is_passed_over(consumer: KafkaConsumer, c
 def test_what_passes_is_passed_over(
     consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch, of: str | None
 ) -> None:
-    # The client says so once, and fetches again.
+    # The client library reports it once, and fetches again.
     monkeypatch.setattr(KafkaLog, "partitions", lambda self, topic: 1)
     consumer.assign({("t", 0): 2})
     events: list[Any] = [Event(KafkaError.REQUEST_TIMED_OUT, of)]
@@ -74,7 +74,7 @@ def test_what_concerns_all_of_it_ends_the_next_poll_once(consumer: KafkaConsumer
 def test_the_refusal_of_a_former_place_is_none_of_the_present_one(
     consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    # The log holds 0 to 2. The client was at 78, and has been put to 2 when its refusal is read.
+    # The log holds 0 to 2. The client was at 78, and has been moved to 2 when its refusal is read.
     monkeypatch.setattr(KafkaLog, "bounds", lambda self, topic, partition: (0, 3))
     monkeypatch.setattr(KafkaLog, "partitions", lambda self, topic: 1)
     consumer.assign({("t", 0): 2})
@@ -91,7 +91,8 @@ def test_the_refusal_of_a_former_place_is_none_of_the_present_one(
 def test_a_refusal_is_judged_when_the_log_answers_again(
     consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The client refuses a place once: forgotten, that Kafka partition would stand still for ever.
+    # The client refuses a position once: if that were lost, that Kafka partition would never
+    # advance.
     is_away = True
 
     def bounds(self: KafkaLog, topic: str, partition: int) -> tuple[int, int]:

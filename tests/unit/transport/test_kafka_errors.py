@@ -1,4 +1,4 @@
-"""What errors of the client mean."""
+"""The meaning of the client library's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client refuses, as errors of this layer; no broker is asked."""
+"""Refusals of the client library, as errors of this layer; no broker is asked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sirocco.transport.kafka_settings import KafkaSettings
 
 
 class Client:
-    """Takes every step of a transaction, and no record."""
+    """Accepts every step of a transaction, and no record."""
 
     def begin_transaction(self) -> None:
         pass
@@ -32,7 +32,7 @@ class Client:
 def test_a_record_for_a_transaction_that_has_failed_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The client refuses it with the same word as one that comes without a transaction.
+    # The client refuses it with the same text as one without a transaction.
     monkeypatch.setattr(kafka_producer, "_CONNECT_S", 0.01)
     monkeypatch.setattr(KafkaLog, "partitions", lambda self, topic: 1)
     log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"))

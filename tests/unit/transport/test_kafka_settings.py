@@ -1,4 +1,4 @@
-"""What is refused before a broker is asked, and what never shows."""
+"""Settings that are refused before a broker is asked, and values that are never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the embedded log promises."""
+"""The promises of only the embedded log."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_closing_wakes_a_waiting_poll() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_mix_of_transactions_equals_a_plain_model(seed: int) -> None:
-    """Three transactional producers and a plain one against a list of what must be seen."""
+    """Three transactional producers and a plain one, compared with a list of visible records."""
     rng = random.Random(seed)
     log = MemoryLog()
     log.create_topics([TopicSpec("t", 2)])

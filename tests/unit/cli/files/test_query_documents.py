@@ -1,4 +1,4 @@
-"""Queries from lines, from JSON over several lines, and from arrays; bad lines stay alone."""
+"""Queries from lines, from JSON over several lines, from arrays; a bad line affects no other."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Both:
             self.seen[query].append((distance_m, number, *event, name))
 
     def check(self, ks: dict[int, int], where: str) -> None:
-        """What is told leads from each list to the next, and only from unequal ones."""
+        """Reported changes lead from each list to the next, and only between different lists."""
         told = [each for record in list_deliveries(self.lists.flush()) for each in lists_of(record)]
         by_query = {each.query: each for each in told}
         assert len(by_query) == len(told), where

@@ -1,9 +1,9 @@
-"""Maps that part the vocabulary, from the router's back to slots: each pair is reported once.
+"""Maps that split the vocabulary, from the router's back to slots: each pair is reported once.
 
 Objects go home and to the slots of their terms, queries to those of their keys, and the logs of
-slots interleave the two as they like. By the plain rule: a pair is reported exactly once if every
-version of the query that any slot held beside the object matches it, never if none does, and never
-twice.
+slots interleave the two at random. By the simple rule: a pair is reported exactly once if every
+version of the query that any slot held at the object's time matches it, never if none does, and
+never twice.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def query_of(dice: Random, name: str) -> dict[str, Any]:
 
 @dataclass
 class Life:
-    """What happened: objects, changes of queries, and what slots were told of both."""
+    """The events: objects, changes of queries, and the records for slots with both."""
 
-    # (time, slot, message), in the order in which they were said.
+    # (time, slot, message), in the order of their appends.
     told: list[tuple[int, int, Routed | Installed]] = field(default_factory=list)
     objects: dict[int, dict[str, Any]] = field(default_factory=dict)
     # Query → (time, revision or `NO_REVISION`, members, past).
@@ -85,7 +85,7 @@ class Life:
 
 
 def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
-    """A random life: objects come, queries are registered, changed, removed, registered again."""
+    """Returns a random life: objects arrive, queries are registered, changed, removed, repeated."""
     dice, rng, life = Random(seed), np.random.default_rng(seed), Life()
     log, router = Log(), IntakeRouter(SLOTS, False)
     log.registry.deciding.routing = routing
@@ -122,22 +122,22 @@ def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
 
 
 def travelled(message: Any) -> Any:
-    """The message as it comes out of a record."""
+    """Returns the message after encoding and decoding."""
     path, request = encode(message)
     return read_record(path, request.SerializeToString())
 
 
 @dataclass
 class Told:
-    """What the slots reported, and which versions they held beside which objects."""
+    """The reports of the slots, and the versions that they held for each object."""
 
     pairs: Counter[tuple[str, int]] = field(default_factory=Counter)
-    # Object → for each slot the time up to which changes had come there before it.
+    # Object → for each slot the time of the last change before it.
     seen: dict[int, list[int]] = field(default_factory=dict)
 
 
 def replayed(seed: int, life: Life, drift: int) -> Told:
-    """Each slot takes both streams in their order, one up to `drift` behind the other."""
+    """Each slot takes both streams in order, one up to `drift` later than the other."""
     dice, told = Random(f"replay {seed}"), Told()
     for slot in range(SLOTS):
         log = interleaved(dice, [entry for entry in life.told if entry[1] == slot], drift)
@@ -165,7 +165,7 @@ def replayed(seed: int, life: Life, drift: int) -> Told:
 def interleaved(
     dice: Random, entries: list[tuple[int, int, Any]], drift: int
 ) -> list[tuple[int, int, Any]]:
-    """The two streams of a slot, each in its order, by times that are out by the drift."""
+    """Merges the two streams of a slot, each in its order, with times off by the drift."""
     streams: list[list[tuple[int, tuple[int, int, Any]]]] = [[], []]
     for entry in entries:
         stream = streams[isinstance(entry[2], Installed)]
@@ -195,7 +195,7 @@ def check(life: Life, told: Told, drift: int, why: str) -> None:
         for number, one in life.objects.items():
             times = [time for time, _, _ in versions]
             at = life.object_times[number]
-            # Which versions any slot can have held: none that was replaced long before.
+            # Versions that any slot can have held: none that was replaced long before.
             current = [
                 i
                 for i, begin in enumerate(times)
@@ -261,7 +261,7 @@ def test_objects_are_stored_at_home_alone(seed: int, monkeypatch: pytest.MonkeyP
 def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # init: small records, and copies beside.
+    # init: small records, and copies as well.
     monkeypatch.setattr(slot_records, "SLOT_ROWS_MAX", 7)
     rng, routing = np.random.default_rng(seed), routing_of(seed)
     router = IntakeRouter(SLOTS, False)
@@ -298,7 +298,7 @@ def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
                 if routed.via is None or routed.via[place]:
                     led.setdefault((number, int(routed.terms.terms[place])), set()).add(slot)
 
-    # check: every object has one home, every term of it leads to one slot, the one of its queries.
+    # check: every object has one home, each of its terms leads to one slot, that of its queries.
     assert at_home == Counter(range(1, 120))
     assert copies == (Counter(range(1, 120)) if seed % 2 else Counter())
     for one in batch:
@@ -329,7 +329,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     second = locator("update", text="coffee OR fire")
     assert second[:1] == first
     assert len(second) == 3
-    # What is removed and registered again goes on; and a restarted owner knows it too.
+    # A query removed and registered again continues; and a restarted owner knows it too.
     locator("unregister")
     state = dict(read_state(write_state(log.registry.state())))
     log.registry = type(log.registry)(3, log.registry.offset, log.registry.offset, 7)
@@ -337,7 +337,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     log.registry.deciding.routing = routing
     third = locator("register", text="light")
     assert third[:3] == second
-    # Without a text the home decides what nothing before has decided.
+    # Without a text the home decides, unless an earlier alternative does.
     fourth = locator("update", west=0.0)
     assert fourth == (*third, report_locators.HOME)
     assert locator("update", text="drill") == fourth
@@ -354,7 +354,7 @@ def test_keys_are_nothing_to_spatial_maps() -> None:
 
 
 def test_what_an_owner_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    # init: a query with many texts, and many queries that come and go.
+    # init: a query with many texts, and many queries that start and end.
     monkeypatch.setattr(report_locators, "ALTERNATIVES_MAX", 3)
     monkeypatch.setattr(report_locators, "REMOVED_MAX", 5)
     routing = routing_of(3)
@@ -377,14 +377,14 @@ def test_what_an_owner_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_queries_of_before_are_known_once_their_definitions_are_read() -> None:
-    # init: registered under a map that parts no words.
+    # init: registered under a map that does not split words.
     log = Log()
     log.ask(wish_of("register", registry_log.query("q", text="coffee pizza")))
     first = log.records[-1]
     routing = routing_of(3)
     log.registry.deciding.routing = routing
 
-    # test: whoever copies queries for the next map reads them.
+    # test: the copier for the next map reads them.
     log.registry.locators.learn(first, is_by_keyword=True)
     log.ask(wish_of("update", registry_log.query("q", text="fire")))
 

@@ -97,7 +97,7 @@ class Router:
         assert self.load(load, offset, state) == [Follow(topic, partition, offset)]
 
     def own_registry(self, offset: int = 0, state: State | None = None) -> None:
-        """Owns the registry, and the log has shown a record of that."""
+        """Makes it own the registry, and shows it its own record in the log."""
         self.own(REGISTRY, 0, offset, state)
         registry = self.machine.registries[0]
         registry.judging.epoch_seen = registry.epoch
@@ -114,20 +114,20 @@ class Router:
 
 
 def router() -> Router:
-    """One that has read of a leader and a map, and has just told the time."""
+    """Returns one that has read of a leader and a map, and has just reported its time."""
     made = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT))
     made.tick()
     return made
 
 
 def taken_for(numbers: tuple[int, ...], now_ms: int) -> Taken:
-    """A record of a session with these consecutive numbers, places that depend on them alone."""
+    """Returns a record of a session with consecutive numbers, whose places depend only on them."""
     members = [random_members(np.random.default_rng(number), number) for number in numbers]
     return taken_of(7, numbers[0], members, received_ms=now_ms)
 
 
 def routed(effects: list[Effect], *, marks: bool = False) -> dict[int, Routed]:
-    """What each slot was told of objects, or by marks."""
+    """Returns the records of objects, or marks, for each slot."""
     found: dict[int, Routed] = {}
     for effect in effects:
         if isinstance(effect, Append) and isinstance(effect.message, Routed):
@@ -147,7 +147,7 @@ def saves(effects: list[Effect]) -> list[SaveCheckpoint]:
 
 
 def plain(routed_record: Routed) -> list[Any]:
-    """All that a slot is told, comparable."""
+    """Returns all content of a record for a slot, comparable."""
     return [
         routed_record.map_version,
         *(getattr(routed_record.intervals, name).tolist() for name in ("sources", "begins")),
@@ -161,7 +161,7 @@ def plain(routed_record: Routed) -> list[Any]:
     ]
 
 
-# --- to own
+# --- ownership
 
 
 def test_a_partition_is_followed_once_it_is_loaded_and_routed_from_there_on() -> None:
@@ -219,7 +219,7 @@ def test_an_answer_to_an_earlier_grant_is_stale() -> None:
     assert one.load(late, 8) == [Follow(INTAKE, 0, 8)]
 
 
-# --- to route
+# --- routing
 
 
 def test_after_a_pause_the_first_objects_go_at_once_and_the_next_at_a_pace() -> None:
@@ -249,7 +249,7 @@ def test_r1_resent_objects_are_dropped_by_number() -> None:
     one.now_ms += 1_000
     told = routed(one.objects(0, 1, 2, 3, 4, 5))
     assert numbers_of(told) == [4, 5]
-    # The interval covers the repeats all the same.
+    # The interval covers the repeats, too.
     assert {end for r in told.values() for end in r.intervals.ends.tolist()} == {position_of(2)}
 
 
@@ -266,7 +266,7 @@ def test_r1_a_successor_repeats_from_a_checkpoint_what_its_predecessor_did() -> 
         (3, taken_for((9, 10), first.now_ms - 500)),
     ]
 
-    # test: the successor's clock is another, and it polls both records at once.
+    # test: the successor's clock differs, and it polls both records at once.
     told = []
     for offset, record in records:
         first.now_ms += 1_000
@@ -286,7 +286,7 @@ def test_r1_a_successor_repeats_from_a_checkpoint_what_its_predecessor_did() -> 
     ]
 
 
-# --- to tell the time
+# --- reported times
 
 
 def test_marks_tell_every_slot_how_far_each_source_has_come() -> None:
@@ -294,7 +294,7 @@ def test_marks_tell_every_slot_how_far_each_source_has_come() -> None:
     one.own(INTAKE, 0, 3)
     one.own(INTAKE, 1, 8)
     one.objects(0, 3, 1)
-    # A mark covers what was routed, so what waits is routed before it.
+    # A mark covers only routed objects, so waiting ones are routed before it.
     one.objects(0, 4, 2)
     effects = one.tick(MARK_INTERVAL_MS)
     assert numbers_of(routed(effects[:-SLOTS_COUNT])) == [2]
@@ -369,7 +369,7 @@ def test_under_event_time_time_stands_still_without_objects() -> None:
     assert beats(one.tick(10 * MARK_INTERVAL_MS)) == []
 
 
-# --- to save
+# --- checkpoints
 
 
 def test_r2_a_checkpoint_follows_marks_to_every_slot_and_only_movement() -> None:
@@ -396,11 +396,11 @@ def test_a_checkpoint_that_is_declared_frees_what_is_below_it() -> None:
     one.tick(MARK_INTERVAL_MS)
     taken = CheckpointTaken(INTAKE, 0, 2, 4, "c")
     assert one.control(taken) == [Truncate(INTAKE, 0, 4)]
-    # A former owner's is ahead of what was read here.
+    # A former owner's checkpoint is ahead of this process's reading.
     ahead = CheckpointTaken(INTAKE, 0, 1, 90, "d")
     swept = Sweep(checkpoint_prefix(INTAKE, 0), "c")
     assert one.control(ahead) == [swept, Truncate(INTAKE, 0, 5)]
-    # Of what others own nothing is freed.
+    # Nothing of other owners' partitions is freed.
     assert one.control(CheckpointTaken(INTAKE, 1, 2, 9, "e")) == []
 
 
@@ -517,8 +517,8 @@ def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
 
 
 def test_no_query_is_removed_while_a_router_may_be_behind_by_an_outage() -> None:
-    # Objects that were acknowledged within the lifetime may still wait in `intake`: nobody routed
-    # them while all stood still.
+    # Objects acknowledged within the lifetime may still wait in `intake`: they were not routed
+    # during the outage.
     one = router()
     one.own_registry()
     register(one, "q", ttl="10s")
@@ -530,7 +530,7 @@ def test_no_query_is_removed_while_a_router_may_be_behind_by_an_outage() -> None
 
 
 def removals_of(effects: list[Effect]) -> list[Change]:
-    """The queries that are removed by these effects."""
+    """Returns the queries that these effects remove."""
     messages = [each.message for each in effects if isinstance(each, Append)]
     return [each for each in messages if isinstance(each, Change) and each.query is None]
 
@@ -579,7 +579,7 @@ def test_partitions_whose_map_is_gone_are_counted_until_it_comes() -> None:
     one.poll((REGISTRY, 0, 5, Change(11, None, "", one.now_ms, 0, 0, 1)))
     assert one.machine.waiting_for_map == 2
 
-    # check: nothing is lost when it comes.
+    # check: nothing is lost when that map arrives.
     one.control(map_activated(0, version=2, slots=SLOTS_COUNT))
     assert one.machine.waiting_for_map == 0
     assert numbers_of(routed(one.tick(FLUSH_INTERVAL_MS_MIN))) == [1, 2]

@@ -1,4 +1,4 @@
-"""Adding up the answers of slots, against sums and orders over all objects at once."""
+"""Sums of the answers of slots, compared with sums and orders over all objects at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNS = 400
 
 
 def sums_of(counts: Counter[str], k: int, answers: int) -> TermSums:
-    """What one evaluator says of its counts, in chunks as they may be cut."""
+    """Returns one evaluator's counts, in chunks of any size."""
     terms = list(counts)
     numbers = np.array([counts[term] for term in terms], np.uint64)
     first = at_least_kth(numbers, k, answers).tolist()
@@ -79,7 +79,7 @@ def test_too_many_terms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ranked_parts_are_scored_together() -> None:
-    # init: two slots; in the second the keyword is common, which makes it worth less.
+    # init: two slots; in the second the keyword is common, which lowers its weight.
     query = parse_query(
         {
             "id": "q",
@@ -137,7 +137,7 @@ def test_an_answer_without_parts_is_empty() -> None:
 
 
 def part_of(rows: list[tuple[int, int, int, float]], total: int, tokens: int, holders: int) -> Part:
-    """Candidates (id, occurrences, tokens, metres) of a slot with these totals."""
+    """Returns candidates (id, occurrences, tokens, metres) of a slot with these totals."""
     ids, often, lengths, distances_m = zip(*rows, strict=True)
     objects = columns_of([{"id": i, "lon": 0, "lat": 0} for i in ids])
     count = len(rows)

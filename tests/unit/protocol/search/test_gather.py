@@ -1,4 +1,4 @@
-"""The gathering of searches, on answers that are late, lost, moved, doubled or missing."""
+"""The gathering of searches, with answers that are late, lost, moved, doubled or missing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def scattered(seed: int, count: int = 60) -> World:
 EVERYWHERE = snapshot()
 CORNER = snapshot(region={"rect": {"west": -179.0, "south": -89.0, "east": -178.0, "north": -88.0}})
 NEAREST = snapshot(kind="knn", point={"lon": 10.0, "lat": 10.0}, k=5)
-# All objects are taken to hold it: what is looked at here is who is asked.
+# All objects are assumed to hold it: these tests check who is asked.
 NEAREST_FIRE = snapshot(kind="knn", point={"lon": 10.0, "lat": 10.0}, k=5, text="fire")
 
 
@@ -73,7 +73,8 @@ def test_only_slots_that_can_hold_answers_are_asked() -> None:
 
 @pytest.mark.parametrize("query", [CORNER, NEAREST])
 def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) -> None:
-    # init: this merger has not read that another map followed, by which objects lie anywhere.
+    # init: this merger has not read that another map followed, which distributes objects
+    # differently.
     world = scattered(2)
     search = Searching(world, query)
     (ask,) = search.begin()
@@ -98,7 +99,7 @@ def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) ->
 
 
 def test_who_is_asked_anew_is_not_bound_by_answers_that_count_no_more() -> None:
-    # init: the nearest slots have answered; of the others one was filled by a newer map.
+    # init: the nearest slots have answered; one of the others was filled by a newer map.
     world = scattered(2, 200)
     search = Searching(world, NEAREST)
     (first,) = search.begin()
@@ -107,7 +108,7 @@ def test_who_is_asked_anew_is_not_bound_by_answers_that_count_no_more() -> None:
     (part,) = world.parts(NEAREST, second)
     newer = gathering.ROUTING.version + 1
 
-    # test: those that had answered are gone.
+    # test: the owners that had answered are gone.
     world.owners |= dict.fromkeys(first.slots, None)
     asked = search.came(second, replace(part, map_version=newer))
     finish = search.drive()
@@ -146,7 +147,7 @@ def test_a_moved_slot_is_asked_for_again_where_it_is_now() -> None:
 
 
 def test_a_slot_that_is_nowhere_is_looked_for_less_and_less_often() -> None:
-    # init: control says who owns it, the evaluator that it does not.
+    # init: the evaluator denies ownership that control declares.
     search = Searching(scattered(5), CORNER, timeout_ms=60_000)
     (ask,) = search.begin()
     pauses_ms = []
@@ -184,7 +185,7 @@ def test_a_lost_answer_goes_on_elsewhere_without_doubles() -> None:
 
 
 def test_one_answer_is_handed_on_as_it_is_however_many_parts_it_has() -> None:
-    # To look for doubles among all rows that were handed on would cost their square.
+    # A search for doubles among all rows that were passed on would cost their square.
     world = scattered(6, 200)
     search = Searching(world, EVERYWHERE)
     (ask,) = search.begin()
@@ -215,7 +216,7 @@ def test_what_two_broken_answers_said_is_left_out_of_the_third() -> None:
 
 
 def test_an_answer_that_comes_late_is_not_counted_twice() -> None:
-    # init: the owner changes while the former one is still at it.
+    # init: the owner changes while the former one is still answering.
     world = scattered(7)
     search = Searching(world, EVERYWHERE)
     (ask,) = search.begin()
@@ -223,7 +224,7 @@ def test_an_answer_that_comes_late_is_not_counted_twice() -> None:
     search.came(ask, parts[0])
     world.owners = dict.fromkeys(range(SLOTS), "f")
 
-    # test: that is noticed although the former owner says nothing.
+    # test: that is noticed although the former owner reports nothing.
     search.passed(gather.LOOK_MS)
     assert search.stopped == [ask.number]
     again = search.until_asked()
@@ -344,7 +345,7 @@ def test_a_slot_with_too_many_rows_to_remember_is_not_asked_twice(
     finish = search.drive()
     assert isinstance(finish.error, PartialResult)
     assert finish.missing == (0,)
-    # It does not wait for what cannot come.
+    # It does not wait for impossible answers.
     assert search.now_ms < 5_000
     assert len(search.handed) == len(set(search.handed))
 
@@ -453,7 +454,7 @@ def test_without_a_word_and_with_a_filter_only_the_points_slot_is_looked_into(qu
 
 
 def test_the_nearest_that_two_evaluators_tell_of_count_once() -> None:
-    # init: the first is slow, so that others are asked for what it then answers for as well.
+    # init: the first is slow, so that others are asked for slots that it then answers, too.
     world = scattered(17, 12)
     search = Searching(world, NEAREST_FIRE, timeout_ms=1_000)
     (first,) = search.begin()
@@ -462,7 +463,7 @@ def test_the_nearest_that_two_evaluators_tell_of_count_once() -> None:
     rest = search.until_asked()
     assert {slot for ask in rest for slot in ask.slots} == set(first.nearby)
 
-    # test: of two owners, that of before answers last.
+    # test: of two owners, the former one answers last.
     for ask in rest:
         search.answered(ask)
     for part in late:
@@ -493,7 +494,7 @@ def test_a_list_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert error.field == "k"
 
 
-# --- at random
+# --- random
 
 
 @pytest.mark.parametrize("kind", ["range", "knn", "knn with a word"])
@@ -515,7 +516,7 @@ def one_random_search(kind: str, rng: random.Random) -> None:
     query = {"range": EVERYWHERE, "knn": NEAREST, "knn with a word": NEAREST_FIRE}[kind]
     search = Searching(world, query, timeout_ms=2_000, seed=rng.randrange(1 << 32))
     trouble = rng.random() * 0.3
-    # Parts on their way; those of one question in order.
+    # Parts on their way; those of one request in order.
     coming = {ask.number: world.parts(query, ask) for ask in search.begin()}
     late: list[tuple[gather.Ask, Part]] = []
     asks = {ask.number: ask for ask in search.asks}

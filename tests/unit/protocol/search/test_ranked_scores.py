@@ -1,4 +1,4 @@
-"""Scores of ranked lists, to 1e-9, in the order of what they are rounded to."""
+"""Scores of ranked lists, to 1e-9, in the order of their rounded values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.values import columns_of
 
 @pytest.mark.parametrize("radius_m", [400_000.0, 800_000.0, 2_000_000.0])
 def test_scores_in_the_middle_between_two_are_rounded_by_their_value(radius_m: float) -> None:
-    """Whole millimetres divided by such a radius lie there every other time."""
+    """With such a radius every other whole millimetre gives such a score."""
     count = 2_000
     distances_m = np.random.default_rng(5).integers(0, int(radius_m * 1_000), count) / 1_000
     columns = columns_of([{"id": i, "lon": 0.0, "lat": 0.0, "text": "light"} for i in range(count)])

@@ -1,4 +1,4 @@
-"""What a stream hears when the operator's file changes under it."""
+"""The errors of an open stream when the operator's file changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def line(scopes: set[str], expires: str | None = None, tenant: str = "acme") -> 
 
 
 def opened(path: Path) -> Caller:
-    """A stream that was opened by what the file says now."""
+    """Returns a stream that was opened under the present file."""
     tokens = TokenFile(path)
     caller = Caller(tokens.access.grant(HEADER, 0), tokens, HEADER)
     caller.check()
@@ -45,7 +45,7 @@ def test_a_token_that_opens_something_else_is_looked_at_anew(path: Path, changed
     path.write_text("# of today\n" + changed)
     with pytest.raises(SiroccoError) as caught:
         caller.check()
-    # Whoever calls again learns what it opens now; a publisher must not give up before.
+    # A new call learns the new rights; a publisher must not give up before.
     assert write_error(caught.value).retry_after_ms > 0
 
 

@@ -1,4 +1,4 @@
-"""What gRPC leaves of large calls is collected by its bytes."""
+"""Garbage of large gRPC calls is collected by its bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_always_open_is_collected_by_a_longer_round() -> None:
         garbage.begin(LARGE)
         garbage.end(LARGE)
         passed += LARGE
-    # 120 MB are open at each round, and count for old.
+    # 120 MB are open at each round, and count as old.
     assert rounds == [1, 1, 1, 1, 2]
     assert passed <= 5 * (ENDED_BYTES_MAX + LARGE)
     assert 5 * 20 * LARGE >= AGED_BYTES

@@ -1,4 +1,4 @@
-"""Places and bytes of a process: no caller gets all, and a newcomer always finds some."""
+"""Places and bytes of a process: no caller gets all, and a newcomer always gets some."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sirocco.runtime.grpc.shares import Shares
 
 
 def taken(shares: Shares, tenant: str, peer: str = "") -> int:
-    """How many places a caller gets that asks until it is refused."""
+    """Returns how many places a caller gets that asks until it is refused."""
     count = 0
     while shares.fits(tenant, peer=peer):
         shares.take(tenant, peer=peer)
@@ -25,10 +25,10 @@ def test_one_connection_gets_half_and_many_of_one_host_seven_eighths() -> None:
     assert taken(shares, "", "ipv4:10.0.0.7:1") == 500
     for port in range(2, 12):
         taken(shares, "", f"ipv4:10.0.0.7:{port}")
-    # Whoever shares the host with them is served as well,
+    # Other callers on the same host are served as well,
     assert 740 <= shares.held <= 770
     assert taken(shares, "", "ipv4:10.0.0.7:12") >= 1
-    # and however many connections there are, others are.
+    # and others are, however many connections there are.
     for port in range(13, 1_000):
         taken(shares, "", f"ipv4:10.0.0.7:{port}")
     assert shares.held <= 875

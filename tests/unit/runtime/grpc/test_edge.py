@@ -1,4 +1,4 @@
-"""The edge of a gRPC server: token, places, budget, counts, and only then a parser."""
+"""The edge of a gRPC server: token, places, budget, counts, and only then parsing."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ GET = "/sirocco.v1.QueryService/GetQuery"
 REGISTER = "/sirocco.v1.QueryService/RegisterQuery"
 BULK = "/sirocco.v1.QueryService/RegisterQueries"
 
-# Two bytes a query: what a parser makes a hundred bytes and more of.
+# Two bytes a query: a parser allocates more than a hundred bytes for each.
 EXPLOSION = b"\x0a\x00" * (3 << 20)
 
 
 class Servicer(QueryServiceServicer):
-    """Counts what gets through to it."""
+    """Counts the calls that reach it."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -72,7 +72,7 @@ class Servicer(QueryServiceServicer):
 
 
 class Tokens:
-    """Stands for the file of tokens: `acme` and `beta` are good."""
+    """Replaces the file of tokens: `acme` and `beta` are valid."""
 
     class access:  # noqa: N801
         @staticmethod
@@ -134,7 +134,7 @@ async def failure(call: Coroutine[Any, Any, Any]) -> tuple[grpc.StatusCode, erro
 
 
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Sizes of what is looked at or parsed from now on."""
+    """Returns the sizes of messages checked or parsed from now on."""
     sizes: list[int] = []
     check = edge.check_message
 
@@ -207,7 +207,7 @@ def test_what_cannot_be_decoded_is_an_invalid_argument(
         assert error.code == "INVALID_ARGUMENT"
 
     served(test)
-    # Beside those of gRPC, of loops of other tests that have ended.
+    # Besides those of gRPC, and of ended loops of other tests.
     ours = [record for record in caplog.records if record.name.startswith(("sirocco", "services"))]
     assert not ours
 
@@ -232,7 +232,7 @@ def test_messages_over_the_limit_are_refused_by_their_size() -> None:
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert "1001 bytes" in error.message
         await failure(server.call(GET, b"", "nobody"))
-        # What no token opens is counted elsewhere.
+        # Calls without a valid token are counted elsewhere.
         assert server.counted == ["message"] * 2
 
     served(test, EdgeLimits(message_bytes=1_000))
@@ -262,7 +262,7 @@ def test_calls_under_way_are_bounded_for_a_tenant_and_all() -> None:
 
 
 def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
-    """One message always fits; a second one waits, and is refused when that does not help."""
+    """One message always fits; a second one waits, and is refused if that does not help."""
 
     async def test(server: Served) -> None:
         server.servicer.go_on.clear()
@@ -283,7 +283,7 @@ def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
 
 
 def test_what_no_field_says_is_not_held_as_long_as_a_call() -> None:
-    """A search or a wait of a few bytes, with megabytes in a field that there is not."""
+    """A search or a wait of a few bytes, with megabytes in an unknown field."""
 
     async def test(server: Served) -> None:
         server.servicer.go_on.clear()

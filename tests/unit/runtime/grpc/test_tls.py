@@ -1,4 +1,4 @@
-"""Files of certificates: what cannot be used is refused; of a renewal, half is no renewal."""
+"""Certificate files: unusable ones are refused; half of a renewal is ignored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_renewal_is_noticed_when_it_is_whole(files: TlsFiles, tmp_path: Path) 
     ("broken", "content"),
     [
         *((name, content) for name in ("certificate", "key", "ca") for content in ("", "SECRET")),
-        # Good ones that do not go together.
+        # Valid ones that do not belong together.
         *(("certificate", "other"), ("key", "other")),
     ],
 )

@@ -1,4 +1,4 @@
-"""Expensive input is read beside the loop, by turns of those who send it."""
+"""Expensive input is read beside the loop, in turns between the senders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def with_pool(test: Callable[[WorkPool], Coroutine[Any, Any, None]], **settings:
 
 
 def asks(pool: WorkPool, job: Callable[[], Any], tenant: str = "", connection: str = "") -> Any:
-    """A task of a caller."""
+    """Returns a task of a caller."""
 
     async def ask() -> Any:
         authentication._CALLER.set(Caller(Grant(tenant, tenant, frozenset(), None)))
@@ -62,7 +62,7 @@ def test_results_and_errors_come_back() -> None:
 
 @pytest.mark.parametrize("by", ["tenant", "connection"])
 def test_turns_go_round_between_those_who_ask(by: str) -> None:
-    """Who sends one waits for one of each other, however many these have sent."""
+    """A sender of one job waits for one of each other, however many these have sent."""
 
     async def test(pool: WorkPool) -> None:
         order: list[str] = []

@@ -1,4 +1,4 @@
-"""What becomes of an append of the front that the log does not take."""
+"""The fate of an append of the front that the log rejects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIME = Taken(0, 1, 0, 0, 7, NO_OBJECTS, None)
 
 
 class Refusing(MemoryLog):
-    """A log whose producers refuse what comes while there is a reason."""
+    """A log whose producers refuse appends while a reason is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def test_nothing_is_left_of_what_was_not_taken(
         assert await appender.append(INTAKE, 0, TIME) == 0
         assert not appender._futures
         await asyncio.to_thread(appender.close)
-        # A wait for room would be the loop's.
+        # A wait for room would block the loop.
         assert log.waits_s == [0.0]
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Every kind of message that may be appended is read by whoever reads its topic."""
+"""Every kind of message is understood by all readers of its topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mergers on a real loop, log and archive: what a successor goes on from."""
+"""Mergers on a real loop, log and archive: from where a successor continues."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORDS = Asked("words", terms_spec("words", 3))
 
 
 class Cluster:
-    """What the mergers stand on, and what the slot says."""
+    """The mergers' environment, and the reports of the slot."""
 
     def __init__(self) -> None:
         self.log = MemoryLog()
@@ -56,14 +56,14 @@ class Cluster:
         return [entry.message for entry in HopReader(lambda *_: None).entries(records)]
 
     def say(self, *items: Match | Terms, time_ms: int = 0) -> None:
-        """What the slot finds next."""
+        """Appends the slot's next findings."""
         at = self.position
         self.position += 1
         rows = [(0, at, item) for item in items]
         self.append(PARTIALS, found_of([(0, at, at + 1, time_ms)], rows))
 
     def told(self, count: int) -> list[ToldList]:
-        """All lists that were ever told, once there are so many."""
+        """Returns all lists that were ever sent, once there are `count`."""
         eventually(lambda: len(self._told()) >= count)
         return self._told()
 

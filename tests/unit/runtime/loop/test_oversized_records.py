@@ -1,4 +1,4 @@
-"""What the log will never take is set aside: the process, and what comes after it, go on."""
+"""A record that the log will never accept is set aside: the process and later records continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes long beside a loop: who holds up whom."""
+"""Slow work beside a loop: which jobs delay which."""
 
 from __future__ import annotations
 

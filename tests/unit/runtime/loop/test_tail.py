@@ -78,7 +78,7 @@ def eventually(condition: Callable[[], object]) -> None:
 
 
 class Opened:
-    """The tail of the one Kafka partition, and what reads it."""
+    """The tail of the only Kafka partition, and its readers."""
 
     def __init__(self, log: MemoryLog, loop: asyncio.AbstractEventLoop) -> None:
         self._tails = Tails(log)
@@ -99,7 +99,7 @@ def reached(tail: Opened, offset: int, end: int) -> bool:
 
 
 def read(log: MemoryLog, begin: int, end: int) -> list[int]:
-    """Offsets of records that are read from the log itself."""
+    """Returns the offsets of records that are read from the log itself."""
 
     async def run() -> list[int]:
         readers, offsets, offset = LogReaders(log), [], begin
@@ -209,7 +209,7 @@ def test_the_last_progress_is_found_however_far_from_the_end(
     writer = Writer(log)
     for i in range(windows):
         writer.window(delivered(i), delivered(i), progress(100 + i))
-    # Aborted transactions of zombies leave offsets that nobody sees.
+    # Aborted transactions of zombies leave offsets without records.
     for i in range(behind):
         writer.producer.begin()
         HopWriter(writer.producer, lambda *_: None).append(DELIVERIES, 0, progress(999 + i), 0)
@@ -227,7 +227,7 @@ def test_no_progress_is_found_where_all_was_truncated(log: MemoryLog) -> None:
 
 
 class Slow:
-    """Makes consumers of a log hand out nothing in their first polls."""
+    """Makes consumers of a log return nothing in their first polls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, empty_polls: int) -> None:
         self.left = empty_polls
@@ -284,7 +284,7 @@ def test_a_tail_outlives_whatever_the_log_answers(
 
 
 def test_windows_of_others_do_not_wake_thousands_of_streams_each() -> None:
-    """Who gets something wakes at once, the others as often as the loop can bear, and surely."""
+    """A stream with new records wakes at once, the others as often as the loop can bear."""
     looks = {"mine": 0, "others": 0}
 
     async def run() -> None:

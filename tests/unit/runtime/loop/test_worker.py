@@ -1,4 +1,4 @@
-"""The loop that carries out effects: their order, and what happens when the log refuses."""
+"""The loop that carries out effects: their order, and its reaction to a log that refuses."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) ->
 
 
 def test_small_records_are_handled_by_the_thousand(log: MemoryLog) -> None:
-    """What a turn makes of them costs by the turn."""
+    """The cost is that of turns, not of records."""
     append(log, CONTROL, ELECTED)
     for number in range(worker_module.TURN_RECORDS_MAX + 10):
         append(log, INTAKE, taken_of(1, number + 1, []))
@@ -140,7 +140,7 @@ def test_a_loop_that_is_told_to_end_does_not_wait_for_a_log_that_is_away(
 
 
 class Timed(Script):
-    """Remembers what time it was at its last step."""
+    """Keeps the time of its last step."""
 
     now_ms = 0
 
@@ -162,7 +162,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(
         before_ms = machine.now_ms
         eventually(lambda: machine.now_ms > before_ms + 30 or worker.failure)
         assert worker.failure is None
-        # When the clock on the wall is there again it counts.
+        # Once the wall clock has caught up, it counts again.
         set_back_ns[0] = 0
         eventually(lambda: abs(machine.now_ms - now_ms()) < 20)
 
@@ -199,7 +199,7 @@ def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
 def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
     log: MemoryLog,
 ) -> None:
-    # init: the log begins behind the place that is followed
+    # init: the log begins after the followed offset
     append(log, CONTROL, ELECTED)
     for session in (1, 2, 3):
         append(log, INTAKE, taken_of(session, 1, []))
@@ -211,12 +211,12 @@ def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
     with running(log, script) as worker:
         eventually(lambda: worker._gone or worker.failure)
 
-        # test: what it has to read of `control` comes only now
+        # test: a record of `control` that it needs arrives only now
         append(log, CONTROL, TO_ANOTHER)
         script.wait(ControlRead, 2)
         append(log, INTAKE, taken_of(4, 1, []), 1)
 
-        # check: it goes on with the others
+        # check: it continues with the others
         (polled,) = script.wait(Polled)
         assert [entry.partition for entry in polled.entries] == [1]
         assert worker.failure is None
@@ -238,7 +238,7 @@ def test_an_owner_whose_place_the_log_lacks_ends(
 def test_barriers_wait_for_every_append_before_them(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # init: an answer and a checkpoint behind two appends that the log has not acknowledged.
+    # init: an answer and a checkpoint after two appends that the log has not acknowledged.
     acks, archive = Acknowledging(monkeypatch), MemoryArchive()
     said = Append(INTAKE, 0, taken_of(1, 1, []))
     state = {"a": np.arange(3)}
@@ -294,7 +294,7 @@ def test_who_hangs_up_does_not_disturb_the_loop(
         acks.release()
         assert answered.result(WAIT_S) == (Outcome(7),)
         settled.result(WAIT_S)
-        # The next one is served.
+        # The next request is served.
         again = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
         eventually(lambda: acks.held)
         acks.release()
@@ -303,7 +303,7 @@ def test_who_hangs_up_does_not_disturb_the_loop(
 
 
 class Held:
-    """Keeps a worker's loop from its inbox until it is let go."""
+    """Keeps a worker's loop from its inbox until it is released."""
 
     def __init__(self, worker: Worker) -> None:
         self._go = threading.Event()
@@ -322,7 +322,7 @@ class Held:
 
 
 def test_a_wish_is_not_carried_out_when_nobody_waits_for_it_any_more(log: MemoryLog) -> None:
-    # A client that gave up may have wished the contrary since, at another router.
+    # A client that gave up may have asked for the contrary since, at another router.
     def answer(event: Event) -> list[Effect]:
         return [Answer(event.token, (Outcome(7),))] if isinstance(event, Wished) else []
 
@@ -363,7 +363,7 @@ def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
             future.result(WAIT_S)
         eventually(lambda: not worker.is_alive)
         assert worker.failure is acks.error
-        # Whoever comes later is told too.
+        # Later callers get the reason, too.
         with pytest.raises(Unavailable):
             worker.wish(0, []).result(WAIT_S)
 
@@ -492,7 +492,7 @@ def test_what_a_machine_sets_aside_is_dead_lettered_as_it_was_read(log: MemoryLo
 
 
 def test_r4_a_map_that_cannot_be_read_is_dead_lettered_and_handed_on(log: MemoryLog) -> None:
-    # The machine judges the same, see `ControlView`; a leader says again what is in force.
+    # The machine judges the same, see `ControlView`; a leader republishes the state in force.
     garbage = MapActivated(0, 1, b"no map")
     for declaration in (ELECTED, garbage, map_activated(0)):
         append(log, CONTROL, declaration)
@@ -528,7 +528,7 @@ def test_r5_a_transaction_is_there_as_a_whole_and_the_successor_finds_its_progre
 
 
 class Leaving:
-    """A log that refuses the first question after a transaction was committed."""
+    """A log that refuses the first request after a transaction was committed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_away = False
@@ -584,7 +584,7 @@ def test_r5_a_transaction_that_fails_while_it_is_written_is_written_again(
 def test_records_of_a_transaction_wait_for_room_as_long_as_others(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What a merger gathered while its leader was away may be more than a producer's queue holds.
+    # A merger's backlog after an outage of its leader may exceed a producer's queue.
     original, waits_s = MemoryLog.producer, []
 
     def producer(log: MemoryLog, name: str, **options: Any) -> MemoryProducer:
@@ -620,7 +620,7 @@ def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
 
 
 def test_draining_ends_what_is_under_way_also_what_follows_from_it(log: MemoryLog) -> None:
-    # A window is being committed when the process is told to end; the next one follows upon it.
+    # A window is being committed when the process is told to end; the next one follows it.
     append(log, CONTROL, ELECTED)
     follow = {1: [Transact(0, 2, (progress(2),))], 2: []}
     script = Script(
@@ -656,7 +656,7 @@ def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> N
     assert loaded.state["rows"].tolist() == [0, 1, 2, 3, 4]
 
 
-# --- what others have left, what makes no sense
+# --- records of others that make no sense
 
 
 def test_what_dead_owners_left_below_a_name_is_swept(log: MemoryLog) -> None:

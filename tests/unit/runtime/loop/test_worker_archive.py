@@ -1,4 +1,4 @@
-"""The loop and the archive: what is saved, loaded, tried again, and given up."""
+"""The loop and the archive: saves, loads, retries, and what is given up."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _records(log: MemoryLog) -> None:
 
 
 class FullArchive(MemoryArchive):
-    """One that has no room until it is told so."""
+    """An archive that has no room until it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def test_a_slice_that_an_owner_of_another_version_left_is_as_good(
     with running(log, script, archive) as worker:
         eventually(lambda: len(messages(log, CONTROL)) == 2 or worker.failure)
 
-    # check: objects that are others are not taken for these
+    # check: other objects are not taken for these
     assert isinstance(worker.failure, BlobExists) is not is_taken
     taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
     assert [each.offset for each in taken] == ([40] if is_taken else [])
@@ -151,7 +151,7 @@ def test_a_save_of_what_another_owns_by_now_is_not_tried_again(
         append(log, CONTROL, Granted(2, SLOTS, 1, "another"))
         script.wait(ControlRead, 5)
         eventually(lambda: worker.unsaved == 1)
-        # One that was under way is behind these.
+        # A try that was under way comes after these.
         tries = archive.tries
         eventually(lambda: archive.tries > tries + 3)
         archive.is_full = False
@@ -175,7 +175,7 @@ def test_a_load_in_vain_does_not_keep_a_process_that_has_to_end(log: MemoryLog) 
 
 
 class AwayArchive(MemoryArchive):
-    """One that cannot be read until it is told so."""
+    """An archive that cannot be read until it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class AwayArchive(MemoryArchive):
 
 
 class SilentArchive(MemoryArchive):
-    """One whose answers to reads do not come until it is told so."""
+    """An archive that does not answer reads until it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ def saved(archive: MemoryArchive, name: str) -> None:
 
 
 def loads(count: int) -> Callable[[Event], list[Effect]]:
-    """At the first election those of so many intake partitions."""
+    """At the first election it loads the states of `count` intake partitions."""
     wanted: list[Effect] = [Load(INTAKE, each, 7, f"state-{each}", 3) for each in range(count)]
     return lambda event: wanted if event == HEARD else []
 
@@ -224,7 +224,7 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
     append(log, CONTROL, ELECTED)
     script = Script(loads(4), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
     with running(log, script, archive) as worker:
-        # test: all have been tried more often than anything that is tried a number of times
+        # test: all have been tried more often than the limit of other retries
         eventually(
             lambda: (
                 worker.failure
@@ -233,7 +233,7 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
         )
         assert worker.failure is None
 
-        # check: others' work is done meanwhile, and this one's afterwards, once
+        # check: other work is done meanwhile, and this one afterwards, once
         worker.tell(Wished(1, 0, ()))
         script.wait(Committed)
         archive.is_away = False
@@ -277,14 +277,14 @@ def test_a_load_of_what_was_lost_meanwhile_is_given_up(
         lambda e: [again] if e == ControlRead(2, Granted(0, INTAKE, 0, "m")) else [],
     )
     with running(log, script, archive) as worker:
-        # test: what it loads would be gone, which ends a process that has to have it
+        # test: the state would be gone, which ends a process that needs it
         eventually(lambda: archive.tries["state-0"] > 2)
         append(log, CONTROL, TO_ANOTHER)
         script.wait(ControlRead, 2)
         given_up = worker.look(lambda: archive.tries["state-0"]).result(WAIT_S)
         tries = archive.tries["state-1"]
         eventually(lambda: archive.tries["state-1"] > tries + 5)
-        # One that was under way may count.
+        # A try that was under way may count.
         assert archive.tries["state-0"] <= given_up + 1
 
         # check: granted again it is loaded anew
@@ -299,7 +299,7 @@ def test_a_load_of_what_was_lost_meanwhile_is_given_up(
 
 
 def test_draining_gives_up_loads_and_leaves_checkpoints_all_the_same(log: MemoryLog) -> None:
-    # init: one waits to be tried again, and one is under way that will find nothing
+    # init: one waits for a retry, and one is under way that will find nothing
     class Half(SilentArchive):
         def read(self, name: str) -> bytes:
             if name == "state-0":
@@ -343,7 +343,7 @@ def test_loads_are_tried_again_after_pauses_that_grow_up_to_a_bound() -> None:
         pauses.append(now - began)
     assert pauses[0] <= 100
     assert all(2_500 <= pause <= 5_000 for pause in pauses[6:])
-    # One that was begun anew is not the same, equal as it may be.
+    # A restarted load is another one, even if equal.
     newer = Load(INTAKE, 0, 7, "a", 3)
     waiting.begun(newer)
     assert waiting.is_wanted(newer)
@@ -412,7 +412,7 @@ def _kept(archive: MemoryArchive, contents: bytes, offset: int) -> Load:
 def test_a_state_that_is_of_no_use_stops_its_partition_alone(
     name: str, log: MemoryLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # init: one good state, one that is of no use
+    # init: one good state, one useless state
     monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
     archive = MemoryArchive()
     saved(archive, "good")
@@ -421,7 +421,7 @@ def test_a_state_that_is_of_no_use_stops_its_partition_alone(
     wanted: list[Effect] = [spoilt, Load(INTAKE, 0, 7, "good", 3)]
     script = Script(lambda event: wanted if event == HEARD else [])
     with running(log, script, archive) as worker:
-        # test: it is tried again and again, and the other one is loaded
+        # test: it is retried repeatedly, and the other one is loaded
         eventually(
             lambda: worker.failure or [r for r in caplog.records if "stands still" in r.message][3:]
         )

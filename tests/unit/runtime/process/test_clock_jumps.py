@@ -1,4 +1,4 @@
-"""A clock that jumps ahead by hours is not followed; what drifts, or is corrected, is."""
+"""A clock that jumps ahead by hours is not followed; drift and corrections are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY_MS = 86_400_000
 
 
 class Clocks:
-    """The two clocks of a machine, in the test's hand."""
+    """The two clocks of a machine, set by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall_ms, self.elapsed_ms = 1_700_000_000_000, 5_000
@@ -37,7 +37,7 @@ def test_a_jump_of_a_day_is_not_followed_and_time_goes_on(clocks: Clocks) -> Non
     clocks.pass_ms(250)
     assert wall.now_ms() == begin_ms + 250
     assert wall.held_ms == DAY_MS
-    # Set right again: the clock is followed.
+    # Corrected: the clock is followed.
     clocks.wall_ms -= DAY_MS
     clocks.pass_ms(100)
     assert wall.now_ms() == clocks.wall_ms == begin_ms + 350
@@ -47,12 +47,12 @@ def test_a_jump_of_a_day_is_not_followed_and_time_goes_on(clocks: Clocks) -> Non
 def test_drift_corrections_and_a_suspended_machine_are_followed(clocks: Clocks) -> None:
     wall = BoundedWall()
     for _ in range(10):
-        # Many small corrections may be more together.
+        # Many small corrections may add up to more.
         clocks.wall_ms += JUMP_MAX_MS // 2
         assert wall.now_ms() == clocks.wall_ms
     clocks.pass_ms(3 * DAY_MS)
     assert wall.now_ms() == clocks.wall_ms
-    # Set back by a day, found out, and corrected.
+    # Set back by a day, noticed, and corrected.
     clocks.wall_ms -= DAY_MS
     assert wall.now_ms() == clocks.wall_ms
     clocks.wall_ms += DAY_MS

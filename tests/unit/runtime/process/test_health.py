@@ -18,7 +18,7 @@ from sirocco.runtime.process.health import HealthServer
 
 
 class Health:
-    """A health server and what it is told."""
+    """A health server and its reported state."""
 
     def __init__(self) -> None:
         self.is_healthy = True
@@ -65,7 +65,7 @@ def test_connections_beyond_the_cap_are_closed_and_give_way_in_time(health: Heal
     with ExitStack() as stack:
         idle = [stack.enter_context(health.connect()) for _ in range(40)]
         assert threading.active_count() - before <= 4
-        # All of them are hung up on: at once, or when their time is up.
+        # All of them are closed: at once, or when their time is up.
         assert all(each.recv(1) == b"" for each in idle)
     assert health.get("/healthz") == 200
 

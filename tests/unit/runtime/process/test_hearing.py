@@ -1,4 +1,4 @@
-"""Whether a process still hears the log: by itself, and as others say of themselves."""
+"""Whether a process still reads the log: by its own reading, and by the reports of others."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ HEARS = {HEARD: HEARD_S_MIN}
         (SILENT_LOOKS_MAX - 1, [HEARS], False),
         # The log is away for all.
         (60, [{HEARD: 0.0}, {HEARD: 0.0}], False),
-        # It has just come back, and one heard it first.
+        # It has just returned, and one process read it first.
         (60, [{HEARD: 2.0}, {HEARD: 0.0}], False),
-        # Others that say nothing of it, and none at all.
+        # Others without a report, and no others.
         (60, [{}], False),
         (60, [], False),
         (SILENT_LOOKS_MAX, [{}, {HEARD: 0.0}, HEARS], True),
@@ -49,7 +49,7 @@ def test_only_who_hears_nothing_while_others_do_is_cut_off(
 def test_who_stood_still_is_no_proof_that_the_log_was_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # init: heard for a minute, then stood still for another
+    # init: read for a minute, then paused for another
     clock = Clock()
     monkeypatch.setattr(hearing, "monotonic_ms", clock)
     log: Any = FakeLog()
@@ -60,7 +60,7 @@ def test_who_stood_still_is_no_proof_that_the_log_was_there(
     assert heard.figures() == {HEARD: 60.0}
     clock.ms += 60_000
 
-    # test and check: at once, and when it hears again
+    # test and check: at once, and when it reads again
     assert heard.figures() == {HEARD: 0.0}
     heard._heard(clock.ms)
     assert heard.figures() == {HEARD: 0.0}
@@ -70,7 +70,7 @@ def test_who_stood_still_is_no_proof_that_the_log_was_there(
 
 
 class Clock:
-    """Goes when it is told to."""
+    """Advances on request."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -80,7 +80,7 @@ class Clock:
 
 
 class FakeLog:
-    """A log that is there or not."""
+    """A log that is present or absent."""
 
     def __init__(self) -> None:
         self.is_away = False
@@ -95,7 +95,7 @@ class FakeLog:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryMapStore]:
-    """With another living process that hears the log."""
+    """A store with another living process that reads the log."""
     monkeypatch.setattr(hearing, "LOOK_S", 0.01)
     made = MemoryMapStore()
     info = MemberInfo("router-2", "router", "a:1", "a:2", 0, HEARS)
@@ -118,7 +118,7 @@ def test_who_is_cut_off_is_told_once(store: MemoryMapStore) -> None:
     heard = Hearing(log, store, "router-1", end)
     heard.start()
 
-    # test: it hears, it does not
+    # test: it reads, it does not
     while not log.asked:
         assert not ended.wait(0.001)
     log.is_away = True

@@ -1,4 +1,4 @@
-"""What the interpreter is told, where that may go wrong."""
+"""Settings of the interpreter, where they may go wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def nice_of_thread() -> int:
 
 
 def test_threads_step_back_from_where_the_process_stands() -> None:
-    """A process that was started with `nice` may not go below that."""
+    """A process started with `nice` may not go below that."""
 
     def stepped() -> int:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 7)

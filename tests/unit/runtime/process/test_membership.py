@@ -30,7 +30,7 @@ WAIT_S = 20.0
 
 
 class Store(MemoryMapStore):
-    """A map store that can be away, and that can come back empty."""
+    """A map store that can be away, and that can return empty."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 def test_a_member_is_seen_from_its_start_to_its_stop(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A busy machine may not come to renew a short one in time.
+    # A busy machine may not renew a short one in time.
     monkeypatch.setattr(membership, "LEASE_MS", 60_000)
     keeper = LeaseKeeper(store, info, monotonic_ms)
     assert living(store) == ()

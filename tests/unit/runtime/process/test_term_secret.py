@@ -1,4 +1,4 @@
-"""The secret of the numbers of terms: one for a cluster, whoever comes first."""
+"""The secret of the numbers of terms: one for a cluster, created by the first process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_store_that_was_lost_has_it_again_from_those_that_run() -> None:
     first._store = lost
     first.keep()
     assert SharedTerms(lost).hashing.secret == first.hashing.secret
-    # One that runs beside another secret leaves that alone.
+    # A process with another secret leaves that alone.
     other = SharedTerms(MemoryMapStore())
     other._store = lost
     other.keep()

@@ -1,4 +1,4 @@
-"""The Hungarian method and subsets against trying everything."""
+"""The Hungarian method and subsets, compared with all assignments."""
 
 from __future__ import annotations
 

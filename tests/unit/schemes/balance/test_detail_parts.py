@@ -1,4 +1,4 @@
-"""What is known of parts of a leaf, against counting the parts themselves."""
+"""Estimated details of parts of a leaf, compared with counts of the parts themselves."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_along_the_cut_a_part_is_what_would_be_counted_in_it(seed):
         assert counted.grid.y_borders.tolist() == y.tolist()
         own, expected = along(part, axis), along(counted, axis)
         for name in NAMES:
-            # One that begins before the cut and reaches over it begins in the first cell here.
+            # A query that begins before the split and crosses it begins in the first cell here.
             found = getattr(own, name), getattr(expected, name)
             assert found[0] == pytest.approx(found[1]), f"seed {seed}: {name}"
         met = (part.met, counted.met)
         assert ways(met[0])[axis].tolist() == ways(met[1])[axis].tolist()
-        # Across it sums are right, what they are made of is an estimate.
+        # Across it sums are exact, their composition is an estimate.
         for name in ("objects", "queries", "recent"):
             across = getattr(along(part, 1 - axis), name), getattr(expected, name)
             assert len(across[0]) == (whole.grid.rows, whole.grid.columns)[axis]

@@ -1,4 +1,4 @@
-"""Drafts: what is cut, joined and put elsewhere, the ids that it takes and the queries it moves."""
+"""Drafts: splits, joins and moves, the ids that they use and the queries that they move."""
 
 from __future__ import annotations
 

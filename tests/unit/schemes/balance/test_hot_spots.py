@@ -1,4 +1,4 @@
-"""SWARM's hot spots (6.2) in a closed loop: with balancing against the same map left alone."""
+"""SWARM's hot spots (6.2) in a closed loop: balanced, compared with the unchanged map."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ BALANCING = {
     "swarm": Swarm(),
     "ps2stream": Ps2Stream(Ps2StreamSettings(balance=1.3)),
 }
-# PS2Stream cannot cut space locally: its cells are many and small from the beginning.
+# PS2Stream cannot split space locally: its cells are many and small from the beginning.
 CELLS = {"ps2stream": 4}
 SEED = 7
 BUSY = slice(5, 22)
-# Of the excess of the most loaded evaluator over the mean, what is left in these short runs.
+# Share of the excess of the most loaded evaluator over the mean that is left in these short runs.
 EXCESS_SHARE_MAX = 0.9
 SOUTH_WEST, NORTH_EAST = (-60.0, -40.0), (70.0, 30.0)
 
 
 def intensity(shape, number):
-    """Share of the stream that goes to each hot spot: up to 40 %, or twice 20 % (6.2)."""
+    """Returns the stream's share at each hot spot: up to 40 %, or twice 20 % (6.2)."""
     ramp = float(np.exp(-(((number - 10) / 4) ** 2)))
     return {
         "uniform": [(SOUTH_WEST, "uniform", 0.4 * ramp)],
@@ -65,7 +65,7 @@ SHAPES = ("uniform", "normal", "step", "overlapping", "consecutive")
 
 
 def places(rng, count, spots):
-    """Places all over the world, some of them redirected to hot spots."""
+    """Returns places all over the world, some of them redirected to hot spots."""
     lon, lat = rng.uniform(-180, 180, count), rng.uniform(-90, 90, count)
     first = 0
     for (x, y), kind, share in spots:
@@ -87,7 +87,7 @@ def boxes_at(lon, lat, half):
 
 
 def run(balancer, shape, seed, cells):
-    """Returns max / mean of the evaluators' real loads in each round, and plans that changed."""
+    """Returns max / mean of the evaluators' true loads in each round, and plans that changed."""
     rng = np.random.default_rng(seed)
     lon, lat = places(rng, QUERIES, [])
     stream = Stream(boxes_at(lon, lat, 4.0), rng.integers(0, 4, QUERIES))
@@ -117,7 +117,7 @@ def run(balancer, shape, seed, cells):
 
 
 def even_map(cells):
-    """Sixteen even blocks of so many leaves, one slot each, neighbours on other evaluators."""
+    """Returns sixteen even blocks of leaves, one slot each, neighbours on other evaluators."""
     side = 4 * cells
     columns, rows = GRID.columns // side, GRID.rows // side
     leaves = [
@@ -154,7 +154,7 @@ def test_the_load_is_spread_over_hot_spots(name, shape):
 
 @pytest.mark.parametrize("name", BALANCING)
 def test_a_calm_stream_is_left_alone(name):
-    """Rounds differ by chance; who answers every difference changes the map in every round."""
+    """Rounds differ by chance; a balancer that answers all differences always changes the map."""
     _, changes = run(BALANCING[name], "calm", SEED, CELLS.get(name, 1))
     assert len(changes) <= 1
 
@@ -162,7 +162,7 @@ def test_a_calm_stream_is_left_alone(name):
 @pytest.mark.parametrize("name", BALANCING)
 @pytest.mark.parametrize("objects", [RoundSettings().objects_min, 8_000])
 def test_chance_changes_nothing(name, objects):
-    """By the rounds' defaults, with as few objects as anything is decided by, and some more."""
+    """By the rounds' defaults, with the fewest objects that decide anything, and some more."""
     rng = np.random.default_rng(SEED)
     lon, lat = places(rng, QUERIES, [])
     stream = Stream(boxes_at(lon, lat, 4.0), rng.integers(0, 4, QUERIES))

@@ -1,4 +1,4 @@
-"""Minimum Cost Migration: DP against all subsets, GR against its definition, SI and RA."""
+"""Minimum Cost Migration: DP compared with all subsets, GR with its definition, SI and RA."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def random_cells(rng):
 
 
 def least_size(size, load, wanted):
-    """By trying all sets; None where none reaches what is wanted."""
+    """Returns the least size of all sets; None if none reaches the wanted load."""
     rows = range(len(size))
     sets = itertools.chain.from_iterable(
         itertools.combinations(rows, n) for n in range(len(size) + 1)

@@ -1,4 +1,4 @@
-"""Neighbours, corners and quarters against looking at every pair and every four."""
+"""Neighbours, corners and quarters, compared with a check of every pair and every four."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def random_draft(rng):
 
 
 def joint(first, second):
-    """The box around two boxes if they fill it, else None."""
+    """Returns the box around two boxes if they fill it, else None."""
     box = (*np.minimum(first, second)[:2].tolist(), *np.maximum(first, second)[2:].tolist())
     for axis in (0, 1):
         same = first[1 - axis] == second[1 - axis] and first[3 - axis] == second[3 - axis]
@@ -62,7 +62,7 @@ def test_pairs_are_all_two_leaves_that_make_a_box(seed):
 @settings(max_examples=80, deadline=None)
 @given(SEEDS)
 def test_corners_are_all_strips_that_make_a_box_with_a_neighbour(seed):
-    """By cutting each leaf at every side of every other, on either axis."""
+    """By splitting each leaf at every side of every other, on either axis."""
     rng = np.random.default_rng(seed)
     draft = random_draft(rng)
     near = Neighbourhood((n, draft[n]) for n in draft)
@@ -79,7 +79,7 @@ def test_corners_are_all_strips_that_make_a_box_with_a_neighbour(seed):
                 first[axis + 2] = second[axis] = at
                 for moves_first, strip in ((True, first), (False, second)):
                     whole = joint(tuple(strip), draft[other].box)
-                    # Along the cut the strip would be all of the leaf: no corner.
+                    # Along the split the strip would be all of the leaf: no corner.
                     if whole and strip[1 - axis] != draft[other].box[1 - axis]:
                         expected.add((other, at, moves_first))
         found = [(c.border.neighbour, c.at, c.first_moves) for c in near.corners(number)]
@@ -126,7 +126,7 @@ def test_quarters_are_all_four_leaves_around_a_point(seed):
             expected.add(frozenset(four))
     found = [frozenset(four) for four in quartets((n, draft[n]) for n in draft)]
     assert len(found) == len(set(found))
-    # Two over two is also two beside two: bricks whose joints do not meet are no quarters.
+    # Two over two is also two beside two: bricks with offset joints are no quarters.
     for four in expected ^ set(found):
         sides = {draft[n].box[0] for n in four}, {draft[n].box[1] for n in four}
         assert len(sides[0]) + len(sides[1]) > 4, f"seed {seed}"
@@ -134,7 +134,7 @@ def test_quarters_are_all_four_leaves_around_a_point(seed):
 
 
 def test_bricks_around_a_point_are_no_quarters():
-    """The south-east brick does not reach the point: another lies between."""
+    """The south-east brick does not reach the point: another is between."""
     tiles = {0: (0, 0, 2, 2), 1: (2, 0, 4, 1), 2: (2, 1, 4, 2), 3: (0, 2, 2, 4), 4: (2, 2, 4, 4)}
     leaves = [(n, DraftLeaf(tuple(map(float, box)), None, 0, 1.0)) for n, box in tiles.items()]
     assert list(quartets(leaves)) == []

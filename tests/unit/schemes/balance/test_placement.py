@@ -1,4 +1,4 @@
-"""Where slots go whose evaluator is gone, who joins, and what chance may say of a load."""
+"""Slots of evaluators that are gone, evaluators that join, and the noise of a load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def view_of(cost, owners, evaluators, objects=None):
-    """One leaf a slot."""
+    """Returns a view with one leaf for each slot."""
     count = len(cost)
     base = grid_map(np.random.default_rng(3), count, count)
     base = replace(base, slot_of_leaf=np.arange(count, dtype=np.int32))
@@ -29,7 +29,7 @@ def view_of(cost, owners, evaluators, objects=None):
 
 
 def house(cost, owners, evaluators):
-    """The heaviest slot without owner first, each to the least loaded."""
+    """The heaviest orphaned slot first, each to the least loaded evaluator."""
     loads = dict.fromkeys(evaluators, 0.0)
     held = dict.fromkeys(evaluators, 0)
     after = list(owners)
@@ -53,7 +53,7 @@ def test_slots_without_owner_go_to_the_least_loaded(seed):
     evaluators = ("a", "b", "c")[: int(rng.integers(1, 4))]
     slots = int(rng.integers(len(evaluators), 10))
     cost = rng.integers(0, 9, slots).astype(np.float64)
-    # Everybody has a slot to begin with, so that nobody is given one afterwards.
+    # Every evaluator has a slot at the beginning, so that none is given one afterwards.
     owners = [*evaluators, *rng.choice(["x", "y", *evaluators], slots - len(evaluators))]
     placement = placed(view_of(cost, owners, evaluators), cost)
     found = [evaluators[machine] for machine in placement.machine_of_slot]
@@ -79,7 +79,7 @@ def test_definition_4():
 
 
 def test_rounds_differ_by_chance_less_than_a_gain_has_to_be():
-    """Evaluators with the same stream, drawn again and again: none seems worth relieving."""
+    """Evaluators with the same stream, drawn repeatedly: none seems worth relieving."""
     rng = np.random.default_rng(1)
     exceeded = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Whatever is measured, a plan loses nothing, doubles nothing and makes nothing worse."""
+"""Whatever the measurements, a plan loses nothing, doubles nothing and makes nothing worse."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.support.worlds import (
 
 SEEDS = st.integers(0, 2**32 - 1)
 NAMES = ("alpha", "beta", "gamma", "delta", "omega")
-# A ladder whose next step is to rebalance, whatever arrives.
+# A ladder whose next step is to rebalance, whatever the arrivals.
 READY = Memory(stage=Stage.BAD, rebalances=False, recent_total=1e12)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def drafts_are_maps():
-    """A plan gives way where its draft is no map; here that would hide what is wrong with it."""
+    """A plan is dropped if its draft is no map; here that would hide the draft's error."""
     finish = Draft.finish
 
     def finished(draft):
@@ -65,7 +65,7 @@ def owners_after(view, plan):
 
 
 def check(view, plan):
-    """What holds for every plan."""
+    """Checks what holds for every plan."""
     for slot, evaluator in plan.moves.items():
         assert 0 <= slot < view.map.slots
         assert evaluator in view.evaluators
@@ -83,7 +83,7 @@ def check(view, plan):
 
 
 def check_map(view, changed):
-    """The map checks itself for gaps and overlaps when it is made; the rest is here."""
+    """The map checks itself for gaps and overlaps when it is created; this checks the rest."""
     base = view.map
     assert changed.version == base.version + 1
     assert (changed.slots, changed.scheme, changed.world) == (base.slots, base.scheme, base.world)
@@ -102,7 +102,7 @@ def test_nothing_is_lost_or_doubled_or_made_worse(scheme, seed):
     stream, view = random_view(rng)
     plan = decide(BALANCERS[scheme], view, stream, 0)
     check(view, plan)
-    # Evaluators without any slot are given one first: that is no gain, and no loss.
+    # Evaluators without slots are given one first: that is neither a gain nor a loss.
     assert plan.maximum_after <= plan.maximum_before * (1 + 1e-9), f"seed {seed}"
     again = decide(BALANCERS[scheme], view, stream, 0)
     assert (again.moves, again.reason, again.memory) == (plan.moves, plan.reason, plan.memory)
@@ -147,7 +147,7 @@ def test_even_loads_change_nothing(scheme, seed):
     stream = random_stream(rng)
     owners = [evaluators[slot % len(evaluators)] for slot in range(slots)]
     view = view_of(stream, partition_map, owners, evaluators, READY)
-    # What a round measures of an even stream: the same within two per cent.
+    # The measurements of an even stream: the same within two per cent.
     columns = [1e6 * rng.uniform(0.99, 1.01, slots) for _ in range(6)]
     view = replace(view, loads=LeafLoads(*columns))
     for _ in range(6):
@@ -160,7 +160,7 @@ def test_even_loads_change_nothing(scheme, seed):
 @settings(max_examples=12, deadline=None)
 @given(SEEDS)
 def test_a_stable_stream_comes_to_rest(scheme, seed):
-    """The same loads again and again: after some rounds nothing changes any more."""
+    """The same loads repeatedly: after some rounds nothing changes any more."""
     rng = np.random.default_rng(seed)
     stream, view = random_view(rng)
     changes = []

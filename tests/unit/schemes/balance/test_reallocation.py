@@ -1,4 +1,4 @@
-"""Leaves that change hands are spread over the slots of who takes them."""
+"""Leaves that change owners are spread over the slots of the new owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load of a sample under a map, against counting sets."""
+"""The load of a sample under a map, compared with sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SWARM's subset against all subsets, its ladder against Figure 9."""
+"""SWARM's subset, compared with all subsets; its ladder, compared with Figure 9."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_subset_reaches_half_of_the_best(seed):
 
 
 class Ladder:
-    """Figure 9 as it is drawn."""
+    """Figure 9 as drawn."""
 
     def __init__(self, beta):
         self.beta, self.at, self.rebalances, self.times = beta, 2, False, 0
@@ -73,7 +73,7 @@ def test_a_decision_that_helps_is_kept_until_it_does_not():
 
 
 def decisions(totals):
-    """What the ladder decides in each round."""
+    """Returns the ladder's decision in each round."""
     memory, seen = Memory(), []
     for total in totals:
         memory = climbed(memory, float(total))
@@ -83,7 +83,7 @@ def decisions(totals):
 
 @pytest.mark.parametrize("mean", [300, 3e3, 1e6])
 def test_on_a_steady_stream_nothing_is_done_in_two_rounds_of_a_turn(mean):
-    """A turn are two rounds of doing nothing, which improves nothing, and β of rebalancing."""
+    """A turn is two rounds of doing nothing, which improve nothing, and β of rebalancing."""
     turns = 4
     rng = np.random.default_rng(11)
     totals = rng.poisson(mean, turns * (REPEATS_MAX + 2))

@@ -1,4 +1,4 @@
-"""Tornado's shifts and splits: cuts against trying all, costs against counting cells."""
+"""Tornado's shifts and splits: cuts compared with all cuts, costs with counted cells."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_shift_is_cut_where_the_rest_is_nearest_to_even(seed):
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_a_strip_costs_what_a_leaf_of_its_box_would(seed):
-    """The aggregates say of a strip what evaluators would measure if it were a leaf already."""
+    """The aggregates give a strip's cost as evaluators would measure it if it were a leaf."""
     rng = np.random.default_rng(seed)
     stream = random_stream(rng, rounds=1)
     base = grid_map(rng, int(rng.integers(1, 5)), 2)
@@ -60,7 +60,7 @@ def test_a_strip_costs_what_a_leaf_of_its_box_would(seed):
         draft = Draft(view, placement.cost)
         draft.split(number, axis, float(borders[at]), (0, 0), (1, 1))
         split = loads_of(stream, draft.finish())
-        # The handling of an object is a mean over all: it does not change with the cut.
+        # The handling of an object is a mean over all: it does not depend on the split.
         mean = max(1.0, view.loads.met.sum() / view.loads.objects.sum())
         measured = (split.met + mean * split.objects)[-2:]
         before = strip_of(detail, profile, axis, at, True)
@@ -73,7 +73,7 @@ def test_a_strip_costs_what_a_leaf_of_its_box_would(seed):
 @settings(max_examples=30, deadline=None)
 @given(SEEDS)
 def test_nothing_is_done_that_costs_more_than_it_gains(seed):
-    """Cr > Ct: with dearer queries fewer are moved, and with the dearest none."""
+    """Cr > Ct: with more expensive queries fewer are moved, and finally none."""
     rng = np.random.default_rng(seed)
     stream = random_stream(rng)
     view = view_of(stream, grid_map(rng, 12, 6), ("a", "b") * 3, ("a", "b"), weight=1000)
@@ -100,7 +100,7 @@ def test_the_details_of_few_leaves_are_wanted_and_only_where_it_could_pay():
 
 
 def hot_leaf(seed, evaluators=8, leaves=24):
-    """A map made without knowledge of the data, all of which comes to one of its leaves."""
+    """Returns a map made without the data, all of which belongs to one of its leaves."""
     rng = np.random.default_rng(seed)
     base = grid_map(rng, leaves, leaves)
     slots = np.arange(leaves, dtype=np.int32)
@@ -127,7 +127,7 @@ def machine_loads(stream, view, partition_map):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_one_plan_relieves_a_leaf_that_has_all_there_is(seed):
-    """What takes an operation for each evaluator; by halves alone 7, one change of the map each."""
+    """One plan takes an operation for each evaluator; by halves it takes 7 changes of the map."""
     stream, view = hot_leaf(seed)
     before = machine_loads(stream, view, view.map)
     one = decide(Tornado(TornadoSettings(operations_max=1)), view, stream, 0)
@@ -138,7 +138,7 @@ def test_one_plan_relieves_a_leaf_that_has_all_there_is(seed):
     said = f"seed {seed}: {before / before.mean()} to {after / after.mean()}"
     assert before.max() > 7 * before.mean()
     assert plan.maximum_after < 1.2 * before.mean(), said
-    # Parts of parts are estimated, so what comes of it is not quite what was predicted.
+    # Parts of parts are estimated, so the result differs a little from the prediction.
     assert after.max() < 1.4 * after.mean(), said
     assert plan.maximum_after < 0.4 * one.maximum_after, said
 

@@ -1,4 +1,4 @@
-"""The measure that balancers share: what it counts, and that its parts add up."""
+"""The balancers' common measure: what it counts, and that its parts add up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def loads_of(objects, met, queries):
 @pytest.mark.parametrize(
     ("met", "expected"),
     [
-        # Nobody meets anything: objects alone. Few: an object is a look. Many: half of it all.
+        # No object meets a query: objects alone. Few: an object is a look. Many: half of it all.
         ([0, 0], [100, 300]),
         ([100, 0], [200, 300]),
         ([800, 800], [800 + 100 * 4, 800 + 300 * 4]),
@@ -61,7 +61,7 @@ def test_parts_of_a_leaf_cost_together_what_the_leaf_costs(seed):
 
 
 def parted(met, queries):
-    """Four leaves of one evaluator each, to which equally many objects come."""
+    """Returns four leaves of one evaluator each, with equally many objects."""
     rng = np.random.default_rng(3)
     stream = random_stream(rng)
     partition_map = grid_map(rng, 8, 8)
@@ -90,7 +90,7 @@ def test_matches_are_load_and_queries_that_nobody_meets_are_not(balancer, papers
 
 
 def test_a_cluster_without_standing_queries_is_balanced_too() -> None:
-    """Searches alone: what comes is stored and handled."""
+    """Only searches: arrivals are stored and handled."""
     stream, view = parted([0] * 8, [0] * 8)
     objects = np.array([400_000, 400_000] + [100_000] * 6, np.float64)
     view = replace(view, loads=replace(view.loads, objects=objects, arrivals=objects))
@@ -101,7 +101,7 @@ def test_a_cluster_without_standing_queries_is_balanced_too() -> None:
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_merging_is_priced_in_the_unit_of_the_loads(seed):
-    """Whatever the measure, no joint leaf makes a machine the dearest, or is cheaper than both."""
+    """Whatever the measure, no joint leaf becomes the largest load, or costs less than both."""
     rng = np.random.default_rng(seed)
     view = view_of(random_stream(rng), grid_map(rng, 12, 3), list("abb"), list("ab"))
     for measure in (WORK, EQUATION_5):

@@ -1,4 +1,4 @@
-"""The qt-tree on samples of all kinds: always a valid map, and the one the router follows."""
+"""The qt-tree on samples of all kinds: a valid map, which the router follows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def route(partition_map, sample):
 
 
 def expected_load(partition_map, sample, leaf_of_object):
-    """Equation 2 of each leaf over the objects that the router sends there, word by word."""
+    """Returns equation 2 of each leaf over the objects routed there, word by word."""
     statistics = QueryStatistics(sample.queries)
     row_of = {int(term): row for row, term in enumerate(statistics.vocabulary)}
 

@@ -1,4 +1,4 @@
-"""The spatial schemes: leaves tile the world, and routing is exactly what their boxes say."""
+"""The spatial schemes: leaves tile the world, and routing agrees exactly with their boxes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ every_scheme = pytest.mark.parametrize("name", SPATIAL)
 
 
 def any_sample(rng):
-    """Samples of all sizes; many of their places are equal, share a coordinate or lie far out."""
+    """Returns samples of all sizes; many places are equal, share a coordinate or are remote."""
     sample = random_sample(rng, int(rng.integers(0, 300)), int(rng.integers(0, 40)), side=200.0)
     for values, far in ((sample.lon, 180.0), (sample.lat, 90.0)):
         if len(values) == 0:
@@ -36,7 +36,7 @@ def any_sample(rng):
 
 
 def places_near(rng, boxes, count):
-    """Places anywhere, on borders of leaves, beside them by one float, and on the world's."""
+    """Returns places anywhere, on borders of leaves, one float beside them, and on the world's."""
     places = rng.uniform((-180, -90), (180, 90), (count, 2))
     for axis in (0, 1):
         border = rng.choice(boxes[:, [axis, axis + 2]].ravel(), count)
@@ -48,13 +48,13 @@ def places_near(rng, boxes, count):
 
 
 def ends_behind(boxes, axis, values):
-    """bool[values, leaves]: the value lies before the leaf's far border, or this is the world's."""
+    """Returns bool[values, leaves]: whether values are before the far border, or the world's."""
     far = boxes[:, axis + 2]
     return (values[:, None] < far) | (far == WORLD[axis + 2])
 
 
 def holds(boxes, places):
-    """bool[places, leaves], by the definition: half open towards north and east."""
+    """Returns bool[places, leaves], by definition: half open towards north and east."""
     inside = np.ones((len(places), len(boxes)), bool)
     for axis in (0, 1):
         value = places[:, axis]
@@ -63,7 +63,7 @@ def holds(boxes, places):
 
 
 def touches(boxes, asked):
-    """bool[queries, leaves], by the definition; 180 and -180 are one meridian."""
+    """Returns bool[queries, leaves], by definition; 180 and -180 are one meridian."""
     parts = []
     for part, (west, east) in enumerate(((0, 2), (0, 180.0), (-180.0, 2))):
         x0 = asked[:, 0] if west == 0 else np.full(len(asked), west)
@@ -117,7 +117,7 @@ def test_there_are_as_many_leaves_as_asked_for(name, leaves):
 
 @every_scheme
 def test_a_city_in_a_sample_of_the_world_is_cut_too(name):
-    """Half of all objects lie within 20 km. (SWARM does not look, and says so.)"""
+    """Half of all objects are within 20 km. (SWARM ignores the data, by its definition.)"""
     rng = np.random.default_rng(3)
     city = rng.normal((2.35, 48.85), 0.05, (2000, 2))
     world = rng.uniform((-170, -80), (170, 80), (2000, 2))
@@ -196,7 +196,7 @@ def test_the_kd_tree_cuts_across_the_wider_side_of_the_objects(wide, axis):
 
 
 def test_leaves_of_the_kd_tree_go_where_the_workload_is_if_no_cut_halves_it():
-    """Four fifths of the objects share one longitude, which no cut can part."""
+    """Four fifths of the objects share one longitude, which no cut can split."""
     rng = np.random.default_rng(1)
     lon = np.where(np.arange(5000) < 4000, 7.0, rng.uniform(-100, 100, 5000))
     lat = rng.uniform(-40, 40, 5000)

@@ -1,4 +1,4 @@
-"""Maps whose vocabulary is parted among leaves, against a router that goes term by term."""
+"""Maps whose vocabulary is split among leaves, compared with a router that goes term by term."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TERMS = np.array([3, 5, 8, 13, 21, 34, 55, 89], np.uint64)
 
 
 def _map(rng: np.random.Generator, children: int, slots: int, *, by_term: bool) -> PartitionMap:
-    """The west is one leaf, the east a keyword node."""
+    """Returns a map: the west is one leaf, the east a keyword node."""
     known = np.sort(rng.choice(TERMS, 5, replace=False))
     node = KeywordNode(
         7, EAST, None, children, known, rng.integers(0, children, 5).astype(np.int32), by_term
@@ -54,7 +54,7 @@ def _objects(
 
 
 def _leaf_of_term(routing: RoutingArrays, one: PartitionMap, term: int) -> int:
-    """Where a term leads to, as a query with that key shows it."""
+    """Returns the leaf of a term, as a query with that key shows it."""
     keys = np.array([term], np.uint64)
     point = np.array([[90.0, 0.0, 90.0, 0.0]])
     offsets = np.array([0, 1])

@@ -1,4 +1,4 @@
-"""Maps that are small as bytes and large in memory: refused before anything is made of them."""
+"""Maps that are small as bytes and large in memory are refused before anything is built of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sirocco.schemes.map.map import (
 )
 from sirocco.schemes.map.routing import compile_map
 
-# What refusing may take: reading the bytes, and the columns that they hold.
+# Memory that a refusal may take: reading the bytes, and the columns that they hold.
 REFUSED_BYTES_MAX = 96 << 20
 
 
@@ -55,7 +55,7 @@ def strips(count: int) -> list[Any]:
 
 
 def assembled(leaves: list[Leaf], nodes: list[TextNode], words: list[KeywordNode]) -> PartitionMap:
-    """A map that was not checked, as somebody writes it who means harm."""
+    """Returns an unchecked map, as a hostile writer would build it."""
     made = object.__new__(PartitionMap)
     values = {
         "version": 2,
@@ -85,7 +85,7 @@ def text_map(count: int, terms: int, lengths: Callable[[int], int]) -> Partition
 
 
 def crossed(columns: int, rows: int) -> list[Leaf]:
-    """Strips above, bars below: as many cells as both have borders, multiplied."""
+    """Returns strips above, bars below: as many cells as the product of both border counts."""
     x = np.linspace(-180, 180, columns + 1)
     y = np.linspace(-90, 0, rows + 1)
     boxes = [(x[i], 0.0, x[i + 1], 90.0) for i in range(columns)]
@@ -94,7 +94,7 @@ def crossed(columns: int, rows: int) -> list[Leaf]:
 
 
 def frames_of_cells() -> PartitionMap:
-    """Each child of a text node is a frame, whose cells are many."""
+    """Returns maps in which each child of a text node is a frame with many cells."""
     leaves = []
     for child in range(CHILDREN):
         for leaf in crossed(2_100, 2_100):
@@ -109,7 +109,7 @@ def keyword_map(terms: int) -> PartitionMap:
 
 
 HOSTILE: dict[str, Callable[[], PartitionMap]] = {
-    # One node says that queries have a million keywords: compiled, all nodes have as many.
+    # One node claims that queries have a million keywords: compiled, all nodes have as many.
     "one wide node": lambda: text_map(400, 1, lambda i: 200_000 if i == 0 else 1),
     "all nodes wide": lambda: text_map(200, 1, lambda _: 4_096 * 4),
     "long lists": lambda: text_map(40, 70_000, lambda _: 1),
@@ -140,7 +140,7 @@ def test_what_would_take_more_than_its_budget_is_refused_for_little(name: str) -
     assert "map" in str(refused.value.field)
     inflated = len(data) * 1_032
     assert peak[0] < REFUSED_BYTES_MAX + min(3 * inflated, 3 * map_bytes.INFLATED_BYTES_MAX)
-    # In an old log it is void for all, in the same way: they go on by the map before.
+    # In an old log it is void for all readers alike: they keep the map before.
     with pytest.raises(InvalidArgument):
         read_map(MapActivated(0, 2, data))
 
@@ -176,7 +176,7 @@ def test_children_of_all_keyword_nodes_are_bounded_before_places_are_made_for_th
 
 
 def test_a_map_of_many_frames_compiles_in_the_time_of_its_frames() -> None:
-    """Eight thousand text nodes took minutes: each frame added up what all before it hold."""
+    """Eight thousand text nodes took minutes: each frame added up the content of all before it."""
     nodes: list[TextNode] = []
     leaves: list[Leaf] = []
     for number, box in enumerate(strips(2_000)):

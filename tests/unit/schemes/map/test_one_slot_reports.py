@@ -1,8 +1,8 @@
-"""Every scheme of the table: whatever matches is met, and reported by exactly one slot.
+"""Every scheme of the table: every match is met, and reported by exactly one slot.
 
-The rule that evaluators follow, written down once more and held against all pairs of objects and
-queries. A query with keys (one for each conjunction) counts a hit where the key of the first
-conjunction that the object satisfies leads the object here; any other query where it is at home.
+The rule of the evaluators, written a second time and checked for all pairs of objects and queries.
+A query with keys (one for each conjunction) counts a hit where the key of the first conjunction
+that the object satisfies routes the object here; any other query where the object is at home.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def random_queries(rng, count):
 
 
 def keys_of(arrays, queries, keyed):
-    """CSR of keys, one a conjunction; none for the queries that are not keyed."""
+    """Returns CSR of keys, one for each conjunction; none for queries that are not keyed."""
     rows = []
     for query, has_keys in zip(queries, keyed, strict=True):
         if not has_keys:
@@ -73,7 +73,7 @@ def keys_of(arrays, queries, keyed):
 
 
 def reporters(query, keys, routes, sample, row, slots_of_query):
-    """The slots that report one object to one query that it matches."""
+    """Returns the slots that report one object to one query that it matches."""
     words = sample.terms[sample.term_offsets[row] : sample.term_offsets[row + 1]]
     number = query.first_satisfied({int(word) for word in words})
     found = []
@@ -86,7 +86,7 @@ def reporters(query, keys, routes, sample, row, slots_of_query):
         if len(keys) > 0 and routes.term_slots is not None:
             at = sample.term_offsets[row] + int(np.flatnonzero(words == keys[number])[0])
             led = int(routes.term_slots[at])
-            # -1: the node does not go by terms, so objects are found at home.
+            # -1: the node does not route by terms, so objects are found at home.
             counts = is_home if led < 0 else led == slot
         if counts:
             found.append(slot)
@@ -119,7 +119,7 @@ def check_pairs(scheme, partition_map, stream, queries, keyed, note):
 
 
 def subscriptions_everywhere(rng, objects, queries):
-    """Large regions and keywords: what text is cut for."""
+    """Returns large regions and keywords: the workload for splits by text."""
     return random_sample(rng, objects, queries, (QueryKind.RANGE_CONTINUOUS,), 300.0)
 
 
@@ -148,7 +148,7 @@ def test_each_match_is_reported_by_exactly_one_slot(name, seed):
 
 @every_scheme
 def test_the_pairs_of_that_test_are_many(name):
-    """Were there none, it could not fail."""
+    """Without matches it could not fail."""
     rng = np.random.default_rng(3)
     scheme = scheme_named(name)
     partition_map = scheme.build(subscriptions_everywhere(rng, 300, 60), 20, 7)

@@ -1,4 +1,4 @@
-"""A partition map is checked when made, and its bytes give it back or are refused."""
+"""A partition map is checked when created, and its bytes restore it or are refused."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def map_with_keywords():
 
 
 def written_otherwise(partition_map, change):
-    """The bytes of a map as another program may write it, which takes other columns."""
+    """Returns the bytes of a map as another program may write it, with other column types."""
     plain = zlib.decompress(to_bytes(partition_map)[len(MAGIC) :])
     (size,) = struct.unpack_from("<I", plain)
     header = json.loads(plain[4 : 4 + size])
@@ -173,7 +173,7 @@ def written_otherwise(partition_map, change):
 
 @pytest.mark.parametrize("made", [map_with_text, map_with_keywords])
 def test_columns_of_another_type_are_refused(made):
-    """Routers hand them to compiled code, which takes no others."""
+    """Routers pass them to compiled code, which accepts no other types."""
     partition_map = made()
     assert from_bytes(written_otherwise(partition_map, list)).leaves == partition_map.leaves
     count = len(written_columns(partition_map))

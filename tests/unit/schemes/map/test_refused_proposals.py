@@ -1,4 +1,4 @@
-"""Maps that are proposed with a gap or an overlap, or for another one: refused, with the reason."""
+"""Proposed maps with a gap or an overlap, or for another map, are refused with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIDDLE = (-10.0, -90.0, 0.0, 90.0)
 
 
 def of_tiles(*boxes, version=2):
-    """The bytes of a map that does not check itself, as another program may have written it."""
+    """Returns the bytes of an unchecked map, as another program may have written it."""
     made = SCHEMES["uniform-grid"].build(empty_sample(), len(boxes), SLOTS).with_version(version)
     unchecked = copy.copy(made)
     leaves = tuple(Leaf(number, box) for number, box in enumerate(boxes))
@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_refused_with_the_reason_and_the_old_map_stays(data
 
 
 def of_header(**members):
-    """The bytes of a sound map whose header says something else."""
+    """Returns the bytes of a valid map with a wrong header."""
     plain = zlib.decompress(of_tiles(*halves(0.0, 0.0))[len(MAGIC) :])
     size = int.from_bytes(plain[:4], "little")
     head = json.dumps(json.loads(plain[4 : 4 + size]) | members).encode()
@@ -89,7 +89,7 @@ def packed(head, columns=b""):
 def test_numbers_of_another_kind_are_no_numbers(name, value):
     with pytest.raises(InvalidArgument) as caught:
         from_bytes(of_header(**{name: value}))
-    # What is shown of it stays short: errors travel in trailers, which do not hold much.
+    # The quoted part stays short: errors are sent in trailers, which do not hold much.
     assert len(str(caught.value)) < 500
 
 

@@ -14,7 +14,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def leaves_by_brute_force(partition_map, lon, lat):
-    """Ids of the leaves whose closed box holds the point, or is the nearest to it."""
+    """Returns ids of leaves whose closed box holds the point, or is the nearest to it."""
     west, south, east, north = partition_map.world
     x, y = min(max(lon, west), east), min(max(lat, south), north)
     return {
@@ -25,7 +25,7 @@ def leaves_by_brute_force(partition_map, lon, lat):
 
 
 def coordinates(rng, partition_map, count):
-    """Points at random, on borders of leaves, beside them by one float, and on the world's."""
+    """Returns random points, points on borders of leaves, one float beside, and on the world's."""
     boxes = np.array([leaf.box for leaf in partition_map.leaves])
     lon = rng.uniform(-180, 180, count)
     lat = rng.uniform(-90, 90, count)

@@ -147,7 +147,7 @@ def test_assumed_queries_follow_the_objects():
 
 @pytest.mark.parametrize("words", [2, 3, 8])
 def test_assumed_queries_ask_for_each_word_of_a_text_equally_often(words):
-    """Event keys are hashes of 64 bits: the lowest of them decide where there are few words."""
+    """Event keys are hashes of 64 bits: the lowest of them decide if there are few words."""
     rng = np.random.default_rng(6)
     sample = sample_at([1] * 1200, [2] * 1200, [list(range(words))] * 1200)
     keys = rng.integers(0, 2**64, 1200, np.uint64, endpoint=False)

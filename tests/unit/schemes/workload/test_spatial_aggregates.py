@@ -1,4 +1,4 @@
-"""Row and column aggregates, and cuts by least maximum, against counting all cells."""
+"""Row and column aggregates, and splits of least maximum, compared with counting all cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def random_objects(rng, columns, rows):
-    """Cells and loads of objects; some cells are crowded."""
+    """Returns cells and loads of objects; some cells are crowded."""
     count = int(rng.integers(0, 60))
     cells = np.stack([rng.integers(0, columns, count), rng.integers(0, rows, count)])
     crowd = rng.random(count) < 0.3
@@ -22,7 +22,7 @@ def random_objects(rng, columns, rows):
 
 
 def table(cells, load, columns, rows):
-    """i8[rows, columns], one object after the other."""
+    """Returns i8[rows, columns], one object after the other."""
     out = np.zeros((rows, columns), np.int64)
     for (column, row), cost in zip(cells.T, load, strict=True):
         out[row, column] += cost
@@ -30,7 +30,7 @@ def table(cells, load, columns, rows):
 
 
 def heavier_halves(part):
-    """The workload of the heavier half of every cut, as (axis, at) → workload."""
+    """Returns the workload of the heavier half of every split, as (axis, at) → workload."""
     halves = {}
     for at in range(1, part.shape[1]):
         halves[0, at] = max(part[:, :at].sum(), part[:, at:].sum())

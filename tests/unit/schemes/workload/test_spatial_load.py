@@ -1,4 +1,4 @@
-"""Workloads of objects, cells of boxes, cuts: each against its definition."""
+"""Workloads of objects, cells of boxes, splits: each compared with its definition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def crossing(rng, sample):
-    """Lets some boxes cross the antimeridian, some end in the column where they begin."""
+    """Makes some boxes cross the antimeridian, some end in the column where they begin."""
     boxes = sample.queries.boxes
     swapped = rng.random(len(boxes)) < 0.3
     boxes[swapped] = boxes[swapped][:, [2, 1, 0, 3]]
@@ -36,7 +36,7 @@ def crossing(rng, sample):
 
 
 def cells_by_definition(grid, box):
-    """bool[rows, columns]: cells, half open, that a closed box touches."""
+    """Returns bool[rows, columns]: cells, half open, that a closed box touches."""
     west, south, east, north = box
     x, y = grid.x_borders, grid.y_borders
 
@@ -96,7 +96,7 @@ def pairs(offsets):
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_an_object_meets_the_queries_of_its_cell_that_it_is_looked_up_by(seed):
-    """Whichever way a keyword is counted: by pairs, many or few at once, or on the grid."""
+    """In all ways to count a keyword: by pairs, many or few at once, or on the grid."""
     rng = np.random.default_rng(seed)
     objects, queries = int(rng.integers(0, 60)), int(rng.integers(0, 40))
     sample = crossing(rng, random_sample(rng, objects, queries, side=120.0))

@@ -1,4 +1,4 @@
-"""SWARM's statistics against counting all objects and queries anew."""
+"""SWARM's statistics, compared with counting all objects and queries anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 class Raw:
-    """The oracle: keeps every object and query of a leaf, and counts when it is asked."""
+    """The oracle: keeps every object and query of a leaf, and counts on request."""
 
     def __init__(self, kept_share):
         self.kept_share = kept_share
@@ -25,7 +25,7 @@ class Raw:
         self.round = 0
 
     def price(self, x0, y0, x1, y1):
-        """N, Q and R of the cells from (x0, y0) up to and excluding (x1, y1), after a round."""
+        """Returns N, Q and R of the cells from (x0, y0) up to, without, (x1, y1), after a round."""
         now = self.round - 1
         objects = sum(
             self.kept_share ** (now - when)
@@ -44,7 +44,7 @@ class Raw:
 
 
 def random_leaf(rng, kept_share=KEPT_SHARE):
-    """Statistics and oracle after some rounds of arrivals and departures."""
+    """Returns statistics and oracle after some rounds of arrivals and departures."""
     columns, rows = int(rng.integers(1, 8)), int(rng.integers(1, 8))
     grid = even_grid(16, 16)
     x0, y0 = int(rng.integers(0, 16 - columns + 1)), int(rng.integers(0, 16 - rows + 1))
@@ -82,7 +82,7 @@ def random_leaf(rng, kept_share=KEPT_SHARE):
 def span_of(box, west, south, columns, rows):
     x0, x1 = (int((box[side] - west) // 22.5) for side in (0, 2))
     y0, y1 = (int((box[side] - south) // 11.25) for side in (1, 3))
-    # What ends on the border of the world belongs to its last cells.
+    # Boxes that end on the border of the world belong to its last cells.
     x1 -= box[2] == 180.0
     y1 -= box[3] == 90.0
     if x1 < 0 or y1 < 0 or x0 >= columns or y0 >= rows:
@@ -110,7 +110,7 @@ def test_the_whole_and_both_parts_of_every_cut_are_priced_exactly(seed):
 @settings(max_examples=80, deadline=None)
 @given(SEEDS)
 def test_cumulative_numbers_tell_of_all_cells_up_to_each(seed):
-    """4.2.1, Row 3 of Figure 5: what is in the first three rows, what comes from the second."""
+    """4.2.1, Row 3 of Figure 5: objects in the first three rows, arrivals in the second."""
     rng = np.random.default_rng(seed)
     statistics, raw, columns, rows = random_leaf(rng)
     for i in range(columns):
@@ -158,7 +158,7 @@ def test_the_binary_search_finds_the_split_of_least_difference(seed):
 
 
 def test_each_split_is_found_with_few_looks(monkeypatch):
-    """4.3.2: four binary searches, not a look at each of 2 x 999 cuts."""
+    """4.3.2: four binary searches, not a look at each of 2 x 999 splits."""
     grid = even_grid(1000, 1000)
     rng = np.random.default_rng(4)
     statistics = no_statistics(1000, 1000)

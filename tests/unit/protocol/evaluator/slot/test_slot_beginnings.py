@@ -267,7 +267,7 @@ def objects_at(*arrivals_ms: int, source: int = 0, offset: int = 0, first: int =
 
 
 def test_a_begin_that_nobody_said_holds_nothing_back() -> None:
-    """The router that had the registration may be ahead of the one that stamps objects."""
+    """The clock of the registering router may be ahead of that of the router of the objects."""
     slot = opened()
     install = installed_of(0, [(0, query(), "s", 5_000)])
     assert install.begins_ms is None

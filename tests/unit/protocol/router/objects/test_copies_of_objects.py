@@ -1,4 +1,4 @@
-"""One copy of an object in a slot, whatever number of its values lead there."""
+"""One copy of an object in a slot, whatever the number of its values there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def follows(*members: str) -> IntakeRouter:
 
 
 def routed_by(made: IntakeRouter, objects: list[dict[str, Any]]) -> list[tuple[int, Routed]]:
-    """What slots are told of objects, as they read it."""
+    """Returns the records for slots with objects, as slots read them."""
     made.add(0, made.sources[0].offset, taken_of(1, made.objects_total + 1, objects), 0)
     found = []
     for effect in made.flush(0, at_once=True):
@@ -47,12 +47,12 @@ def routed_by(made: IntakeRouter, objects: list[dict[str, Any]]) -> list[tuple[i
 
 
 def crowded(number: int, lon: float = 1.0) -> dict[str, Any]:
-    """An object of 16 KB that every member names."""
+    """Returns an object of 16 KB with all tracked members."""
     return {"id": number, "lon": lon, "lat": 1.0, **dict.fromkeys(MEMBERS, number % 7)}
 
 
 def values_in(routed: Routed) -> Counter[tuple[int, str]]:
-    """(object, member) of each value for which a copy is here."""
+    """Returns (object, member) of each value of the copies."""
     if routed.tracks is None:
         return Counter()
     rows = np.flatnonzero(routed.tracks)
@@ -79,14 +79,14 @@ def test_an_object_is_copied_once_to_a_slot_for_all_its_values() -> None:
         assert request.ByteSize() < 2 * RECORD_BYTES_MAX
     assert copies == {(slot, number): 1 for slot in range(SLOTS_COUNT) for number in range(20)}
     assert values == {(number, name): 1 for number in range(20) for name in MEMBERS}
-    # What is sent grows with slots, not with members.
+    # The size grows with slots, not with members.
     own = len(taken_of(1, 1, [crowded(0)]).objects.attributes)
     assert made.copied_bytes_total <= 20 * SLOTS_COUNT * own
     assert sum(encode(routed)[1].ByteSize() for _, routed in records) < 20 * (SLOTS_COUNT + 3) * own
 
 
 def test_values_of_one_copy_enter_and_leave_by_themselves() -> None:
-    """By plain sets of what is inside."""
+    """Compares with plain sets of the values inside."""
     names = MEMBERS[:40]
     made = follows(*names)
     moves = [
@@ -153,7 +153,7 @@ def test_no_turn_makes_more_than_may_be_made_at_once(monkeypatch: pytest.MonkeyP
     while turns == 0 or made.is_crowded:
         effects = made.flush(turns, at_once=True)
         sizes = [encode(e.message)[1].ByteSize() for e in effects if isinstance(e, Append)]
-        # A record of five objects makes up to half a megabyte.
+        # A record of five objects takes up to half a megabyte.
         assert 0 < sum(sizes) < 2 << 20
         for effect in effects:
             assert isinstance(effect, Append)

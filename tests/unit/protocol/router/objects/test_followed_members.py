@@ -1,4 +1,4 @@
-"""Members by whose values objects are followed: clients choose them, one with each query."""
+"""Members whose values are tracked: clients choose them, one with each query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.protocol.router.objects.test_intake_router import router as inta
 
 
 class Touched(set[str]):
-    """A set that counts how often it is asked; to go over it is an error."""
+    """A set that counts its look-ups; iteration is an error."""
 
     asked = 0
 
@@ -34,7 +34,7 @@ class Touched(set[str]):
 
 
 def tags_of(effects: list[Effect]) -> set[tuple[int, str]]:
-    """(object id, member) of each copy."""
+    """Returns (object id, member) of each copy."""
     found: set[tuple[int, str]] = set()
     for effect in effects:
         if isinstance(effect, Append) and effect.topic == SLOTS:
@@ -73,7 +73,7 @@ def test_members_go_with_the_partition_that_they_stand_in() -> None:
 
 @pytest.mark.parametrize("is_former", [False, True])
 def test_members_are_known_after_a_take_over(is_former: bool) -> None:
-    # A version before kept them without their ends.
+    # An earlier version stored them without their ends.
     names = ["a", "b", "ä"] if is_former else ["a", "b\0c", "\0", "ä"]
     made = intake_router(0)
     for i, name in enumerate(names):
@@ -92,17 +92,17 @@ def test_members_are_known_after_a_take_over(is_former: bool) -> None:
     assert not empty.sources[0].members.names
 
 
-# --- what is tracked no more
+# --- members that are no longer tracked
 
 
 def said_by(log: Owner) -> list[Tracked | TrackedOnly]:
-    """What the first intake partition was told since the last time."""
+    """Returns the new records for the first intake partition."""
     said, log.said = log.said, []
     return [message for partition, message in said if partition == 0]
 
 
 class Owner(Log):
-    """A registry partition, and what intake partitions are told of it."""
+    """A registry partition, and its records for intake partitions."""
 
     def __init__(self, offset: int = 0, epoch: int = 7, state: State | None = None) -> None:
         super().__init__(offset)
@@ -151,7 +151,7 @@ def test_what_is_tracked_no_more_is_forgotten_and_said_again(
     assert said_by(log) == [TrackedOnly(3, 7, ("bus",))]
     log.tick()
     assert said_by(log) == []
-    # An update to another member leaves the former one behind.
+    # An update to another member stops the tracking of the former one.
     log.do(wish_of("update", query("q2", track="tram")))
     log.tick()
     assert said_by(log) == [Tracked("tram", 3, 7), TrackedOnly(3, 7, ("tram",))]
@@ -183,15 +183,15 @@ def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.M
     state = log.registry.state()
     second = Owner(log.head, 9, state)
     second.tick()
-    # What its predecessor said is forgotten by its successor.
+    # The predecessor's declarations are withdrawn by its successor.
     assert said_by(second) == [TrackedOnly(3, 9, ("bus",))]
-    # A version before has kept nothing of it: it is read once more.
+    # An earlier version has not stored it: it is read once more.
     old = {name: column for name, column in state.items() if not name.startswith("track.")}
     assert member_declarations.are_missing(old)
     third = Owner(log.head, 9, member_declarations.with_members(old, enumerate(log.records)))
     third.tick()
     assert said_by(third) == [TrackedOnly(3, 9, ("bus",))]
-    # Where the log does not hold all of it any more nothing is ever forgotten.
+    # Where the log no longer holds all of it, nothing is ever withdrawn.
     rest = [(at, change) for at, change in enumerate(log.records) if at != 0]
     fourth = Owner(log.head, 9, member_declarations.with_members(old, rest))
     fourth.do(tracks(5, "tram"), gone(5))
@@ -212,7 +212,7 @@ def test_nothing_is_forgotten_before_the_log_has_shown_the_owner(
     second.registry.judging.epoch_seen = 7
     second.tick()
     assert said_by(second) == []
-    # What is in the log before the record of its own is read by then.
+    # Records in the log before its own first record are read by then.
     third = change_of(tracks(2, "bus"))
     second.records = [replace(third, epoch=7), *second.records]
     second.read()
@@ -230,7 +230,7 @@ def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.Mo
     ]
     assert outcomes[3].error is not None
     assert outcomes[3].error.field == "track"
-    # Others go on, and so do queries that track what others do.
+    # Other members stay, and so do queries that track the same member.
     (same,) = log.do(tracks(7, "m1"))
     (plain,) = log.do(wish_of("register", query("q8")))
     (late,) = log.do(tracks(9, "m9"))
@@ -242,7 +242,7 @@ def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.Mo
 
 
 def test_sources_know_no_more_than_what_is_tracked() -> None:
-    """A client that names another member with each query makes nobody grow."""
+    """Memory does not grow if a client tracks another member with each query."""
     log, source = Owner(), FollowedMembers(4)
     most = 0
     for number in range(2_000):
@@ -261,7 +261,7 @@ def test_sources_know_no_more_than_what_is_tracked() -> None:
 
 def test_partitions_and_owners_do_not_forget_for_each_other() -> None:
     source = FollowedMembers(2)
-    # By a router of before, whose queries it is for all that is known.
+    # From an earlier router, which may still have queries for it.
     source.add(Tracked("old"))
     source.add(Tracked("bus", 0, 5))
     source.add(Tracked("bus", 1, 6))
@@ -270,7 +270,7 @@ def test_partitions_and_owners_do_not_forget_for_each_other() -> None:
     assert source.names == {"old", "bus", "line"}
     assert source.keep(TrackedOnly(1, 6, ()))
     assert source.names == {"line"}
-    # A former owner, which stood still, knows of less, and says it late.
+    # A former owner, which was paused, knows of fewer, and declares it late.
     source.add(Tracked("tram", 0, 8))
     assert not source.keep(TrackedOnly(0, 5, ()))
     assert source.names == {"line", "tram"}

@@ -1,4 +1,4 @@
-"""By what values objects are followed."""
+"""The values by which objects are tracked."""
 
 from __future__ import annotations
 

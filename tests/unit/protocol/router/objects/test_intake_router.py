@@ -34,7 +34,7 @@ def router(*partitions: int, event_time: bool = False) -> IntakeRouter:
 
 
 def routed_in(effects: list[Effect]) -> list[tuple[int, Routed]]:
-    """The slot and message of each append."""
+    """Returns the slot and message of each append."""
     found = []
     for effect in effects:
         assert isinstance(effect, Append)
@@ -45,7 +45,7 @@ def routed_in(effects: list[Effect]) -> list[tuple[int, Routed]]:
 
 
 class Told:
-    """What the slots were told: checks the chain of intervals, keeps the rows."""
+    """The records for the slots: checks the chain of intervals, keeps the rows."""
 
     def __init__(self, begin: int = 0) -> None:
         self.ends: dict[tuple[int, int], int] = defaultdict(lambda: begin)
@@ -79,7 +79,7 @@ class Told:
 
 
 def random_log(rng: np.random.Generator, partition: int, records: int) -> list[Taken]:
-    """Records of three sessions with resends, gaps and refused numbers; ids are unique."""
+    """Returns records of three sessions with resends, gaps and refused numbers; ids are unique."""
     next_number = {1: 1, 2: 1, 3: 1}
     members: dict[tuple[int, int], dict[str, Any] | None] = {}
     log = []
@@ -107,7 +107,7 @@ def random_log(rng: np.random.Generator, partition: int, records: int) -> list[T
 
 
 def expected_rows(log: list[Taken]) -> list[tuple[int, int, int, int]]:
-    """(position, session, number, id) of every object that counts, by the plain rule."""
+    """Returns (position, session, number, id) of every object that counts, by the simple rule."""
     last: dict[int, int] = defaultdict(int)
     rows = []
     for offset, taken in enumerate(log):
@@ -125,7 +125,7 @@ def expected_rows(log: list[Taken]) -> list[tuple[int, int, int, int]]:
 
 
 def slots_of(made: IntakeRouter, members: dict[int, tuple[float, float]]) -> dict[int, int]:
-    """Object id → slot, asked one by one."""
+    """Returns object id → slot, looked up one by one."""
     assert made.routing is not None
     found = {}
     nothing = np.empty(0, np.uint64)
@@ -145,7 +145,7 @@ def test_r1_each_object_reaches_its_slot_once_and_in_order(seed: int, event_time
     logs = {partition: random_log(rng, partition, 60) for partition in (0, 3)}
     made, told = router(0, 3, event_time=event_time), Told()
 
-    # test: records come interleaved; flushes and marks at random times.
+    # test: records arrive interleaved; flushes and marks at random times.
     now_ms, heads = 0, dict.fromkeys(logs, 0)
     while any(heads[p] < len(log) for p, log in logs.items()):
         partition = int(rng.choice([p for p, log in logs.items() if heads[p] < len(log)]))
@@ -159,7 +159,7 @@ def test_r1_each_object_reaches_its_slot_once_and_in_order(seed: int, event_time
     told.take(made.flush(now_ms, at_once=True))
     told.take(made.marks([0, 3]))
 
-    # check: against the plain rule, by slot and source; and every slot was told of the end.
+    # check: compared with the simple rule, by slot and source; and every slot knows the end.
     places = {
         int(taken.objects.ids[row]): (float(taken.objects.lon[row]), float(taken.objects.lat[row]))
         for log in logs.values()
@@ -203,7 +203,7 @@ def test_arrival_never_goes_back_and_marks_never_promise_too_much(
 
 
 def event_arrivals(log: list[Taken]) -> list[int]:
-    """By the contract: max(ts, all arrivals before it); a missing one takes the last."""
+    """By the contract: max(ts, all earlier arrivals); a missing one takes the last."""
     ts_of = {
         (offset, row): int(taken.objects.ts[row])
         for offset, taken in enumerate(log)
@@ -224,7 +224,7 @@ def event_arrivals(log: list[Taken]) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -> None:
-    # init: a router that left a checkpoint somewhere and went on.
+    # init: a router that left a checkpoint somewhere and continued.
     rng = np.random.default_rng(seed)
     log = random_log(rng, 0, 50)
     first, told = router(0), Told()
@@ -237,7 +237,7 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
         first.add(0, offset, taken, 0)
         told.take(first.flush(0, at_once=True))
 
-    # test: its successor cuts by other flushes.
+    # test: its successor splits by other flushes.
     second, again = IntakeRouter(SLOTS_COUNT, False), Told(position_of(reached))
     second.use({1: uniform_routing(SLOTS_COUNT, 24)}, 1)
     second.own(0, reached, state, 0)
@@ -292,7 +292,7 @@ def test_a_long_flush_is_cut_by_rows_and_the_cuts_chain(monkeypatch: pytest.Monk
 
 
 def flushed(made: IntakeRouter, now_ms: int, *members: dict[str, Any]) -> int:
-    """Flushes these objects at once; returns how many records they made."""
+    """Flushes these objects at once; returns the number of records."""
     source = made.sources[0]
     session = source.offset + 1
     made.add(0, source.offset, taken_of(session, 1, members), now_ms)
@@ -392,5 +392,5 @@ def test_arrivals_are_those_of_the_map_in_force() -> None:
 
     assert made.arrivals.told().version == version
     assert made.arrivals.told().objects.sum() == 0
-    # Who has taken it before is told of what there was then.
+    # A process that had read it before sees the former content.
     assert before.version < version

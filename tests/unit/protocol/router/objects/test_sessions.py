@@ -82,7 +82,7 @@ def test_nothing_is_forgotten_of_an_empty_table() -> None:
 
 
 class Model:
-    """The same in a dict."""
+    """The same with a dict."""
 
     def __init__(self) -> None:
         self.last: dict[int, tuple[int, int]] = {}

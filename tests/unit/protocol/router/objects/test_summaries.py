@@ -1,4 +1,4 @@
-"""The filter at the router (Tornado 3.1): what is held back, what is not, and who says so."""
+"""The filter at the router (Tornado 3.1): the objects it holds back, and who declares keywords."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def kept(
     routes: list[tuple[int, int]],
     homes: list[bool] | None = None,
 ) -> list[bool]:
-    """Of each route (object, slot), ascending; `homes` where the map parts the vocabulary."""
+    """Returns whether each route (object, slot) is kept; `homes` for maps that split words."""
     offsets = np.cumsum([0, *map(len, texts)])
     flat = np.array([term for text in texts for term in text], np.uint64)
     counts = np.ones(len(flat), np.uint16)
@@ -89,7 +89,7 @@ def kept(
     return keep.tolist()
 
 
-# --- what an intake partition knows
+# --- the knowledge of an intake partition
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Model:
 
 
 def random_words(dice: Random) -> Iterator[Keywords]:
-    """What owners say, those that stood still among them."""
+    """Returns declarations of owners, some of which were paused."""
     for _ in range(dice.randint(1, 40)):
         said = {dice.choice([ANY_TERM, *range(1, 12), *range(1, 12)]): {dice.randrange(9)}}
         yield keywords(
@@ -142,7 +142,7 @@ def test_kept_is_what_any_owner_has_said_since_all_was_said(seed: int) -> None:
         summaries.add(said)
         models[said.partition].add(said)
         if dice.random() < 0.2:
-            # A successor goes on from a checkpoint.
+            # A successor continues from a checkpoint.
             state = summaries.state()
             summaries = Summaries(9, 2)
             summaries.restore(state)
@@ -170,17 +170,18 @@ def test_beyond_its_bound_a_slot_takes_everything(monkeypatch: pytest.MonkeyPatc
     again.restore(summaries.state())
     for each in (summaries, again):
         assert kept(each, [[9]] * 4, [(0, 0), (1, 1), (2, 2), (3, 3)]) == [False] * 3 + [True]
-    # Said anew, with room for all.
+    # Republished, with room for all.
     again.add(whole({1: {0}, 4: {3}}))
     assert kept(again, [[9], [4]], [(0, 3), (1, 3)]) == [False, True]
 
 
 def test_an_open_slot_takes_what_comes_by_a_term() -> None:
-    """A query that has lost its keywords keeps the places that it had (ADR 17)."""
+    """A query that has lost its keywords keeps its former slots (ADR 17)."""
     summaries = Summaries(9, 1)
     summaries.add(whole({ANY_TERM: {2}, 5: {3}}))
     routes = [(0, 2), (0, 3), (1, 2), (1, 3)]
-    # Slot 2 is nobody's home: objects come there because the map leads one of their terms there.
+    # Slot 2 is no object's home: objects arrive there because the map routes one of their terms
+    # there.
     assert kept(summaries, [[7], [5]], routes, [False, True] * 2) == [True, False, True, True]
 
 
@@ -204,14 +205,14 @@ def intake_router(partitions: int = 1) -> IntakeRouter:
 
 
 def sent(effects: list[Effect]) -> set[tuple[int, int]]:
-    """(slot, object id) of what slots are told."""
+    """Returns (slot, object id) of the records for slots."""
     return {
         (slot, one) for slot, routed in routed_in(effects) for one in routed.objects.ids.tolist()
     }
 
 
 def routed_in(effects: list[Effect]) -> list[tuple[int, Routed]]:
-    """Slot and message of each append."""
+    """Returns slot and message of each append."""
     found = []
     for effect in effects:
         assert isinstance(effect, Append)
@@ -238,7 +239,7 @@ def test_objects_go_by_what_stands_before_them_in_the_log() -> None:
     ]
     for offset, record in enumerate(log):
         router.add(0, offset, record, 0)
-    # All in one flush; what is said behind the last object counts for the next.
+    # All in one flush; a declaration after the last object counts for the next.
     assert {one for _, one in sent(router.flush(100))} == {1, 3}
     assert (router.objects_total, router.held_back_total) == (5, 3)
     router.add(0, len(log), taken_of(1, 6, [one | {"id": 6, "text": "tea"}]), 100)
@@ -301,11 +302,11 @@ def test_a_slot_that_gets_no_object_gets_its_marks() -> None:
     assert ends == [[router.sources[0].position]] * SLOTS_COUNT
 
 
-# --- who says it
+# --- which process declares keywords
 
 
 class Owner:
-    """An owner of a registry partition, and the intake partitions that it appends to."""
+    """An owner of a registry partition, and the intake partitions to which it appends."""
 
     def __init__(self, epoch: int = EPOCH, state: dict[str, Any] | None = None, offset: int = 0):
         self.registry = Registry(3, offset, offset, epoch)
@@ -348,7 +349,7 @@ class Owner:
         self.read()
 
     def say_all(self) -> int:
-        """How many pieces it took."""
+        """Returns the number of pieces."""
         pieces = 0
         while self.summarising.is_due:
             before = len(self.said)
@@ -358,7 +359,7 @@ class Owner:
         return pieces
 
     def known(self) -> dict[int, set[int]]:
-        """By the newest record of each keyword since all was said the last time."""
+        """Returns the newest record of each keyword since all was last declared."""
         found: dict[int, set[int]] = {}
         begins = [i for i, said in enumerate(self.said) if said.begins]
         for said in self.said[begins[-1] if begins else 0 :]:
@@ -427,7 +428,7 @@ def test_slots_that_an_owner_takes_to_be_open_are_said_to_be(
     owner = Owner()
     for word in ("a", "b", "c", "d"):
         owner.ask("register", text(word, word))
-    # Nobody said the last one, since its slots want every object: so this has to be known.
+    # The last one was not declared, since its slots need every object: so it has to be known.
     assert term_hash("d") not in owner.known()
     assert owner.known()[ANY_TERM] == set(range(SLOTS_COUNT))
     owner.say_all()
@@ -440,7 +441,7 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
     monkeypatch.setattr(summarising, "RECORD_BYTES_MAX", 32)
     monkeypatch.setattr(summarising, "GONE_MIN", 2)
     owner = Owner()
-    # A predecessor's, that is read before the first record of its own.
+    # A predecessor's record, read before the owner's first one.
     former = change_of(wish_of("register", text("former", "tea")))
     owner.records[0] = former
     owner.read()
@@ -449,7 +450,7 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
         owner.read()
     assert not owner.summarising.is_said
     assert owner.registry.judging.epoch_seen < EPOCH
-    # The first thing is a record of its own; then five keywords in three pieces.
+    # First a record of its own; then five keywords in three pieces.
     assert owner.say_all() == 3
     assert owner.registry.judging.epoch_seen == EPOCH
     pieces = owner.said[-3:]
@@ -464,7 +465,7 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
         assert not owner.summarising.is_due
         owner.ask("unregister", gone)
     owner.ask("register", text("b", "b"))
-    # In the middle of it another is registered.
+    # In the middle of it another query is registered.
     owner.carry_out(owner.registry.summarise(0))
     owner.ask("register", text("e", "e"))
     owner.say_all()
@@ -475,7 +476,7 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
 def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Should the owner end before it has said all, nobody else says it before objects come.
+    # If the owner ends before it has declared all, nobody else does before objects arrive.
     monkeypatch.setattr(summarising, "RECORD_BYTES_MAX", 32)
     words = ("a", "b", "c", "d")
     former = Owner()
@@ -519,7 +520,7 @@ def test_a_successor_says_what_it_reads_and_keeps_the_rest() -> None:
     other.records = dict(owner.records)
     assert other.summarising.is_said
     assert not other.summarising.is_due
-    # The same keyword again: a predecessor may have forgotten it meanwhile.
+    # The same keyword again: a predecessor may have withdrawn it meanwhile.
     other.ask("register", text("three", "coffee"))
     assert other.known() == {COFFEE: EVERYWHERE}
     other.summarising.is_said = False
@@ -542,13 +543,13 @@ def test_a_copy_for_another_map_brings_its_keywords() -> None:
     owner = Owner()
     owner.ask("register", text("q", "coffee", -179, -178))
     owner.say_all()
-    # Another map, which puts the first of the tiles elsewhere.
+    # Another map, which puts the first tile into another slot.
     following = uniform_routing(SLOTS_COUNT, 3 * SLOTS_COUNT)
     owner.routings[2] = following
     owner.records[len(owner.records)] = Prepare(2)
     owner.read()
     owner.summarising.is_said = False
-    # It is not known where queries stand that are yet to be copied.
+    # The slots of queries that are not copied yet are unknown.
     assert owner.registry.summarise(0) == []
     reread = [(o, r) for o, r in owner.records.items() if isinstance(r, Change)]
     owner.carry_out(copy(owner.registry, reread, owner.routings))
@@ -611,5 +612,5 @@ def test_a_router_with_a_store_withdraws_what_was_said() -> None:
         summaries.add(each.message)
         assert not summaries.is_whole
     assert len(withdrawals) == INTAKES
-    # One that says nothing has nothing to take back.
+    # A router that declares nothing has nothing to withdraw.
     assert len(Back(store=True).loaded) == 1

@@ -1,4 +1,4 @@
-"""Where a change is reported that is decided under one map, and lands under another."""
+"""Where a change is reported that is decided under one map and lands under another."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_has_a_locator_goes_on_from_it_under_a_map_of_places() -> None:
 
 
 def owner_of(*records: Change | Prepare, of: RoutingArrays, to: RoutingArrays) -> Registry:
-    """Who owns a partition where the second map is prepared behind the first one."""
+    """Returns the owner of a partition with the second map prepared after the first one."""
     registry = Registry(0, 0, 0, 1)
     registry.judging.epoch_seen = 1
     registry.deciding.routing = of
@@ -69,7 +69,7 @@ def owner_of(*records: Change | Prepare, of: RoutingArrays, to: RoutingArrays) -
 
 
 def rewrite(registry: Registry, text: str) -> Change:
-    """What the owner appends for another text of the query."""
+    """Returns the owner's append for another text of the query."""
     members = {"id": "q", "kind": "range", "mode": "continuous", "text": text}
     (append,) = registry.wish(1, (wish_of("update", members),))
     assert isinstance(append, Append)
@@ -78,7 +78,7 @@ def rewrite(registry: Registry, text: str) -> Change:
 
 
 def test_what_comes_while_a_map_of_places_is_prepared_is_located() -> None:
-    # Until it retires objects are routed by the one by keyword.
+    # Until it retires, objects are routed by the keyword map.
     first = change(None, NO_REVISION)
     for records in ((first, Prepare(2)), (Prepare(2), first)):
         registry = owner_of(*records, of=KEYWORDS, to=PLACES)
@@ -93,10 +93,10 @@ def test_what_is_decided_before_its_query_is_copied_is_waited_for() -> None:
     assert blind.locator == b""
     registry.read([(1, Prepare(2))], maps)
     assert copy(registry, [(0, first)], maps)
-    # By what is known now it would be located at home.
+    # By present knowledge it would be located at home.
     assert not is_copied(registry)
     registry.read([(2, blind)], maps)
     assert is_copied(registry)
-    # What is decided now may be on its way for as long as it likes.
+    # A change decided now may be delayed for any time.
     assert rewrite(registry, "pizza").locator
     assert is_copied(registry)

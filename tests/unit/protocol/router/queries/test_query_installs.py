@@ -1,4 +1,4 @@
-"""What slots are told of queries of all kinds: which slots, and what beyond the conditions."""
+"""Installs of queries of all kinds: to which slots, and with what besides the conditions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RANKED: dict[str, Any] = {
 
 
 def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
-    """What each slot is told of new queries q0, q1, …"""
+    """Returns the installs of new queries q0, q1, … for each slot."""
     wishes = [
         wish_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i, past_ms)
         for i, members in enumerate(queries)
@@ -120,7 +120,7 @@ def test_each_slot_is_told_what_each_query_asks() -> None:
         assert message.starts_ms.tolist() == [[0, 71, 72, 73, 74][i] for i in chosen]
         assert message.past_ms.tolist() == [NO_PAST] * len(chosen)
         assert message.slot_counts.tolist() == [[0, 5, 1, 1, 5][i] for i in chosen]
-        # The home of queries that stand everywhere is slot 0, of others their only one.
+        # The home of queries in all slots is slot 0, of others their only one.
         is_first = slot == 0
         homes = [False, is_first, True, True, is_first]
         assert message.homes.tolist() == [homes[i] for i in chosen]
@@ -150,7 +150,7 @@ def test_every_query_has_one_home() -> None:
     assert sorted(homes) == [b"q0", b"q1", b"q2", b"q3"]
     for name, found_homes in homes.items():
         assert len(found_homes) == 1
-        # Each slot is told in how many the query stands: as many as are told.
+        # Each slot receives the number of the query's slots: as many as receive it.
         assert counts[name] == [len(counts[name])] * len(counts[name])
 
 

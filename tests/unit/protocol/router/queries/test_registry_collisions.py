@@ -1,4 +1,4 @@
-"""Two ids with one handle in the registry: the second is refused, and neither touches the other."""
+"""Two ids with one handle in the registry: the second is refused, and neither affects the other."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_of_two_that_come_together_the_first_of_the_log_is_registered() -> None:
         assert done.error is None
         assert isinstance(void.error, AlreadyExists)
         assert isinstance(log.outcome(later).error, AlreadyExists)
-        # The record that came in vain has the other's key: what is in force is said again.
+        # The void record has the other's key: the change in force is republished.
         assert log.registry.unsaid.keys() == {query_handle(first)}
         assert log.told() == {slot: {first: done.revision} for slot in range(5)}
 
@@ -98,7 +98,7 @@ def test_changes_that_crowd_one_id_do_not_crowd_the_other() -> None:
 def test_requests_for_the_other_id_do_not_keep_the_query_from_ending() -> None:
     log = Log(100)
     log.ask(registered(VICTIM, ttl="1s"))
-    # They wait for a probe that the log has yet to show.
+    # They wait for a probe that the log has not shown yet.
     log.wish(wish_of("unregister", EVIL))
     assert query_handle(VICTIM) not in log.registry.deciding
     records = len(log.records)
@@ -170,7 +170,7 @@ def test_one_whose_definition_was_not_found_is_known_by_its_handle() -> None:
 
 
 def test_an_old_log_in_which_one_replaced_the_other_is_read_as_it_was() -> None:
-    """Owners before compared handles alone: what they let in is in force, under the id it names."""
+    """Former owners compared handles only: the queries that they accepted keep their ids."""
     log = Log(0)
     log.records += [
         replace(change_of(registered(VICTIM)), epoch=7),
@@ -185,7 +185,7 @@ def test_an_old_log_in_which_one_replaced_the_other_is_read_as_it_was() -> None:
 
 def test_an_id_whose_handle_is_zero_is_one_like_any_other() -> None:
     assert query_handle(ZERO) == 0
-    # Its revision is that which probes name, its handle theirs.
+    # Its revision is that of probes, its handle theirs.
     log = Log(0)
     assert log.ask(registered(ZERO)).revision == 0
     log.records.append(log.registry.deciding.probe(0))

@@ -1,8 +1,8 @@
-"""An owner of queries that reads what compaction left, while the map changes: nothing is lost.
+"""An owner reads a compacted registry while the map changes: nothing is lost.
 
-It begins at a checkpoint that is older than what compaction has taken: an outage, or an archive
-without room, of more than an hour (docs/adr/0005). The slots are real, and hold what its
-predecessors have told them.
+It begins at a checkpoint older than the records that compaction has removed: after an outage, or
+with a full archive, for more than an hour (docs/adr/0005). The slots are real, and hold the records
+that its predecessors have sent them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tests.unit.protocol.router.test_router_machine import router, saves
 FORMER, EPOCH = 7, 9
 
 Q = change_of(wish_of("register", query("q", 1, 2)))
-# Stands in every slot, so that all of them are told how far the checkpoint is.
+# In every slot, so that all of them receive the position of the checkpoint.
 ALL = change_of(wish_of("register", query("all", -179, 179)))
 
 
 class Log:
-    """A registry partition and the slots; what owners tell lands at once."""
+    """A registry partition and the slots; records of owners land at once."""
 
     def __init__(self) -> None:
         self.records: list[Change | Prepare | Retire] = []
@@ -53,7 +53,7 @@ class Log:
         for slot in self.slots:
             slot.open(0, 0, 1, 0)
         self.routings: dict[int, RoutingArrays] = routings()
-        # A third map that is as the first one.
+        # A third map that equals the first one.
         self.routings[3] = replace(self.routings[1], version=3)
 
     def append(self, *records: Change | Prepare | Retire) -> None:
@@ -64,7 +64,7 @@ class Log:
                 self.records.append(each)
 
     def says_again(self, change: Change, revision: int) -> Change:
-        """What an owner appends behind a void change of a query."""
+        """Returns an owner's append after a void change of a query."""
         return replace(change, expected_revision=revision, epoch=FORMER, is_restated=True)
 
     def holding(self, query_id: str = "q") -> list[int]:
@@ -92,7 +92,7 @@ class Owner:
         return effects
 
     def read(self, upto: int | None = None, taken: tuple[int, ...] = ()) -> None:
-        """Reads on, one record a batch, without those that compaction has taken."""
+        """Reads on, one record a batch, without those that compaction has removed."""
         end = len(self.log.records) if upto is None else upto
         for offset in range(self.registry.offset, end):
             if offset not in taken:
@@ -100,7 +100,7 @@ class Owner:
                 self.carry_out(self.registry.read([record], self.log.routings))
 
     def settle(self, taken: tuple[int, ...] = ()) -> None:
-        """Announces itself, copies and trims."""
+        """Appends its probe, copies and trims."""
         self.carry_out(self.registry.announce(0))
         self.read(taken=taken)
         reread = [
@@ -119,7 +119,7 @@ class Owner:
 
 
 def home(log: Log, version: int) -> int:
-    """The slot where a map wants the query."""
+    """Returns the slot of the query under a map."""
     probe = Log()
     probe.append(Q)
     one = Owner(probe)
@@ -138,7 +138,7 @@ def test_a_known_query_that_is_said_again_behind_prepare_comes_to_the_slots_of_t
     first.read()
     state, offset = first.registry.state(), first.registry.offset
     first.registry.floor = offset
-    # A router that was replaced changes it in vain, so it is said again; what is void is taken.
+    # A replaced router's change of it is void, so it is republished; the void record is removed.
     log.append(replace(Q, epoch=FORMER - 1), ALL)
     first.read()
     log.append(Prepare(2), log.says_again(Q, 0))
@@ -196,7 +196,7 @@ def test_an_unknown_query_that_is_said_again_comes_back_to_a_slot_that_it_had_le
     log.append(Retire(2, 0))
     first.settle()
     assert log.holding() == [home(log, 2)]
-    # The next map wants it where the first did; nobody has copied it yet.
+    # The next map puts it where the first did; it has not been copied yet.
     log.append(Prepare(3), log.says_again(Q, 0))
     second = Owner(log)
     taken = (0, 1)
@@ -210,7 +210,7 @@ def test_a_query_that_came_and_went_unseen_leaves_the_slots_that_were_told_of_it
     first = Owner(log, epoch=FORMER)
     log.append(Q)
     first.read()
-    # It is removed, and its owner dies before it has told so; it was to be changed in vain.
+    # It is removed, and its owner dies before it has sent that; another change of it is void.
     gone = change_of(wish_of("unregister", "q"), 0)
     denial = replace(gone, expected_revision=NO_REVISION, epoch=FORMER, is_restated=True)
     log.append(gone, replace(Q, epoch=FORMER - 1), denial)
@@ -228,11 +228,11 @@ REMOVED = change_of(wish_of("unregister", "q"), 0)
 @pytest.mark.parametrize(
     ("others", "taken", "told"),
     [
-        # Did not ask any more when it was removed.
+        # The end was no longer asked for at its removal.
         ([SILENT, replace(REMOVED, expected_revision=1), Q], (0, 1, 2), []),
-        # The end was told by the owner before; what is removed last is another registration.
+        # The previous owner has sent the end; the last removal is of another registration.
         ([REMOVED, Q, replace(REMOVED, expected_revision=2)], (0, 1, 2), []),
-        # What is missing is of others: the query that is known is removed.
+        # The missing records concern others: the known query is removed.
         ([ALL, REMOVED], (0, 1), [0]),
     ],
 )
@@ -320,7 +320,7 @@ def _probe(effects: list[Effect]) -> Change:
 
 
 def ended_versions(effects: list[Effect]) -> dict[int, list[int]]:
-    """Slot → versions of which it is told that they have ended."""
+    """Returns slot → versions whose ends are reported to it."""
     return {
         each.partition: each.message.ended.revisions.tolist()
         for each in effects
@@ -339,7 +339,7 @@ def test_what_is_missing_right_before_a_change_of_the_map_is_missing(
     log.append(Q, *([Prepare(2)] if isinstance(behind, Retire) else []))
     first.read()
     state, offset = first.registry.state(), first.registry.offset
-    # Changed twice; compaction has taken the first of these versions.
+    # Changed twice; compaction has removed the first of these versions.
     moved = change_of(wish_of("update", query("q", 1, 3)), 0)
     again = change_of(wish_of("update", query("q", 1, 4)), offset)
     log.append(moved, behind, again)
@@ -378,15 +378,15 @@ def test_the_map_is_not_switched_before_what_is_said_again_was_read() -> None:
     one.own(REGISTRY, 0)
     one.control(MapPrepared(0, 2, turned(2)))
     one.tick()
-    # It knows of no query yet, so there is none to be copied.
+    # It knows no query yet, so there is none to copy.
     one.poll((REGISTRY, 0, 2, Prepare(2)))
     effects = one.tick()
     assert not [each for each in effects if isinstance(each, Declare)]
 
 
 def test_an_owner_repeats_no_step_of_a_change_before_it_knows_what_the_log_holds() -> None:
-    # Of equal steps compaction keeps the last one: what stands between the two, whoever reads what
-    # it left would place by the former map.
+    # Of equal steps compaction keeps the last one: a reader of the compacted log would place the
+    # records between the two by the former map.
     one = router()
     one.own(REGISTRY, 0)
     one.control(MapPrepared(0, 2, turned(2)))
@@ -398,7 +398,7 @@ def test_an_owner_repeats_no_step_of_a_change_before_it_knows_what_the_log_holds
     one.control(CheckpointTaken(INTAKE, 0, 1, 9, "i", 2))
     one.poll((REGISTRY, 0, 2, Retire(2, 0)), (REGISTRY, 0, 3, announced))
     assert appended(one.tick()) == []
-    # One that finds none in the log says it.
+    # One that finds none in the log appends it.
     other = router()
     other.own(REGISTRY, 0)
     other.control(MapPrepared(0, 2, turned(2)))
@@ -408,13 +408,13 @@ def test_an_owner_repeats_no_step_of_a_change_before_it_knows_what_the_log_holds
 
 
 def appended(effects: list[Effect]) -> list[Message]:
-    """What is appended to the registry."""
+    """Returns the appends to the registry."""
     return [e.message for e in effects if isinstance(e, Append) and e.topic == REGISTRY]
 
 
 def test_nothing_is_saved_amid_what_compaction_left() -> None:
-    # What is known there of a query may be older than what was in force: a successor that began
-    # with it, behind the gap, would take for void what replaced the missing version.
+    # The query known there may be older than the one in force: a successor that began with it,
+    # after the gap, would take for void the change that replaced the missing version.
     one = router()
     one.own(REGISTRY, 0)
     again = change_of(wish_of("update", query("q", 1, 3)), 1)
@@ -428,15 +428,15 @@ def test_nothing_is_saved_amid_what_compaction_left() -> None:
     assert saved.offset == 5
 
 
-# --- changes that came in vain, among what compaction left
+# --- void changes in a compacted log
 
 OTHER = change_of(wish_of("register", query("other", 1, 2)))
-# What an owner appended that had not read of the query yet: in vain, though of the newest epoch.
+# An append by an owner that had not read of the query yet: void, though of the newest epoch.
 IN_VAIN = change_of(wish_of("register", query("q", 5, 6)))
 
 
 def in_vain(*behind: Change | Prepare | Retire) -> Log:
-    """A log whose record 1 compaction takes: of another query, but that is not to be seen."""
+    """Returns a log whose record 1, of another query, is removed by compaction."""
     log = Log()
     first = Owner(log, epoch=FORMER)
     log.append(Q, OTHER, change_of(wish_of("update", query("other", 1, 3)), 1), IN_VAIN, *behind)
@@ -445,7 +445,7 @@ def in_vain(*behind: Change | Prepare | Retire) -> Log:
 
 
 def revisions(log: Log) -> set[int]:
-    """What slots hold of the query."""
+    """Returns the revisions of the query in the slots."""
     return {holds(slot, "q") for slot in log.slots} - {NO_REVISION}
 
 
@@ -468,7 +468,7 @@ def test_what_was_changed_in_vain_and_said_again_stays(begin: int) -> None:
     second.settle(taken=(1,))
     registry = second.registry
     assert (registry.live.revision(Q.handle), registry.place(Q.handle)) == (0, 4)
-    # No slot was told meanwhile of the change in vain: it could not go back.
+    # No slot received the void change meanwhile: it could not return to the former one.
     assert revisions(log) == {0}
 
 
@@ -498,7 +498,7 @@ def test_what_was_removed_here_is_not_there_because_something_before_is_missing(
     log = Log()
     first = Owner(log, epoch=FORMER)
     gone = change_of(wish_of("unregister", "q"), 0)
-    # Appended before the removal was read: in vain.
+    # Appended before the removal was read: void.
     log.append(Q, gone, change_of(wish_of("update", query("q", 1, 4)), 0))
     first.read()
     second = Owner(log)
@@ -509,7 +509,7 @@ def test_what_was_removed_here_is_not_there_because_something_before_is_missing(
 
 
 def test_who_reads_of_a_successor_has_read_all_that_was_in_doubt() -> None:
-    # It may have clients that wait for an answer.
+    # Clients may wait for its answer.
     log = in_vain(change_of(wish_of("update", query("q", 1, 4)), 0), probe(EPOCH + 1))
     second = Owner(log, 1, *known(log, 1))
     second.read(taken=(1,))
@@ -520,7 +520,7 @@ def test_what_was_in_doubt_when_the_map_began_to_change_comes_to_the_slots_of_th
     change = change_of(wish_of("update", query("q", 1, 4)), 0)
     log = in_vain(change)
     log.append(Prepare(2))
-    # A former owner's checkpoint was declared late: slots pass over what is below it.
+    # A former owner's checkpoint was declared late: slots skip records below it.
     for slot in log.slots:
         slot.floors[0] = 5
     second = Owner(log, 1, *known(log, 1))
@@ -546,7 +546,7 @@ def test_compaction_that_passes_while_an_owner_reads_is_known_by_what_follows() 
 
 
 def known(log: Log, begin: int) -> tuple[State, ...]:
-    """The state of a checkpoint."""
+    """Returns the state of a checkpoint."""
     if not begin:
         return ()
     one = Owner(Log())
@@ -556,8 +556,8 @@ def known(log: Log, begin: int) -> tuple[State, ...]:
 
 
 def test_the_probe_of_a_router_that_was_replaced_hides_no_epoch() -> None:
-    # Behind the probe that alone shows a greater epoch a router that stood still appends one, too,
-    # and then what its client has long been told to try again elsewhere.
+    # After the probe that alone shows a greater epoch a router that was paused appends its own
+    # probe, and then a change that its client has long been told to retry elsewhere.
     log = Log()
     log.append(probe(FORMER), probe(FORMER - 1), replace(Q, epoch=FORMER - 1))
     upto = 2

@@ -1,4 +1,4 @@
-"""Queries of all kinds at their owner: changes of kind, and answers from the past."""
+"""Queries of all kinds at their owner: changes of kind, and history."""
 
 from __future__ import annotations
 

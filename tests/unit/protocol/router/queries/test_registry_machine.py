@@ -1,4 +1,4 @@
-"""Changes to queries (rule R3): decided in offset order, answered when the slots know."""
+"""Changes of queries (rule R3): decided in offset order, answered when the slots know them."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def test_r3_an_owner_that_was_replaced_unknowingly_does_not_answer_from_memory(a
     log.ask(wish_of("register", query("a")))
     handle = query_handle("a")
     if action == "register":
-        # Another has removed it meanwhile: here it still looks registered.
+        # Another has removed it meanwhile: here it still seems registered.
         log.records.append(Change(handle, None, "", 5, 0, 0, epoch=8))
     else:
-        # Another has removed and registered it anew: here it would look removed.
+        # Another has removed and registered it anew: here it would seem removed.
         log.ask(wish_of("unregister", "a"))
         other = change_of(wish_of("register", query("a", -10, 10), start_ms=5))
         log.records.append(replace(other, epoch=8))
@@ -84,7 +84,7 @@ def test_r3_an_owner_that_was_replaced_unknowingly_does_not_answer_from_memory(a
 
 
 def test_r3_what_a_deposed_owner_appends_late_is_void() -> None:
-    # It stood still with a registration in hand, which its client has had done and undone since.
+    # It was paused with a registration, which its client has since made and undone elsewhere.
     log = Log()
     log.ask(wish_of("register", query("a")))
     log.ask(wish_of("unregister", "a"))
@@ -98,7 +98,7 @@ def test_r3_what_a_deposed_owner_appends_late_is_void() -> None:
 def test_r3_a_removal_of_before_is_not_taken_for_the_one_that_is_wished() -> None:
     log = Log()
     log.ask(wish_of("register", query("a")))
-    # A removal and a registration under this ownership, not read here when the wish comes.
+    # A removal and a registration under this ownership, not read here when the request arrives.
     log.records.append(Change(query_handle("a"), None, "", 5, 0, 0, epoch=7))
     other = change_of(wish_of("register", query("a", -10, 10), start_ms=6))
     log.records.append(replace(other, epoch=7))
@@ -168,7 +168,7 @@ def test_r3_wishes_behind_an_append_of_the_same_query_wait_their_turn() -> None:
     log.read()
     outcomes = [log.outcome(token) for token in tokens]
     assert [o.revision for o in outcomes] == [0, 0, NO_REVISION, 2, 3, NO_REVISION, 4]
-    # One probe for all that had come by then.
+    # One probe for all requests that had arrived by then.
     assert log.changes == log.head - 1
     assert [type(o.error).__name__ for o in outcomes if o.error] == ["AlreadyExists", "NotFound"]
     assert set(log.told()) == set(range(SLOTS_COUNT))
@@ -193,7 +193,7 @@ def test_r3_a_change_that_another_appended_first_makes_ours_void_and_ours_is_loo
     None
 ):
     log = Log()
-    # A record that was not known lands between our decision and our append.
+    # An unknown record lands between our decision and our append.
     theirs = change_of(wish_of("register", query("a", text="theirs")))
     log.records.append(replace(theirs, epoch=7))
     register = log.wish(wish_of("register", query("a", text="ours")))
@@ -244,7 +244,7 @@ def test_r3_several_changes_of_one_query_in_a_batch_leave_the_last_one() -> None
 def test_r3_a_successor_leaves_the_slots_as_the_log_says_wherever_its_predecessor_ended(
     seed: int,
 ) -> None:
-    # init: the owner tells the slots of a random log, in random batches, up to some place.
+    # init: the owner sends the slots a random log, in random batches, up to some place.
     rng = np.random.default_rng(seed)
     log = Log()
     for _ in range(40):
@@ -275,7 +275,7 @@ def test_r3_a_successor_leaves_the_slots_as_the_log_says_wherever_its_predecesso
     while second.registry.offset < log.head:
         second.read(min(log.head, second.registry.offset + int(rng.integers(1, 12))))
 
-    # check: the slots hold the newest valid version where its region is, and nothing else.
+    # check: the slots of each query's region hold its newest valid version, and nothing else.
     live: dict[str, tuple[int, set[int]]] = {}
     revisions: dict[int, int] = {}
     for offset, change in enumerate(log.records):
@@ -339,7 +339,7 @@ def test_a_flood_of_changes_of_one_query_is_refused_beyond_a_bound(
     tokens = [log.wish(wish_of("register", query("a"))) for _ in range(6)]
     refused = [token for token in tokens if token in log.answers]
     assert refused == tokens[4:]
-    # Of these rows alone: what is unavailable is sought at another owner, with the whole request.
+    # Only of these rows: unavailable ones are tried at another owner, with the whole request.
     assert isinstance(log.outcome(refused[0]).error, ResourceExhausted)
     log.read()
     assert [log.outcome(token) for token in tokens[:4]] == [Outcome(0)] * 4

@@ -1,7 +1,7 @@
-"""The newest record of a query tells the truth: what is void is followed by what is in force.
+"""The newest record of a query is true: a void one is followed by the change in force.
 
 Compaction keeps the newest record of each query, so a void one must not stay the newest; and an
-owner that reads what compaction left behind comes to the same end as one that read everything.
+owner that reads the compacted log ends in the same state as one that read everything.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FORMER = 6
 
 
 def zombie(log: Log, change: Change, epoch: int = FORMER) -> None:
-    """A router that was replaced appends what it had in hand."""
+    """A replaced router appends its pending change."""
     log.records.append(replace(change, epoch=epoch))
 
 
 def recall(log: Log, registry: Registry | None = None) -> list[Change]:
-    """Reads back what is to be said again, as the service does; what is appended upon it."""
+    """Reads back the changes to republish, as the service does, and appends them."""
     registry = log.registry if registry is None else registry
     effects: list[Effect] = []
     for handle in list(registry.unsaid):
@@ -100,7 +100,7 @@ def test_a_removal_in_vain_of_a_query_that_is_gone_is_said_again() -> None:
     zombie(log, change_of(wish_of("unregister", "a"), 0))
     log.read()
     assert (len(log.records), log.registry.unsaid) == (4, {})
-    # Void, it would not tell who reads what compaction left that the query is gone.
+    # If void, it would not show a reader of the compacted log that the query is gone.
     found = replayed(log.records, state, begin, log.head)  # type: ignore[arg-type]
     assert live_of(found.registry) == {}
 
@@ -175,7 +175,7 @@ def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
     log.read()
     (again,) = recall(log)
     assert again.query == log.records[1].query
-    # What was said again may be said again.
+    # A republished change may be republished again.
     zombie(log, change_of(wish_of("register", query("a", text="w"))))
     log.read()
     (again,) = recall(log)
@@ -192,11 +192,11 @@ def test_a_checkpoint_of_before_knows_of_nothing_unsaid() -> None:
     assert (restored.unsaid, restored.place(A)) == ({}, 0)
 
 
-# --- what compaction leaves
+# --- the compacted log
 
 
 def compacted(records: list[Change], begin: int, upto: int) -> list[tuple[int, Change]]:
-    """The records from `begin` on; below `upto` only the newest of each query."""
+    """Returns the records from `begin` on; below `upto` only the newest of each query."""
     newest = {change.handle: offset for offset, change in enumerate(records[:upto])}
     return [
         (offset, records[offset])
@@ -208,14 +208,14 @@ def compacted(records: list[Change], begin: int, upto: int) -> list[tuple[int, C
 def replayed(
     records: list[Change], state: dict[str, object], begin: int, upto: int, epoch: int = 9
 ) -> Log:
-    """An owner that begins at a checkpoint and reads what compaction left."""
+    """Returns an owner that begins at a checkpoint and reads the compacted log."""
     log = Log()
     log.registry = Registry(3, begin, begin, epoch)
     if state:
         log.registry.restore(state)  # type: ignore[arg-type]
     for offset, change in compacted(records, begin, upto):
         log.carry_out(log.registry.read([(offset, change)], {1: ROUTING}))
-    # What is in doubt is told when the log has shown a record of its own.
+    # Doubtful changes are sent once the log has shown a record of its own.
     announced = Change(PROBE_HANDLE, None, "", 0, 0, 1, epoch)
     log.carry_out(log.registry.read([(len(records), announced)], {1: ROUTING}))
     return log
@@ -285,7 +285,7 @@ def test_a_void_change_that_nothing_is_missing_before_stays_void() -> None:
     state, begin = log.registry.state(), log.head
     ask(log, "register", query("a"))
     ask(log, "update", query("a", text="x"))
-    # Of the owner's own epoch, so that its revision alone says that it is void.
+    # Of the owner's own epoch, so that only its revision shows that it is void.
     log.records.append(replace(change_of(wish_of("update", query("z", text="w")), 0), epoch=EPOCH))
     log.read()
     found = replayed(log.records, state, begin, 4)  # type: ignore[arg-type]
@@ -308,8 +308,8 @@ def live_of(registry: Registry) -> dict[int, tuple[object, ...]]:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
-    # init: a random life of some queries, with a router in it that was replaced, and with changes
-    # of the newest epoch in vain: an owner may append before it has read all.
+    # init: a random life of some queries, with a replaced router, and with void changes of the
+    # newest epoch: an owner may append before it has read all.
     rng = np.random.default_rng(seed)
     log = Log()
     once = {name: {NO_REVISION} for name in "abcd"}
@@ -338,8 +338,8 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
         log.read()
     records = log.records
     begin = int(rng.integers(0, log.head))
-    # Somewhere where no void record is the newest of its query: that takes an outage longer than
-    # the lag of compaction right behind it.
+    # Somewhere where no void record is the newest of its query: that requires an outage longer than
+    # the lag of compaction right after it.
     told_apart = Log()
     told_apart.records = records
     void: set[int] = set()
@@ -354,7 +354,7 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
             sound.append(offset + 1)
     upto = int(rng.choice(sound))
 
-    # test: an owner that ends somewhere, and a successor that reads what is left.
+    # test: an owner that ends somewhere, and a successor that reads the rest.
     first = Log()
     first.records = list(records)
     state: dict[str, object] = {}

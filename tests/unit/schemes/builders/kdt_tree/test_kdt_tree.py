@@ -1,4 +1,4 @@
-"""Scheme `kdt-tree`: poor samples, bounds of the map, cuts of areas."""
+"""Scheme `kdt-tree`: poor samples, bounds of the map, splits of areas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUBSCRIPTIONS = (QueryKind.RANGE_CONTINUOUS,)
 
 
 def everywhere(words):
-    """Subscriptions to the whole world, one of each of these words."""
+    """Returns subscriptions to the whole world, one for each of these words."""
     count = len(words)
     boxes = np.tile((-180.0, -90.0, 180.0, 90.0), (count, 1))
     kinds = np.full(count, QueryKind.RANGE_CONTINUOUS, np.uint8)
@@ -60,7 +60,7 @@ def test_objects_of_one_place_without_words_are_parted_by_their_homes():
 
 
 def test_one_word_in_one_place_is_one_leaf():
-    """Nothing can be parted: no place, no other word."""
+    """Nothing can be split: there is one place, and one word."""
     sample = sample_at([5.0] * 50, [5.0] * 50, [[1]] * 50, everywhere([1, 1, 1]))
     assert len(KdtTree().build(sample, 8, 4).leaves) == 1
 
