@@ -104,7 +104,7 @@ class Stream:
             spent.take_s += time.thread_time() - begin_s
             spent.steps += sum(len(one.results) for one in told)
             # The archive keeps up: what it lacks is not merged yet.
-            self.slot.shelf.saved_seq = self.slot.store.next_seq - 1
+            self.slot.manifest.saved_seq = self.slot.store.next_seq - 1
             begin_s = time.thread_time()
             while (job := self.slot.next_job()) is not None:
                 self.slot.worked(job())

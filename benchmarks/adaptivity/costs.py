@@ -144,7 +144,7 @@ def _take_all(slot: Slot, counts: LeafCounts, records: list[tuple[str, bytes]]) 
                     counts.take(slot.number, report.batch, report.object_rows)
         for _, found in founds(reports):
             write(found)
-        slot.shelf.saved_seq = slot.store.next_seq - 1
+        slot.manifest.saved_seq = slot.store.next_seq - 1
         while (job := slot.next_job()) is not None:
             slot.worked(job())
     return hits

@@ -19,7 +19,7 @@ from services.coordinator.peers import Evaluators
 from services.coordinator.service import CoordinatorService
 from services.embedded import EmbeddedCluster
 from services.evaluator.service import EvaluatorService
-from sirocco.protocol.contract.effects import Saving
+from sirocco.protocol.contract.effects import SaveRequest
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.evaluator.drain import offsets, unsaved
 from sirocco.runtime.settings import ClusterSettings
@@ -99,7 +99,7 @@ class _Small:
         self._moved.add(slot)
         begin_s = time.monotonic()
         wanted = offsets(giver.machine, (slot,))
-        giver.worker.tell(Saving(tuple(wanted)))
+        giver.worker.tell(SaveRequest(tuple(wanted)))
         _await(lambda: not unsaved(giver.machine, wanted))
         saved_s = time.monotonic()
         self._coordinator.worker.rebalance({slot: (giver.member, taker.member)}).result(WAIT_S)

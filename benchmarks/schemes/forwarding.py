@@ -28,7 +28,7 @@ from sirocco.protocol.contract.messages import NO_REVISION, Change, Installed, K
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing.standing_queries import RANGE
 from sirocco.protocol.router.objects.keyword_filter import Summaries
-from sirocco.protocol.router.queries.keyword_summary import Summarising, keys_of_queries
+from sirocco.protocol.router.queries.keyword_summary import KeywordSummary, keys_of_queries
 from sirocco.protocol.router.queries.query_placement import Stage, place_new
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.schemes.map.routing import RoutingArrays
@@ -133,7 +133,7 @@ class Run:
         self._stage = Stage(base=_VERSION)
         self._plain = Registry(_PARTITION, 0, 0, _EPOCH)
         self._telling = Registry(_PARTITION, 0, 0, _EPOCH)
-        self._telling.summarising = Summarising(
+        self._telling.keyword_summary = KeywordSummary(
             _PARTITION, _EPOCH, routing.slots, 1, self._telling.live
         )
         self._slots = [Slot(number, 1) for number in range(routing.slots)]

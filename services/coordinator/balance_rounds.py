@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from services.coordinator.balance_report import report
 from services.coordinator.peers import Evaluators, Routers
 from sirocco.model.errors import SiroccoError
-from sirocco.protocol.contract.effects import Outcome, SlotsWeighed
+from sirocco.protocol.contract.effects import Outcome, SlotWeights
 from sirocco.protocol.coordinator.balance_rounds import (
     Decision,
     Rounds,
@@ -180,7 +180,7 @@ class Balancing:
             case Save(slots):
                 self._evaluators.save(slots)
             case Weigh(weights):
-                self._worker.tell(SlotsWeighed(weights))
+                self._worker.tell(SlotWeights(weights))
             case Move(moves):
                 self._agreed(self._worker.rebalance(moves))
             case Propose(partition_map):

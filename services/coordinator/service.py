@@ -168,7 +168,7 @@ class CoordinatorService(Service):
     def _look(self) -> None:
         store = self.parts.store
         leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
-        members, parted = seen(store)
+        members, departed = seen(store)
         if self._is_emptied():
             self._lost_store_ms = monotonic_ms()
         if self._lost_store_ms is not None:
@@ -181,7 +181,7 @@ class CoordinatorService(Service):
         for member in members:
             counts[member.service] = counts.get(member.service, 0) + 1
         self._members_alive = counts
-        self.worker.tell(MembersSeen(members, leading, parted))
+        self.worker.tell(MembersSeen(members, leading, departed))
 
     def _is_emptied(self) -> bool:
         """Whether the store has lost the trace of the last look, and therefore the leases too.

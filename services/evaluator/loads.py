@@ -11,7 +11,7 @@ from sirocco.codec.loads import write_details, write_loads, write_sample
 from sirocco.internal_api.v1 import load_service_pb2 as pb
 from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceServicer
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
-from sirocco.protocol.contract.effects import Saving
+from sirocco.protocol.contract.effects import SaveRequest
 from sirocco.protocol.evaluator.drain import offsets, unsaved
 from sirocco.protocol.evaluator.load.leaf_counts import Counted
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of
@@ -45,7 +45,7 @@ class LoadBack(LoadServiceServicer):
         if request.ends_round:
             counted = await self._look(ends_round=True)
         elif not request.slots_only:
-            counted = await asyncio.wrap_future(self._worker.look(self._machine.look_so_far))
+            counted = await asyncio.wrap_future(self._worker.look(self._machine.leaf_counts_so_far))
         if counted is None:
             slots = await asyncio.wrap_future(
                 self._worker.look(lambda: sorted(self._machine.searchable))
@@ -90,7 +90,7 @@ class LoadBack(LoadServiceServicer):
         """
         begun = partial(offsets, self._machine, slots)
         wanted = await asyncio.wrap_future(self._worker.look(begun))
-        self._worker.tell(Saving(tuple(wanted)))
+        self._worker.tell(SaveRequest(tuple(wanted)))
         waiting = partial(unsaved, self._machine, wanted)
         while await asyncio.wrap_future(self._worker.look(waiting)):
             await asyncio.sleep(LOOK_S)
@@ -102,5 +102,5 @@ class LoadBack(LoadServiceServicer):
         return counted
 
     async def _look(self, *, ends_round: bool) -> Counted | None:
-        look = partial(self._machine.look, ends_round=ends_round)
+        look = partial(self._machine.leaf_counts, ends_round=ends_round)
         return await asyncio.wrap_future(self._worker.look(look))

@@ -28,7 +28,7 @@ from sirocco.internal_api.v1.slot_search_service_pb2_grpc import SlotSearchServi
 from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, SiroccoError
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.positions import Reached
-from sirocco.protocol.evaluator.search_visibility import Arrived
+from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.search.messages import MOVED, Part
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
@@ -151,9 +151,9 @@ class SlotSearchFront(SlotSearchServiceServicer):
         self._under_way += 1
         try:
             arrived = self._arrived(message)
-            if message.position_token and not self._watch.holds(arrived.look):
+            if message.position_token and not self._watch.holds(arrived.check):
                 yield write_part(asked.number, Part(is_waiting=True))
-                if not await self._watch.wait(arrived.look, asked.end_s - time.monotonic()):
+                if not await self._watch.wait(arrived.check, asked.end_s - time.monotonic()):
                     raise DeadlineExceeded("the slots are behind the position token")
             loop = asyncio.get_running_loop()
             slots = arrived.slot if message.position_token else self._slots
@@ -182,8 +182,8 @@ class SlotSearchFront(SlotSearchServiceServicer):
         finally:
             self._under_way -= 1
 
-    def _arrived(self, message: pb.SlotQuestion) -> Arrived[SearchedSlot]:
-        return Arrived(
+    def _arrived(self, message: pb.SlotQuestion) -> TokenCheck[SearchedSlot]:
+        return TokenCheck(
             self._slots,
             read_column(message.slots, U4, "slots").tolist(),
             read_position_token(message.position_token, self._intake_partitions),

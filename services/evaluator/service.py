@@ -116,7 +116,7 @@ class EvaluatorService(Service):
         self._metrics.store_bytes.set(sum(slot.store.bytes_total for slot in slots))
         self._metrics.paused.set(self.machine.is_paused)
         self._metrics.stepping_slots.set(len(self.machine.stepping))
-        self._metrics.careful_slots.set(len(self.machine.careful))
+        self._metrics.careful_slots.set(len(self.machine.careful_reading))
         # A slot that left must not be shown for ever.
         self._metrics.slot_queries.clear()
         self._metrics.slot_objects.clear()

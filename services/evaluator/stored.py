@@ -25,7 +25,7 @@ from sirocco.protocol.contract.columns import NO_EVENTS
 from sirocco.protocol.contract.messages import NO_OBJECTS
 from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.reports.history_answers import events_of
-from sirocco.protocol.evaluator.slot.archived_slices import Shelf
+from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest
 from sirocco.protocol.search.messages import Ranking
 
 # Objects that are assembled without checking their sizes.
@@ -40,7 +40,7 @@ class HoldsStore(Protocol):
     reached: Reached
     map_version: int
     store: SlotStore
-    shelf: Shelf
+    manifest: ArchiveManifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class StoredSlot:
 
     def search(self) -> StoredSearch:
         """Returns a search of what is stored now."""
-        view, shelf = self.slot.store.view(), self.slot.shelf
+        view, manifest = self.slot.store.view(), self.slot.manifest
         return StoredSearch(
             view,
-            shelf.earliest_ms,
-            lambda bounds: shelf.reaching(
+            manifest.earliest_ms,
+            lambda bounds: manifest.overlapping(
                 bounds.arrival_from_ms, bounds.arrival_upto_ms, view.first_seq
             ),
             self.archived.load,

@@ -42,10 +42,10 @@ from sirocco.protocol.search.gather import (
     Begin,
     Came,
     Finish,
+    FlushRequest,
     Gather,
     GatherEffect,
     HandOn,
-    Hurry,
     Stop,
     TakeMore,
     Tick,
@@ -360,7 +360,7 @@ class _Run:
                 self._evaluators.take_more(self._asked[number])
             case HandOn(objects, events, origin):
                 yield from write_objects(objects, events, origin)
-            case Hurry() if self._hurry is None:
+            case FlushRequest() if self._hurry is None:
                 token = self._search.message.position_token
                 self._hurry = self._loop.create_task(self._hurrying.hurry(token))
 

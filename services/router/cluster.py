@@ -17,7 +17,7 @@ from sirocco.model.errors import (
     PermissionDenied,
     Unavailable,
 )
-from sirocco.protocol.contract.effects import Hurry
+from sirocco.protocol.contract.effects import FlushRequest
 from sirocco.protocol.contract.messages import DELIVERIES, INTAKE, SLOTS, Progress
 from sirocco.protocol.contract.positions import position_of
 from sirocco.protocol.router.machine import RouterMachine
@@ -152,7 +152,7 @@ class ClusterFront(ClusterServiceServicer):
                 return await asyncio.wrap_future(self._worker.settled())
             # Before it has reached the position, its marks would report too little.
             if source is not None and source.position >= wanted:
-                self._worker.tell(Hurry())
+                self._worker.tell(FlushRequest())
             await asyncio.sleep(LOOK_S)
 
     async def _routed_there(self, member: str, partition: int, offset: int) -> None:

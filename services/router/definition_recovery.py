@@ -7,7 +7,7 @@ import threading
 
 from services.router.stored import StoredQueries
 from sirocco.model.errors import SiroccoError
-from sirocco.protocol.contract.effects import Recalled
+from sirocco.protocol.contract.effects import RecoveredDefinition
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
@@ -59,11 +59,11 @@ class Recalling:
     def look(self) -> None:
         """Reads the definitions to republish now; nearly always there are none."""
         for partition, registry in list(self._machine.registries.items()):
-            for handle in list(registry.unsaid)[:RECALLS_MAX]:
+            for handle in list(registry.hidden)[:RECALLS_MAX]:
                 place = registry.place(handle)
                 change = None if place == NO_REVISION else self._stored.at(partition, place)
                 if change is None:
                     continue
                 extra = event("said_again", partition=partition, offset=place, handle=handle)
                 logger.info("definition behind a void change", extra=extra)
-                self._worker.tell(Recalled(partition, place, change))
+                self._worker.tell(RecoveredDefinition(partition, place, change))

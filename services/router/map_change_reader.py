@@ -12,7 +12,7 @@ from itertools import islice
 
 from services.router.stored import StoredQueries
 from sirocco.model.errors import SiroccoError
-from sirocco.protocol.contract.effects import Reread
+from sirocco.protocol.contract.effects import RegistryRecords
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.loop.worker import Worker
@@ -100,14 +100,14 @@ class Rereading:
                 piece = tuple(islice(changes, PIECE))
                 if not piece:
                     return
-                self._tell(Reread(partition, piece))
+                self._tell(RegistryRecords(partition, piece))
 
-    def _tell(self, reread: Reread) -> None:
+    def _tell(self, records: RegistryRecords) -> None:
         """Lets the loop copy; continues once the slots have the previous definitions."""
-        if self._under_way + len(reread.changes) > UNDER_WAY_MAX:
+        if self._under_way + len(records.changes) > UNDER_WAY_MAX:
             self._settle()
-        self._worker.tell(reread)
-        self._under_way += len(reread.changes)
+        self._worker.tell(records)
+        self._under_way += len(records.changes)
         self._settled = self._worker.settled()
 
     def _settle(self) -> None:

@@ -22,7 +22,7 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.model.limits import STORED_LIMITS
-from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, REGISTRY
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.grpc.grpc_errors import unary
@@ -74,7 +74,7 @@ class Owners:
         self._channels = AioChannels(dialer)
         self._tenants = tenants or TenantQueries(stored, machine)
 
-    async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
+    async def apply(self, partition: int, requests: Sequence[ChangeRequest]) -> tuple[Outcome, ...]:
         """Applies change requests; repeats them at a new owner if the old one disappears."""
         # After this time, the client of a waiting change has been told that it failed.
         deadline_ms = now_ms() + round(SEEK_S * 1_000)
@@ -84,13 +84,15 @@ class Owners:
         async def here() -> tuple[Outcome, ...]:
             nonlocal asked
             asked += 1
-            return await asyncio.wrap_future(self._worker.wish(partition, wishes, deadline_ms))
+            return await asyncio.wrap_future(
+                self._worker.change_queries(partition, requests, deadline_ms)
+            )
 
         async def there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
             nonlocal asked
             asked += 1
             outcomes: list[Outcome] = []
-            for changes in parts([write_wish(wish) for wish in wishes]):
+            for changes in parts([write_request(request) for request in requests]):
                 request = pb.ApplyChangesRequest(
                     partition=partition, changes=changes, deadline_ms=deadline_ms
                 )
@@ -107,9 +109,9 @@ class Owners:
             # An earlier owner may have removed it, and disappeared before it answered.
             return tuple(
                 Outcome(NO_REVISION)
-                if wish.action == "unregister" and isinstance(outcome.error, NotFound)
+                if request.action == "unregister" and isinstance(outcome.error, NotFound)
                 else outcome
-                for wish, outcome in zip(wishes, outcomes, strict=True)
+                for request, outcome in zip(requests, outcomes, strict=True)
             )
 
         return await _sought(attempt)
@@ -193,9 +195,9 @@ class OwnerBack(OwnerServiceServicer):
         self, request: pb.ApplyChangesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ApplyChangesResponse:
         """See `owner_service.proto`."""
-        wishes = await self._pool.map(read_wish, request.changes)
+        requests = await self._pool.map(read_request, request.changes)
         deadline_ms = request.deadline_ms or None
-        taken = self._worker.wish(request.partition, wishes, deadline_ms)
+        taken = self._worker.change_queries(request.partition, requests, deadline_ms)
         outcomes = await asyncio.wrap_future(taken)
         return pb.ApplyChangesResponse(results=[_encode_outcome(outcome) for outcome in outcomes])
 
@@ -241,21 +243,23 @@ def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]
         yield part
 
 
-def write_wish(wish: Wish) -> pb.WantedChange:
+def write_request(request: ChangeRequest) -> pb.WantedChange:
     """Returns the message of a change request, for another router."""
     change = pb.WantedChange(
-        action=_ACTIONS[wish.action], start_ms=wish.start_ms, start_given=wish.is_start_given
+        action=_ACTIONS[request.action],
+        start_ms=request.start_ms,
+        start_given=request.is_start_given,
     )
-    if wish.query is not None:
-        change.query.CopyFrom(write_query(wish.query, wish.subscriber))
-        if wish.past_ms != NO_PAST:
-            change.past_ms = wish.past_ms
+    if request.query is not None:
+        change.query.CopyFrom(write_query(request.query, request.subscriber))
+        if request.past_ms != NO_PAST:
+            change.past_ms = request.past_ms
     else:
-        change.query.id = wish.id
+        change.query.id = request.id
     return change
 
 
-def read_wish(change: pb.WantedChange) -> Wish:
+def read_request(change: pb.WantedChange) -> ChangeRequest:
     """Returns the change request of a message.
 
     Raises:
@@ -265,10 +269,12 @@ def read_wish(change: pb.WantedChange) -> Wish:
     if action is None:
         raise InvalidArgument("is not known", field="changes.action")
     if action == "unregister":
-        return Wish(action, change.query.id, None, "", change.start_ms)
+        return ChangeRequest(action, change.query.id, None, "", change.start_ms)
     query, subscriber = read_query(change.query, STORED_LIMITS)
     past_ms = change.past_ms if change.HasField("past_ms") else NO_PAST
-    return Wish(action, query.id, query, subscriber, change.start_ms, past_ms, change.start_given)
+    return ChangeRequest(
+        action, query.id, query, subscriber, change.start_ms, past_ms, change.start_given
+    )
 
 
 def _encode_outcome(outcome: Outcome) -> pb.ChangeResult:

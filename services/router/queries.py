@@ -47,7 +47,7 @@ from sirocco.model.query import (
     fingerprint_of,
     query_handle,
 )
-from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.contract.record_sizes import check_change
 from sirocco.protocol.contract.storeless_limits import check_standing
@@ -110,16 +110,16 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.RegisterQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.RegisterQueryResponse:
         """See `query_service.proto`."""
-        wish = await self._read("register", request.query, _lifetime(request))
-        return pb.RegisterQueryResponse(revision=await self._one(wish))
+        change = await self._read("register", request.query, _lifetime(request))
+        return pb.RegisterQueryResponse(revision=await self._one(change))
 
     @unary
     async def UpdateQuery(  # noqa: N802 -- the contract's name
         self, request: pb.UpdateQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpdateQueryResponse:
         """See `query_service.proto`."""
-        wish = await self._read("update", request.query, _lifetime(request))
-        return pb.UpdateQueryResponse(revision=await self._one(wish))
+        change = await self._read("update", request.query, _lifetime(request))
+        return pb.UpdateQueryResponse(revision=await self._one(change))
 
     @unary
     async def UnregisterQuery(  # noqa: N802 -- the contract's name
@@ -128,8 +128,8 @@ class QueryFront(QueryServiceServicer):
         """See `query_service.proto`."""
         if not request.id:
             raise InvalidArgument("is missing", field="id")
-        wish = Wish("unregister", caller().grant.inward(request.id), None, "", now_ms())
-        return pb.UnregisterQueryResponse(revision=await self._one(wish))
+        change = ChangeRequest("unregister", caller().grant.inward(request.id), None, "", now_ms())
+        return pb.UnregisterQueryResponse(revision=await self._one(change))
 
     @unary
     async def GetQuery(  # noqa: N802 -- the contract's name
@@ -232,11 +232,11 @@ class QueryFront(QueryServiceServicer):
         _check_count(len(request.queries), "queries")
         lifetime, grant = _lifetime(request), caller().grant
 
-        def read(row: int) -> Wish | SiroccoError:
+        def read(row: int) -> ChangeRequest | SiroccoError:
             try:
                 if row in refused:
                     raise refused[row]
-                return self._wish(action, request.queries[row], lifetime, grant)
+                return self._change_request(action, request.queries[row], lifetime, grant)
             except SiroccoError as error:
                 return error
 
@@ -249,58 +249,62 @@ class QueryFront(QueryServiceServicer):
         return await self._decided(
             "unregister",
             [
-                Wish("unregister", grant.inward(name), None, "", at_ms)
+                ChangeRequest("unregister", grant.inward(name), None, "", at_ms)
                 if name
                 else InvalidArgument("is empty", field="id")
                 for name in request.ids
             ],
         )
 
-    async def _decided(self, action: str, rows: Sequence[Wish | SiroccoError]) -> list[Outcome]:
+    async def _decided(
+        self, action: str, rows: Sequence[ChangeRequest | SiroccoError]
+    ) -> list[Outcome]:
         """Applies the changes of a bulk request, grouped by owner."""
         outcomes: list[Outcome | None] = [None] * len(rows)
-        wishes: dict[int, list[tuple[int, Wish]]] = {}
-        for row, wish in enumerate(rows):
-            if isinstance(wish, SiroccoError):
-                outcomes[row] = Outcome(NO_REVISION, wish)
+        changes: dict[int, list[tuple[int, ChangeRequest]]] = {}
+        for row, change in enumerate(rows):
+            if isinstance(change, SiroccoError):
+                outcomes[row] = Outcome(NO_REVISION, change)
                 continue
-            partition = query_handle(wish.id) % self._partitions
-            wishes.setdefault(partition, []).append((row, wish))
+            partition = query_handle(change.id) % self._partitions
+            changes.setdefault(partition, []).append((row, change))
         if action != "unregister":
-            await self._set_aside_refused(wishes, outcomes)
+            await self._set_aside_refused(changes, outcomes)
 
-        async def decide(partition: int, some: Sequence[tuple[int, Wish]]) -> None:
-            decided = await self._owners.apply(partition, [wish for _, wish in some])
+        async def decide(partition: int, some: Sequence[tuple[int, ChangeRequest]]) -> None:
+            decided = await self._owners.apply(partition, [change for _, change in some])
             for (row, _), outcome in zip(some, decided, strict=True):
                 outcomes[row] = outcome
 
-        await asyncio.gather(*(decide(partition, some) for partition, some in wishes.items()))
+        await asyncio.gather(*(decide(partition, some) for partition, some in changes.items()))
         every = [outcome for outcome in outcomes if outcome is not None]
         assert len(every) == len(rows)
         self._count(action, every)
         return every
 
     async def _set_aside_refused(
-        self, wishes: dict[int, list[tuple[int, Wish]]], outcomes: list[Outcome | None]
+        self, changes: dict[int, list[tuple[int, ChangeRequest]]], outcomes: list[Outcome | None]
     ) -> None:
         """Removes the change requests for which a tenant has no room; their outcomes are set."""
-        refused = await self._refused([each for some in wishes.values() for each in some])
+        refused = await self._refused([each for some in changes.values() for each in some])
         if not refused:
             return
         for row, error in refused.items():
             outcomes[row] = Outcome(NO_REVISION, error)
-        for partition, some in tuple(wishes.items()):
-            wishes[partition] = [each for each in some if each[0] not in refused]
-            if not wishes[partition]:
-                del wishes[partition]
+        for partition, some in tuple(changes.items()):
+            changes[partition] = [each for each in some if each[0] not in refused]
+            if not changes[partition]:
+                del changes[partition]
 
-    async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> Wish:
+    async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> ChangeRequest:
         grant = caller().grant
         if is_light(query):
-            return self._wish(action, query, lifetime, grant)
-        return await self._pool.run(lambda: self._wish(action, query, lifetime, grant))
+            return self._change_request(action, query, lifetime, grant)
+        return await self._pool.run(lambda: self._change_request(action, query, lifetime, grant))
 
-    def _wish(self, action: str, query: Query, lifetime: _Lifetime, grant: Grant) -> Wish:
+    def _change_request(
+        self, action: str, query: Query, lifetime: _Lifetime, grant: Grant
+    ) -> ChangeRequest:
         start_ms, past_ms, is_start_given = lifetime
         if grant.tenant:
             # Before the checks: limits on names apply to the names in the registry.
@@ -319,7 +323,9 @@ class QueryFront(QueryServiceServicer):
         if isinstance(parsed, TermsQuery | RankedQuery):
             self._check_kept(parsed)
             self._check_step(parsed)
-        return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms, is_start_given)
+        return ChangeRequest(
+            action, parsed.id, parsed, subscriber, start_ms, past_ms, is_start_given
+        )
 
     def _check_kept(self, query: TermsQuery | RankedQuery) -> None:
         """Refuses steps that would count objects no longer in memory."""
@@ -342,30 +348,32 @@ class QueryFront(QueryServiceServicer):
                 field="step",
             )
 
-    async def _refused(self, wanted: Sequence[tuple[int, Wish]]) -> dict[int, ResourceExhausted]:
+    async def _refused(
+        self, wanted: Sequence[tuple[int, ChangeRequest]]
+    ) -> dict[int, ResourceExhausted]:
         """Returns rows beyond the tenant's limits, with errors; repeated registrations never
         are.
         """
         who = caller()
         if not (self._quota.concerns(who) or self._byte_quota.concerns(who)):
             return {}
-        wishes = {wish.id: (row, wish) for row, wish in wanted}
-        live = await self._live(wishes)
+        changes = {change.id: (row, change) for row, change in wanted}
+        live = await self._live(changes)
         new = [
-            (row, wish)
-            for name, (row, wish) in wishes.items()
-            if name not in live or wish.action == "update"
+            (row, change)
+            for name, (row, change) in changes.items()
+            if name not in live or change.action == "update"
         ]
         refused: dict[int, ResourceExhausted] = {}
-        counted = [row for row, wish in new if wish.action == "register"]
+        counted = [row for row, change in new if change.action == "register"]
         for row in counted[await self._quota.room(who, len(counted)) :]:
             refused[row] = QueryQuota.refusal(who)
         if self._byte_quota.concerns(who):
             # An update counts in full until its bytes are counted again.
             rows = [
-                (row, compiled_bytes(wish.query))
-                for row, wish in new
-                if row not in refused and wish.query is not None
+                (row, compiled_bytes(change.query))
+                for row, change in new
+                if row not in refused and change.query is not None
             ]
             let_in = await self._byte_quota.fitting(who, [size for _, size in rows])
             for row, size in rows[let_in:]:
@@ -403,13 +411,13 @@ class QueryFront(QueryServiceServicer):
         answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
         return sum(each.queries for each in answers), sum(each.bytes for each in answers)
 
-    async def _one(self, wish: Wish) -> int:
-        if wish.action != "unregister":
-            for error in (await self._refused([(0, wish)])).values():
+    async def _one(self, change: ChangeRequest) -> int:
+        if change.action != "unregister":
+            for error in (await self._refused([(0, change)])).values():
                 raise error
-        partition = query_handle(wish.id) % self._partitions
-        (outcome,) = await self._owners.apply(partition, [wish])
-        self._count(wish.action, [outcome])
+        partition = query_handle(change.id) % self._partitions
+        (outcome,) = await self._owners.apply(partition, [change])
+        self._count(change.action, [outcome])
         if outcome.error is not None:
             raise outcome.error
         return outcome.revision

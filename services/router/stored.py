@@ -112,7 +112,7 @@ def _stored(offset: int, change: Change) -> pb.StoredQuery:
     assert change.query is not None
     return pb.StoredQuery(
         query=write_query(change.query, change.subscriber),
-        revision=change.expected_revision if change.is_restated else offset,
+        revision=change.expected_revision if change.is_republished else offset,
         start_ms=change.start_ms,
         start_given=change.is_start_given,
     )

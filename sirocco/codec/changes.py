@@ -70,7 +70,7 @@ def write_change(message: Change) -> pb.ChangeRequest:
         expected_revision=message.expected_revision,
         digest=message.digest,
         epoch=message.epoch,
-        restated=message.is_restated,
+        restated=message.is_republished,
         start_given=message.is_start_given,
     )
     if message.query is not None:

@@ -60,8 +60,8 @@ def write_installed(message: Installed) -> pb.InstallRequest:
         request.begins_ms = pack(message.begins_ms, I8)
     if message.sinces is not None:
         request.sinces = pack(message.sinces, I8)
-    if message.asks_end is not None:
-        request.asks_end = pack(message.asks_end, U1)
+    if message.reports_end is not None:
+        request.asks_end = pack(message.reports_end, U1)
     if message.ended is not None:
         _put_ended(request, message.ended)
     put_names(request.names, message.names)
@@ -166,8 +166,8 @@ def read_installed(request: pb.InstallRequest) -> Installed:
         sinces = read_column(request.sinces, I8, "sinces", rows=count)
         plain = replace(plain, sinces=sinces)
     if request.asks_end:
-        asks_end = read_column(request.asks_end, U1, "asks_end", rows=count) != 0
-        plain = replace(plain, asks_end=asks_end)
+        reports_end = read_column(request.asks_end, U1, "asks_end", rows=count) != 0
+        plain = replace(plain, reports_end=reports_end)
     if request.HasField("ended"):
         plain = replace(plain, ended=_read_ended(request))
     return _with_questions(plain, request)
@@ -177,7 +177,7 @@ def _put_ended(request: pb.InstallRequest, ended: EndedColumns) -> None:
     put_names(request.ended, ended.names)
     request.ended_revisions = pack(ended.revisions, I8)
     request.ended_by = pack(ended.by, I8)
-    request.ended_is_over = pack(ended.is_over, U1)
+    request.ended_is_over = pack(ended.has_expired, U1)
 
 
 def _read_ended(request: pb.InstallRequest) -> EndedColumns:

@@ -296,7 +296,7 @@ def _folded(records: pa.Table) -> pa.Table:
         known = specs.get(change.handle)
         if known is not None and (is_late or not _fits(change, known[0])):
             continue
-        revision = change.expected_revision if change.is_restated else record["offset"]
+        revision = change.expected_revision if change.is_republished else record["offset"]
         query = change.query
         spec = None if query is None else orjson.dumps(canonical(query)).decode()
         specs[change.handle] = (NO_REVISION if spec is None else revision, spec)

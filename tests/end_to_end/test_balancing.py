@@ -91,7 +91,7 @@ def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], ND
     sent = sent_by(partition_map, tuple(arrivals), arrivals)
     assert sent is not None
     told = {
-        each.member: loads_of(each.worker.look(each.machine.look_so_far).result())
+        each.member: loads_of(each.worker.look(each.machine.leaf_counts_so_far).result())
         for each in evaluators
     }
     owners = tuple(view.owners["slots", slot].member for slot in range(partition_map.slots))

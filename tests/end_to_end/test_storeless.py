@@ -112,8 +112,8 @@ def test_a_killed_router_leaves_its_keywords_in_the_log(
 
     It finds two planted bugs that were not found without it (2026-11-22):
 
-    - `Summarising.put` sends nothing, so that a registration is acknowledged before the intake has
-      its keyword: 30 of 136 matches missing after the first kill.
+    - `KeywordSummary.put` sends nothing, so that a registration is acknowledged before the intake
+      has its keyword: 30 of 136 matches missing after the first kill.
     - `Summaries.restore` forgets the keywords of a checkpoint and still claims to know all: every
       match missing (161 of 161, again 165 of 165) after the second kill.
       match missing (161 of 161, again 165 of 165) after the second kill.

@@ -51,7 +51,7 @@ def set_aside(log: KafkaLog) -> set[int]:
     """Returns the ids of objects in records of slots that went to `dead-letters`."""
     ids: set[int] = set()
     for headers, value in read_letters(log):
-        if headers["topic"].decode() == SLOTS and b"ended amid it" in headers["reason"]:
+        if headers["topic"].decode() == SLOTS and b"ended while processing it" in headers["reason"]:
             routed = read_record(HOPS[Routed].method_path, value)
             assert isinstance(routed, Routed)
             ids |= set(routed.objects.ids.tolist())

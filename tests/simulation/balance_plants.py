@@ -15,7 +15,7 @@ from tests.simulation.plants import Plant
 
 def _nobody_leaves(self: CoordinatorMachine, event: MembersSeen, now_ms: int) -> list[Effect]:
     staying = tuple(replace(member, is_leaving=False) for member in event.members)
-    return _members(self, MembersSeen(staying, event.leading, event.parted), now_ms)
+    return _members(self, MembersSeen(staying, event.leading, event.departed), now_ms)
 
 
 def _end_at_once(

@@ -28,7 +28,7 @@ from sirocco.codec.loads import (
     write_sample,
 )
 from sirocco.model.errors import SiroccoError
-from sirocco.protocol.contract.effects import Outcome, Saving, SlotsWeighed
+from sirocco.protocol.contract.effects import Outcome, SaveRequest, SlotWeights
 from sirocco.protocol.coordinator.balance_rounds import RoundSettings, memory_state, read_memory
 from sirocco.protocol.coordinator.balance_turns import (
     Ask,
@@ -188,7 +188,7 @@ class BalancingThread:
             case Save(slots):
                 self._save(slots, send)
             case Weigh(weights):
-                self.node.tell(SlotsWeighed(weights))
+                self.node.tell(SlotWeights(weights))
                 send(None)
             case Move(moves):
                 self._decide(turn, partial(self.node.rebalance, moves))
@@ -300,7 +300,7 @@ class BalancingThread:
 
         def begin(node: EvaluatorNode) -> None:
             wanted = offsets(node.machine, tuple(slots[node.member]))
-            node.tell(Saving(tuple(wanted)))
+            node.tell(SaveRequest(tuple(wanted)))
             look(node, wanted)
 
         for node in nodes:
@@ -342,11 +342,11 @@ def _arrivals(node: RouterNode) -> Any:
 
 
 def _loads(node: EvaluatorNode) -> Any:
-    return _told(node.machine.look(ends_round=True))
+    return _told(node.machine.leaf_counts(ends_round=True))
 
 
 def _loads_so_far(node: EvaluatorNode) -> Any:
-    return _told(node.machine.look_so_far())
+    return _told(node.machine.leaf_counts_so_far())
 
 
 def _told(counted: Counted | None) -> Any:
@@ -359,14 +359,14 @@ def _slots(node: EvaluatorNode) -> Any:
 
 
 def _sample(objects_max: int, queries_max: int, node: EvaluatorNode) -> Any:
-    counted = _weighted(node.machine.look(ends_round=False))
+    counted = _weighted(node.machine.leaf_counts(ends_round=False))
     if counted is None:
         return None
     return read_sample(write_sample(sample_of(counted, objects_max, queries_max)))
 
 
 def _details(version: int, leaves: list[int], node: EvaluatorNode) -> Any:
-    counted = _weighted(node.machine.look(ends_round=False))
+    counted = _weighted(node.machine.leaf_counts(ends_round=False))
     if counted is None or counted.map.version != version:
         return None
     return read_details(write_details(details_of(counted, leaves)))

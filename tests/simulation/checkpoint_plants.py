@@ -10,12 +10,12 @@ from sirocco.protocol.contract.control_records import CheckpointTaken, Declarati
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.effects import ControlRead, Effect, Truncate
 from sirocco.protocol.evaluator.machine import EvaluatorMachine
-from sirocco.protocol.evaluator.slot.archived_slices import Shelf, Span, slice_name
+from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, Span, slice_name
 from tests.simulation.node import Planted
 from tests.simulation.plants import Plant
 
 
-def _discard_what_counts(self: Shelf, name: str) -> list[str]:
+def _discard_what_counts(self: ArchiveManifest, name: str) -> list[str]:
     is_own = name in self._saving
     stale = _durable(self, name)
     newest = [slice_name(self.slot, span) for span in self._newest] if is_own else []
@@ -23,7 +23,7 @@ def _discard_what_counts(self: Shelf, name: str) -> list[str]:
 
 
 def _archived_at_once(
-    self: Shelf, name: str, slices: Sequence[SealedSlice], full_rows: int
+    self: ArchiveManifest, name: str, slices: Sequence[SealedSlice], full_rows: int
 ) -> tuple[list[Span], list[tuple[str, SealedSlice]]]:
     stands_on, brought = _saving(self, name, slices, full_rows)
     self.archived |= self._saving[name]
@@ -45,8 +45,8 @@ def _last_counts(self: ControlView, offset: int, declaration: Declaration) -> bo
     return _apply(self, offset, declaration)
 
 
-_durable = Shelf.durable
-_saving = Shelf.saving
+_durable = ArchiveManifest.durable
+_saving = ArchiveManifest.begin_save
 _control = EvaluatorMachine._control
 _apply = ControlView.apply
 
@@ -66,7 +66,7 @@ CHECKPOINT_PLANTS = (
     Plant(
         "slices count as archived before their checkpoint does",
         "torn",
-        ((Shelf, "saving", _archived_at_once),),
+        ((ArchiveManifest, "begin_save", _archived_at_once),),
     ),
     Plant(
         "the checkpoint that was declared last counts, not the farthest",
@@ -76,7 +76,7 @@ CHECKPOINT_PLANTS = (
     Plant(
         "slices that the newest checkpoint stands on are discarded",
         "kill-evaluator",
-        ((Shelf, "durable", _discard_what_counts),),
+        ((ArchiveManifest, "durable", _discard_what_counts),),
     ),
     Plant(
         "the log of a slot is truncated up to what was read",

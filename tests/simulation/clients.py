@@ -8,7 +8,7 @@ import numpy as np
 
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.query import Query, parse_query, query_handle
-from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import DELIVERIES, NO_REVISION, REGISTRY, Change, Delivered
 from sirocco.protocol.merger.delivery_records import of_subscriber
 from tests.simulation.ledger import Ledger
@@ -247,19 +247,21 @@ class QueryOwner:
         def arrive() -> None:
             # A server drops a request whose deadline is over.
             if self._scheduler.now_ms <= deadline_ms:
-                wish = self._wish(node)
-                node.apply(self._routers.routers, self._partition, (wish,), deadline_ms, answered)
+                request = self._request(node)
+                node.apply(
+                    self._routers.routers, self._partition, (request,), deadline_ms, answered
+                )
 
         self._scheduler.after(self._call_ms(), lambda: node.post(arrive))
         self._scheduler.at(deadline_ms, lambda: self._time_out(attempt))
 
-    def _wish(self, node: RouterNode) -> Wish:
+    def _request(self, node: RouterNode) -> ChangeRequest:
         act = self._life[self._step]
         if self._parsed is None and act.members is not None:
             self._parsed = parse_query(act.members)
         start_ms = node.now_ms + (act.starts_in_ms or 0)
         is_given = act.starts_in_ms is not None
-        return Wish(
+        return ChangeRequest(
             act.action, self._id, self._parsed, act.subscriber, start_ms, act.past_ms, is_given
         )
 
@@ -377,11 +379,13 @@ class Rival:
         def arrive() -> None:
             # With a begin this far away all lifetimes would be over.
             start_ms = node.now_ms + (1 << 40)
-            wish = Wish(action, self._id, query, "s-evil", start_ms, is_start_given=True)
+            request = ChangeRequest(
+                action, self._id, query, "s-evil", start_ms, is_start_given=True
+            )
             node.apply(
                 self._routers.routers,
                 self._partition,
-                (wish,),
+                (request,),
                 deadline_ms,
                 lambda outcomes: self._hear(action, outcomes),
             )

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from services.evaluator import slot_search
 from sirocco.protocol.contract import map_change
-from sirocco.protocol.contract.effects import Recalled, Reread
+from sirocco.protocol.contract.effects import RecoveredDefinition, RegistryRecords
 from sirocco.protocol.contract.messages import (
     DELIVERIES,
     INTAKE,
@@ -116,10 +116,10 @@ class Cluster:
                 shape.registry,
                 profile.duration_ms,
             )
-            for query_id, life in self.world.lives.items()
+            for query_id, life in self.world.life_starts.items()
         ]
         for one, other in PAIRS if profile.rivals else ():
-            life = self.world.lives.get(one)
+            life = self.world.life_starts.get(one)
             if life is not None:
                 is_for_good = all(
                     act.members is not None and "ttl" not in act.members for act in life
@@ -198,7 +198,7 @@ class Cluster:
         for node in [node for node in self.routers().values() if not node.is_paused]:
             for partition, registry in node.machine.registries.items():
                 records = self.log.partition(REGISTRY, partition).records
-                for handle in registry.unsaid:
+                for handle in registry.hidden:
                     place = registry.place(handle)
                     if place == NO_REVISION:
                         continue
@@ -210,9 +210,9 @@ class Cluster:
                     assert is_there or not registry.is_announced, "what is in force was taken"
                     if not is_there:
                         continue
-                    recalled = Recalled(partition, place, change)
+                    recovered = RecoveredDefinition(partition, place, change)
                     delay_ms = self.scheduler.between(*self.log.delays.call)
-                    self.scheduler.after(delay_ms, partial(node.tell, recalled))
+                    self.scheduler.after(delay_ms, partial(node.tell, recovered))
                 if registry.live.unplaced:
                     self._reread(node, partition)
         self.scheduler.after(RECALL_MS, self._recall)
@@ -229,7 +229,7 @@ class Cluster:
                 if isinstance(stored.message, Change) and not stored.is_hidden
             )
             at_ms += self.scheduler.between(*self.log.delays.call)
-            self.scheduler.after(at_ms, partial(node.tell, Reread(partition, piece)))
+            self.scheduler.after(at_ms, partial(node.tell, RegistryRecords(partition, piece)))
             begin = end
 
     # --- the run

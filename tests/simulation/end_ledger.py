@@ -87,7 +87,7 @@ class EndLedger:
             versions: of a query, by its handle.
             told: subscriber → all notifications, in order.
         """
-        for query_id in self._world.lives:
+        for query_id in self._world.life_starts:
             handle = query_handle(query_id)
             asked = versions(handle)
             ended, current = self._ended_by(handle)
@@ -176,7 +176,7 @@ class EndLedger:
             if not isinstance(change, Change):
                 continue
             is_late, epoch = change.epoch < epoch, max(epoch, change.epoch)
-            if is_late or change.handle != handle or change.is_probe or change.is_restated:
+            if is_late or change.handle != handle or change.is_probe or change.is_republished:
                 continue
             if change.expected_revision != current:
                 continue

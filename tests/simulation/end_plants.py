@@ -7,21 +7,21 @@ from typing import Any
 
 from sirocco.protocol.contract.messages import Change, Installed, Message
 from sirocco.protocol.contract.query_specs import Spec
-from sirocco.protocol.evaluator.standing.query_ends import Endings
+from sirocco.protocol.evaluator.standing.query_ends import QueryEndings
 from sirocco.protocol.merger.machine import Window
 from sirocco.protocol.merger.query_ends import QueryEnds
-from sirocco.protocol.router.queries.end_requests import Askers, End
+from sirocco.protocol.router.queries.end_requests import End, EndRequests
 from sirocco.protocol.router.queries.install_records import Installs
 from tests.simulation.plants import Plant
 
-_learn = Askers.learn
+_learn = EndRequests.learn
 _hear = QueryEnds.hear
 _ends = Installs.ends
-_said = Endings.said
+_said = QueryEndings.registry_ends
 _take_messages = Window.take_messages
 
 
-def _learn_of_any(self: Askers, revision: int, change: Change) -> End | None:
+def _learn_of_any(self: EndRequests, revision: int, change: Change) -> End | None:
     known = self._known.get(change.handle)
     if known is not None:
         change = replace(change, expected_revision=known.revision)
@@ -34,8 +34,8 @@ def _hear_one(
     _hear(self, spec, query, subscriber, slot, 1)
 
 
-def _say_again(self: Endings, message: Installed, floor: int) -> Any:
-    self._said.clear()
+def _say_again(self: QueryEndings, message: Installed, floor: int) -> Any:
+    self._reported.clear()
     return _said(self, message, 0)
 
 
@@ -53,12 +53,12 @@ END_PLANTS = (
     Plant(
         "a router forgets at a take-over who asks for the end",
         "kill-router",
-        ((Askers, "restore", _nothing),),
+        ((EndRequests, "restore", _nothing),),
     ),
     Plant(
         "an owner tells an end of the version that it knows, whichever has ended",
         "gaps",
-        ((Askers, "learn", _learn_of_any),),
+        ((EndRequests, "learn", _learn_of_any),),
     ),
     Plant(
         "a merger forgets at a take-over who has said an end",
@@ -68,12 +68,12 @@ END_PLANTS = (
     Plant(
         "a slot that was taken over forgets which ends it has to tell",
         "kill-evaluator",
-        ((Endings, "restore", _nothing),),
+        ((QueryEndings, "restore", _nothing),),
     ),
     Plant(
         "a query that has left a slot ends there by its lifetime",
         "changing",
-        ((Endings, "leave", _nothing),),
+        ((QueryEndings, "leave", _nothing),),
     ),
     Plant(
         "only the slots of a query are told of its end",
@@ -86,6 +86,6 @@ END_PLANTS = (
     Plant(
         "a slot says an end again that the registry says again",
         "storm",
-        ((Endings, "said", _say_again),),
+        ((QueryEndings, "registry_ends", _say_again),),
     ),
 )

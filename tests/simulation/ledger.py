@@ -45,7 +45,7 @@ from tests.simulation.list_ledger import ListLedger, told_lists
 from tests.simulation.log import SimLog, Stored
 from tests.simulation.search_ledger import SearchLedger
 from tests.simulation.slot_truth import SlotTruth
-from tests.simulation.track_ledger import Tracking, TrackLedger, values_of
+from tests.simulation.track_ledger import MemberDeclarations, TrackLedger, values_of
 from tests.simulation.world import Act, Stream, World
 
 
@@ -130,8 +130,8 @@ class Ledger:
             for number, members in enumerate(stream.members, 1):
                 words = frozenset(analyse(members.get("text") or ""))
                 self.objects[stream.session, number] = Published(members, words)
-        self.versions = {query_id: [Version(None, "", -1.0)] for query_id in world.lives}
-        self.names = {query_handle(query_id): query_id for query_id in world.lives}
+        self.versions = {query_id: [Version(None, "", -1.0)] for query_id in world.life_starts}
+        self.names = {query_handle(query_id): query_id for query_id in world.life_starts}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
         # Subscriber → all notifications, in the order of `deliveries`.
         self.told: dict[str, list[Any]] = defaultdict(list)
@@ -142,7 +142,7 @@ class Ledger:
         self.searches = SearchLedger(log, world, self.objects, self.slots, self.fail)
         self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
         # Query → since when it tracks a member, until a change is asked for.
-        self._tracking: dict[str, Tracking] = {}
+        self._tracking: dict[str, MemberDeclarations] = {}
         self.ends = EndLedger(log, world, self.slots, self.fail)
         self._stores = world.shape.store
         # Objects that end every evaluator that matches them.
@@ -213,7 +213,7 @@ class Ledger:
         # An equal registration changes nothing: the first one's begin stays.
         version.start_ms, version.is_start_said = change.start_ms, change.is_start_given
         if "track" in version.members:
-            span = Tracking(version.members["track"], self._log.scheduler.now_ms)
+            span = MemberDeclarations(version.members["track"], self._log.scheduler.now_ms)
             self._tracking[query_id] = span
             self.tracks.spans.append(span)
         if "ttl" in version.members:

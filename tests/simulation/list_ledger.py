@@ -117,7 +117,7 @@ class ListLedger:
             versions: of a query, by its handle.
         """
         self._build()
-        for query_id in self._world.lives:
+        for query_id in self._world.life_starts:
             handle = query_handle(query_id)
             asked = versions(handle)
             for subscriber in {version.subscriber for version in asked}:

@@ -15,7 +15,7 @@ from sirocco.protocol.coordinator import machine
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router import machine as router
 from sirocco.protocol.router.map_change.query_copies import copy
-from sirocco.protocol.router.queries.change_validation import Judging
+from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.query_placement import Routings
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
@@ -44,7 +44,7 @@ def _copied_by_anybody(self: ControlView, declaration: Any) -> bool:
     return True
 
 
-def _miss_nothing(self: Judging, begin: int, end: int) -> None:
+def _miss_nothing(self: ChangeValidation, begin: int, end: int) -> None:
     """Ignores compaction."""
 
 
@@ -72,6 +72,6 @@ MAP_PLANTS = (
     Plant(
         "an owner takes no notice of what compaction has taken",
         "gaps",
-        ((Judging, "miss", _miss_nothing),),
+        ((ChangeValidation, "note_gap", _miss_nothing),),
     ),
 )

@@ -23,6 +23,8 @@ from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    ChangeRequest,
+    ChangeRequests,
     Committed,
     Compute,
     Computed,
@@ -42,8 +44,8 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     Outcome,
     Polled,
-    Proposed,
-    Rebalanced,
+    ProposedMap,
+    RebalanceRequest,
     SaveCheckpoint,
     SetAside,
     State,
@@ -52,8 +54,6 @@ from sirocco.protocol.contract.effects import (
     Transact,
     Truncate,
     Unfollow,
-    Wish,
-    Wished,
 )
 from sirocco.protocol.contract.messages import (
     CONTROL,
@@ -274,20 +274,20 @@ class Node:
         """Makes the machine take an event at its next turn."""
         self.post(lambda: self._step(event))
 
-    def wish(
+    def change_queries(
         self,
         partition: int,
-        wishes: tuple[Wish, ...],
+        requests: tuple[ChangeRequest, ...],
         answered: Callable[[tuple[Outcome, ...]], None],
     ) -> None:
         """Passes change requests to the machine; to be called in a turn."""
         if self._is_draining:
             error = Unavailable("this process is ending; ask another")
-            answered((Outcome(NO_REVISION, error),) * len(wishes))
+            answered((Outcome(NO_REVISION, error),) * len(requests))
             return
         self._tokens += 1
         self._answers[self._tokens] = answered
-        self._step(Wished(self._tokens, partition, wishes))
+        self._step(ChangeRequests(self._tokens, partition, requests))
 
     def propose(
         self, partition_map: bytes, answered: Callable[[tuple[Outcome, ...]], None]
@@ -295,7 +295,7 @@ class Node:
         """Passes a proposed map to the machine; to be called in a turn."""
         self._tokens += 1
         self._answers[self._tokens] = answered
-        self._step(Proposed(self._tokens, partition_map))
+        self._step(ProposedMap(self._tokens, partition_map))
 
     def rebalance(
         self,
@@ -305,7 +305,7 @@ class Node:
         """Passes slots that should change owners to the machine; to be called in a turn."""
         self._tokens += 1
         self._answers[self._tokens] = answered
-        self._step(Rebalanced(self._tokens, moves))
+        self._step(RebalanceRequest(self._tokens, moves))
 
     def wake(self, time_ms: float) -> None:
         """Wakes the loop at a time."""

@@ -33,8 +33,8 @@ from sirocco.protocol.router.objects import slot_records
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.protocol.router.objects.publish_sessions import SessionTable
-from sirocco.protocol.router.queries.change_requests import Deciding
-from sirocco.protocol.router.queries.change_validation import Judging
+from sirocco.protocol.router.queries.change_requests import PendingRequests
+from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.install_records import Installs
 from tests.simulation.node import SOUND, Planted
 
@@ -132,11 +132,13 @@ def _remove_without_memory(self: Slot, offset: int, message: Installed, changed:
     self.removed.clear()
 
 
-def _any_change(self: Judging, changes: list[Any], offset: int) -> list[Any]:
+def _any_change(self: ChangeValidation, changes: list[Any], offset: int) -> list[Any]:
     return changes
 
 
-def _from_memory(self: Deciding, asked: list[Any], *, is_current: bool = False) -> list[Effect]:
+def _from_memory(
+    self: PendingRequests, asked: list[Any], *, is_current: bool = False
+) -> list[Effect]:
     return _consider(self, asked, is_current=True)
 
 
@@ -176,8 +178,8 @@ def _advance_with_the_first(self: LiveLists, reached: Reached, intervals: Interv
 
 
 def _answer_late(self: Slot, changed: Changed, pinned: int) -> list[Any]:
-    self.entered_late += changed.entered  # type: ignore[attr-defined]
-    return _tell(self, replace(changed, entered=[]), pinned)
+    self.entered_late += changed.history_requests  # type: ignore[attr-defined]
+    return _tell(self, replace(changed, history_requests=[]), pinned)
 
 
 def _take_and_answer(self: Slot, records: list[Any], steps_max: int) -> list[Any]:
@@ -225,11 +227,11 @@ _take_due = StepIndex.take_due
 _next_ms = StepIndex.next_ms
 _empty_report = Slot._empty_report
 _step_founds = partial_records.step_founds
-_tell = Slot._tell
+_tell = Slot._report_changes
 _slot_take = Slot.take
 _steps_state = StepIndex.state
 
-_consider = Deciding._consider
+_consider = PendingRequests._consider
 _accept = Reached.accept
 _take = SessionTable.take
 _merger_loaded = MergerMachine._loaded
@@ -285,12 +287,12 @@ PLANTS = (
     Plant(
         "changes of queries are valid whatever they replace",
         "moving",
-        ((Judging, "judge", _any_change),),
+        ((ChangeValidation, "validate", _any_change),),
     ),
     Plant(
         "an owner of queries answers from memory",
         "kill-router",
-        ((Deciding, "_consider", _from_memory),),
+        ((PendingRequests, "_consider", _from_memory),),
     ),
     Plant(
         "an ended query is removed at once",
@@ -349,12 +351,12 @@ LIST_PLANTS = (
     Plant(
         "a slot amid its steps tells the time behind them",
         "outage",
-        ((Slot, "told_ms", property(lambda self: self.time_ms)),),
+        ((Slot, "reported_ms", property(lambda self: self.time_ms)),),
     ),
     Plant(
         "a slot amid its steps marks that it has said them",
         "outage",
-        ((Slot, "said_upto", property(lambda self: position_of(self.offset))),),
+        ((Slot, "reported_upto", property(lambda self: position_of(self.offset))),),
     ),
     Plant(
         "a merger tells a step when the first slot has passed it",
@@ -394,7 +396,7 @@ LIST_PLANTS = (
     Plant(
         "versions that ask the same are one",
         "moving",
-        ((standing_queries, "told_spec", lambda text, revision: text),),
+        ((standing_queries, "versioned_spec", lambda text, revision: text),),
     ),
     Plant(
         "a merger forgets that a version ended before all slots have come to that",
@@ -404,22 +406,22 @@ LIST_PLANTS = (
     Plant(
         "the past is answered behind the batch",
         "calm",
-        ((Slot, "_tell", _answer_late), (Slot, "take", _take_and_answer)),
+        ((Slot, "_report_changes", _answer_late), (Slot, "take", _take_and_answer)),
     ),
     Plant(
         "an update forgets what was inside",
         "moving",
-        ((Slot, "_goes_on", _never_goes_on),),
+        ((Slot, "_are_continued", _never_goes_on),),
     ),
     Plant(
         "a query that is registered anew takes over what was inside",
         "moving",
-        ((Slot, "_goes_on", _always_goes_on),),
+        ((Slot, "_are_continued", _always_goes_on),),
     ),
     Plant(
         "what is inside a query that ends is told nothing",
         "moving",
-        ((Slot, "_tell_exits", lambda self, left, pinned: []),),
+        ((Slot, "_report_exits", lambda self, left, pinned: []),),
     ),
     Plant(
         "a slot that was taken over forgets when lifetimes end",

@@ -9,28 +9,30 @@ from sirocco.protocol.contract.effects import Effect
 from sirocco.protocol.contract.messages import NO_REVISION, Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries import change_requests, slot_updates
-from sirocco.protocol.router.queries.change_validation import Judging
+from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.registry_partition import Registry
-from sirocco.protocol.router.queries.registry_repair import Restating
+from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from tests.simulation.plants import Plant
 
 
-def _expects_none(self: Judging, change: Change, current: int) -> bool:
+def _expects_none(self: ChangeValidation, change: Change, current: int) -> bool:
     return change.expected_revision == NO_REVISION != current and change.handle not in self._doubts
 
 
-def _fit_as_if_nothing_missed(self: Judging, change: Change, revision: int, current: int) -> bool:
+def _fit_as_if_nothing_missed(
+    self: ChangeValidation, change: Change, revision: int, current: int
+) -> bool:
     return not _expects_none(self, change, current) and _fits(self, change, revision, current)
 
 
 def _believe_as_new(
-    self: Judging, offset: int, change: Change, current: int
+    self: ChangeValidation, offset: int, change: Change, current: int
 ) -> list[tuple[int, Change]]:
-    return _believe(self, offset, replace(change, is_restated=False), current)
+    return _believe(self, offset, replace(change, is_republished=False), current)
 
 
-def _hear_what_is_untrue(self: Restating, change: Change) -> None:
+def _hear_what_is_untrue(self: RegistryRepair, change: Change) -> None:
     if change.query is not None or self.live.revision(change.handle) != NO_REVISION:
         _hear_void(self, change)
 
@@ -45,9 +47,9 @@ def _state_without_fingerprints(self: LiveQueries) -> dict[str, Any]:
 
 
 _state = LiveQueries.state
-_fits = Judging._fits
-_believe = Judging._believe
-_hear_void = Restating.hear_void
+_fits = ChangeValidation._fits
+_believe = ChangeValidation._accept
+_hear_void = RegistryRepair.note_void
 _tick = RouterMachine._tick
 
 # The code before fingerprints existed.
@@ -71,32 +73,32 @@ REGISTRY_PLANTS = (
     Plant(
         "a change that expects none is void where a removal may be missing",
         "gaps",
-        ((Judging, "_fits", _fit_as_if_nothing_missed),),
+        ((ChangeValidation, "_fits", _fit_as_if_nothing_missed),),
     ),
     Plant(
         "who has just begun appends before it has read what its predecessor did",
         "gaps",
-        ((Judging, "is_announced", property(lambda self: True)),),
+        ((ChangeValidation, "is_announced", property(lambda self: True)),),
     ),
     Plant(
         "what is in force is not said again behind a void change",
         "changing-moving",
-        ((Registry, "restate", lambda self, offset, change: []),),
+        ((Registry, "republish", lambda self, offset, change: []),),
     ),
     Plant(
         "what is gone is not said to be behind a void change",
         "gaps",
-        ((Restating, "deny", lambda self, in_doubt: []),),
+        ((RegistryRepair, "republish_removals", lambda self, in_doubt: []),),
     ),
     Plant(
         "a void removal of what is gone stays the newest, since it says the truth",
         "forgetting",
-        ((Restating, "hear_void", _hear_what_is_untrue),),
+        ((RegistryRepair, "note_void", _hear_what_is_untrue),),
     ),
     Plant(
         "what is said again counts as a new version",
         "gaps",
-        ((Judging, "_believe", _believe_as_new),),
+        ((ChangeValidation, "_accept", _believe_as_new),),
     ),
     Plant(
         "who was away removes at once what is over",

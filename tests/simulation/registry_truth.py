@@ -24,7 +24,7 @@ def untold(messages: list[Message]) -> list[int]:
         revision = force[change.handle][0] if change.handle in force else NO_REVISION
         is_valid = not is_late and change.expected_revision == revision
         newest[change.handle] = offset, change, is_valid
-        if not is_valid or change.is_restated:
+        if not is_valid or change.is_republished:
             continue
         force.pop(change.handle, None)
         if change.query is not None:
@@ -45,7 +45,7 @@ def _says(offset: int, change: Change, force: dict[int, tuple[int, Change]]) -> 
         return True
     # A repeat that is not the owner's would be validated against another revision.
     return (
-        change.is_restated
+        change.is_republished
         and change.expected_revision == revision
         and (change.query, change.subscriber) == (true.query, true.subscriber)
         and (change.start_ms, change.digest) == (true.start_ms, true.digest)

@@ -49,7 +49,7 @@ def _go_on_unread(self: EvaluatorMachine) -> list[Effect]:
 _reconcile = Holdings._reconcile
 _source_take = Source.take
 _source_state = Source.state
-_go_on = EvaluatorMachine._go_on
+_go_on = EvaluatorMachine._continue_steps
 
 # Found within seconds.
 RULE_PLANTS = (
@@ -81,6 +81,6 @@ RULE_PLANTS = (
     Plant(
         "a slot that was passed over amid its steps is read no more",
         "ticks",
-        ((EvaluatorMachine, "_go_on", _go_on_unread),),
+        ((EvaluatorMachine, "_continue_steps", _go_on_unread),),
     ),
 )

@@ -11,7 +11,7 @@ from services.evaluator import slot_search as answering
 from services.evaluator.slot_search import SlotSearch, Wanted
 from services.evaluator.stored import StoredSearch
 from sirocco.index.store.store import SlotStore
-from sirocco.protocol.evaluator.search_visibility import Arrived
+from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.search import gather
 from sirocco.protocol.search.gather import Gather
@@ -26,12 +26,12 @@ def _count_as_answered(self: Gather, number: int, why: str, now_ms: int, pause_m
         _again(self, number, why, now_ms, pause_ms)
 
 
-def _arrive_at_once(self: Arrived[Any]) -> bool:
+def _arrive_at_once(self: TokenCheck[Any]) -> bool:
     _look(self)
     return True
 
 
-def _whatever_is_here(self: Arrived[Any], number: int) -> Slot | None:
+def _whatever_is_here(self: TokenCheck[Any], number: int) -> Slot | None:
     # The bug as it was found on real processes, which did not check whether a slot lags.
     answering = self._here.__self__  # type: ignore[attr-defined]
     return answering._node.machine.slots.get(number)  # type: ignore[no-any-return]
@@ -44,14 +44,14 @@ def _all_are_cheap(
 
 
 _again = Gather._again
-_look = Arrived.look
+_look = TokenCheck.check
 _plan_search = searches.plan_search
 
 SEARCH_PLANTS = (
     Plant(
         "a slot is searched that came after those of its question had reached the token",
         "searching",
-        ((Arrived, "slot", _whatever_is_here),),
+        ((TokenCheck, "slot", _whatever_is_here),),
     ),
     Plant(
         "a slot that was taken over is searched before it has read what its log held",
@@ -66,7 +66,7 @@ SEARCH_PLANTS = (
     Plant(
         "nobody waits for a position token",
         "searching",
-        ((Arrived, "look", _arrive_at_once),),
+        ((TokenCheck, "check", _arrive_at_once),),
     ),
     Plant(
         "slots that are not here are answered for besides as if they were empty",

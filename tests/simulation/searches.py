@@ -27,7 +27,7 @@ from sirocco.model.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco.model.query import Query
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
-from sirocco.protocol.evaluator.search_visibility import Arrived, searchable
+from sirocco.protocol.evaluator.search_visibility import TokenCheck, searchable
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.search.collectors import collector_of
 from sirocco.protocol.search.gather import (
@@ -319,8 +319,8 @@ class Answering:
         self._floors: Floors = {}
         self._parts: Iterator[Part | None] | None = None
         token = read_position_token(question.position_token, net.intake_partitions)
-        self._arrived = Arrived(self._here, question.slots, token)
-        if not token or self._arrived.look():
+        self._arrived = TokenCheck(self._here, question.slots, token)
+        if not token or self._arrived.check():
             self._slots = self._arrived.slot if token else self._here
             self._go_on()
             return
@@ -347,7 +347,7 @@ class Answering:
 
     def _look(self) -> None:
         """Called when a step of the machine is over."""
-        if self._arrived.look():
+        if self._arrived.check():
             self._node.watchers.remove(self._look)
             self._go_on()
 

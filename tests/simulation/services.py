@@ -12,7 +12,7 @@ from services.evaluator.service import HAND_OVER_S, LOOK_S
 from services.router.publish import intake_partition
 from sirocco.index.store.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.contract.effects import Event, MembersSeen, Outcome, Wish
+from sirocco.protocol.contract.effects import ChangeRequest, Event, MembersSeen, Outcome
 from sirocco.protocol.contract.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
 from sirocco.protocol.coordinator.machine import CoordinatorMachine, CoordinatorSettings
 from sirocco.protocol.evaluator.drain import handing_over
@@ -172,7 +172,7 @@ class RouterNode(Node):
         self,
         routers: Callable[[], dict[str, RouterNode]],
         partition: int,
-        wishes: tuple[Wish, ...],
+        requests: tuple[ChangeRequest, ...],
         deadline_ms: float,
         answered: Callable[[tuple[Outcome, ...] | None], None],
     ) -> None:
@@ -182,7 +182,7 @@ class RouterNode(Node):
             answered(None)
         elif owner.member == self.member:
             if self.machine.holdings.owns(REGISTRY, partition):
-                self.wish(partition, wishes, answered)
+                self.change_queries(partition, requests, answered)
             else:
                 answered(None)
         else:
@@ -195,7 +195,7 @@ class RouterNode(Node):
             def ask() -> None:
                 # The deadline of a call is sent with it.
                 if self.scheduler.now_ms <= deadline_ms:
-                    other.wish(partition, wishes, answered)
+                    other.change_queries(partition, requests, answered)
 
             self.scheduler.after(delay_ms, lambda: other.post(ask))
 
@@ -230,7 +230,7 @@ class EvaluatorNode(Node):
 
     def _amid(self) -> None:
         """Records it as ended while processing its present attempt, if it has one."""
-        for attempted in self.machine.careful.attempted if self.is_alive else ():
+        for attempted in self.machine.careful_reading.attempted if self.is_alive else ():
             span = attempted.partition, attempted.begin, attempted.end
             self.parts.ended_amid[span] += 1
 
@@ -308,12 +308,12 @@ class CoordinatorNode(Node):
     def _look(self) -> None:
         store = self.parts.store
         leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
-        members, parted = seen(store)
+        members, departed = seen(store)
         if self._lost_store_ms is not None:
             if self.scheduler.now_ms - self._lost_store_ms < LEASE_MS:
                 return
             self._lost_store_ms = None
-        self.tell(MembersSeen(members, leading, parted))
+        self.tell(MembersSeen(members, leading, departed))
 
 
 def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: float) -> Node:

@@ -43,16 +43,16 @@ BOUNDS = (
 )
 
 # Worlds are so small that keywords would otherwise never be republished.
-GONE_MIN = 3
+OBSOLETE_MIN = 3
 
 
 @contextmanager
 def small_records(seed: int) -> Iterator[None]:
     """Makes records small while the context is open, for some seeds."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(keyword_summary, "GONE_MIN", GONE_MIN))
+        stack.enter_context(patch.object(keyword_summary, "OBSOLETE_MIN", OBSOLETE_MIN))
         # Two members: a member that no query tracks is forgotten at once.
-        stack.enter_context(patch.object(member_declarations, "GONE_MIN", 0))
+        stack.enter_context(patch.object(member_declarations, "OBSOLETE_MIN", 0))
         if Random(f"records {seed}").random() < SHARE:
             for module, name, value in BOUNDS:
                 stack.enter_context(patch.object(module, name, value))

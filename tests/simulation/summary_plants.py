@@ -8,13 +8,13 @@ from sirocco.protocol.contract.effects import Effect
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router import machine
 from sirocco.protocol.router.map_change.query_copies import copy
-from sirocco.protocol.router.queries.keyword_summary import Summarising
+from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.query_placement import Routings
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
 
 
-def _say_late(self: Summarising, places: list[int]) -> list[Effect]:
+def _say_late(self: KeywordSummary, places: list[int]) -> list[Effect]:
     """Reports the queries' keywords with the next queries."""
     late, _LATE[self] = _LATE.get(self, []), _placed(self, places)
     return late
@@ -23,21 +23,21 @@ def _say_late(self: Summarising, places: list[int]) -> list[Effect]:
 def _copy_in_silence(
     registry: Registry, reread: Sequence[tuple[int, Change]], routings: Routings
 ) -> list[Effect]:
-    summarising, registry.summarising = registry.summarising, None
+    keyword_summary, registry.keyword_summary = registry.keyword_summary, None
     effects = copy(registry, reread, routings)
-    registry.summarising = summarising
+    registry.keyword_summary = keyword_summary
     return effects
 
 
 # Reports that owners have yet to send.
-_LATE: dict[Summarising, list[Effect]] = {}
-_placed = Summarising.placed
+_LATE: dict[KeywordSummary, list[Effect]] = {}
+_placed = KeywordSummary.placed
 
 SUMMARY_PLANTS = (
     Plant(
         "a registration is answered before the intake has its keywords",
         "calm",
-        ((Summarising, "placed", _say_late),),
+        ((KeywordSummary, "placed", _say_late),),
     ),
     Plant(
         "queries are copied for a map without their keywords",

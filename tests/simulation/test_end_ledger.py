@@ -37,7 +37,7 @@ def check(*, is_compacted: bool, later_epoch: int) -> None:
         raise BrokenPromiseError(why)
 
     world: Any = SimpleNamespace(
-        lives={"q": None}, shape=SimpleNamespace(registry=1, slots=2, partials=1)
+        life_starts={"q": None}, shape=SimpleNamespace(registry=1, slots=2, partials=1)
     )
     truth: Any = SimpleNamespace(passed_at=lambda slot, time_ms: None)
     version = Asked(

@@ -50,7 +50,7 @@ class Followed(Protocol):
 
 
 @dataclass(slots=True)
-class Tracking:
+class MemberDeclarations:
     """When a query tracks a member: from its acknowledgement to the request of another change."""
 
     member: str
@@ -80,7 +80,7 @@ class TrackLedger:
         self._fail = fail
         # (slot, member, value) → its copies in log order.
         self._copies: dict[tuple[int, str, object], list[Copy]] = defaultdict(list)
-        self.spans: list[Tracking] = []
+        self.spans: list[MemberDeclarations] = []
         # (subscriber, query handle) → events in the order of `deliveries`.
         self._told: dict[tuple[str, int], list[tuple[EventKey, str]]] = defaultdict(list)
 
@@ -115,7 +115,7 @@ class TrackLedger:
             versions: of a query, by its handle.
         """
         self._check_copies()
-        for query_id in self._world.lives:
+        for query_id in self._world.life_starts:
             handle = query_handle(query_id)
             asked = [each for each in versions(handle) if each.kind == KIND_TRACKED]
             wanted = self._wanted(asked)

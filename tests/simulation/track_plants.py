@@ -5,22 +5,22 @@ from __future__ import annotations
 from sirocco.protocol.contract.effects import Effect, State
 from sirocco.protocol.contract.messages import TrackedOnly
 from sirocco.protocol.router.objects import track_copies
-from sirocco.protocol.router.queries.member_declarations import Tracking
+from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
 
 
 def _say_what_the_checkpoint_held(self: Registry, now_ms: int) -> list[Effect]:
-    if not self.is_announced and not self.is_deposed and not self.tracking._said:
-        return self._everywhere([self.tracking.keep()])
+    if not self.is_announced and not self.is_deposed and not self.member_declarations._said:
+        return self._everywhere([self.member_declarations.keep()])
     return _forget_members(self, now_ms)
 
 
-def _restore_nothing(self: Tracking, state: State) -> None:
+def _restore_nothing(self: MemberDeclarations, state: State) -> None:
     self._known = {"vehicle", "size"}
 
 
-def _keep_as_said(self: Tracking) -> TrackedOnly:
+def _keep_as_said(self: MemberDeclarations) -> TrackedOnly:
     said = self._said
     kept = _keep_own(self)
     self._said = said
@@ -28,7 +28,7 @@ def _keep_as_said(self: Tracking) -> TrackedOnly:
 
 
 _forget_members = Registry.forget_members
-_keep_own = Tracking.keep
+_keep_own = MemberDeclarations.keep
 
 TRACK_PLANTS = (
     Plant(
@@ -44,11 +44,11 @@ TRACK_PLANTS = (
     Plant(
         "an owner forgets at a take-over which members queries track",
         "trackers",
-        ((Tracking, "restore", _restore_nothing),),
+        ((MemberDeclarations, "restore", _restore_nothing),),
     ),
     Plant(
         "a member that was forgotten is not said again",
         "trackers",
-        ((Tracking, "keep", _keep_as_said),),
+        ((MemberDeclarations, "keep", _keep_as_said),),
     ),
 )

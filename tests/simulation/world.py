@@ -92,7 +92,7 @@ class World:
 
     shape: Shape
     streams: list[Stream]
-    lives: dict[str, list[Act]]
+    life_starts: dict[str, list[Act]]
     duration_ms: float
 
 
@@ -138,11 +138,13 @@ def make_world(seed: int, profile: Profile) -> World:
     names = [f"q-{n}" for n in range(dice.randint(*profile.queries))]
     if profile.rivals:
         names[: len(PAIRS)] = [one for one, _ in PAIRS[: len(names)]]
-    lives = {name: _life(dice, name, duration_ms, churn, kinds) for name in names}
+    life_starts = {name: _life(dice, name, duration_ms, churn, kinds) for name in names}
     if profile.begins:
         starts = Random(f"starts {seed}")
-        lives = {name: _begun(life, starts, profile.begins) for name, life in lives.items()}
-    return World(shape, streams, lives, duration_ms)
+        life_starts = {
+            name: _begun(life, starts, profile.begins) for name, life in life_starts.items()
+        }
+    return World(shape, streams, life_starts, duration_ms)
 
 
 def _keyword_map(seed: int, slots: int) -> bytes | None:
@@ -300,8 +302,10 @@ def _begun(life: list[Act], dice: Random, share: float) -> list[Act]:
         if "ttl" in (act.members or {}):
             # With a begin in the future routers see the registered version as ended.
             return begun + life[len(begun) :]
-        is_said = act.members is not None and dice.random() < share
-        begun.append(replace(act, starts_in_ms=dice.randint(-2_000, 8_000)) if is_said else act)
+        is_published = act.members is not None and dice.random() < share
+        begun.append(
+            replace(act, starts_in_ms=dice.randint(-2_000, 8_000)) if is_published else act
+        )
     return begun
 
 

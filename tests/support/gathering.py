@@ -20,10 +20,10 @@ from sirocco.protocol.search.gather import (
     Begin,
     Came,
     Finish,
+    FlushRequest,
     Gather,
     GatherEffect,
     HandOn,
-    Hurry,
     Stop,
     TakeMore,
     Tick,
@@ -222,7 +222,7 @@ class Searching:
                 case HandOn(objects, events):
                     assert len(objects) == len(events)
                     self.handed += events.numbers.tolist()
-                case Hurry():
+                case FlushRequest():
                     self.hurries += 1
                 case Finish():
                     self.finish = effect

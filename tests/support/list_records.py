@@ -21,7 +21,7 @@ from sirocco.protocol.contract.columns import (
 )
 from sirocco.protocol.contract.messages import Delivered, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals
-from sirocco.protocol.contract.query_specs import gone_spec, over_spec, told_spec
+from sirocco.protocol.contract.query_specs import end_spec, ended_spec, versioned_spec
 from tests.support.values import columns_of
 
 ObjectId = int | str
@@ -65,7 +65,7 @@ class Asked:
 
 def version(asked: Asked, number: int) -> Asked:
     """Returns a later version with the same question."""
-    return replace(asked, spec=told_spec(asked.spec, number)) if number else asked
+    return replace(asked, spec=versioned_spec(asked.spec, number)) if number else asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +117,18 @@ class Ranked:
 class End:
     """The slot no longer holds this version; always in a separate record.
 
-    `by`: registry partition and offset of the change that ended it; `goes_on`: whether another
+    `by`: registry partition and offset of the change that ended it; `is_continued`: whether another
     version continues it.
     """
 
     asked: Asked
     time_ms: int = 0
     by: tuple[int, int] = (0, 0)
-    goes_on: bool = False
+    is_continued: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class QueryEnd:
     """The slot has reached the end of a version, which is to be reported; in a separate record.
 
     `expires_ms`: the end of its lifetime; None: ended by the registry.
@@ -137,10 +137,10 @@ class Over:
     asked: Asked
     place: tuple[int, int]
     expires_ms: int | None = None
-    is_over: bool = False
+    has_expired: bool = False
 
 
-Item = Match | Terms | Ranked | End | Over
+Item = Match | Terms | Ranked | End | QueryEnd
 
 # (slot, position, item)
 Row = tuple[int, int, Item]
@@ -160,13 +160,13 @@ def found_of(
     for _, _, item in rows:
         asked = item.asked
         if isinstance(item, End):
-            gone = gone_spec(asked.spec, item.time_ms, item.by, goes_on=item.goes_on)
+            gone = ended_spec(asked.spec, item.time_ms, item.by, is_continued=item.is_continued)
             asked = replace(asked, spec=gone)
-        if isinstance(item, Over):
-            told = over_spec(item.place, item.expires_ms, is_over=item.is_over)
+        if isinstance(item, QueryEnd):
+            told = end_spec(item.place, item.expires_ms, has_expired=item.has_expired)
             asked = replace(asked, spec=told)
         queries.setdefault(asked, len(queries))
-    rows = [row for row in rows if not isinstance(row[2], End | Over)]
+    rows = [row for row in rows if not isinstance(row[2], End | QueryEnd)]
     objects: dict[tuple[int, int, ObjectId, tuple[int, int]], int] = {}
     members, events, positions, interval_rows = [], [], [], []
 

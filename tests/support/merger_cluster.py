@@ -42,7 +42,7 @@ from sirocco.protocol.contract.messages import (
     Progress,
 )
 from sirocco.protocol.contract.positions import offset_of
-from sirocco.protocol.contract.query_specs import KIND_GONE, read_spec
+from sirocco.protocol.contract.query_specs import KIND_ENDED, read_spec
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from sirocco.runtime.loop.progress import merger_start
 from tests.support.list_records import ToldList, lists_of
@@ -75,7 +75,7 @@ class MergerCluster:
     machine: MergerMachine = field(init=False)
     position: int = 0
     transact: Transact | None = None
-    saving: list[SaveCheckpoint] = field(default_factory=list)
+    begin_save: list[SaveCheckpoint] = field(default_factory=list)
     now_ms: int = 100_000
     mergers: int = 0
     registry_offset: int = 0
@@ -87,7 +87,7 @@ class MergerCluster:
     def start(self) -> None:
         """Replaces the merger, which has died, by a new one."""
         self.mergers += 1
-        self.transact, self.saving = None, []
+        self.transact, self.begin_save = None, []
         name = f"m{self.mergers}"
         self.machine = MergerMachine(name, MergerSettings(self.slots))
         self.control.append(Granted(0, PARTIALS, 0, name))
@@ -111,7 +111,7 @@ class MergerCluster:
                 assert self.transact is None
                 self.transact = effect
             case SaveCheckpoint():
-                self.saving.append(effect)
+                self.begin_save.append(effect)
             case Truncate(topic, _, before):
                 if topic == PARTIALS:
                     self.low = max(self.low, before)
@@ -145,7 +145,7 @@ class MergerCluster:
         ends = [0] * self.slots
         for found in self.log:
             for spec in map(read_spec, found.queries.specs or ()):
-                if spec.kind == KIND_GONE and spec.ended_by[1] < self.registry_offset:
+                if spec.kind == KIND_ENDED and spec.ended_by[1] < self.registry_offset:
                     slot, end = int(found.intervals.sources[0]), int(found.intervals.ends[0])
                     ends[slot] = max(ends[slot], offset_of(end))
         return np.array(ends, np.int64)
@@ -154,7 +154,7 @@ class MergerCluster:
         """Carries out checkpoints that wait."""
         if self.is_archive_away:
             return
-        saving, self.saving = self.saving, []
+        saving, self.begin_save = self.begin_save, []
         for effect in saving:
             name = f"{effect.offset}-{effect.epoch}"
             self.blobs[name] = write_state(effect.state)

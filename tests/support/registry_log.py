@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sirocco.protocol.contract.effects import Answer, Append, Effect, Outcome, Wish
+from sirocco.protocol.contract.effects import Answer, Append, ChangeRequest, Effect, Outcome
 from sirocco.protocol.contract.messages import (
     INTAKE,
     REGISTRY,
@@ -33,7 +33,7 @@ class Log:
     def __init__(self, offset: int = 0) -> None:
         # The owner has read a record of its own.
         self.registry = Registry(3, offset, offset, 7)
-        self.registry.judging.epoch_seen = 7
+        self.registry.validation.epoch_seen = 7
         self.records: list[Change] = []
         self.answers: dict[int, tuple[Outcome, ...]] = {}
         self.installs: list[tuple[int, Installed]] = []
@@ -47,9 +47,9 @@ class Log:
     def head(self) -> int:
         return self._begin + len(self.records)
 
-    def wish(self, *wishes: Wish) -> int:
+    def request(self, *requests: ChangeRequest) -> int:
         self._tokens += 1
-        self.carry_out(self.registry.wish(self._tokens, wishes))
+        self.carry_out(self.registry.take_requests(self._tokens, requests))
         return self._tokens
 
     def carry_out(self, effects: list[Effect]) -> None:
@@ -91,8 +91,8 @@ class Log:
         (outcome,) = self.answers[token]
         return outcome
 
-    def ask(self, wish: Wish) -> Outcome:
-        token = self.wish(wish)
+    def ask(self, request: ChangeRequest) -> Outcome:
+        token = self.request(request)
         self.read()
         return self.outcome(token)
 

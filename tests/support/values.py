@@ -14,7 +14,7 @@ from sirocco.model.query import parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.control_records import MapActivated
-from sirocco.protocol.contract.effects import Wish
+from sirocco.protocol.contract.effects import ChangeRequest
 from sirocco.protocol.contract.messages import (
     NO_PAST,
     NO_REVISION,
@@ -104,7 +104,7 @@ def random_query_members(rng: np.random.Generator, query_id: str) -> dict[str, A
     return members
 
 
-def wish_of(
+def request_of(
     action: str,
     members: dict[str, Any] | str,
     subscriber: str = "s",
@@ -112,26 +112,26 @@ def wish_of(
     past_ms: int = NO_PAST,
     *,
     is_start_given: bool = False,
-) -> Wish:
+) -> ChangeRequest:
     """Returns a client's change request; an id alone for a removal."""
     if isinstance(members, str):
-        return Wish(action, members, None, "", start_ms)
+        return ChangeRequest(action, members, None, "", start_ms)
     # A log may hold anything, also queries accepted under the limits of an earlier version.
     query = parse_query(members, limits=STORED_LIMITS)
-    return Wish(action, query.id, query, subscriber, start_ms, past_ms, is_start_given)
+    return ChangeRequest(action, query.id, query, subscriber, start_ms, past_ms, is_start_given)
 
 
-def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
+def change_of(request: ChangeRequest, expected_revision: int = NO_REVISION) -> Change:
     """Returns the registry record of a change request."""
     return Change(
-        query_handle(wish.id),
-        wish.query,
-        wish.subscriber,
-        wish.start_ms,
+        query_handle(request.id),
+        request.query,
+        request.subscriber,
+        request.start_ms,
         expected_revision,
-        digest_of(wish),
-        past_ms=wish.past_ms,
-        is_start_given=wish.is_start_given,
+        digest_of(request),
+        past_ms=request.past_ms,
+        is_start_given=request.is_start_given,
     )
 
 
@@ -214,7 +214,7 @@ def installed_of(
         (
             revision,
             change_of(
-                wish_of(
+                request_of(
                     "register",
                     members,
                     subscriber,
@@ -231,5 +231,5 @@ def installed_of(
     rows = compile_queries(queries, [start_ms for _, _, _, start_ms in changes])
     installs.install(kept, rows, [slots] * len(kept))
     for query_id, revision in removed:
-        installs.remove((slot,), change_of(wish_of("unregister", query_id)), revision)
+        installs.remove((slot,), change_of(request_of("unregister", query_id)), revision)
     return installs.installed(slot)

@@ -26,7 +26,7 @@ from sirocco.kernels.store.sliding_term_counts import BUCKETS, count_hot, move_c
 
 Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
-__all__ = ["K_MAX", "NOTHING_GONE", "Gone", "KeptTerms"]
+__all__ = ["K_MAX", "NOTHING_FORGOTTEN", "ForgottenSlices", "KeptTerms"]
 
 # In longer lists, the last terms are hardly more frequent than terms that share a counter.
 K_MAX = 32
@@ -44,7 +44,7 @@ _COUNT_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class ForgottenSlices:
     """Slices that have left a store.
 
     Attributes:
@@ -55,12 +55,12 @@ class Gone:
     slices: int = 0
     latest_ms: int = -(1 << 63)
 
-    def and_slice(self, slice_: SealedSlice) -> Gone:
+    def and_slice(self, slice_: SealedSlice) -> ForgottenSlices:
         """Returns this with one more slice."""
-        return Gone(self.slices + 1, max(self.latest_ms, slice_.arrival_last_ms))
+        return ForgottenSlices(self.slices + 1, max(self.latest_ms, slice_.arrival_last_ms))
 
 
-NOTHING_GONE = Gone()
+NOTHING_FORGOTTEN = ForgottenSlices()
 
 
 class KeptTerms:
@@ -77,7 +77,7 @@ class KeptTerms:
         """
         self._k = k
         self._codes = TermCodes() if codes is None else codes
-        self._gone = NOTHING_GONE
+        self._gone = NOTHING_FORGOTTEN
         self._bounds = ALL_TIME
         # Numbers in `_codes`.
         self._kept: NDArray[np.uint16] = np.empty(0, np.uint16)
@@ -90,7 +90,7 @@ class KeptTerms:
         return self._kept.nbytes + self._counts.nbytes + self._others.nbytes
 
     def count(
-        self, view: StoreView, condition: Condition, bounds: Bounds, gone: Gone
+        self, view: StoreView, condition: Condition, bounds: Bounds, forgotten: ForgottenSlices
     ) -> TermCounts:
         """Finds the k most frequent terms and all ties with the last of them.
 
@@ -99,13 +99,13 @@ class KeptTerms:
                 have arrived.
             condition: the same each time.
             bounds: bounds of arrivals only.
-            gone: slices that have left the store so far.
+            forgotten: slices that have left the store so far.
         """
         window = _Window(view, condition, condition.within(bounds), self._codes)
         if window.terms_max > _COUNT_MAX:
             self.forget()
             return count_terms(view, condition, bounds, k=self._k)
-        hashes, counts = self._slide(window, gone)
+        hashes, counts = self._slide(window, forgotten)
         return TermCounts(hashes, counts, partial(scan_range, view, condition, bounds))
 
     def forget(self) -> None:
@@ -115,10 +115,10 @@ class KeptTerms:
         self._counts = np.empty(0, np.int32)
         self._others = np.empty(0, np.int32)
 
-    def _slide(self, window: _Window, gone: Gone) -> Counts:
+    def _slide(self, window: _Window, forgotten: ForgottenSlices) -> Counts:
         last, bounds = self._bounds, window.bounds
-        can_go_on = self._can_go_on(bounds, gone)
-        self._bounds, self._gone = bounds, gone
+        can_go_on = self._can_go_on(bounds, forgotten)
+        self._bounds, self._gone = bounds, forgotten
         if can_go_on:
             entered = last.arrival_upto_ms + 1, bounds.arrival_upto_ms, 1
             left = last.arrival_from_ms, bounds.arrival_from_ms - 1, -1
@@ -129,14 +129,16 @@ class KeptTerms:
                 return self._codes.hashes(self._kept[rows]), self._counts[rows].astype(np.int64)
         return self._count_anew(window)
 
-    def _can_go_on(self, bounds: Bounds, gone: Gone) -> bool:
+    def _can_go_on(self, bounds: Bounds, forgotten: ForgottenSlices) -> bool:
         """Whether the window only moved forward, and all that it passed is still here."""
         last = self._bounds
         return (
             len(self._others) > 0
             and last.arrival_from_ms <= bounds.arrival_from_ms <= last.arrival_upto_ms
             and last.arrival_upto_ms <= bounds.arrival_upto_ms
-            and (gone.slices == self._gone.slices or gone.latest_ms < last.arrival_from_ms)
+            and (
+                forgotten.slices == self._gone.slices or forgotten.latest_ms < last.arrival_from_ms
+            )
         )
 
     def _count_anew(self, window: _Window) -> Counts:

@@ -90,7 +90,7 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ChangeRequest:
     """A change request of a client; `query` None removes the query.
 
     `past_ms`: also answer from the objects of this many milliseconds before; not part of the query.
@@ -107,17 +107,17 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Wished:
+class ChangeRequests:
     """Change requests for one registry partition; one `Answer` with the token answers them."""
 
     token: int
     partition: int
-    wishes: tuple[Wish, ...]
+    requests: tuple[ChangeRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
-    """A record, read again, that holds the definition of one of `Registry.unsaid`."""
+class RecoveredDefinition:
+    """A record, read again, that holds the definition of one of `Registry.hidden`."""
 
     partition: int
     offset: int
@@ -125,7 +125,7 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class RegistryRecords:
     """Records of a registry partition, read again because their queries are to be copied."""
 
     partition: int
@@ -133,7 +133,7 @@ class Reread:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class ProposedMap:
     """The bytes of a proposed next map; one `Answer` with its version answers it."""
 
     token: int
@@ -153,12 +153,12 @@ class Member:
 class MembersSeen:
     """The processes that hold leases, and whether this coordinator holds the leader's lease.
 
-    `parted`: ids of processes that ended recently for a reason other than the records they took.
+    `departed`: ids of processes that ended recently for a reason other than the records they took.
     """
 
     members: tuple[Member, ...]
     leading: bool
-    parted: frozenset[str] = frozenset()
+    departed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,26 +182,26 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurry:
+class FlushRequest:
     """A flush request: report the positions of the sources at once; a caller waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class SaveRequest:
     """These slots are about to be handed over: save checkpoints of them."""
 
     slots: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsWeighed:
+class SlotWeights:
     """The share of the load of each slot, as last measured; any unit."""
 
     weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalanced:
+class RebalanceRequest:
     """A request to move slots: slot → (owner as of the plan, the next one).
 
     One `Answer` with the token answers it; all of them move, or none.
@@ -222,18 +222,18 @@ Event = (
     | Loaded
     | Committed
     | Fenced
-    | Wished
-    | Recalled
-    | Reread
-    | Proposed
+    | ChangeRequests
+    | RecoveredDefinition
+    | RegistryRecords
+    | ProposedMap
     | MembersSeen
     | Computed
     | EndsFound
     | Tick
-    | Hurry
-    | Saving
-    | SlotsWeighed
-    | Rebalanced
+    | FlushRequest
+    | SaveRequest
+    | SlotWeights
+    | RebalanceRequest
     | Draining
 )
 

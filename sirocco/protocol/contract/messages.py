@@ -160,7 +160,7 @@ class Change:
     """`registry`: one change to one query.
 
     It is void unless the query's revision is `expected_revision`, and after any record of a greater
-    epoch. A change with `is_restated` changes nothing: it republishes the version in force under
+    epoch. A change with `is_republished` changes nothing: it republishes the version in force under
     `expected_revision`, because the newest record of the query was void.
 
     Attributes:
@@ -172,7 +172,7 @@ class Change:
         digest: 64 bits over query and subscriber, which identify equal ones; 0 for a removal.
         epoch: of the owner that appended it.
         past_ms: also answer from the objects of so long before; `NO_PAST` for none.
-        is_restated: see above.
+        is_republished: see above.
         locator: where objects that are in several slots are reported, see
             `index.standing.locators`; empty where that follows from the query.
         is_start_given: the client gave the begin of the lifetime; else `start_ms` is when a router
@@ -189,7 +189,7 @@ class Change:
     digest: int
     epoch: int = 0
     past_ms: int = NO_PAST
-    is_restated: bool = False
+    is_republished: bool = False
     locator: bytes = b""
     is_start_given: bool = False
     since: int = NO_REVISION
@@ -288,13 +288,13 @@ class EndedColumns:
         names: e rows.
         revisions: i8[e], which versions.
         by: i8[e], offset in the registry partition of the change that ended each.
-        is_over: bool[e], whether its lifetime was over by then.
+        has_expired: bool[e], whether its lifetime was over by then.
     """
 
     names: QueryNames
     revisions: NDArray[np.int64]
     by: NDArray[np.int64]
-    is_over: NDArray[np.bool_]
+    has_expired: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class Installed:
             of the registry partition they are known to be in force.
         begins_ms: i8[q], as in `Change`; None when all are `AT_ONCE_MS`.
         sinces: i8[q], as in `Change`; None when all are `NO_REVISION`.
-        asks_end: bool[q], whether the end of each is to be reported; None when no end is.
+        reports_end: bool[q], whether the end of each is to be reported; None when no end is.
         ended: the ended versions; every slot reports when it has come so far. None: none has ended.
     """
 
@@ -344,7 +344,7 @@ class Installed:
     copied_at: int = NOT_COPIED
     begins_ms: NDArray[np.int64] | None = None
     sinces: NDArray[np.int64] | None = None
-    asks_end: NDArray[np.bool_] | None = None
+    reports_end: NDArray[np.bool_] | None = None
     ended: EndedColumns | None = None
 
     @property

@@ -65,8 +65,8 @@ class Trial:
     def granted(self, former_epoch: int, *, has_ended: bool) -> None:
         """Takes a grant to another owner; the one before has ended, or continues without it."""
         begin, end = self.attempted
-        is_amid = begin < end and self.epoch == former_epoch
-        if has_ended and is_amid:
+        is_interrupted = begin < end and self.epoch == former_epoch
+        if has_ended and is_interrupted:
             self.deaths = self.deaths + 1 if self.attempted == self.suspects else 1
             self.suspects = self.attempted
         self.ends += has_ended

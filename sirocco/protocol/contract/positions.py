@@ -38,7 +38,7 @@ def position_of(offset: int, row: int = 0) -> int:
     return offset << ROW_BITS | row
 
 
-def behind(offset: int) -> int:
+def position_after(offset: int) -> int:
     """Returns the first position after the objects of the record at a Kafka offset of `slots`."""
     return offset << ROW_BITS | SLOT_ROWS_MAX << PART_BITS
 

@@ -21,10 +21,10 @@ from sirocco.model.limits import DEFAULT_LIMITS, STORED_LIMITS
 from sirocco.model.query import RankedQuery, parse_query
 from sirocco.protocol.contract.messages import NO_REVISION
 
-# A version of a query has ended; see `gone_spec`.
-KIND_GONE = 254
-# An end is to be reported; see `over_spec`.
-KIND_OVER = 253
+# A version of a query has ended; see `ended_spec`.
+KIND_ENDED = 254
+# An end is to be reported; see `end_spec`.
+KIND_END = 253
 # Of a later version of the system, or damaged: unusable.
 KIND_UNKNOWN = 255
 
@@ -36,9 +36,9 @@ ENDED_SOMEWHERE = (0, -1)
 SPECS_MAX = 1 << 15
 SPEC_LENGTH_MAX = 2_048
 
-_GONE, _AT, _BY = '{"gone":', ',"at_ms":', ',"by":'
-_OVER = '{"over":'
-_GOES_ON = ',"goes_on":true'
+_ENDED, _AT, _BY = '{"gone":', ',"at_ms":', ',"by":'
+_END = '{"over":'
+_IS_CONTINUED = ',"goes_on":true'
 _REVISION = ',"revision":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
@@ -48,21 +48,21 @@ class Spec:
     """A query's spec, as far as a merger needs it.
 
     Attributes:
-        kind: see `index.base.kinds`; also `KIND_GONE`, `KIND_OVER` and `KIND_UNKNOWN`.
+        kind: see `index.base.kinds`; also `KIND_ENDED`, `KIND_END` and `KIND_UNKNOWN`.
         key: 64 bits that identify this version of the query.
         former_key: the key in older versions, by which the contents of their checkpoints are found.
         k: length of its lists, 0 if it has none.
         ranked: the query, if it is a ranked one.
-        ended: of `KIND_GONE`, what has ended.
-        ended_ms: of `KIND_GONE`, the slot's time at its end.
-        ended_by: of `KIND_GONE`, registry partition and offset of the change that ended it.
-        goes_on: of `KIND_GONE`, whether that change is a version that continues it, for the same
-            subscriber.
+        ended: of `KIND_ENDED`, what has ended.
+        ended_ms: of `KIND_ENDED`, the slot's time at its end.
+        ended_by: of `KIND_ENDED`, registry partition and offset of the change that ended it.
+        is_continued: of `KIND_ENDED`, whether that change is a version that continues it,
+            for the same subscriber.
         query: 64 bits that identify the query, whatever its version; 0 if unknown.
         revision: of the version.
-        place: of `KIND_OVER`, registry partition and revision of the version.
-        expires_ms: of `KIND_OVER`, when its lifetime ended; None: the registry has ended it.
-        is_over: of `KIND_OVER`, whether its lifetime was over by then.
+        place: of `KIND_END`, registry partition and revision of the version.
+        expires_ms: of `KIND_END`, when its lifetime ended; None: the registry has ended it.
+        has_expired: of `KIND_END`, whether its lifetime was over by then.
     """
 
     kind: int
@@ -73,12 +73,12 @@ class Spec:
     ended: Spec | None = None
     ended_ms: int = 0
     ended_by: tuple[int, int] = ENDED_SOMEWHERE
-    goes_on: bool = False
+    is_continued: bool = False
     query: int = 0
     revision: int = NO_REVISION
     place: tuple[int, int] = ENDED_SOMEWHERE
     expires_ms: int | None = None
-    is_over: bool = False
+    has_expired: bool = False
 
 
 def query_number(query_id: str) -> int:
@@ -87,7 +87,7 @@ def query_number(query_id: str) -> int:
 
 
 @lru_cache(maxsize=SPECS_MAX)
-def told_to(query: int, subscriber: str) -> int:
+def subscription_number(query: int, subscriber: str) -> int:
     """Returns 64 bits that identify a query and its subscriber; 0 where the query is unknown."""
     if not query:
         return 0
@@ -95,19 +95,19 @@ def told_to(query: int, subscriber: str) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def told_spec(text: str, revision: int) -> str:
+def versioned_spec(text: str, revision: int) -> str:
     """Returns the spec that slots send of a query of which mergers keep state."""
     return f"{text[:-1]}{_REVISION}{revision}}}"
 
 
-def asked_spec(text: str) -> str:
-    """Returns the JSON form of a query, from the result of `told_spec`."""
+def definition_of_spec(text: str) -> str:
+    """Returns the JSON form of a query, from the result of `versioned_spec`."""
     # Quotes within texts are escaped: only the last member can look like a revision.
-    asked, _, revision = text.rpartition(_REVISION)
-    return asked + "}" if asked and revision[:-1].isdigit() else text
+    definition, _, revision = text.rpartition(_REVISION)
+    return definition + "}" if definition and revision[:-1].isdigit() else text
 
 
-def gone_spec(text: str, time_ms: int, by: tuple[int, int], *, goes_on: bool = False) -> str:
+def ended_spec(text: str, time_ms: int, by: tuple[int, int], *, is_continued: bool = False) -> str:
     """Returns the spec that replaces a version's when a slot reports its end there.
 
     Nothing refers to such a query, and the record that holds it covers one slot alone.
@@ -116,38 +116,38 @@ def gone_spec(text: str, time_ms: int, by: tuple[int, int], *, goes_on: bool = F
         text: of the version.
         time_ms: the slot's time; from there on the slot reports no steps.
         by: registry partition and offset of the change that ended it.
-        goes_on: that change is a version that continues it.
+        is_continued: that change is a version that continues it.
     """
-    more = _GOES_ON if goes_on else ""
-    return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]{more}}}"
+    more = _IS_CONTINUED if is_continued else ""
+    return f"{_ENDED}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]{more}}}"
 
 
-def over_spec(place: tuple[int, int], expires_ms: int | None, *, is_over: bool) -> str:
+def end_spec(place: tuple[int, int], expires_ms: int | None, *, has_expired: bool) -> str:
     """Returns the spec that replaces a query's when its end is reported by a slot.
 
     Args:
         place: registry partition and revision of the version.
         expires_ms: when its lifetime ended, which the slot's time has passed; None: the registry
             has ended it.
-        is_over: by the registry its lifetime was over.
+        has_expired: by the registry its lifetime was over.
     """
-    return orjson.dumps({"over": place, "ttl": expires_ms, "is_over": is_over}).decode()
+    return orjson.dumps({"over": place, "ttl": expires_ms, "is_over": has_expired}).decode()
 
 
-def _read_over(text: str) -> Spec:
+def _read_end(text: str) -> Spec:
     match orjson.loads(text):
-        case {"over": [int(partition), int(revision)], "ttl": None, "is_over": bool(is_over)}:
-            return Spec(KIND_OVER, 0, place=(partition, revision), is_over=is_over)
+        case {"over": [int(partition), int(revision)], "ttl": None, "is_over": bool(has_expired)}:
+            return Spec(KIND_END, 0, place=(partition, revision), has_expired=has_expired)
         case {"over": [int(partition), int(revision)], "ttl": int(expires_ms)}:
-            return Spec(KIND_OVER, 0, place=(partition, revision), expires_ms=expires_ms)
+            return Spec(KIND_END, 0, place=(partition, revision), expires_ms=expires_ms)
     return Spec(KIND_UNKNOWN, 0)
 
 
 def read_spec(text: str) -> Spec:
-    """Reads the JSON form of a query, or the result of `gone_spec` or `over_spec`."""
-    if text.startswith(_OVER):
+    """Reads the JSON form of a query, or the result of `ended_spec` or `end_spec`."""
+    if text.startswith(_END):
         # Each is read only once.
-        return _read_over(text)
+        return _read_end(text)
     return _kept(text) if len(text) <= SPEC_LENGTH_MAX else _read(text)
 
 
@@ -168,7 +168,7 @@ def _read(text: str) -> Spec:
     if not isinstance(members, dict):
         return unknown
     if "gone" in members:
-        ended, _, _ = text[len(_GONE) :].rpartition(_AT)
+        ended, _, _ = text[len(_ENDED) :].rpartition(_AT)
         match members:
             case {"at_ms": int(ended_ms), "by": [int(partition), int(offset)]}:
                 by = partition, offset
@@ -176,16 +176,16 @@ def _read(text: str) -> Spec:
                 by = ENDED_SOMEWHERE
             case _:
                 return unknown
-        goes_on = members.get("goes_on") is True
-        gone = read_spec(ended)
+        is_continued = members.get("goes_on") is True
+        ended_version = read_spec(ended)
         return Spec(
-            KIND_GONE,
+            KIND_ENDED,
             key,
             former_key,
-            ended=gone,
+            ended=ended_version,
             ended_ms=ended_ms,
             ended_by=by,
-            goes_on=goes_on,
+            is_continued=is_continued,
         )
     revision = members.pop("revision", NO_REVISION)
     name, k = members.get("kind"), members.get("k")
@@ -200,8 +200,8 @@ def _read(text: str) -> Spec:
         return unknown
     assert query is None or isinstance(query, RankedQuery)
     known = 0
-    is_told = isinstance(revision, int) and revision != NO_REVISION
-    if isinstance(members.get("id"), str) and is_told:
+    has_revision = isinstance(revision, int) and revision != NO_REVISION
+    if isinstance(members.get("id"), str) and has_revision:
         known = query_number(members["id"])
     else:
         revision = NO_REVISION

@@ -33,10 +33,10 @@ from sirocco.protocol.contract.effects import (
     Member,
     MembersSeen,
     Outcome,
-    Proposed,
+    ProposedMap,
     Publish,
-    Rebalanced,
-    SlotsWeighed,
+    RebalanceRequest,
+    SlotWeights,
     Tick,
 )
 from sirocco.protocol.contract.map_change import Phase, Progress, check_proposal, progress, uncopied
@@ -79,7 +79,7 @@ class CoordinatorSettings:
         first_map_version: its version.
         settling_ms: how long the living members of a service have to be the same before anything is
             granted to it; after `SETTLINGS_MAX` times that it is granted anyway.
-        by_load: slots are assigned by load, as `SlotsWeighed` and `Rebalanced` say; else each
+        by_load: slots are assigned by load, as `SlotWeights` and `RebalanceRequest` say; else each
             evaluator has equally many.
     """
 
@@ -165,12 +165,12 @@ class CoordinatorMachine:
                 return self._control(event)
             case MembersSeen():
                 return self._members(event, now_ms)
-            case Proposed():
+            case ProposedMap():
                 return self._proposed(event)
-            case SlotsWeighed(weights):
+            case SlotWeights(weights):
                 self._weights = weights
                 return []
-            case Rebalanced():
+            case RebalanceRequest():
                 return self._rebalanced(event)
             case Tick() | Draining():
                 return []
@@ -253,7 +253,7 @@ class CoordinatorMachine:
         self._switching = version
         return [Append(CONTROL, 0, MapSwitched(self.view.term, version))]
 
-    def _proposed(self, event: Proposed) -> list[Effect]:
+    def _proposed(self, event: ProposedMap) -> list[Effect]:
         try:
             if not self.leading:
                 raise Unavailable("another coordinator leads; ask that one")
@@ -268,7 +268,7 @@ class CoordinatorMachine:
         self._proposal = Proposal(event.token, declaration)
         return [Append(CONTROL, 0, declaration)]
 
-    def _rebalanced(self, event: Rebalanced) -> list[Effect]:
+    def _rebalanced(self, event: RebalanceRequest) -> list[Effect]:
         evaluators = self._staying.get(SERVICE_OF_TOPIC[SLOTS], ())
         try:
             if not self.leading:
@@ -308,7 +308,7 @@ class CoordinatorMachine:
         if not self.leading:
             return []
         alive = by_service(event.members)
-        self._unharmed = event.parted.union(member.id for member in event.members)
+        self._unharmed = event.departed.union(member.id for member in event.members)
         # A leaving member counts as alive until it owns nothing: no settling is needed for that.
         self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
         settled = {

@@ -30,7 +30,7 @@ PIECES = 64
 
 
 @dataclass(slots=True)
-class _Care:
+class _CarefulSlot:
     """One slot that is read carefully.
 
     Attributes:
@@ -49,11 +49,11 @@ class _Care:
     held: Records = field(default_factory=list)
 
 
-class Careful:
+class CarefulReading:
     """The slots that an evaluator reads carefully: whole ones, or one at a time in pieces."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, _Care] = {}
+        self._slots: dict[int, _CarefulSlot] = {}
         # The latest declaration of each slot, until the next one.
         self._attempted: dict[int, Attempted] = {}
 
@@ -74,15 +74,15 @@ class Careful:
     @property
     def turn(self) -> int | None:
         """The slot whose turn it is, of those that are taken in pieces."""
-        return next((slot for slot, care in self._slots.items() if care.in_pieces), None)
+        return next((slot for slot, state in self._slots.items() if state.in_pieces), None)
 
     def waits(self, slot: int) -> bool:
         """Whether records of a slot are taken only after a declaration of them was read back."""
-        care = self._slots.get(slot)
-        if care is None:
+        state = self._slots.get(slot)
+        if state is None:
             return False
-        said = care.declared
-        return care.in_pieces or (said is not None and said.begin < said.end)
+        declared = state.declared
+        return state.in_pieces or (declared is not None and declared.begin < declared.end)
 
     def begin(self, slot: int, epoch: int, offset: int, log_end: int, trial: Trial) -> list[Effect]:
         """Begins to read a slot carefully.
@@ -99,15 +99,15 @@ class Careful:
         """
         first, last = trial.suspects
         if first < last:
-            self._slots[slot] = _Care(last, log_end, in_pieces=True)
+            self._slots[slot] = _CarefulSlot(last, log_end, in_pieces=True)
             return []
-        self._slots[slot] = _Care(log_end, log_end, in_pieces=False)
+        self._slots[slot] = _CarefulSlot(log_end, log_end, in_pieces=False)
         return [self._declare(slot, epoch, offset, log_end)]
 
-    def wants(self, slot: int) -> bool:
+    def needs_records(self, slot: int) -> bool:
         """Whether it is a slot's turn, and it has no records."""
-        care = self._slots[slot]
-        return slot == self.turn and care.declared is None and not care.held
+        state = self._slots[slot]
+        return slot == self.turn and state.declared is None and not state.held
 
     def attempt(self, slot: int, epoch: int, trial: Trial, records: Records) -> list[Effect]:
         """Takes the next records of a slot that wants some; declares its next piece."""
@@ -119,18 +119,18 @@ class Careful:
 
     def next_piece(self, slot: int, epoch: int, trial: Trial) -> list[Effect]:
         """Declares the next piece of the held records, if there is to be one."""
-        care = self._slots[slot]
-        if not care.held or not care.in_pieces:
+        state = self._slots[slot]
+        if not state.held or not state.in_pieces:
             return []
-        begin = care.held[0][0]
+        begin = state.held[0][0]
         end = _piece_end(begin, trial.suspects)
-        last = max(offset for offset, _ in care.held if offset < end)
+        last = max(offset for offset, _ in state.held if offset < end)
         return [self._declare(slot, epoch, begin, last + 1)]
 
     def drop(self, slot: int) -> bool:
         """Drops the held records of a slot; returns whether there were any, to be read again."""
-        care = self._slots[slot]
-        had_some, care.held = bool(care.held), []
+        state = self._slots[slot]
+        had_some, state.held = bool(state.held), []
         return had_some
 
     def read_back(self, declaration: Attempted) -> Records | None:
@@ -138,23 +138,23 @@ class Careful:
 
         It is empty if the slot is to be read now, or its careful reading is over.
         """
-        care = self._slots.get(declaration.partition)
-        if care is None or care.declared != declaration:
+        state = self._slots.get(declaration.partition)
+        if state is None or state.declared != declaration:
             return None
-        care.declared = None
-        piece = [record for record in care.held if record[0] < declaration.end]
-        care.held = care.held[len(piece) :]
+        state.declared = None
+        piece = [record for record in state.held if record[0] < declaration.end]
+        state.held = state.held[len(piece) :]
         return piece
 
-    def taken(self, slot: int, epoch: int, offset: int) -> list[Effect]:
+    def note_taken(self, slot: int, epoch: int, offset: int) -> list[Effect]:
         """Notes that all up to an offset was taken; declares it if careful reading is over."""
-        care = self._slots.get(slot)
-        if care is None or offset < care.until or care.declared is not None:
+        state = self._slots.get(slot)
+        if state is None or offset < state.until or state.declared is not None:
             return []
-        if care.in_pieces and offset < care.log_end:
+        if state.in_pieces and offset < state.log_end:
             # The former owner ended before it came to the rest; that may hold another such record.
-            care.until, care.in_pieces = care.log_end, False
-            return [self._declare(slot, epoch, offset, care.log_end)]
+            state.until, state.in_pieces = state.log_end, False
+            return [self._declare(slot, epoch, offset, state.log_end)]
         # It is over when this is read back: a process that lost the slot learns that before.
         return [self._declare(slot, epoch, offset, offset)]
 
@@ -169,12 +169,12 @@ class Careful:
         return Append(CONTROL, 0, declared)
 
 
-def without(slot: int, records: Records, skipped: set[int]) -> tuple[Records, list[Effect]]:
+def without_skipped(slot: int, records: Records, skipped: set[int]) -> tuple[Records, list[Effect]]:
     """Empties the skipped records of a slot; returns all records, and effects that set those aside.
 
     Their intervals stay: otherwise records after them would be dropped as after a gap.
     """
-    why = f"{DEATHS_MAX} evaluators in a row ended amid it"
+    why = f"{DEATHS_MAX} evaluators in a row ended while processing it"
     kept: Records = []
     aside: list[Effect] = []
     for offset, message in records:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from sirocco.protocol.contract.effects import Event, Saving
+from sirocco.protocol.contract.effects import Event, SaveRequest
 from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.evaluator.machine import EvaluatorMachine
 
@@ -36,7 +36,7 @@ def handing_over(
     if not held or not can_take_over():
         return
     wanted = look(partial(offsets, machine, tuple(number for _, number in list(held))))
-    tell(Saving(tuple(wanted)))
+    tell(SaveRequest(tuple(wanted)))
     while look(partial(unsaved, machine, wanted)):
         yield
     leave()

@@ -26,7 +26,7 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     Polled,
     SaveCheckpoint,
-    Saving,
+    SaveRequest,
     Sweep,
     Tick,
     Truncate,
@@ -36,7 +36,7 @@ from sirocco.protocol.contract.messages import NOT_COPIED, PARTIALS, SLOTS, Inst
 from sirocco.protocol.contract.partition_ownership import Holdings, checkpoint_name
 from sirocco.protocol.contract.poison_trials import Trial
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.evaluator.careful_reading import Careful, Records, without
+from sirocco.protocol.evaluator.careful_reading import CarefulReading, Records, without_skipped
 from sirocco.protocol.evaluator.load.leaf_counts import Counted, LeafCounts
 from sirocco.protocol.evaluator.reports.match_records import Report, marks
 from sirocco.protocol.evaluator.reports.partial_records import Reports, founds
@@ -109,7 +109,7 @@ class EvaluatorMachine:
         self.repeats_total = 0
         self.gaps_total = 0
         # The slots whose former owners ended while they processed the next records.
-        self.careful = Careful()
+        self.careful_reading = CarefulReading()
         self._settings = settings
         # One for all slots: its memory is in the processor's cache from one to the next.
         self._analyser = TextAnalyser()
@@ -121,11 +121,11 @@ class EvaluatorMachine:
         # Slots that are not read until the archive has their objects.
         self._paused: set[int] = set()
         # Slots whose checkpoints are due early: the archive lacks much of their objects.
-        self._hurried: set[int] = set()
+        self._early_saves: set[int] = set()
         # Slots of which more was read than they could take; it will be read again.
-        self._passed_over: set[int] = set()
+        self._deferred: set[int] = set()
         # Slots whose checkpoints were requested while they could not be saved.
-        self._asked: set[int] = set()
+        self._requested_saves: set[int] = set()
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -139,8 +139,8 @@ class EvaluatorMachine:
             case Loaded():
                 return self._loaded(event, now_ms)
             case Computed():
-                return self._worked(event)
-            case Saving(slots):
+                return self._computed(event)
+            case SaveRequest(slots):
                 return self._save_some(slots, now_ms)
             case Draining():
                 return self._save_some(tuple(self.slots), now_ms)
@@ -154,22 +154,22 @@ class EvaluatorMachine:
     @property
     def searchable(self) -> dict[int, Slot]:
         """The slots that have taken all that their log held when they were taken over."""
-        return {number: slot for number, slot in self.slots.items() if not slot.is_behind}
+        return {number: slot for number, slot in self.slots.items() if not slot.is_catching_up}
 
     @property
     def is_paused(self) -> bool:
         """Whether reading is paused because the archive lacks too much of what is in memory."""
         return bool(self._paused)
 
-    def look(self, *, ends_round: bool) -> Counted | None:
+    def leaf_counts(self, *, ends_round: bool) -> Counted | None:
         """Returns the counts by leaf of the last round; None where there was none."""
         if self._counts is None:
             return None
-        return self._counts.look(self.searchable, ends_round=ends_round)
+        return self._counts.last_round(self.searchable, ends_round=ends_round)
 
-    def look_so_far(self) -> Counted | None:
+    def leaf_counts_so_far(self) -> Counted | None:
         """Returns the objects counted by leaf so far in the present round."""
-        return None if self._counts is None else self._counts.so_far(self.searchable)
+        return None if self._counts is None else self._counts.current_round(self.searchable)
 
     def _polled(self, event: Polled) -> list[Effect]:
         by_slot: dict[int, Records] = {}
@@ -184,22 +184,22 @@ class EvaluatorMachine:
         steps_left = STEPS_TURN_MAX
         for number, records in by_slot.items():
             if number in self.stepping:
-                effects += self._pass_over(number)
-            elif self.careful.waits(number):
+                effects += self._defer(number)
+            elif self.careful_reading.waits(number):
                 effects += self._attempt(number, records)
             else:
                 steps_before = self.slots[number].steps_total
                 found, more = self._take(number, records, steps_left)
                 steps_left -= self.slots[number].steps_total - steps_before
                 reports += found
-                effects += [*more, *self._through(number)]
-        return _said(reports) + effects
+                effects += [*more, *self._note_taken(number)]
+        return _appends_of(reports) + effects
 
     def _take(self, number: int, records: Records, steps_max: int) -> tuple[Reports, list[Effect]]:
         """Makes a slot take the next records of its log."""
         slot, effects = self.slots[number], list[Effect]()
         if skipped := self._trial(number).skipped:
-            records, effects = without(number, records, skipped)
+            records, effects = without_skipped(number, records, skipped)
         repeats, gaps = slot.reached.repeats, slot.reached.gaps
         found = slot.take(records, steps_max)
         self.repeats_total += slot.reached.repeats - repeats
@@ -207,30 +207,32 @@ class EvaluatorMachine:
         if slot.is_stepping:
             self.stepping.add(number)
             if slot.offset <= records[-1][0]:
-                effects += self._pass_over(number)
+                effects += self._defer(number)
         for report in found:
             if isinstance(report, Report):
                 self.objects_total += report.objects_total
                 self.matches_total += len(report.object_rows)
         if self._counts is not None:
             self._count(self._counts, slot, records, found)
-        return found, effects + self._work(number)
+        return found, effects + self._next_job(number)
 
-    def _through(self, number: int) -> list[Effect]:
+    def _note_taken(self, number: int) -> list[Effect]:
         """Reports it if a slot has taken all records that required care."""
-        return self.careful.taken(number, self._epoch(number), self.slots[number].offset)
+        return self.careful_reading.note_taken(
+            number, self._epoch(number), self.slots[number].offset
+        )
 
-    def _pass_over(self, number: int) -> list[Effect]:
-        if number in self._passed_over:
+    def _defer(self, number: int) -> list[Effect]:
+        if number in self._deferred:
             return []
-        self._passed_over.add(number)
+        self._deferred.add(number)
         return [Unfollow(SLOTS, number)]
 
-    def _read_on(self, number: int) -> list[Effect]:
+    def _resume_reading(self, number: int) -> list[Effect]:
         """Resumes reading a slot that was passed over."""
-        if number not in self._passed_over:
+        if number not in self._deferred:
             return []
-        self._passed_over.discard(number)
+        self._deferred.discard(number)
         # Paused slots are read when there is room.
         is_paused = number in self._paused
         return [] if is_paused else [Follow(SLOTS, number, self.slots[number].offset)]
@@ -249,46 +251,46 @@ class EvaluatorMachine:
 
     def _attempt(self, number: int, records: Records) -> list[Effect]:
         """Declares which records a slot takes next, or reads them again later."""
-        if not self.careful.wants(number):
-            return self._pass_over(number)
-        return self.careful.attempt(number, *self._known(number), records)
+        if not self.careful_reading.needs_records(number):
+            return self._defer(number)
+        return self.careful_reading.attempt(number, *self._known(number), records)
 
     def _read_back(self, declaration: Attempted) -> list[Effect]:
         """Takes the records of an attempt, once `control` has shown its declaration."""
-        records = self.careful.read_back(declaration)
+        records = self.careful_reading.read_back(declaration)
         if records is None:
             return []
         number = declaration.partition
         if declaration.begin == declaration.end:
-            return self._trust(number)
+            return self._end_careful_reading(number)
         found, effects = self._take(number, records, STEPS_TURN_MAX) if records else ([], [])
-        effects += self._through(number)
+        effects += self._note_taken(number)
         is_stepping = number in self.stepping
-        more = [] if is_stepping else self.careful.next_piece(number, *self._known(number))
-        if not more and self.careful.drop(number):
-            effects += self._pass_over(number)
+        more = [] if is_stepping else self.careful_reading.next_piece(number, *self._known(number))
+        if not more and self.careful_reading.drop(number):
+            effects += self._defer(number)
         if not is_stepping:
-            effects += [*more, *self._read_on_carefully(number)]
-        return _said(found) + effects
+            effects += [*more, *self._resume_careful_reading(number)]
+        return _appends_of(found) + effects
 
-    def _trust(self, number: int) -> list[Effect]:
+    def _end_careful_reading(self, number: int) -> list[Effect]:
         """Ends the careful reading of a slot; the next slot that needs it follows."""
-        self.careful.end(number)
+        self.careful_reading.end(number)
         if number in self.slots:
             # A successor need not begin where this owner did.
-            self._asked.add(number)
-        return self._read_on_carefully(number)
+            self._requested_saves.add(number)
+        return self._resume_careful_reading(number)
 
-    def _read_on_carefully(self, number: int) -> list[Effect]:
+    def _resume_careful_reading(self, number: int) -> list[Effect]:
         """Resumes reading a slot that needs no declaration first, and the slot whose turn it is."""
-        turn, effects = self.careful.turn, list[Effect]()
-        if turn is not None and self.careful.wants(turn):
-            effects += self._read_on(turn)
-        if number in self.slots and not self.careful.waits(number):
-            effects += self._read_on(number)
+        turn, effects = self.careful_reading.turn, list[Effect]()
+        if turn is not None and self.careful_reading.needs_records(turn):
+            effects += self._resume_reading(turn)
+        if number in self.slots and not self.careful_reading.waits(number):
+            effects += self._resume_reading(number)
         return effects
 
-    def _go_on(self) -> list[Effect]:
+    def _continue_steps(self) -> list[Effect]:
         """Takes some of the steps that are due; slots that are farthest behind come first."""
         reports: Reports = []
         resumed: list[Effect] = []
@@ -296,14 +298,14 @@ class EvaluatorMachine:
         self._owes_marks |= bool(self.stepping)
         steps_left = STEPS_TURN_MAX
         while self.stepping and steps_left > 0:
-            slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.told_ms)
+            slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.reported_ms)
             begin = slot.steps_total
-            reports += slot.go_on()
+            reports += slot.continue_steps()
             steps_left -= slot.steps_total - begin
             if not slot.is_stepping:
                 self.stepping.discard(slot.number)
-                resumed += self._read_on(slot.number)
-        return _said(reports) + resumed
+                resumed += self._resume_reading(slot.number)
+        return _appends_of(reports) + resumed
 
     @staticmethod
     def _count(
@@ -324,7 +326,7 @@ class EvaluatorMachine:
                 report.batch = None
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        effects = self._go_on()
+        effects = self._continue_steps()
         if self._owes_marks and now_ms - self._marked_ms >= MARK_INTERVAL_MS:
             self._marked_ms, self._owes_marks = now_ms, False
             for slot in self.slots.values():
@@ -344,18 +346,18 @@ class EvaluatorMachine:
         """Returns the slot to be saved now; None if none is due."""
         interval_ms = CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
         # Slots saved early do not delay the turns of others.
-        is_time = bool(self._hurried) or now_ms - self._saved_ms >= interval_ms
+        is_time = bool(self._early_saves) or now_ms - self._saved_ms >= interval_ms
         due = [
             slot
             for slot in self.slots.values()
             if slot.offset > slot.saved_offset
             and slot.number not in self.stepping
-            and slot.number not in self.careful
+            and slot.number not in self.careful_reading
             and (
                 (is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS)
-                or slot.number in self._asked
+                or slot.number in self._requested_saves
                 or slot.changes_since_saved >= CHECKPOINT_CHANGES
-                or (slot.number in self._hurried and not slot.shelf.is_saving)
+                or (slot.number in self._early_saves and not slot.manifest.is_saving)
             )
         ]
         return min(due, key=lambda slot: slot.saved_ms, default=None)
@@ -366,8 +368,8 @@ class EvaluatorMachine:
             slot = self.slots.get(number)
             if slot is None or slot.offset <= slot.saved_offset:
                 continue
-            if number in self.stepping or number in self.careful:
-                self._asked.add(number)
+            if number in self.stepping or number in self.careful_reading:
+                self._requested_saves.add(number)
             else:
                 effects += self._save(slot, now_ms)
         return effects
@@ -387,10 +389,10 @@ class EvaluatorMachine:
             self.slots.pop(partition, None)
             self._paused.discard(partition)
             self.stepping.discard(partition)
-            self._passed_over.discard(partition)
-            self._asked.discard(partition)
-            if partition in self.careful:
-                effects += self._trust(partition)
+            self._deferred.discard(partition)
+            self._requested_saves.discard(partition)
+            if partition in self.careful_reading:
+                effects += self._end_careful_reading(partition)
         if self._counts is not None and (known := self.holdings.view.map_in_force):
             self._counts.use(known)
         declaration = event.declaration
@@ -411,8 +413,8 @@ class EvaluatorMachine:
     def _written(self, slot: Slot, taken: CheckpointTaken) -> list[Effect]:
         """Takes notice of a checkpoint in the archive, this owner's or a former one's."""
         if self.holdings.view.checkpoints[SLOTS, slot.number] == taken:
-            return [Discard(name) for name in slot.shelf.durable(taken.name)]
-        slot.shelf.in_vain(taken.name)
+            return [Discard(name) for name in slot.manifest.durable(taken.name)]
+        slot.manifest.superseded(taken.name)
         return []
 
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
@@ -432,27 +434,27 @@ class EvaluatorMachine:
         self.slots[event.partition] = slot
         self._paused.discard(event.partition)
         self.stepping.discard(event.partition)
-        self._passed_over.discard(event.partition)
+        self._deferred.discard(event.partition)
         begun: list[Effect] = []
         trial, number = self._trial(event.partition), event.partition
         if trial.is_suspected and event.offset < event.log_end:
             epoch = self._epoch(number)
-            begun = self.careful.begin(number, epoch, event.offset, event.log_end, trial)
+            begun = self.careful_reading.begin(number, epoch, event.offset, event.log_end, trial)
         if begun:
             # It is read after its declaration was read back.
-            self._passed_over.add(number)
+            self._deferred.add(number)
         else:
             begun.append(Follow(SLOTS, number, event.offset))
-        return begun + self._work(number)
+        return begun + self._next_job(number)
 
-    def _work(self, number: int) -> list[Effect]:
+    def _next_job(self, number: int) -> list[Effect]:
         """Starts a job, if one is due: sealing a full slice, or merging many slices."""
         job = self.slots[number].next_job()
         if job is None:
             return []
         return [Compute((SLOTS, number, self._epoch(number)), job)]
 
-    def _worked(self, event: Computed) -> list[Effect]:
+    def _computed(self, event: Computed) -> list[Effect]:
         _, number, epoch = event.key
         # Lost, or lost and granted again, meanwhile: the store is another.
         if not self.holdings.owns(SLOTS, number):
@@ -460,7 +462,7 @@ class EvaluatorMachine:
         if self._epoch(number) != epoch:
             return []
         self.slots[number].worked(event.result)
-        return self._work(number)
+        return self._next_job(number)
 
     def _tidy(self) -> list[Effect]:
         settings = self._settings
@@ -477,12 +479,12 @@ class EvaluatorMachine:
     @staticmethod
     def _forget(slot: Slot, before_ms: int) -> list[Effect]:
         """Deletes slices from the archive that are too old, and those that no checkpoint names."""
-        names = slot.shelf.forget(before_ms)
+        names = slot.manifest.forget(before_ms)
         if not names:
             return []
         discards: list[Effect] = [Discard(name) for name in names]
         # Owners that ended may have written slices that no checkpoint in force names.
-        first = slot.shelf.first_name
+        first = slot.manifest.first_name
         return discards if first is None else [*discards, Sweep(slice_prefix(slot.number), first)]
 
     def _pause(self) -> list[Effect]:
@@ -498,31 +500,31 @@ class EvaluatorMachine:
         waiting = {n: each.unarchived_bytes for n, each in self.slots.items() if each.is_archiving}
         # If every slot is below this, all together are below half of the limit.
         share = limit // (2 * len(self.slots)) if self.slots else limit
-        self._hurried = {number for number, bytes_ in waiting.items() if bytes_ > share}
+        self._early_saves = {number for number, bytes_ in waiting.items() if bytes_ > share}
         if sum(waiting.values()) > limit:
             # Slots read carefully continue: otherwise what former owners had taken is never saved.
-            new = self.slots.keys() - self._paused - set(self.careful)
+            new = self.slots.keys() - self._paused - set(self.careful_reading)
             self._paused |= new
-            return [Unfollow(SLOTS, number) for number in sorted(new - self._passed_over)]
+            return [Unfollow(SLOTS, number) for number in sorted(new - self._deferred)]
         if sum(waiting.values()) > limit // 2:
             return []
-        resumed, self._paused = sorted(self._paused - self._passed_over), set()
+        resumed, self._paused = sorted(self._paused - self._deferred), set()
         return [Follow(SLOTS, number, self.slots[number].offset) for number in resumed]
 
     def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
-        self._hurried.discard(slot.number)
-        self._asked.discard(slot.number)
+        self._early_saves.discard(slot.number)
+        self._requested_saves.discard(slot.number)
         # A successor assumes that all earlier results were sent to every target: marks come first.
         effects = self._mark([slot])
         epoch = self._epoch(slot.number)
         name = checkpoint_name(SLOTS, slot.number, slot.offset, epoch)
-        stands_on, brought = slot.shelf.saving(name, slot.store.slices, slot.limits.full_rows)
-        state = slot_state(slot, now_ms, stands_on)
+        spans, new_slices = slot.manifest.begin_save(name, slot.store.slices, slot.limits.full_rows)
+        state = slot_state(slot, now_ms, spans)
         effects.append(
-            SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(brought))
+            SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(new_slices))
         )
         return effects
 
 
-def _said(reports: Reports) -> list[Effect]:
+def _appends_of(reports: Reports) -> list[Effect]:
     return [Append(PARTIALS, target, found) for target, found in founds(reports)]

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from sirocco.protocol.contract.positions import Reached, position_of
 
 
-class HasReached(Protocol):
+class SlotProgress(Protocol):
     """A slot that can be compared with a position token."""
 
     @property
@@ -24,25 +24,25 @@ class HasReached(Protocol):
         """How far each intake partition has been taken."""
 
 
-class MayBeBehind(Protocol):
+class SlotReadiness(Protocol):
     """A slot that may be searched or not."""
 
     @property
-    def is_behind(self) -> bool:
+    def is_catching_up(self) -> bool:
         """Whether its log held more at the take-over than it has read."""
 
 
-OwnedSlot = TypeVar("OwnedSlot", bound=MayBeBehind)
-AskedSlot = TypeVar("AskedSlot", bound=HasReached)
+OwnedSlot = TypeVar("OwnedSlot", bound=SlotReadiness)
+TokenSlot = TypeVar("TokenSlot", bound=SlotProgress)
 
 
 def searchable(slots: Mapping[int, OwnedSlot], number: int) -> OwnedSlot | None:
     """Returns an owned slot that may be searched now; None if there is none."""
     slot = slots.get(number)
-    return None if slot is None or slot.is_behind else slot
+    return None if slot is None or slot.is_catching_up else slot
 
 
-class Arrived(Generic[AskedSlot]):
+class TokenCheck(Generic[TokenSlot]):
     """The slots of a search that have reached its position token.
 
     Args:
@@ -53,16 +53,16 @@ class Arrived(Generic[AskedSlot]):
 
     def __init__(
         self,
-        here: Callable[[int], AskedSlot | None],
+        here: Callable[[int], TokenSlot | None],
         numbers: Sequence[int],
         token: Mapping[int, int],
     ) -> None:
         self._here = here
         self._numbers = numbers
         self._wanted = {partition: position_of(offset + 1) for partition, offset in token.items()}
-        self._seen: dict[int, AskedSlot] = {}
+        self._seen: dict[int, TokenSlot] = {}
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether all slots here have reached the token; asked between two steps."""
         here = {number: self._here(number) for number in self._numbers}
         # A slot that arrives after this check starts from a checkpoint, and may be far behind.
@@ -73,7 +73,7 @@ class Arrived(Generic[AskedSlot]):
             for partition, position in self._wanted.items()
         )
 
-    def slot(self, number: int) -> AskedSlot | None:
+    def slot(self, number: int) -> TokenSlot | None:
         """Returns a slot that had reached the token; None if it is absent.
 
         A slot that was lost and came back since is another one; the one seen has stopped reading.

@@ -158,18 +158,18 @@ class KnnLists:
             self._told = self.flush()
         self._lists["is_former"][row] = True
 
-    def end(self, query: int, offset: int, *, goes_on: bool) -> None:
+    def end(self, query: int, offset: int, *, is_continued: bool) -> None:
         """Ends the versions of a query that precede a change of the registry.
 
         Args:
             query: 0 where it is not known.
             offset: of the change.
-            goes_on: the change is a version that continues them.
+            is_continued: the change is a version that continues them.
         """
         row = int(self._newest.get(np.array([query], np.uint64))[0]) if query else -1
         if row < 0 or self._lists["revisions"][row] >= offset:
             return
-        if goes_on:
+        if is_continued:
             self._let_go(row)
         else:
             self._drop_rows(np.array([row]))

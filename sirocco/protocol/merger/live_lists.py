@@ -16,12 +16,12 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Found
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, Reached
 from sirocco.protocol.contract.query_specs import (
-    KIND_GONE,
-    KIND_OVER,
+    KIND_END,
+    KIND_ENDED,
     Spec,
     query_number,
     read_spec,
-    told_to,
+    subscription_number,
 )
 from sirocco.protocol.merger.former_keys import FormerKeys
 from sirocco.protocol.merger.knn_changes import Candidates
@@ -110,9 +110,9 @@ class LiveLists:
             is_new |= is_ranked & is_untold
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
-            for row in np.flatnonzero(kinds == KIND_GONE).tolist():
+            for row in np.flatnonzero(kinds == KIND_ENDED).tolist():
                 self._end(specs[row], _told_to(found, specs[row].ended, row), slots[0])
-            for row in np.flatnonzero(kinds == KIND_OVER).tolist():
+            for row in np.flatnonzero(kinds == KIND_END).tolist():
                 self.ends.hear(specs[row], *_named(found, row), slots[0], self.slots)
                 self.is_live = True
                 self.changes += 1
@@ -143,7 +143,9 @@ class LiveLists:
         self.ends.complete(self._time_ms, self._awaits_steps)
 
     def _awaits_steps(self, query: str, subscriber: str, revision: int) -> bool:
-        return self.steps.awaits_query(told_to(query_number(query), subscriber), revision)
+        return self.steps.awaits_query(
+            subscription_number(query_number(query), subscriber), revision
+        )
 
     def forget(self, reached: Reached) -> None:
         """Forgets versions of which nothing more is reported; called from time to time."""
@@ -176,8 +178,8 @@ class LiveLists:
             # A candidate without a distance cannot be ranked.
             return
         if self.versions.has_ends:
-            is_over = np.array([self.versions.has_ended(spec.key) for spec in specs], np.bool_)
-            rows = rows[~is_over[matches.queries[rows]]]
+            has_expired = np.array([self.versions.has_ended(spec.key) for spec in specs], np.bool_)
+            rows = rows[~has_expired[matches.queries[rows]]]
             if not len(rows):
                 return
         present, places = np.unique(matches.queries[rows], return_inverse=True)
@@ -225,15 +227,15 @@ class LiveLists:
         key = gone.ended.key
         if self.versions.end(key, gone.ended_by, gone.ended_ms):
             # Applies to whichever version is the newest here: a slot may have skipped some.
-            self.knn.end(query, gone.ended_by[1], goes_on=gone.goes_on)
-            if not gone.goes_on:
+            self.knn.end(query, gone.ended_by[1], is_continued=gone.is_continued)
+            if not gone.is_continued:
                 self.knn.drop(np.array([key], np.uint64))
                 if query and gone.ended.kind == KIND_RANKED:
                     self.steps.leave(gone.ended, query, gone.ended_by[1])
             for early in self.versions.forget_early():
                 self.steps.drop(early)
                 self.former.forget(early)
-        elif gone.goes_on:
+        elif gone.is_continued:
             self.steps.stay(key, query, gone.ended_by[1])
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
             self.steps.end(gone.ended, query, slot, gone.ended_ms)
@@ -266,7 +268,7 @@ def _told_to(found: Found, spec: Spec | None, row: int) -> int:
     """Returns the number of a row's query, for as long as its subscriber has it."""
     names = found.queries
     query = 0 if spec is None else spec.query
-    return told_to(query, names.subscribers[int(names.subscriber_rows[row])])
+    return subscription_number(query, names.subscribers[int(names.subscriber_rows[row])])
 
 
 def _named(found: Found, row: int) -> tuple[str, str]:

@@ -43,14 +43,14 @@ class _End:
     Attributes:
         query, subscriber: its id, and who receives the end.
         slots: those that have passed the record of the registry.
-        is_over: the registry says that its lifetime was over.
+        has_expired: the registry says that its lifetime was over.
         is_told: its end has been sent.
     """
 
     query: str
     subscriber: str
     slots: set[int] = field(default_factory=set)
-    is_over: bool = False
+    has_expired: bool = False
     is_told: bool = False
 
 
@@ -110,9 +110,9 @@ class QueryEnds:
             self._bound()
             return
         end.slots.add(slot)
-        end.is_over |= spec.is_over
+        end.has_expired |= spec.has_expired
         if len(end.slots) == slots:
-            self._come(spec.place, end, BY_TTL if end.is_over else BY_REMOVAL)
+            self._come(spec.place, end, BY_TTL if end.has_expired else BY_REMOVAL)
             self._past.pop(spec.place, None)
 
     def complete(self, time_ms: int, awaits: Callable[[str, str, int], bool]) -> None:
@@ -162,7 +162,7 @@ class QueryEnds:
             **packed("over.queries", [end.query.encode() for _, end in ends]),
             **packed("over.subscribers", [end.subscriber.encode() for _, end in ends]),
             "over.flags": np.array(
-                [(end.is_over, end.is_told) for _, end in ends], np.bool_
+                [(end.has_expired, end.is_told) for _, end in ends], np.bool_
             ).reshape(-1, 2),
             "over.slots": np.array(slots, np.int64).reshape(-1, 2),
             **packed("over.ready_queries", [query.encode() for query, *_ in self._ready]),
@@ -185,8 +185,8 @@ class QueryEnds:
             strict=True,
         )
         ends = []
-        for (partition, revision), query, subscriber, (is_over, is_told) in rows:
-            end = _End(query.decode(), subscriber.decode(), set(), is_over, is_told)
+        for (partition, revision), query, subscriber, (has_expired, is_told) in rows:
+            end = _End(query.decode(), subscriber.decode(), set(), has_expired, is_told)
             known = self._past if is_told else self._ends
             known[partition, revision] = end
             ends.append(end)

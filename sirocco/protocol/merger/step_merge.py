@@ -34,7 +34,7 @@ from sirocco.protocol.contract.columns import NO_EVENTS, NO_ROW, ListColumns, Qu
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.contract.query_specs import Spec, asked_spec, read_spec
+from sirocco.protocol.contract.query_specs import Spec, definition_of_spec, read_spec
 from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, FIXED_BYTES, PIECE_BYTES_MAX
 from sirocco.protocol.merger.first_step_barrier import FirstWords
 from sirocco.protocol.merger.list_batch import ENTRY_BYTES, ToldLists, bytes_of_objects
@@ -427,7 +427,7 @@ def _named(names: QueryNames, row: int) -> QueryNames:
         np.array([0, end - begin], np.int64),
         np.zeros(1, np.uint32),
         (names.subscribers[int(names.subscriber_rows[row])],),
-        (asked_spec(names.specs[row]),),
+        (definition_of_spec(names.specs[row]),),
     )
 
 

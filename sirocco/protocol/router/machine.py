@@ -10,23 +10,23 @@ from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    ChangeRequests,
     ControlRead,
     Draining,
     Effect,
     Event,
+    FlushRequest,
     Follow,
-    Hurry,
     Loaded,
     Outcome,
     Polled,
-    Recalled,
-    Reread,
+    RecoveredDefinition,
+    RegistryRecords,
     SaveCheckpoint,
     State,
     Tick,
     Truncate,
     Unfollow,
-    Wished,
 )
 from sirocco.protocol.contract.messages import (
     INTAKE,
@@ -46,7 +46,7 @@ from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.router.map_change.query_copies import copy, may_be_saved
 from sirocco.protocol.router.map_change.steps import RouterSteps
 from sirocco.protocol.router.objects.intake_router import MARK_INTERVAL_MS, IntakeRouter
-from sirocco.protocol.router.queries.keyword_summary import Summarising, was_said, withdrawn
+from sirocco.protocol.router.queries.keyword_summary import KeywordSummary, was_published, withdrawn
 from sirocco.protocol.router.queries.registry_partition import Read, Registry
 
 # Between checkpoints of a Kafka partition that has advanced: a successor repeats this much. At
@@ -114,18 +114,18 @@ class RouterMachine:
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
         for owned in self.registries.values():
-            owned.deciding.now_ms = self.lifetimes_ms(now_ms)
+            owned.pending_requests.now_ms = self.lifetimes_ms(now_ms)
         match event:
             case Polled():
                 return self._polled(event, now_ms)
             case Tick():
                 return self._tick(now_ms)
-            case Wished():
-                return self._wished(event)
-            case Recalled():
+            case ChangeRequests():
+                return self._change_requests(event)
+            case RecoveredDefinition():
                 registry = self.registries.get(event.partition)
-                return registry.restate(event.offset, event.change) if registry else []
-            case Reread():
+                return registry.republish(event.offset, event.change) if registry else []
+            case RegistryRecords():
                 registry = self.registries.get(event.partition)
                 routings = self.intake.routings
                 return copy(registry, event.changes, routings) if registry else []
@@ -133,7 +133,7 @@ class RouterMachine:
                 return self._control(event)
             case Loaded():
                 return self._loaded(event, now_ms)
-            case Hurry():
+            case FlushRequest():
                 return self._mark(self.holdings.owned(INTAKE), now_ms)
             case Draining():
                 return self._drain(now_ms)
@@ -195,13 +195,13 @@ class RouterMachine:
         effects = self.intake.flush(now_ms) + self._pause()
         for registry in self.registries.values():
             # It saves and republishes nothing before the log has shown one of its records.
-            is_due = registry.is_guessing or registry.unsaid
+            is_due = registry.has_gaps or registry.hidden
             effects += registry.announce(now_ms) if is_due else []
         effects += self._steps.next(now_ms)
         if now_ms - self._summarised_ms >= SUMMARY_INTERVAL_MS:
             self._summarised_ms = now_ms
             for registry in self.registries.values():
-                effects += registry.summarise(now_ms)
+                effects += registry.publish_summary(now_ms)
                 effects += registry.forget_members(now_ms)
         if now_ms - self._marked_ms >= MARK_INTERVAL_MS or self._has_changed_map():
             self._marked_ms = now_ms
@@ -223,12 +223,12 @@ class RouterMachine:
         effects = self.intake.flush(now_ms, at_once=True)
         return effects + (self.intake.marks(partitions) if partitions else [])
 
-    def _wished(self, event: Wished) -> list[Effect]:
+    def _change_requests(self, event: ChangeRequests) -> list[Effect]:
         registry = self.registries.get(event.partition)
         if registry is None:
             error = Unavailable("this router does not own that part of the registry; try again")
-            return [Answer(event.token, (Outcome(NO_REVISION, error),) * len(event.wishes))]
-        return registry.wish(event.token, event.wishes)
+            return [Answer(event.token, (Outcome(NO_REVISION, error),) * len(event.requests))]
+        return registry.take_requests(event.token, event.requests)
 
     def _control(self, event: ControlRead) -> list[Effect]:
         declaration = event.declaration
@@ -275,18 +275,18 @@ class RouterMachine:
                 *(event.partition, event.offset, event.offset, event.epoch),
                 intake_partitions=self._intake_partitions,
             )
-            registry.deciding.routing = self.intake.routing
+            registry.pending_requests.routing = self.intake.routing
             if self.intake.summarised:
-                registry.summarising = Summarising(
+                registry.keyword_summary = KeywordSummary(
                     *(event.partition, event.epoch, self.intake.slots),
                     *(self._intake_partitions, registry.live),
                 )
             if event.state is not None:
                 registry.restore(event.state)
-                if not self.intake.summarised and was_said(event.state):
+                if not self.intake.summarised and was_published(event.state):
                     # Former owners held back what no query needed; this one sends no summaries.
-                    said = withdrawn(event.partition, event.epoch)
-                    effects += [Append(INTAKE, p, said) for p in range(self._intake_partitions)]
+                    record = withdrawn(event.partition, event.epoch)
+                    effects += [Append(INTAKE, p, record) for p in range(self._intake_partitions)]
             # Without a checkpoint, start with the oldest map that anyone may need.
             oldest = min(self.intake.routings, default=0)
             registry.stage.base = registry.stage.base or oldest

@@ -132,7 +132,7 @@ class HandOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurry:
+class FlushRequest:
     """A flush request: some slot waits for the search's position, so routers report theirs."""
 
 
@@ -152,7 +152,7 @@ class Finish:
 
 
 GatherEvent: TypeAlias = Begin | Came | Tick
-GatherEffect: TypeAlias = Ask | Stop | TakeMore | HandOn | Hurry | Finish
+GatherEffect: TypeAlias = Ask | Stop | TakeMore | HandOn | FlushRequest | Finish
 
 
 @dataclass(slots=True)
@@ -382,7 +382,7 @@ class Gather:
         effects: list[GatherEffect] = []
         if part.is_waiting and not self._is_behind:
             self._is_behind = True
-            effects.append(Hurry())
+            effects.append(FlushRequest())
         if self._collector is None:
             effects += self._hand_on(ask, part, now_ms)
         else:

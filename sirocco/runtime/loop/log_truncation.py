@@ -17,19 +17,19 @@ class Truncating:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._wished: dict[tuple[str, int], int] = {}
+        self._requested: dict[tuple[str, int], int] = {}
         self._done_ms = monotonic_ms()
 
-    def wish(self, topic: str, partition: int, before: int) -> None:
+    def request(self, topic: str, partition: int, before: int) -> None:
         """Requests to truncate before an offset, where nobody needs the records."""
-        self._wished[topic, partition] = before
+        self._requested[topic, partition] = before
 
     def due(self) -> Callable[[], None] | None:
         """Returns the work to do outside the loop, if it is time for it."""
-        if not self._wished or monotonic_ms() - self._done_ms < TRUNCATE_INTERVAL_MS:
+        if not self._requested or monotonic_ms() - self._done_ms < TRUNCATE_INTERVAL_MS:
             return None
         self._done_ms = monotonic_ms()
-        due, self._wished = self._wished, {}
+        due, self._requested = self._requested, {}
 
         def truncate() -> None:
             for (topic, partition), before in due.items():

@@ -26,6 +26,8 @@ from sirocco.protocol.contract.control_records import (
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    ChangeRequest,
+    ChangeRequests,
     Compute,
     ControlRead,
     Declare,
@@ -42,9 +44,9 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     Outcome,
     Polled,
-    Proposed,
+    ProposedMap,
     Publish,
-    Rebalanced,
+    RebalanceRequest,
     SaveCheckpoint,
     SetAside,
     Sweep,
@@ -52,8 +54,6 @@ from sirocco.protocol.contract.effects import (
     Transact,
     Truncate,
     Unfollow,
-    Wish,
-    Wished,
 )
 from sirocco.protocol.contract.messages import CONTROL
 from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS, Appends
@@ -207,15 +207,17 @@ class Worker:
         """Returns a future that ends when the log has all that was appended up to now."""
         return self._asking.settled(self._appends.after_all)
 
-    def wish(
-        self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
+    def change_queries(
+        self, partition: int, requests: Sequence[ChangeRequest], deadline_ms: int | None = None
     ) -> Future[tuple[Outcome, ...]]:
         """Gives change requests for queries to the machine; the future has their outcomes.
 
         They are dropped if the future is cancelled, or `deadline_ms` (epoch) has passed, before the
         machine takes them: done late, they would undo what the client did since.
         """
-        return self._asking.ask(lambda token: Wished(token, partition, tuple(wishes)), deadline_ms)
+        return self._asking.ask(
+            lambda token: ChangeRequests(token, partition, tuple(requests)), deadline_ms
+        )
 
     def look(self, at: Callable[[], T]) -> Future[T]:
         """Calls a function in the loop, between two steps; the future has what it returns."""
@@ -223,11 +225,11 @@ class Worker:
 
     def rebalance(self, moves: Mapping[int, tuple[str, str]]) -> Future[tuple[Outcome, ...]]:
         """Gives the machine slots that are to change their owner."""
-        return self._asking.ask(lambda token: Rebalanced(token, moves), None)
+        return self._asking.ask(lambda token: RebalanceRequest(token, moves), None)
 
     def propose(self, partition_map: bytes) -> Future[tuple[Outcome, ...]]:
         """Gives the machine a map to put in force; the outcome's revision is its version."""
-        return self._asking.ask(lambda token: Proposed(token, partition_map), None)
+        return self._asking.ask(lambda token: ProposedMap(token, partition_map), None)
 
     def tell(self, event: Event) -> None:
         """Makes the machine take an event at its next turn."""
@@ -429,7 +431,7 @@ class Worker:
             case Answer(token, outcomes):
                 return partial(self._asking.answer, token, outcomes)
             case Truncate(topic, partition, before):
-                return partial(self._truncating.wish, topic, partition, before)
+                return partial(self._truncating.request, topic, partition, before)
 
     def _load_newer(self, taken: CheckpointTaken) -> None:
         """Loads a former owner's newer checkpoint, where its earlier one is unusable."""

@@ -66,7 +66,7 @@ def registry_records() -> tuple[list[tuple[str, bytes]], list[dict]]:
         change(None, "b", 1, 2),  # 4
         change({**a, "text": "void"}, "a", 0, 2),  # of a revision that is gone
         change({**c, "text": "late"}, "c", 2, 1),  # of an owner that was replaced
-        replace(change(newer, "a", 3, 2), is_restated=True),
+        replace(change(newer, "a", 3, 2), is_republished=True),
     ]
     return records_of(changes), [newer, c]
 

@@ -25,7 +25,7 @@ from sirocco.protocol.contract.messages import NO_PAST, Change, Installed
 from sirocco.protocol.contract.query_definitions import PARSED_LONG_MAX, query_of, spec_of
 from sirocco.protocol.router.queries.install_records import Installs, routed_queries
 from tests.support.random_messages import differences
-from tests.support.values import change_of, uniform_routing, wish_of
+from tests.support.values import change_of, request_of, uniform_routing
 
 POINT = {"lon": 1.0, "lat": 2.0}
 RANGE: dict[str, Any] = {"kind": "range", "text": "a"}
@@ -50,8 +50,10 @@ def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> Installed:
     """Returns the record for the only slot of a small cluster."""
     changes: list[tuple[int, Change]] = []
     for number, members in enumerate(queries):
-        wish = wish_of("register", {"id": f"q{number}", "mode": "continuous"} | members, "s", 7)
-        changes.append((number, replace(change_of(wish), past_ms=past_ms)))
+        request = request_of(
+            "register", {"id": f"q{number}", "mode": "continuous"} | members, "s", 7
+        )
+        changes.append((number, replace(change_of(request), past_ms=past_ms)))
     rows, slots = routed_queries([change for _, change in changes], uniform_routing(1, 1))
     installs = Installs(3, 0)
     installs.install(changes, rows, slots)

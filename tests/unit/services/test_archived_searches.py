@@ -20,7 +20,12 @@ from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_obj
 from sirocco.model.query import Query, parse_query
 from sirocco.model.text import analyse_batch
 from sirocco.protocol.contract.positions import Reached
-from sirocco.protocol.evaluator.slot.archived_slices import Shelf, arrivals_of, slice_name, span_of
+from sirocco.protocol.evaluator.slot.archived_slices import (
+    ArchiveManifest,
+    arrivals_of,
+    slice_name,
+    span_of,
+)
 from sirocco.transport.archive import MemoryArchive
 
 ROWS = 40
@@ -33,7 +38,7 @@ class HeldSlot:
     reached: Reached = field(default_factory=Reached)
     map_version: int = 3
     store: SlotStore = field(default_factory=lambda: SlotStore(StoreLimits(active_rows=10)))
-    shelf: Shelf = field(default_factory=lambda: Shelf(3))
+    manifest: ArchiveManifest = field(default_factory=lambda: ArchiveManifest(3))
 
 
 def objects(count: int) -> ObjectColumns:
@@ -59,10 +64,10 @@ def left(slot: HeldSlot, archive: MemoryArchive, is_archived: set[int]) -> list[
     for number, each in enumerate(slices):
         if number in is_archived:
             archive.write(slice_name(3, span_of(each)), write_slice(each))
-            slot.shelf.archived[span_of(each)] = arrivals_of(each)
+            slot.manifest.archived[span_of(each)] = arrivals_of(each)
     gone = slot.store.forget(slices[-1].arrival_first_ms)
     for each in gone:
-        slot.shelf.left(each)
+        slot.manifest.note_evicted(each)
     return gone
 
 
@@ -84,7 +89,7 @@ def test_a_search_finds_what_has_left_memory(slot: HeldSlot) -> None:
     gone = left(slot, archive, {0, 1, 2})
     assert len(gone) == 3
     assert found(slot, archive, fires(), Bounds()) == list(range(ROWS))
-    assert slot.shelf.earliest_ms is None
+    assert slot.manifest.earliest_ms is None
 
 
 def test_a_window_reads_only_the_slices_that_it_reaches(slot: HeldSlot) -> None:
@@ -124,16 +129,16 @@ def test_the_nearest_outside_memory_are_looked_for_there_alone(slot: HeldSlot) -
 def test_what_was_lost_is_told_by_the_earliest_time(slot: HeldSlot) -> None:
     archive = MemoryArchive()
     left(slot, archive, {1, 2})
-    assert slot.shelf.earliest_ms == 9 * 60_000 + 1
+    assert slot.manifest.earliest_ms == 9 * 60_000 + 1
     assert found(slot, archive, fires(), Bounds()) == list(range(10, ROWS))
 
 
 def test_the_archive_gives_up_what_is_too_old(slot: HeldSlot) -> None:
     archive = MemoryArchive()
     gone = left(slot, archive, {0, 1, 2})
-    names = slot.shelf.forget(gone[1].arrival_first_ms)
+    names = slot.manifest.forget(gone[1].arrival_first_ms)
     assert names == [slice_name(3, span_of(gone[0]))]
-    assert slot.shelf.earliest_ms == gone[0].arrival_last_ms + 1
+    assert slot.manifest.earliest_ms == gone[0].arrival_last_ms + 1
     assert found(slot, archive, fires(), Bounds()) == list(range(10, ROWS))
 
 

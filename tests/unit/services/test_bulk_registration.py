@@ -17,7 +17,7 @@ from sirocco_api.v1.query_service_pb2_grpc import (
 
 from services.router.owners import Owners
 from services.router.queries import IN_FLIGHT_MAX, QueryFront
-from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.runtime.grpc import edge
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.speaking import DEADLINE_S, query_message
@@ -30,7 +30,7 @@ class Undecided:
         self.begun = 0
         self.given_up = 0
 
-    async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
+    async def apply(self, partition: int, requests: Sequence[ChangeRequest]) -> tuple[Outcome, ...]:
         self.begun += 1
         try:
             await asyncio.get_running_loop().create_future()

@@ -72,7 +72,7 @@ def test_the_holder_of_the_lease_leads_and_sees_who_is_alive(watch: Watch) -> No
 def test_who_has_parted_without_harm_is_told_apart_from_who_has_ended(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
     assert watch.store.acquire("lease/leaving/evaluator-b", "evaluator-b", LEASE_MS)
-    assert watch.look() == [MembersSeen(SEEN, leading=True, parted=frozenset({"evaluator-b"}))]
+    assert watch.look() == [MembersSeen(SEEN, leading=True, departed=frozenset({"evaluator-b"}))]
 
 
 def test_a_service_of_which_there_never_was_one_is_counted_as_missing(watch: Watch) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 import grpc
 import pytest
 
-from services.router.owners import SEEK_S, OwnerBack, Owners, write_wish
+from services.router.owners import SEEK_S, OwnerBack, Owners, write_request
 from services.router.quotas import TenantQueries
 from services.router.stored import StoredQueries
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
@@ -22,7 +22,7 @@ from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.geometry import Rectangle
 from sirocco.model.query import RangeQuery
 from sirocco.protocol.contract.control_view import Ownership
-from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY
 from sirocco.protocol.contract.partition_ownership import Holding, Holdings, Phase
 from sirocco.protocol.router.machine import RouterMachine
@@ -30,7 +30,9 @@ from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.membership import MemberInfo
 
-WISH = Wish("register", "q", RangeQuery("q", "continuous", Rectangle(0, 0, 1, 1)), "us", 5)
+REQUEST = ChangeRequest(
+    "register", "q", RangeQuery("q", "continuous", Rectangle(0, 0, 1, 1)), "us", 5
+)
 
 
 class Loop:
@@ -39,12 +41,12 @@ class Loop:
     def __init__(self) -> None:
         self.deadlines_ms: list[int | None] = []
 
-    def wish(
-        self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
+    def change_queries(
+        self, partition: int, requests: Sequence[ChangeRequest], deadline_ms: int | None = None
     ) -> Future[tuple[Outcome, ...]]:
         self.deadlines_ms.append(deadline_ms)
         done: Future[tuple[Outcome, ...]] = Future()
-        done.set_result(tuple(Outcome(7) for _ in wishes))
+        done.set_result(tuple(Outcome(7) for _ in requests))
         return done
 
 
@@ -71,10 +73,10 @@ def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
             cast(StoredQueries, None),
             lambda: {"back": MemberInfo("back", "router", address, "", 0)},
         )
-        assert await owners.apply(0, [WISH]) == (Outcome(7),)
+        assert await owners.apply(0, [REQUEST]) == (Outcome(7),)
         # A router of an earlier version sends no such time.
         async with grpc.aio.insecure_channel(address) as channel:
-            request = pb.ApplyChangesRequest(changes=[write_wish(WISH)])
+            request = pb.ApplyChangesRequest(changes=[write_request(REQUEST)])
             await OwnerServiceStub(channel).ApplyChanges(request)
         await owners.close()
         await server.stop(None)
@@ -94,7 +96,7 @@ def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
         "front", cast(RouterMachine, machine), cast(Worker, loop), cast(StoredQueries, None), dict
     )
     begin_ms = now_ms()
-    asyncio.run(owners.apply(0, [WISH]))
+    asyncio.run(owners.apply(0, [REQUEST]))
     (told,) = loop.deadlines_ms
     assert told is not None
     assert begin_ms + SEEK_S * 1_000 <= told <= now_ms() + SEEK_S * 1_000
@@ -107,8 +109,8 @@ class Nobody(Loop):
         super().__init__()
         self.gone = gone
 
-    def wish(
-        self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
+    def change_queries(
+        self, partition: int, requests: Sequence[ChangeRequest], deadline_ms: int | None = None
     ) -> Future[tuple[Outcome, ...]]:
         done: Future[tuple[Outcome, ...]] = Future()
         self.gone -= 1
@@ -135,7 +137,7 @@ def test_that_there_is_no_such_query_is_told_unless_an_owner_was_lost_that_had_t
     )
 
     async def run() -> Outcome:
-        removal = Wish("unregister", "q", None, "", 5)
+        removal = ChangeRequest("unregister", "q", None, "", 5)
         applied = asyncio.create_task(owners.apply(0, [removal]))
         # Meanwhile no router is asked: there is no owner yet.
         await asyncio.wait([applied], timeout=0.01)
@@ -170,7 +172,7 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
             machine.holdings.view.owners[REGISTRY, 0] = Ownership(name, 1)
             known.clear()
             known[name] = MemberInfo(name, "router", address, "", 0)
-            assert await owners.apply(0, [WISH]) == (Outcome(7),)
+            assert await owners.apply(0, [REQUEST]) == (Outcome(7),)
             await server.stop(None)
         left = set(owners._channels._channels) - {address}
         await owners.close()

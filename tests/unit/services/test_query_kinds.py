@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sirocco_api.v1 import query_pb2, query_service_pb2
 
-from services.router.owners import read_wish, write_wish
+from services.router.owners import read_request, write_request
 from sirocco.protocol.contract.messages import NO_PAST
 from tests.support.speaking import DEADLINE_S, Speaker, query_message, refused
-from tests.support.values import wish_of
+from tests.support.values import request_of
 
 POINT = {"lon": 1.0, "lat": 2.0}
 AROUND = {"rect": {"west": 0.0, "south": 0.0, "east": 2.0, "north": 2.0}}
@@ -178,7 +178,7 @@ def test_values_are_not_followed_into_the_past(speaker: Speaker) -> None:
 def test_wishes_travel_to_the_owner_unchanged(kind: str, past_ms: int) -> None:
     members = {"id": "q", "mode": "continuous"} | KINDS[kind]
     for action in ("register", "update"):
-        wish = replace(wish_of(action, members, "s", 7), past_ms=past_ms)
-        assert read_wish(write_wish(wish)) == wish
-    removal = wish_of("unregister", "q", start_ms=7)
-    assert read_wish(write_wish(removal)) == removal
+        request = replace(request_of(action, members, "s", 7), past_ms=past_ms)
+        assert read_request(write_request(request)) == request
+    removal = request_of("unregister", "q", start_ms=7)
+    assert read_request(write_request(removal)) == removal

@@ -51,16 +51,16 @@ def test_the_definition_in_force_is_said_again_and_shown(
     service = owner(cluster)
     registry = service.machine.registries[PARTITION]
     append_late(cluster)
-    eventually(lambda: registry.judging.voids > 0, "the void change is read")
+    eventually(lambda: registry.validation.voids > 0, "the void change is read")
 
     # The service's own thread does the same every few seconds.
     stored = StoredQueries(cluster.log, service.machine)
     Recalling("test", service.machine, stored, service.worker).look()
-    eventually(lambda: is_restated(registry, revision), "it is said again")
+    eventually(lambda: is_republished(registry, revision), "it is said again")
 
     again = stored.at(PARTITION, registry.place(HANDLE))
     assert again is not None
-    assert (again.is_restated, again.expected_revision) == (True, revision)
+    assert (again.is_republished, again.expected_revision) == (True, revision)
     for router in (0, 1):
         shown = speaker.get(NAME, router)
         assert (shown.query, shown.revision, shown.start_ms) == (query, revision, 70)
@@ -71,8 +71,8 @@ def test_the_definition_in_force_is_said_again_and_shown(
     assert registry.place(HANDLE) == NO_REVISION
 
 
-def is_restated(registry: Registry, revision: int) -> bool:
-    return not registry.unsaid and registry.place(HANDLE) > revision
+def is_republished(registry: Registry, revision: int) -> bool:
+    return not registry.hidden and registry.place(HANDLE) > revision
 
 
 def test_what_is_no_longer_there_is_not_found(cluster: EmbeddedCluster) -> None:

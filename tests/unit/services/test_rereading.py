@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, Rereading
 from services.router.stored import StoredQueries
-from sirocco.protocol.contract.effects import Reread
+from sirocco.protocol.contract.effects import RegistryRecords
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
@@ -105,7 +105,7 @@ class Loop:
         self.told: list[int] = []
         self.waiting: list[Future[None]] = []
 
-    def tell(self, reread: Reread) -> None:
+    def tell(self, reread: RegistryRecords) -> None:
         self.told.append(len(reread.changes))
 
     def settled(self) -> Future[None]:

@@ -91,12 +91,12 @@ async def asked(
     responses: AsyncIterator[ReceiveResponse],
 ) -> AsyncIterator[asyncio.Future[ReceiveResponse]]:
     """Awaits the next response; a stream can be closed once no task waits for it."""
-    coming = asyncio.ensure_future(anext(responses))
+    next_routing = asyncio.ensure_future(anext(responses))
     try:
-        yield coming
+        yield next_routing
     finally:
-        coming.cancel()
-        await asyncio.wait([coming])
+        next_routing.cancel()
+        await asyncio.wait([next_routing])
 
 
 def readers(log: MemoryLog) -> list[str]:
@@ -128,7 +128,7 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
             tail = front._known[0]
             write(log, range(200))
             await until(lambda: tail.end == 200)
-            async with asked(responses) as coming:
+            async with asked(responses) as next_routing:
                 await until(lambda: credit.changed._waiters)
 
                 # test: more arrives than is kept.
@@ -140,7 +140,7 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
                 # misses nothing.
                 assert len(pieces(others)) <= POLL_RECORDS_MAX
                 credit.add(1_000)
-                found = ids(await coming)
+                found = ids(await next_routing)
             while len(found) < 210:
                 found += ids(await anext(responses))
             assert found == list(range(210))
@@ -190,12 +190,12 @@ def test_a_stream_that_has_caught_up_reads_the_log_no_more_by_itself(
             assert set(readers(log)) == {"tails", "deliveries-reader"}
 
             # test
-            coming = asyncio.ensure_future(anext(responses))
+            next_routing = asyncio.ensure_future(anext(responses))
             await until(lambda: readers(log) == ["tails"])
 
             # check
             write(log, range(40, 41))
-            assert ids(await coming) == [40]
+            assert ids(await next_routing) == [40]
 
     run(test)
 
@@ -222,16 +222,16 @@ def test_a_subscriber_that_leaves_while_its_reader_is_made_leaves_none_behind(
         monkeypatch.setattr(log, "consumer", slow)
         responses = stream(front, Credit(1_000), cursor="0.0")
         await anext(responses)
-        coming = asyncio.ensure_future(anext(responses))
+        next_routing = asyncio.ensure_future(anext(responses))
         await until(making.is_set)
 
         # test: the thread that creates it does not learn that the stream has ended.
-        coming.cancel()
-        await asyncio.wait([coming], timeout=0.1)
+        next_routing.cancel()
+        await asyncio.wait([next_routing], timeout=0.1)
         may_go_on.set()
         await until(made.is_set)
         with suppress(asyncio.CancelledError):
-            await coming
+            await next_routing
 
         # check
         await until(lambda: readers(log) == ["tails"])

@@ -178,7 +178,7 @@ class LeafCounts:
         """Counts queries that were registered."""
         self._arrived[slot] = self._arrived.get(slot, 0) + queries
 
-    def look(self, slots: dict[int, Slot], *, ends_round: bool) -> Counted | None:
+    def last_round(self, slots: dict[int, Slot], *, ends_round: bool) -> Counted | None:
         """Returns the counts of the last round, with the queries of now; None before the first.
 
         Args:
@@ -204,7 +204,7 @@ class LeafCounts:
         self._begin()
         return self._last
 
-    def so_far(self, slots: Iterable[int]) -> Counted | None:
+    def current_round(self, slots: Iterable[int]) -> Counted | None:
         """Returns the object counts of the present round; None without a map.
 
         Args:

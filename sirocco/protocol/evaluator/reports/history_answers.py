@@ -14,7 +14,7 @@ from sirocco.index.base.query_rows import NEVER_MS, QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.store.gathering import gather_rows
-from sirocco.index.store.sliding_term_counts import NOTHING_GONE, Gone
+from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN, ForgottenSlices
 from sirocco.index.store.store import SlotStore, StoreView
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import scan_range, search_knn
@@ -43,7 +43,7 @@ _ROWS_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class HistoryRequest:
     """A new query that asks for the past.
 
     Attributes:
@@ -65,7 +65,7 @@ class Entered:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastMatches:
     """Objects of the past with their hits."""
 
     objects: ObjectColumns
@@ -73,12 +73,12 @@ class Past:
     hits: Hits
 
 
-def past_reports(
-    standing: Standing, store: SlotStore, entered: Iterable[Entered]
-) -> Iterator[Past]:
+def history_reports(
+    standing: Standing, store: SlotStore, requests: Iterable[HistoryRequest]
+) -> Iterator[PastMatches]:
     """Yields the past objects of new range and knn queries; steps include the past themselves."""
     view = store.view()
-    for one in entered:
+    for one in requests:
         bounds = Bounds(arrival_from_ms=max(one.start_ms - one.past_ms, -(1 << 62)))
         if one.kind == KIND_RANGE:
             yield from _past_ranges(standing, view, one, bounds)
@@ -87,8 +87,8 @@ def past_reports(
 
 
 def _past_ranges(
-    standing: Standing, view: StoreView, one: Entered, bounds: Bounds
-) -> Iterator[Past]:
+    standing: Standing, view: StoreView, one: HistoryRequest, bounds: Bounds
+) -> Iterator[PastMatches]:
     found = list(scan_range(view, one.condition, bounds))
     if not found:
         return
@@ -109,7 +109,7 @@ def _past_ranges(
             np.arange(len(stored), dtype=np.int32),
             np.full(len(stored), one.row, np.int32),
         )
-        yield Past(stored.objects, events_of(stored), hits)
+        yield PastMatches(stored.objects, events_of(stored), hits)
 
 
 def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
@@ -123,8 +123,8 @@ def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
 
 
 def _past_nearest(
-    standing: Standing, view: StoreView, one: Entered, bounds: Bounds
-) -> Iterator[Past]:
+    standing: Standing, view: StoreView, one: HistoryRequest, bounds: Bounds
+) -> Iterator[PastMatches]:
     lon, lat, k = standing.knn_point(one.row)
     nearest = search_knn(view, lon, lat, k, one.condition, bounds)
     stored = nearest.gather()
@@ -139,14 +139,14 @@ def _past_nearest(
         None,
         nearest.distances_m,
     )
-    yield Past(stored.objects, events_of(stored), hits)
+    yield PastMatches(stored.objects, events_of(stored), hits)
 
 
 def step_results(
     view: StoreView,
     due: list[tuple[int, int, StepQuery]],
     names: TermNames,
-    gone: Gone = NOTHING_GONE,
+    forgotten: ForgottenSlices = NOTHING_FORGOTTEN,
 ) -> list[StepResult]:
     """Evaluates steps, (row of all queries, at, query); returns results to report, in order.
 
@@ -154,21 +154,21 @@ def step_results(
         view: of the store.
         due: the steps.
         names: of terms.
-        gone: what left the store so far.
+        forgotten: what left the store so far.
     """
     results = []
     newest_ms = view.newest_ms
     for row, at_ms, entry in due:
-        bounds, sayers = Bounds(entry.from_ms(at_ms), at_ms), entry.sayers(at_ms)
+        bounds, reporters = Bounds(entry.from_ms(at_ms), at_ms), entry.reporters(at_ms)
         # After a gap of days most steps count nothing: they need no search, and most no record.
         is_empty = bounds.arrival_from_ms > newest_ms
-        if is_empty and not (entry.is_home or sayers):
+        if is_empty and not (entry.is_home or reporters):
             continue
         if entry.ranked is not None:
             part = entry.ranked.nothing if is_empty else entry.ranked.search(view, at_ms, bounds)
-            if part.objects_total or entry.is_home or sayers:
+            if part.objects_total or entry.is_home or reporters:
                 ranked = ranked_entries(part)
-                results.append(StepResult(row, at_ms, ranked=ranked, sayers=sayers))
+                results.append(StepResult(row, at_ms, ranked=ranked, reporters=reporters))
             continue
         k = entry.query.k if entry.is_sole else None
         if is_empty:
@@ -176,10 +176,10 @@ def step_results(
         elif entry.kept is None:
             counts = count_terms(view, entry.condition, bounds, k=k)
         else:
-            counts = entry.kept.count(view, entry.condition, bounds, gone)
-        if len(counts) or entry.is_home or sayers:
+            counts = entry.kept.count(view, entry.condition, bounds, forgotten)
+        if len(counts) or entry.is_home or reporters:
             terms = term_entries(counts, k, names)
-            results.append(StepResult(row, at_ms, terms=terms, sayers=sayers))
+            results.append(StepResult(row, at_ms, terms=terms, reporters=reporters))
     return results
 
 

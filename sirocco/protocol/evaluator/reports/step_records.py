@@ -17,7 +17,7 @@ from sirocco.model.objects import ObjectColumns, concat
 from sirocco.protocol.contract.columns import NO_EVENTS, NO_MATCHES, EventColumns, StepColumns
 from sirocco.protocol.contract.messages import NO_OBJECTS, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, place_of
-from sirocco.protocol.contract.query_specs import ENDED_SOMEWHERE, gone_spec
+from sirocco.protocol.contract.query_specs import ENDED_SOMEWHERE, ended_spec
 from sirocco.protocol.contract.record_sizes import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
 from sirocco.protocol.evaluator.reports.match_records import join_names
 from sirocco.protocol.evaluator.standing.query_families import Names
@@ -72,16 +72,16 @@ class StepResult:
     """The result of a step of a query in a slot.
 
     Neither terms nor ranked: the query has ended, `at_ms` is the slot's time, `ended_by` and
-    `goes_on` as in `Spec`. `sayers`: see `StepQuery.sayers`.
+    `is_continued` as in `Spec`. `reporters`: see `StepQuery.reporters`.
     """
 
     query_row: int
     at_ms: int
     terms: TermEntries | None = None
     ranked: RankedEntries | None = None
-    sayers: int = 0
+    reporters: int = 0
     ended_by: tuple[int, int] = ENDED_SOMEWHERE
-    goes_on: bool = False
+    is_continued: bool = False
 
     def sizes(self) -> NDArray[np.int64]:
         """Returns i8[e], bytes of each entry in a record."""
@@ -183,14 +183,14 @@ def _found(
     if not all(is_step):
         assert names.specs is not None
         specs = list(names.specs)
-        for row, is_told, result in zip(places.tolist(), is_step, group, strict=True):
-            if not is_told:
-                specs[row] = gone_spec(
-                    specs[row], result.at_ms, result.ended_by, goes_on=result.goes_on
+        for row, has_entries, result in zip(places.tolist(), is_step, group, strict=True):
+            if not has_entries:
+                specs[row] = ended_spec(
+                    specs[row], result.at_ms, result.ended_by, is_continued=result.is_continued
                 )
         names = replace(names, specs=tuple(specs))
-    told = [(result, row) for result, row, t in zip(group, places, is_step, strict=True) if t]
-    ranked = [result.ranked for result, _ in told if result.ranked is not None]
+    steps = [(result, row) for result, row, t in zip(group, places, is_step, strict=True) if t]
+    ranked = [result.ranked for result, _ in steps if result.ranked is not None]
     objects = concat([r.objects for r in ranked]) if ranked else NO_OBJECTS
     return Found(
         Intervals.of([interval]),
@@ -200,7 +200,7 @@ def _found(
         np.zeros(len(objects), np.uint32),
         names,
         NO_MATCHES,
-        _columns([r for r, _ in told], np.array([row for _, row in told], np.uint32), place),
+        _columns([r for r, _ in steps], np.array([row for _, row in steps], np.uint32), place),
     )
 
 
@@ -225,7 +225,7 @@ def _columns(results: list[StepResult], queries: NDArray[np.uint32], place: int)
         _joined([r.token_counts for r in ranked], np.uint32),
         _joined([r.distances_m for r in ranked], np.float64),
         _joined([r.frequencies for r in ranked], np.uint16),
-        np.array([result.sayers for result in results], np.uint32),
+        np.array([result.reporters for result in results], np.uint32),
     )
 
 

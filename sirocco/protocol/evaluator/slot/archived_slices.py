@@ -50,13 +50,13 @@ def arrivals_of(slice_: SealedSlice) -> Span:
 
 
 @dataclass(slots=True)
-class Shelf:
+class ArchiveManifest:
     """The archived slices of one slot.
 
     Attributes:
         slot: its number.
         archived: spans that are in the archive for certain, with their `arrivals_of`.
-        gone: those of them that are in memory no more, also not in a larger slice: only the
+        archive_only: those of them that are in memory no more, also not in a larger slice: only the
             archive has them.
         saved_seq: the archive has all objects up to this one that are in slices; -1 before any.
         earliest_ms: from when on all arrivals are kept, in memory or in the archive; None while
@@ -65,7 +65,7 @@ class Shelf:
 
     slot: int
     archived: dict[Span, Span] = field(default_factory=dict)
-    gone: dict[Span, Span] = field(default_factory=dict)
+    archive_only: dict[Span, Span] = field(default_factory=dict)
     saved_seq: int = -1
     earliest_ms: int | None = None
     # Name of a checkpoint being written → the slices it relies on. Names sort as offsets do.
@@ -74,26 +74,28 @@ class Shelf:
     _former: frozenset[Span] = frozenset()
     _newest: frozenset[Span] = frozenset()
     # The newest one is another owner's: its slices are not known here.
-    _is_anothers: bool = False
+    _is_foreign: bool = False
 
     @property
     def is_saving(self) -> bool:
         """Whether a checkpoint is being written to the archive."""
         return bool(self._saving)
 
-    def restored(self, state: State, slices: Iterable[SealedSlice]) -> None:
+    def restore(self, state: State, slices: Iterable[SealedSlice]) -> None:
         """Takes the slices that a checkpoint relies on."""
         rows = state["gone_slices"].tolist()
-        self.gone = {(first, last): (from_ms, upto_ms) for first, last, from_ms, upto_ms in rows}
+        self.archive_only = {
+            (first, last): (from_ms, upto_ms) for first, last, from_ms, upto_ms in rows
+        }
         self.archived = {span_of(each): arrivals_of(each) for each in slices}
         self._newest = frozenset(self.archived)
         self.saved_seq = max((last for _, last in self._newest), default=-1)
-        self.archived |= self.gone
+        self.archived |= self.archive_only
         self.earliest_ms = next(iter(state["earliest_ms"].tolist()), None)
 
     def state(self) -> dict[str, NDArray[np.int64]]:
         """Returns the state for a checkpoint."""
-        rows = [(*span, *arrivals) for span, arrivals in sorted(self.gone.items())]
+        rows = [(*span, *arrivals) for span, arrivals in sorted(self.archive_only.items())]
         earliest = [] if self.earliest_ms is None else [self.earliest_ms]
         return {
             "gone_slices": np.array(rows, np.int64).reshape(-1, 4),
@@ -104,18 +106,18 @@ class Shelf:
         """Returns the archived slices that hold just these objects, in order; none if some lack."""
         if span in self.archived:
             return [span]
-        behind: dict[int, int] = {}
+        ends: dict[int, int] = {}
         for first, last in self.archived:
             if span[0] <= first and last <= span[1]:
-                behind[first] = max(last, behind.get(first, last))
+                ends[first] = max(last, ends.get(first, last))
         parts: list[Span] = []
         at = span[0]
-        while at in behind:
-            parts.append((at, behind[at]))
-            at = behind[at] + 1
+        while at in ends:
+            parts.append((at, ends[at]))
+            at = ends[at] + 1
         return parts if at == span[1] + 1 else []
 
-    def saving(
+    def begin_save(
         self, name: str, slices: Sequence[SealedSlice], full_rows: int
     ) -> tuple[list[Span], list[tuple[str, SealedSlice]]]:
         """Notes the slices that a checkpoint relies on.
@@ -128,66 +130,66 @@ class Shelf:
         Returns:
             The spans that it relies on, and the slices to be written with it.
         """
-        stands: dict[Span, Span] = {}
-        brought: list[tuple[str, SealedSlice]] = []
+        needed: dict[Span, Span] = {}
+        new_slices: list[tuple[str, SealedSlice]] = []
         for each in slices:
             span = span_of(each)
             parts = self.parts(span)
             is_settled = span in self.archived or len(each) < full_rows
             if parts and is_settled and len(parts) <= PARTS_MAX:
-                stands |= {part: self.archived[part] for part in parts}
+                needed |= {part: self.archived[part] for part in parts}
                 continue
-            stands[span] = arrivals_of(each)
-            brought.append((slice_name(self.slot, span), each))
-        self._saving[name] = stands
-        return list(stands), brought
+            needed[span] = arrivals_of(each)
+            new_slices.append((slice_name(self.slot, span), each))
+        self._saving[name] = needed
+        return list(needed), new_slices
 
     def durable(self, name: str) -> list[str]:
         """Takes the newest checkpoint; returns names of slices that no process will load."""
-        stands = self._written(name)
-        if stands is None:
+        needed = self._written(name)
+        if needed is None:
             # A former owner wrote it long after it lost the slot.
-            self._is_anothers = True
+            self._is_foreign = True
             return []
-        self._former, self._newest = self._newest, stands
-        if self._is_anothers:
+        self._former, self._newest = self._newest, needed
+        if self._is_foreign:
             # The checkpoint before it is kept as well, and may rely on any of them.
-            self._is_anothers = False
+            self._is_foreign = False
             return []
-        needed = self._newest | self._former | self.gone.keys()
-        needed = needed.union(*self._saving.values())
-        stale = sorted(self.archived.keys() - needed)
+        kept = self._newest | self._former | self.archive_only.keys()
+        kept = kept.union(*self._saving.values())
+        stale = sorted(self.archived.keys() - kept)
         for span in stale:
             del self.archived[span]
         return [slice_name(self.slot, span) for span in stale]
 
-    def in_vain(self, name: str) -> None:
+    def superseded(self, name: str) -> None:
         """Notes a written checkpoint that is not in force: another has a greater offset."""
         self._written(name)
 
     def _written(self, name: str) -> frozenset[Span] | None:
         """Notes that a checkpoint's slices are archived; None if it is another owner's."""
-        stands = self._saving.pop(name, None)
-        if stands is None:
+        needed = self._saving.pop(name, None)
+        if needed is None:
             return None
         for earlier in [each for each in self._saving if each < name]:
             del self._saving[earlier]
-        self.archived |= stands
-        self.saved_seq = max((last for _, last in stands), default=self.saved_seq)
-        return frozenset(stands)
+        self.archived |= needed
+        self.saved_seq = max((last for _, last in needed), default=self.saved_seq)
+        return frozenset(needed)
 
-    def left(self, slice_: SealedSlice) -> None:
+    def note_evicted(self, slice_: SealedSlice) -> None:
         """Notes that a slice has left memory; it can be searched only if it is archived."""
         parts = self.parts(span_of(slice_))
-        self.gone |= {part: self.archived[part] for part in parts}
+        self.archive_only |= {part: self.archived[part] for part in parts}
         if not parts:
             self._lost(slice_.arrival_last_ms)
 
     def forget(self, before_ms: int) -> list[str]:
         """Drops slices all of whose objects arrived before a time; returns their names."""
-        old = [span for span, (_, upto_ms) in self.gone.items() if upto_ms < before_ms]
+        old = [span for span, (_, upto_ms) in self.archive_only.items() if upto_ms < before_ms]
         for span in old:
-            self._lost(self.gone.pop(span)[1])
+            self._lost(self.archive_only.pop(span)[1])
             self.archived.pop(span, None)
         return [slice_name(self.slot, span) for span in old]
 
@@ -195,10 +197,10 @@ class Shelf:
     def first_name(self) -> str | None:
         """The first slice that any process will load; None if there is none, or it is unknown."""
         spans = self.archived.keys() | set().union(*self._saving.values())
-        is_known = bool(spans) and not self._is_anothers
+        is_known = bool(spans) and not self._is_foreign
         return slice_name(self.slot, min(spans)) if is_known else None
 
-    def reaching(self, from_ms: int, upto_ms: int, before_seq: int) -> list[str]:
+    def overlapping(self, from_ms: int, upto_ms: int, before_seq: int) -> list[str]:
         """Returns the slices outside memory that may hold arrivals within these bounds, inclusive.
 
         Args:
@@ -209,7 +211,7 @@ class Shelf:
         # A search runs in another thread: it copies the items of one moment.
         return [
             slice_name(self.slot, span)
-            for span, (first_ms, last_ms) in sorted(self.gone.copy().items())
+            for span, (first_ms, last_ms) in sorted(self.archive_only.copy().items())
             if first_ms <= upto_ms and last_ms >= from_ms and span[1] < before_seq
         ]
 

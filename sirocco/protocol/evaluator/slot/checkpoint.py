@@ -66,8 +66,8 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         **_steps_state(standing),
         **_tracked_state(standing),
         **_prefixed("store", slot.store.state(slot.hashing)),
-        **slot.endings.state(),
-        **slot.shelf.state(),
+        **slot.query_endings.state(),
+        **slot.manifest.state(),
         "slices": np.array(stands_on, np.int64).reshape(-1, 2),
     }
 
@@ -103,14 +103,14 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     rows = standing.tracked.restore(_tracked(state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
     slot.follow_lifetimes(rows, state["tracked.expires_ms"])
-    slot.endings.restore(state)
+    slot.query_endings.restore(state)
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
     # Checkpoints have the hashes of the wire; a process numbers terms anew.
     slot.store = SlotStore.restore(_without("store", state), slot.limits, slot.hashing)
     for each in slices:
         slot.store.adopt(each)
-    slot.shelf.restored(state, slices)
+    slot.manifest.restore(state, slices)
     slot.add_targets()
 
 

@@ -10,7 +10,7 @@ from sirocco.protocol.contract.messages import NOT_COPIED
 Rows = NDArray[np.int32]
 
 
-class Copied:
+class CopyOffsets:
     """The greatest such offset of each query, by rows of one family's table.
 
     Eight bytes a row from the first copy on: a map may change every few minutes, and each time all

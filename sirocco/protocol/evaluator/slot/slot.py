@@ -21,7 +21,7 @@ from sirocco.index.standing.query_table import NamedQueries
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import Members
 from sirocco.index.store.slices import SealedSlice
-from sirocco.index.store.sliding_term_counts import NOTHING_GONE
+from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN
 from sirocco.index.store.store import Job, SlotStore, StoreLimits
 from sirocco.index.store.store_condition import compile_condition
 from sirocco.index.store.term_names import TermNames
@@ -42,25 +42,25 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.positions import (
     NO_TIME_MS,
     Reached,
-    behind,
+    position_after,
     position_of,
 )
 from sirocco.protocol.contract.query_words import with_words
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.evaluator.reports.history_answers import (
-    Entered,
+    HistoryRequest,
     events_of,
-    past_reports,
+    history_reports,
     step_results,
 )
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.partial_records import Reports
 from sirocco.protocol.evaluator.reports.step_records import StepReport, StepResult
-from sirocco.protocol.evaluator.slot.archived_slices import Shelf, span_of
-from sirocco.protocol.evaluator.slot.copy_offsets import Copied
+from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, span_of
+from sirocco.protocol.evaluator.slot.copy_offsets import CopyOffsets
 from sirocco.protocol.evaluator.slot.record_batch import Part, joined
 from sirocco.protocol.evaluator.standing.lifetimes import Lifetimes
-from sirocco.protocol.evaluator.standing.query_ends import Endings, EndReport, Over
+from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd, QueryEndings
 from sirocco.protocol.evaluator.standing.standing_queries import (
     TRACKED,
     Hits,
@@ -84,24 +84,24 @@ class Changed:
     """Results of an install that must be reported at its position.
 
     Attributes:
-        entered: new queries that ask for the past.
+        history_requests: new queries that ask for the past.
         ended: rows of `Standing.names`, queries of which mergers keep state; with each the offset
             of the change that ended it, and whether that continues it.
         partition: of the registry, where the changes come from.
-        left: values that were inside a query which has ended, or whose region moved away.
-        over: ended queries whose end is to be reported.
+        exits: values that were inside a query which has ended, or whose region moved away.
+        reported_ends: ended queries whose end is to be reported.
     """
 
-    entered: list[Entered] = field(default_factory=list)
+    history_requests: list[HistoryRequest] = field(default_factory=list)
     ended: list[tuple[int, int, bool]] = field(default_factory=list)
     partition: int = 0
-    left: list[Members] = field(default_factory=list)
-    over: list[Over] = field(default_factory=list)
+    exits: list[Members] = field(default_factory=list)
+    reported_ends: list[QueryEnd] = field(default_factory=list)
 
     @property
-    def has_news(self) -> bool:
+    def has_reports(self) -> bool:
         """Whether there may be anything to report."""
-        return bool(self.entered or self.ended or self.left or self.over)
+        return bool(self.history_requests or self.ended or self.exits or self.reported_ends)
 
 
 class Slot:
@@ -113,14 +113,14 @@ class Slot:
         reached: how far each intake partition has been taken.
         standing: its queries.
         lifetimes: ends of queries with tracked values.
-        endings: the ends that are to be reported.
+        query_endings: the ends that are to be reported.
         store: its objects.
         limits: of the store.
         hashing: numbers the terms of queries and objects.
-        shelf: its archive manifest: which slices are in the archive.
+        manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
-        is_behind: its log holds more that was written before it was opened here: a search would
-            miss what a former owner could already find.
+        is_catching_up: its log holds more that was written before it was opened here: a search
+            would miss what a former owner could already find.
         steps_total: how many steps of terms and ranked queries were taken.
     """
 
@@ -148,15 +148,15 @@ class Slot:
         self.hashing = hashing
         self.standing = Standing(hashing)
         self.lifetimes = Lifetimes()
-        self.endings = Endings()
+        self.query_endings = QueryEndings()
         self.store = SlotStore(self.limits)
-        self.shelf = Shelf(number)
+        self.manifest = ArchiveManifest(number)
         self._is_working = False
         self._term_names = TermNames(hashing)
         self._analyser = analyser or TextAnalyser()
-        self._gone = NOTHING_GONE
+        self._forgotten = NOTHING_FORGOTTEN
         self.map_version = 0
-        self.is_behind = False
+        self.is_catching_up = False
         self.steps_total = 0
         self._log_end = 0
         self.saved_offset = 0
@@ -164,7 +164,7 @@ class Slot:
         self.changes_since_saved = 0
         self.floors: dict[int, int] = {}
         # By family: up to which offset of the registry its queries were copied here.
-        self.copied = [Copied() for _ in self.standing.families]
+        self.copied = [CopyOffsets() for _ in self.standing.families]
         # Removed queries of which an older registration may still be repeated.
         self.removed: dict[int, tuple[int, int]] = {}
         self._sent = np.zeros(partials_partitions, np.int64)
@@ -174,7 +174,7 @@ class Slot:
     def open(self, offset: int, log_end: int, intake_partitions: int, now_ms: int) -> None:
         """Begins at an offset of the log: that of a checkpoint, or the first."""
         self._log_end = log_end
-        self.is_behind = offset < log_end
+        self.is_catching_up = offset < log_end
         self.offset = self.saved_offset = offset
         self.saved_ms = now_ms
         self._intake_partitions = intake_partitions
@@ -188,7 +188,7 @@ class Slot:
 
     @property
     def is_stepping(self) -> bool:
-        """Whether steps are due: `go_on` must be called until there are none, before `take`."""
+        """Whether steps are due: before `take`, `continue_steps` is called until there are none."""
         due_ms = self._due_ms
         # Where nothing is due ever, which is the rule, the time need not be looked for.
         return due_ms != NEVER_MS and due_ms < self.time_ms
@@ -196,17 +196,17 @@ class Slot:
     @property
     def _due_ms(self) -> int:
         """The earliest step or end that has not been reported."""
-        return min(self.standing.steps.next_ms, self.lifetimes.next_ms, self.endings.next_ms)
+        return min(self.standing.steps.next_ms, self.lifetimes.next_ms, self.query_endings.next_ms)
 
     @property
-    def told_ms(self) -> int:
+    def reported_ms(self) -> int:
         """The time before which everything was reported."""
         return min(self.time_ms, self._due_ms)
 
     @property
-    def said_upto(self) -> int:
+    def reported_upto(self) -> int:
         """The position up to which all was reported; while steps are due, after the objects."""
-        return behind(self.offset - 1) if self.is_stepping else position_of(self.offset)
+        return position_after(self.offset - 1) if self.is_stepping else position_of(self.offset)
 
     def take(
         self, records: list[tuple[int, Routed | Installed]], steps_max: int = sys.maxsize
@@ -227,31 +227,31 @@ class Slot:
                     # Objects before the change count for which values are inside by now.
                     reports += self._flush(parts, position_of(offset))
                 changed = self._install(offset, message)
-                if changed.has_news:
+                if changed.has_reports:
                     # The past of a new query is all that the log holds before it.
                     reports += self._flush(parts, position_of(offset))
-                    reports += self._tell(changed, position_of(offset))
+                    reports += self._report_changes(changed, position_of(offset))
             else:
                 self._accept(offset, message, parts)
             self.offset = offset + 1
             # Also for a new query: a first step over past objects may be due already.
             if self.is_stepping:
-                reports += self._flush(parts, behind(offset))
+                reports += self._flush(parts, position_after(offset))
                 begin = self.steps_total
                 while self.is_stepping and self.steps_total - begin < steps_max:
-                    reports += self.go_on()
+                    reports += self.continue_steps()
                 if self.is_stepping:
                     break
                 steps_max -= self.steps_total - begin
         if parts or not reports:
-            reports.append(self._match(parts, self.said_upto))
-        reports[-1].time_ms = self.told_ms
+            reports.append(self._match(parts, self.reported_upto))
+        reports[-1].time_ms = self.reported_ms
         self._reclaim()
         # Only now, with everything in the store: searches run in other threads.
-        self.is_behind = self.offset < self._log_end
+        self.is_catching_up = self.offset < self._log_end
         return reports
 
-    def go_on(self) -> Reports:
+    def continue_steps(self) -> Reports:
         """Takes the next steps, or ends, that are due after the record that was taken last.
 
         After an outage these are all steps of that time, of all queries: minutes of work, and more
@@ -259,12 +259,12 @@ class Slot:
         """
         if self.standing.steps.next_ms > self._due_ms:
             is_value = self.lifetimes.next_ms == self._due_ms
-            return self._end_lifetimes() if is_value else self._come_to_ends()
+            return self._end_lifetimes() if is_value else self._report_ends()
         due = self.standing.take_due(self.time_ms, STEPS_MAX)
         self.steps_total += len(due)
-        results = step_results(self.store.view(), due, self._term_names, self._gone)
-        report = self._said(results, behind(self.offset - 1))
-        report.time_ms = self.told_ms
+        results = step_results(self.store.view(), due, self._term_names, self._forgotten)
+        report = self._step_report(results, position_after(self.offset - 1))
+        report.time_ms = self.reported_ms
         return [report]
 
     def _end_lifetimes(self) -> Reports:
@@ -278,28 +278,28 @@ class Slot:
         self.standing.end(TRACKED, rows[rows >= 0], self.offset)
         for each, row in zip(due, rows.tolist(), strict=True):
             if row >= 0:
-                self._note_over(each.handle, each.revision)
-        pinned = behind(self.offset - 1)
-        reports = self._tell_exits([left], pinned) or [self._empty_report(self.said_upto)]
-        reports[-1].time_ms = self.told_ms
+                self._note_expired(each.handle, each.revision)
+        pinned = position_after(self.offset - 1)
+        reports = self._report_exits([left], pinned) or [self._empty_report(self.reported_upto)]
+        reports[-1].time_ms = self.reported_ms
         return reports
 
-    def _come_to_ends(self) -> Reports:
+    def _report_ends(self) -> Reports:
         """Reports the next lifetimes that are over, after everything else of that time."""
         before_ms = min(self.standing.steps.next_ms, self.lifetimes.next_ms)
-        due = self.endings.take_due(min(self.time_ms, before_ms), STEPS_MAX)
+        due = self.query_endings.take_due(min(self.time_ms, before_ms), STEPS_MAX)
         self.steps_total += len(due)
-        report = self._over(due, behind(self.offset - 1))
-        report.time_ms = self.told_ms
+        report = self._end_report(due, position_after(self.offset - 1))
+        report.time_ms = self.reported_ms
         return [report]
 
-    def _over(self, overs: list[Over], pinned: int) -> EndReport:
-        return EndReport(self.number, pinned, NO_TIME_MS, self._sent, overs, pinned)
+    def _end_report(self, ends: list[QueryEnd], pinned: int) -> EndReport:
+        return EndReport(self.number, pinned, NO_TIME_MS, self._sent, ends, pinned)
 
     def report(self) -> Report:
         """Returns a report without objects: the position and the time of the slot."""
-        report = self._empty_report(self.said_upto)
-        report.time_ms = self.told_ms
+        report = self._empty_report(self.reported_upto)
+        report.time_ms = self.reported_ms
         return report
 
     def expire(self) -> None:
@@ -307,10 +307,10 @@ class Slot:
         if self.is_stepping:
             return
         for handle, revision in self.standing.expire(self.time_ms, self.offset):
-            self._note_over(handle, revision)
+            self._note_expired(handle, revision)
         self._reclaim()
 
-    def _note_over(self, handle: int, revision: int) -> None:
+    def _note_expired(self, handle: int, revision: int) -> None:
         # Older versions may still be repeated, until the registry has removed the query.
         partition, _ = self.removed.get(handle, (_UNKNOWN, 0))
         self.removed[handle] = partition, revision
@@ -319,7 +319,7 @@ class Slot:
 
     def next_job(self) -> Callable[[], Job] | None:
         """Returns the next job to speed up searches, one at a time; `worked` takes its result."""
-        job = None if self._is_working else self.store.next_job(self.shelf.saved_seq)
+        job = None if self._is_working else self.store.next_job(self.manifest.saved_seq)
         if job is None:
             return None
         self._is_working = True
@@ -338,8 +338,8 @@ class Slot:
     def forget(self, retention_ms: int) -> None:
         """Drops objects from memory that arrived too long ago."""
         if self.time_ms != NO_TIME_MS:
-            for gone in self.store.forget(self.told_ms - retention_ms):
-                self._left(gone)
+            for slice_ in self.store.forget(self.reported_ms - retention_ms):
+                self._note_evicted(slice_)
 
     def evict(self, bytes_max: int) -> None:
         """Drops the oldest objects from memory while they take too much.
@@ -348,16 +348,16 @@ class Slot:
         """
         needed_ms = self.standing.steps.oldest_ms
 
-        def may_leave(slice_: SealedSlice) -> bool:
-            return slice_.arrival_last_ms < needed_ms and bool(self.shelf.parts(span_of(slice_)))
+        def may_evict(slice_: SealedSlice) -> bool:
+            return slice_.arrival_last_ms < needed_ms and bool(self.manifest.parts(span_of(slice_)))
 
-        for gone in self.store.evict(bytes_max, may_leave):
-            self._left(gone)
+        for slice_ in self.store.evict(bytes_max, may_evict):
+            self._note_evicted(slice_)
 
     @property
     def unarchived_bytes(self) -> int:
         """Memory of the sealed objects that the archive lacks: they cannot leave."""
-        saved_seq = self.shelf.saved_seq
+        saved_seq = self.manifest.saved_seq
         return sum(each.bytes_total for each in self.store.slices if each.last_seq > saved_seq)
 
     @property
@@ -367,11 +367,11 @@ class Slot:
         Without new records there is no new checkpoint: slices sealed since then wait for more
         records.
         """
-        return self.shelf.is_saving or self.offset > self.saved_offset
+        return self.manifest.is_saving or self.offset > self.saved_offset
 
-    def _left(self, slice_: SealedSlice) -> None:
-        self.shelf.left(slice_)
-        self._gone = self._gone.and_slice(slice_)
+    def _note_evicted(self, slice_: SealedSlice) -> None:
+        self.manifest.note_evicted(slice_)
+        self._forgotten = self._forgotten.and_slice(slice_)
 
     # --- reports
 
@@ -429,7 +429,7 @@ class Slot:
         _put_hits(report, hits)
         return report
 
-    def _said(self, results: list[StepResult], pinned: int) -> StepReport:
+    def _step_report(self, results: list[StepResult], pinned: int) -> StepReport:
         return StepReport(
             self.number,
             pinned,
@@ -441,26 +441,28 @@ class Slot:
             pinned,
         )
 
-    def _tell(self, changed: Changed, pinned: int) -> Reports:
-        reports = self._tell_exits(changed.left, pinned)
+    def _report_changes(self, changed: Changed, pinned: int) -> Reports:
+        reports = self._report_exits(changed.exits, pinned)
         if changed.ended:
             ended = [
-                StepResult(row, self.time_ms, ended_by=(changed.partition, by), goes_on=goes_on)
-                for row, by, goes_on in changed.ended
+                StepResult(
+                    row, self.time_ms, ended_by=(changed.partition, by), is_continued=is_continued
+                )
+                for row, by, is_continued in changed.ended
             ]
-            reports.append(self._said(ended, pinned))
-        for found in past_reports(self.standing, self.store, changed.entered):
+            reports.append(self._step_report(ended, pinned))
+        for found in history_reports(self.standing, self.store, changed.history_requests):
             report = self._empty_report(pinned)
             report.objects, report.events = found.objects, found.events
             report.positions = np.full(len(found.objects), pinned, np.int64)
             report.pinned = pinned
             _put_hits(report, found.hits)
             reports.append(report)
-        if changed.over:
-            reports.append(self._over(changed.over, pinned))
+        if changed.reported_ends:
+            reports.append(self._end_report(changed.reported_ends, pinned))
         return reports
 
-    def _tell_exits(self, left: list[Members], pinned: int) -> Reports:
+    def _report_exits(self, left: list[Members], pinned: int) -> Reports:
         """Reports the values that are no longer inside queries that ended, or moved."""
         reports: Reports = []
         for told in map(self.standing.exits, left):
@@ -491,10 +493,10 @@ class Slot:
             self._install_queries(offset, message, known_floor, changed)
         if len(message.removed):
             self._remove_queries(offset, message, changed)
-        changed.over = self.endings.said(message, known_floor)
+        changed.reported_ends = self.query_endings.registry_ends(message, known_floor)
         if message.floor > known_floor:
             self.floors[partition] = message.floor
-            self.endings.forget(partition, message.floor)
+            self.query_endings.forget(partition, message.floor)
             stale = [
                 handle
                 for handle, (source, revision) in self.removed.items()
@@ -521,28 +523,28 @@ class Slot:
             is_new = self._is_new(message, floor, revisions)
         if not is_new.any():
             return
-        followed = _Followed.none()
+        replacements = _ReplacedQueries.none()
         for family, rows in found:
             is_replaced = is_new & (rows >= 0)
             replaced = rows[is_replaced]
             by = np.flatnonzero(is_replaced)
-            goes_on = self._goes_on(message, by, family, replaced)
+            is_continued = self._are_continued(message, by, family, replaced)
             if family == TRACKED:
                 for handle in handles[is_replaced].tolist():
                     self.lifetimes.drop(handle)
                 members = self.standing.tracked.take_members(replaced)
-                followed = _Followed(replaced, by, goes_on, members)
+                replacements = _ReplacedQueries(replaced, by, is_continued, members)
             ended = self.standing.end(family, replaced, offset)
             revisions_by = message.revisions[by].tolist()
-            changed.ended += zip(ended, revisions_by, goes_on.tolist(), strict=False)
+            changed.ended += zip(ended, revisions_by, is_continued.tolist(), strict=False)
         chosen = np.flatnonzero(is_new)
-        self.endings.enter(message, chosen.tolist())
+        self.query_endings.enter(message, chosen.tolist())
         for handle in handles[chosen].tolist() if self.removed else ():
             if self.removed.get(handle, (0, 0))[0] == _UNKNOWN:
                 del self.removed[handle]
         if message.specs is None and not (message.past_ms != NO_PAST).any():
             self._enter(message, chosen, KIND_RANGE, offset)
-            changed.left += followed.left(self.standing, {}, message, offset)
+            changed.exits += replacements.exits(self.standing, {}, message, offset)
             return
         new_rows: dict[int, int] = {}
         for kind in sorted_distinct(message.kinds[chosen]).tolist():
@@ -555,13 +557,13 @@ class Slot:
                 self.standing.resume(kind, rows, self.time_ms)
                 continue
             asked = message.past_ms[some] != NO_PAST
-            changed.entered += [
-                self._entered(kind, row, message, i)
+            changed.history_requests += [
+                self._history_request(kind, row, message, i)
                 for row, i in zip(rows[asked].tolist(), some[asked].tolist(), strict=True)
             ]
-        changed.left += followed.left(self.standing, new_rows, message, offset)
+        changed.exits += replacements.exits(self.standing, new_rows, message, offset)
 
-    def _goes_on(
+    def _are_continued(
         self,
         message: Installed,
         changed: NDArray[np.intp],
@@ -585,10 +587,10 @@ class Slot:
         is_same = names[message.names.subscriber_rows[changed]] == before
         # Terms and ranked queries share a family, but one does not continue the other.
         is_same &= message.kinds[changed] == self.standing.kinds_of(family, rows)
-        goes_on: NDArray[np.bool_] = (
+        is_continued: NDArray[np.bool_] = (
             (sinces != NO_REVISION) & (sinces <= table.revisions[rows]) & is_same
         )
-        return goes_on
+        return is_continued
 
     def _is_new(
         self, message: Installed, floor: int, revisions: NDArray[np.int64]
@@ -646,16 +648,16 @@ class Slot:
         for handle, revision, end_ms in known:
             self.lifetimes.put(handle, revision, end_ms)
 
-    def _entered(self, kind: int, row: int, message: Installed, i: int) -> Entered:
+    def _history_request(self, kind: int, row: int, message: Installed, i: int) -> HistoryRequest:
         where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
         asked = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
         start_ms, past_ms = int(message.starts_ms[i]), int(message.past_ms[i])
         if self.hashing.is_keyed and not asked.has_words:
             # The store is searched by words alone here, and these are not known.
             condition = compile_condition(without_text(asked), where)
-            return Entered(kind, row, condition, start_ms, past_ms, asked)
+            return HistoryRequest(kind, row, condition, start_ms, past_ms, asked)
         condition = compile_condition(with_numbers(asked, self.hashing), where)
-        return Entered(kind, row, condition, start_ms, past_ms)
+        return HistoryRequest(kind, row, condition, start_ms, past_ms)
 
     def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
         handles, revisions = message.removed, message.removed_revisions
@@ -667,12 +669,12 @@ class Slot:
                 # The copy was for a later map; a suspended router sent the removal late.
                 is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
             is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
-            self.endings.leave(handles[is_due].tolist())
+            self.query_endings.leave(handles[is_due].tolist())
             if family == TRACKED:
                 for handle in handles[is_due].tolist():
                     self.lifetimes.drop(handle)
                 if len(left := self._taken(rows[is_due])):
-                    changed.left.append(left)
+                    changed.exits.append(left)
             ended = self.standing.end(family, rows[is_due], offset)
             changed.ended += [
                 (row, by, False) for row, by in zip(ended, revisions[is_due].tolist(), strict=False)
@@ -702,28 +704,28 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class _Followed:
+class _ReplacedQueries:
     """Queries with tracked values that are replaced; k rows.
 
     Attributes:
         rows: i4[k], theirs.
         changed: i8[k], row of each in the message.
-        goes_on: bool[k], whether the new version continues this one, for the same subscriber.
+        is_continued: bool[k], whether the new version continues this one, for the same subscriber.
         members: the values that were inside.
     """
 
     rows: NDArray[np.int32]
     changed: NDArray[np.intp]
-    goes_on: NDArray[np.bool_]
+    is_continued: NDArray[np.bool_]
     members: Members
 
     @classmethod
-    def none(cls) -> _Followed:
+    def none(cls) -> _ReplacedQueries:
         rows = np.empty(0, np.int32)
         nobody = Members(rows, np.empty(0, np.uint64), rows)
         return cls(rows, np.empty(0, np.intp), np.empty(0, np.bool_), nobody)
 
-    def left(
+    def exits(
         self, standing: Standing, new_rows: dict[int, int], message: Installed, offset: int
     ) -> list[Members]:
         """Moves the values to the new versions; returns those that are no longer inside.
@@ -739,13 +741,13 @@ class _Followed:
         index = standing.tracked
         news = np.array([new_rows.get(row, -1) for row in self.changed.tolist()], np.int32)
         is_same = index.keys_of(news) == index.keys_of(self.rows)
-        news = np.where(self.goes_on & is_same & (news >= 0), news, np.int32(-1))
+        news = np.where(self.is_continued & is_same & (news >= 0), news, np.int32(-1))
         begins_ms = np.full(len(news), AT_ONCE_MS, np.int64)
         if message.begins_ms is not None:
             begins_ms = message.begins_ms[self.changed]
         order = np.argsort(self.rows)
         own = order[np.searchsorted(self.rows[order], self.members.query_rows)]
-        left = standing.hand_over(self.members, news[own], begins_ms[own], offset)
+        left = standing.move_members(self.members, news[own], begins_ms[own], offset)
         return [left] if len(left) else []
 
 

@@ -27,7 +27,7 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, place_of
 from sirocco.protocol.contract.query_names import names_of_pairs
-from sirocco.protocol.contract.query_specs import over_spec
+from sirocco.protocol.contract.query_specs import end_spec
 from sirocco.protocol.contract.record_sizes import MATCH_BYTES, PIECE_BYTES_MAX, partition_of
 
 # (registry partition, revision)
@@ -35,27 +35,27 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Over:
+class QueryEnd:
     """The coming or past end of a version of a query.
 
     Attributes:
         expires_ms: when its lifetime ends; `NEVER_MS` where the registry has ended it.
         place: of the version.
         query, subscriber: its id, and the receiver of the report.
-        is_over: by the registry its lifetime was over.
+        has_expired: by the registry its lifetime was over.
     """
 
     expires_ms: int
     place: Place
     query: str
     subscriber: str
-    is_over: bool = False
+    has_expired: bool = False
 
     @property
     def spec(self) -> str:
         """The spec of the end, as sent to mergers."""
         expires_ms = None if self.expires_ms == NEVER_MS else self.expires_ms
-        return over_spec(self.place, expires_ms, is_over=self.is_over)
+        return end_spec(self.place, expires_ms, has_expired=self.has_expired)
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class EndReport:
 
     Attributes:
         slot, end, time_ms, sent: as in `Report`.
-        overs: in an order that is the same in every evaluator.
+        ends: in an order that is the same in every evaluator.
         pinned: the position of the report.
     """
 
@@ -72,38 +72,38 @@ class EndReport:
     end: int
     time_ms: int
     sent: NDArray[np.int64]
-    overs: list[Over]
+    ends: list[QueryEnd]
     pinned: int
 
 
 @dataclass(slots=True)
-class Endings:
+class QueryEndings:
     """What one slot knows of the queries whose end is to be reported."""
 
     # Handle → the version here, if it has a lifetime that has not been passed.
-    _known: dict[int, Over] = field(default_factory=dict)
+    _known: dict[int, QueryEnd] = field(default_factory=dict)
     # (end, registry partition, revision, handle), the earliest first; some are obsolete.
     _due: list[tuple[int, int, int, int]] = field(default_factory=list)
     # Ends from the registry → the change that caused each, as long as it may be repeated.
-    _said: dict[Place, int] = field(default_factory=dict)
+    _reported: dict[Place, int] = field(default_factory=dict)
 
     def enter(self, message: Installed, rows: list[int]) -> None:
         """Takes new versions of queries."""
         handles = message.names.handles
         for row in rows if self._known else ():
             self._known.pop(int(handles[row]), None)
-        if message.asks_end is None:
+        if message.reports_end is None:
             return
         names = _pairs(message.names)
         for row in rows:
             expires_ms = int(message.rows.expires_ms[row])
-            if message.asks_end[row] and expires_ms != NEVER_MS:
+            if message.reports_end[row] and expires_ms != NEVER_MS:
                 place = message.registry_partition, int(message.revisions[row])
-                self._put(int(handles[row]), Over(expires_ms, place, *names[row]))
+                self._put(int(handles[row]), QueryEnd(expires_ms, place, *names[row]))
 
-    def _put(self, handle: int, over: Over) -> None:
-        self._known[handle] = over
-        heapq.heappush(self._due, (over.expires_ms, *over.place, handle))
+    def _put(self, handle: int, end: QueryEnd) -> None:
+        self._known[handle] = end
+        heapq.heappush(self._due, (end.expires_ms, *end.place, handle))
 
     def leave(self, handles: list[int]) -> None:
         """Drops queries that are no longer here."""
@@ -115,20 +115,20 @@ class Endings:
         """The earliest end of a lifetime; `NEVER_MS` without any."""
         while self._due:
             _, partition, revision, handle = self._due[0]
-            over = self._known.get(handle)
-            if over is not None and over.place == (partition, revision):
-                return over.expires_ms
+            end = self._known.get(handle)
+            if end is not None and end.place == (partition, revision):
+                return end.expires_ms
             heapq.heappop(self._due)
         return NEVER_MS
 
-    def take_due(self, time_ms: int, at_most: int) -> list[Over]:
+    def take_due(self, time_ms: int, at_most: int) -> list[QueryEnd]:
         """Takes those whose lifetimes ended before a time."""
-        due: list[Over] = []
+        due: list[QueryEnd] = []
         while self.next_ms < time_ms and len(due) < at_most:
             due.append(self._known.pop(heapq.heappop(self._due)[-1]))
         return due
 
-    def said(self, message: Installed, floor: int) -> list[Over]:
+    def registry_ends(self, message: Installed, floor: int) -> list[QueryEnd]:
         """Returns the ends reported by the registry for the first time.
 
         Args:
@@ -138,23 +138,23 @@ class Endings:
         if message.ended is None:
             return []
         ended, partition = message.ended, message.registry_partition
-        found: list[Over] = []
+        found: list[QueryEnd] = []
         columns = zip(
-            ended.revisions.tolist(), ended.by.tolist(), ended.is_over.tolist(), strict=True
+            ended.revisions.tolist(), ended.by.tolist(), ended.has_expired.tolist(), strict=True
         )
-        for (revision, by, is_over), names in zip(columns, _pairs(ended.names), strict=True):
-            if by < floor or (partition, revision) in self._said:
+        for (revision, by, has_expired), names in zip(columns, _pairs(ended.names), strict=True):
+            if by < floor or (partition, revision) in self._reported:
                 continue
-            self._said[partition, revision] = by
-            found.append(Over(NEVER_MS, (partition, revision), *names, is_over))
+            self._reported[partition, revision] = by
+            found.append(QueryEnd(NEVER_MS, (partition, revision), *names, has_expired))
         return found
 
     def forget(self, partition: int, floor: int) -> None:
         """Drops ends of changes below the registry's floor: they are not repeated."""
-        if self._said:
-            self._said = {
+        if self._reported:
+            self._reported = {
                 place: by
-                for place, by in self._said.items()
+                for place, by in self._reported.items()
                 if place[0] != partition or by >= floor
             }
 
@@ -162,15 +162,15 @@ class Endings:
 
     def state(self) -> State:
         """Returns the state for a checkpoint, as columns."""
-        overs = list(self._known.values())
+        ends = list(self._known.values())
         return {
             "endings.handles": np.array(list(self._known), np.uint64),
-            "endings.expires_ms": np.array([each.expires_ms for each in overs], np.int64),
-            "endings.places": np.array([each.place for each in overs], np.int64).reshape(-1, 2),
-            **packed("endings.queries", [each.query.encode() for each in overs]),
-            **packed("endings.subscribers", [each.subscriber.encode() for each in overs]),
+            "endings.expires_ms": np.array([each.expires_ms for each in ends], np.int64),
+            "endings.places": np.array([each.place for each in ends], np.int64).reshape(-1, 2),
+            **packed("endings.queries", [each.query.encode() for each in ends]),
+            **packed("endings.subscribers", [each.subscriber.encode() for each in ends]),
             "endings.said": np.array(
-                [(*place, by) for place, by in self._said.items()], np.int64
+                [(*place, by) for place, by in self._reported.items()], np.int64
             ).reshape(-1, 3),
         }
 
@@ -188,18 +188,18 @@ class Endings:
         )
         for handle, expires_ms, (partition, revision), query, subscriber in rows:
             place = partition, revision
-            self._put(handle, Over(expires_ms, place, query.decode(), subscriber.decode()))
+            self._put(handle, QueryEnd(expires_ms, place, query.decode(), subscriber.decode()))
         for partition, revision, by in state["endings.said"].tolist():
-            self._said[partition, revision] = by
+            self._reported[partition, revision] = by
 
 
 def end_founds(report: EndReport) -> Iterator[tuple[int, Found]]:
     """Makes the records of a report, with the Kafka partition of each."""
-    by_target: dict[int, list[Over]] = {}
-    for over in report.overs:
-        by_target.setdefault(partition_of(over.subscriber, len(report.sent)), []).append(over)
-    for target, overs in sorted(by_target.items()):
-        pieces = list(_pieces(overs))
+    by_target: dict[int, list[QueryEnd]] = {}
+    for end in report.ends:
+        by_target.setdefault(partition_of(end.subscriber, len(report.sent)), []).append(end)
+    for target, ends in sorted(by_target.items()):
+        pieces = list(_pieces(ends))
         for number, piece in enumerate(pieces):
             sent = int(report.sent[target])
             place = place_of(report.pinned, sent)
@@ -208,15 +208,15 @@ def end_founds(report: EndReport) -> Iterator[tuple[int, Found]]:
             yield target, _found((report.slot, sent, place + 1, time_ms), piece)
 
 
-def _found(interval: tuple[int, int, int, int], overs: list[Over]) -> Found:
-    names = names_of_pairs([(over.query, over.subscriber) for over in overs])
+def _found(interval: tuple[int, int, int, int], ends: list[QueryEnd]) -> Found:
+    names = names_of_pairs([(end.query, end.subscriber) for end in ends])
     names = QueryNames(
         names.handles,
         names.ids,
         names.id_offsets,
         names.subscriber_rows,
         names.subscribers,
-        tuple(over.spec for over in overs),
+        tuple(end.spec for end in ends),
     )
     return Found(
         Intervals.of([interval]),
@@ -229,16 +229,16 @@ def _found(interval: tuple[int, int, int, int], overs: list[Over]) -> Found:
     )
 
 
-def _pieces(overs: list[Over]) -> Iterator[list[Over]]:
-    piece: list[Over] = []
+def _pieces(ends: list[QueryEnd]) -> Iterator[list[QueryEnd]]:
+    piece: list[QueryEnd] = []
     size = 0
-    for over in overs:
-        own = sum(len(text.encode()) for text in (over.query, over.subscriber, over.spec))
+    for end in ends:
+        own = sum(len(text.encode()) for text in (end.query, end.subscriber, end.spec))
         own += MATCH_BYTES
         if piece and size + own > PIECE_BYTES_MAX:
             yield piece
             piece, size = [], 0
-        piece.append(over)
+        piece.append(end)
         size += own
     yield piece
 

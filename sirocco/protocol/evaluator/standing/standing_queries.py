@@ -36,7 +36,7 @@ from sirocco.model.text import TermColumns
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.contract.query_definitions import query_of
-from sirocco.protocol.contract.query_specs import asked_spec, told_spec
+from sirocco.protocol.contract.query_specs import definition_of_spec, versioned_spec
 from sirocco.protocol.contract.term_rows import TermParts, both_terms, take_terms
 from sirocco.protocol.contract.track_values import identities_of
 from sirocco.protocol.evaluator.standing.query_families import Family, Names, SlotQueries
@@ -520,7 +520,7 @@ class Standing:
         table = self.families[TRACKED].table
         return bool(len(table)) and bool((table.find(handles) >= 0).any())
 
-    def hand_over(
+    def move_members(
         self,
         members: Members,
         new_rows: Rows,
@@ -661,12 +661,12 @@ def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:
 def _told(names: NamedQueries, revisions: NDArray[np.int64]) -> NamedQueries:
     """Returns the names with specs as mergers get them, which distinguish versions."""
     pairs = zip(names.specs or (), revisions.tolist(), strict=True)
-    return replace(names, specs=tuple(told_spec(spec, revision) for spec, revision in pairs))
+    return replace(names, specs=tuple(versioned_spec(spec, revision) for spec, revision in pairs))
 
 
 def spec_query(spec: str) -> Query:
     """Returns the query of a spec, as received or as sent to mergers."""
-    return query_of(asked_spec(spec))
+    return query_of(definition_of_spec(spec))
 
 
 def knn_of(spec: str) -> KnnQuery:

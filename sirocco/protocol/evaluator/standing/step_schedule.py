@@ -79,7 +79,7 @@ class StepQuery:
         """The latest time at which a step can be."""
         return NEVER_MS if self.query.ttl_ms is None else self.start_ms + self.query.ttl_ms
 
-    def sayers(self, at_ms: int) -> int:
+    def reporters(self, at_ms: int) -> int:
         """Returns how many slots report a step even if it is empty: the first over the past."""
         # Steps of other queries begin one step later.
         return self.slot_count if at_ms == self.start_ms else 0

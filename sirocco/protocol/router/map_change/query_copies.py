@@ -28,7 +28,7 @@ TRIM_MAX = 10_000
 def is_copied(registry: Registry) -> bool:
     """Whether all queries are in the slots that the maps want, also after pending changes."""
     is_placed = not registry.live.unplaced and not registry.is_held_up
-    return is_placed and registry.deciding.is_located_anew()
+    return is_placed and registry.pending_requests.are_locators_current()
 
 
 def may_be_saved(registry: Registry) -> bool:
@@ -45,7 +45,7 @@ def may_be_saved(registry: Registry) -> bool:
     queries are saved only after a record of the owner's own: a former owner that reads so far knows
     it is deposed.
     """
-    if registry.is_deposed or registry.is_guessing:
+    if registry.is_deposed or registry.has_gaps:
         return False
     live = registry.live
     is_under_way = registry.stage.following > 0 and not live.is_overdue
@@ -89,8 +89,8 @@ def copy(
     installs.install(kept, placed.rows, placed.slots, placed.told)
     live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
     effects = installs.effects()
-    if registry.summarising:
-        effects += registry.summarising.placed(kept_rows)
+    if registry.keyword_summary:
+        effects += registry.keyword_summary.placed(kept_rows)
     return effects
 
 
@@ -101,8 +101,8 @@ def trim(registry: Registry) -> list[Effect]:
         return []
     installs = Installs(registry.partition, registry.floor, registry.offset)
     surplus = registry.live.take_surplus(TRIM_MAX)
-    if registry.summarising:
-        registry.summarising.gone += len(surplus)
+    if registry.keyword_summary:
+        registry.keyword_summary.obsolete += len(surplus)
     for handle, _, slots in surplus:
         # As if the newest record had removed it: a later copy has a greater offset.
         installs.leave(slots, handle, registry.offset - 1)

@@ -57,7 +57,7 @@ class RouterSteps:
                 self.routings[version] = scheme.compile(known.partition_map)
         self.intake.use(self.routings, self.view.map_version)
         for registry in self.registries.values():
-            registry.deciding.routing = self.intake.routing
+            registry.pending_requests.routing = self.intake.routing
 
     def next(self, now_ms: int) -> list[Effect]:
         """Returns the steps that are due."""

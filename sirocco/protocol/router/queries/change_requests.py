@@ -20,17 +20,21 @@ from dataclasses import dataclass, field, replace
 
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.model.query import fingerprint_of, query_handle
-from sirocco.protocol.contract.effects import Append, Effect, Outcome, Wish
+from sirocco.protocol.contract.effects import Append, ChangeRequest, Effect, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
 from sirocco.protocol.contract.record_sizes import check_change
-from sirocco.protocol.router.queries.change_validation import Judging
-from sirocco.protocol.router.queries.life_starts import Lives
-from sirocco.protocol.router.queries.live_queries import UNKNOWN, LiveQueries, is_over
-from sirocco.protocol.router.queries.member_declarations import Tracking, check_member, member_of
+from sirocco.protocol.router.queries.change_validation import ChangeValidation
+from sirocco.protocol.router.queries.life_starts import LifeStarts
+from sirocco.protocol.router.queries.live_queries import UNKNOWN, LiveQueries, has_expired
+from sirocco.protocol.router.queries.member_declarations import (
+    MemberDeclarations,
+    check_member,
+    member_of,
+)
 from sirocco.protocol.router.queries.pending_changes import (
-    Asked,
     Pending,
-    Request,
+    QueuedRequest,
+    RequestBatch,
     collision,
     digest_of,
     is_same,
@@ -46,7 +50,7 @@ PROBE_BITS = 24
 
 
 @dataclass(slots=True)
-class Deciding:
+class PendingRequests:
     """The pending change requests of one owned registry partition.
 
     Attributes:
@@ -54,11 +58,11 @@ class Deciding:
         epoch: of the ownership.
         live: the queries.
         locators: where the objects of queries are reported, chosen with their changes.
-        judging: knows whether the log has shown a record of this ownership.
-        lives: the revisions at which queries began.
-        tracking: the members that the queries track.
+        validation: knows whether the log has shown a record of this ownership.
+        life_starts: the revisions at which queries began.
+        member_declarations: the members that the queries track.
         routing: of the map in force, which chooses keys; None while there is none.
-        coming: of the newest prepared map: a change may be read after the switch to it.
+        next_routing: of the newest prepared map: a change may be read after the switch to it.
         now_ms: the time for lifetimes; None: the time of each request.
     """
 
@@ -66,11 +70,11 @@ class Deciding:
     epoch: int
     live: LiveQueries
     locators: Locators
-    judging: Judging
-    lives: Lives
-    tracking: Tracking
+    validation: ChangeValidation
+    life_starts: LifeStarts
+    member_declarations: MemberDeclarations
     routing: RoutingArrays | None = None
-    coming: RoutingArrays | None = None
+    next_routing: RoutingArrays | None = None
     now_ms: int | None = None
     # Handle → id → its pending append; requests for another id do not wait for it.
     _pending: dict[int, dict[str, Pending]] = field(default_factory=dict)
@@ -78,7 +82,7 @@ class Deciding:
     _probed: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _probes: int = 0
     # Members that pending changes track.
-    _coming: Counter[str] = field(default_factory=Counter)
+    _pending_members: Counter[str] = field(default_factory=Counter)
 
     def __contains__(self, handle: int) -> bool:
         """Whether change requests for the live query of a handle wait for an append.
@@ -90,10 +94,10 @@ class Deciding:
             for query_id, pending in self._pending.get(handle, {}).items()
         )
 
-    def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
+    def take_requests(self, token: int, requests: tuple[ChangeRequest, ...]) -> list[Effect]:
         """Takes the change requests of a client; each is decided at once or appended."""
-        request = Request(token, [None] * len(wishes), len(wishes))
-        return self._consider([(request, row, wish) for row, wish in enumerate(wishes)])
+        batch = RequestBatch(token, [None] * len(requests), len(requests))
+        return self._consider([(batch, row, request) for row, request in enumerate(requests)])
 
     def probe(self, now_ms: int) -> Change:
         """Returns a probe to be appended: a record that changes nothing."""
@@ -103,26 +107,26 @@ class Deciding:
         # No such query exists, so a change of its revision 0 is void.
         return Change(PROBE_HANDLE, None, "", now_ms, 0, number, self.epoch)
 
-    def show(self, offset: int, change: Change, *, is_valid: bool) -> list[Effect]:
+    def take_record(self, offset: int, change: Change, *, is_valid: bool) -> list[Effect]:
         """Takes a change of any owner from the log; decides the requests that wait for it."""
         if change.is_probe:
             probed = [self._take(*each) for each in self._probed.pop(change.digest, [])]
-            return self._go_on(probed, is_settled=False)
+            return self._continue(probed, is_settled=False)
         for pending in self._pending.get(change.handle, {}).values():
             if is_same(change, pending.change):
                 break
         else:
             return []
-        self._take(change.handle, pending.wish.id)
+        self._take(change.handle, pending.request.id)
         effects: list[Effect] = []
         if is_valid:
-            effects = settle(pending.request, pending.row, Outcome(offset))
+            effects = settle(pending.batch, pending.row, Outcome(offset))
             if not pending.waiting:
                 return effects
         # Void: another owner's change came first. The request is decided again.
-        return effects + self._go_on([pending], is_settled=is_valid)
+        return effects + self._continue([pending], is_settled=is_valid)
 
-    def is_located_anew(self) -> bool:
+    def are_locators_current(self) -> bool:
         """Whether every pending change has the locator that the state of now would choose.
 
         One decided before the version in force was copied has not. It must be in its slots before
@@ -130,7 +134,7 @@ class Deciding:
         leave the report to other slots.
         """
         return all(
-            self.locators.choose(one.change, self.routing, self.coming) == one.change.locator
+            self.locators.choose(one.change, self.routing, self.next_routing) == one.change.locator
             for one in self._all()
         )
 
@@ -138,10 +142,10 @@ class Deciding:
         """Answers all waiting requests with an error: this process decides no more."""
         effects: list[Effect] = []
         for pending in self._all():
-            waiters = [(pending.request, pending.row)]
-            waiters += [(request, row) for request, row, _ in pending.waiting]
-            for request, row in waiters:
-                effects += settle(request, row, Outcome(NO_REVISION, error))
+            waiters = [(pending.batch, pending.row)]
+            waiters += [(batch, row) for batch, row, _ in pending.waiting]
+            for batch, row in waiters:
+                effects += settle(batch, row, Outcome(NO_REVISION, error))
         self._pending.clear()
         self._probed.clear()
         return effects
@@ -155,80 +159,82 @@ class Deciding:
         if not by_id:
             del self._pending[handle]
         if (member := member_of(pending.change.query)) is not None:
-            self._coming[member] -= 1
-            if not self._coming[member]:
-                del self._coming[member]
+            self._pending_members[member] -= 1
+            if not self._pending_members[member]:
+                del self._pending_members[member]
         return pending
 
-    def _consider(self, asked: list[Asked], *, is_current: bool = False) -> list[Effect]:
+    def _consider(self, queued: list[QueuedRequest], *, is_current: bool = False) -> list[Effect]:
         """Decides change requests or appends for them.
 
         Args:
-            asked: the requests.
+            queued: the requests.
             is_current: the log has shown everything that was in it when they arrived.
         """
         probe: Change | None = None
         begun: list[Pending] = []
-        handles = [query_handle(wish.id) for _, _, wish in asked]
+        handles = [query_handle(request.id) for _, _, request in queued]
         effects: list[Effect] = []
-        for (request, row, wish), handle, known in zip(
-            asked, handles, self.live.known(handles), strict=True
+        for (batch, row, request), handle, known in zip(
+            queued, handles, self.live.known(handles), strict=True
         ):
-            pending = self._pending.get(handle, {}).get(wish.id)
+            pending = self._pending.get(handle, {}).get(request.id)
             if pending is not None:
-                effects += queue(pending, request, row, wish)
+                effects += queue(pending, batch, row, request)
                 continue
-            wanted = digest_of(wish)
-            outcome = _pointless(
-                wish, wanted, known, wish.start_ms if self.now_ms is None else self.now_ms
+            wanted = digest_of(request)
+            outcome = _immediate_outcome(
+                request, wanted, known, request.start_ms if self.now_ms is None else self.now_ms
             )
             if outcome is not None and is_current:
-                effects += settle(request, row, outcome)
+                effects += settle(batch, row, outcome)
                 continue
-            if outcome is None and (is_current or self.judging.is_announced):
+            if outcome is None and (is_current or self.validation.is_announced):
                 try:
-                    change = self._change(handle, wish, known[0], wanted)
+                    change = self._change(handle, request, known[0], wanted)
                 except (InvalidArgument, ResourceExhausted) as error:
-                    effects += settle(request, row, Outcome(NO_REVISION, error))
+                    effects += settle(batch, row, Outcome(NO_REVISION, error))
                     continue
                 effects.append(Append(REGISTRY, self.partition, change))
             else:
-                change = probe = probe or self.probe(wish.start_ms)
-                self._probed[probe.digest].append((handle, wish.id))
-            pending = Pending(request, row, wish, change)
-            self._pending.setdefault(handle, {})[wish.id] = pending
+                change = probe = probe or self.probe(request.start_ms)
+                self._probed[probe.digest].append((handle, request.id))
+            pending = Pending(batch, row, request, change)
+            self._pending.setdefault(handle, {})[request.id] = pending
             if (member := member_of(change.query)) is not None:
-                self._coming[member] += 1
+                self._pending_members[member] += 1
             begun.append(pending)
         for pending in begun:
             pending.covered = len(pending.waiting)
         return [*effects, Append(REGISTRY, self.partition, probe)] if probe else effects
 
-    def _change(self, handle: int, wish: Wish, revision: int, digest: int) -> Change:
+    def _change(self, handle: int, request: ChangeRequest, revision: int, digest: int) -> Change:
         """Returns the change to append for a request.
 
         Raises:
             InvalidArgument: With its locator it does not fit the records of slots.
             ResourceExhausted: It would track one member too many.
         """
-        check_member(wish.query, self.tracking, self._coming)
+        check_member(request.query, self.member_declarations, self._pending_members)
         change = Change(
-            handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
-            self.epoch, wish.past_ms, is_start_given=wish.is_start_given,
-            since=self.lives.since(handle, revision) if wish.action == "update" else NO_REVISION,
+            handle, request.query, request.subscriber, request.start_ms, revision, digest,
+            self.epoch, request.past_ms, is_start_given=request.is_start_given,
+            since=self.life_starts.since(handle, revision)
+            if request.action == "update"
+            else NO_REVISION,
         )  # fmt: skip
-        locator = self.locators.choose(change, self.routing, self.coming)
-        if wish.query is not None:
-            check_change(wish.query, wish.subscriber, locator)
+        locator = self.locators.choose(change, self.routing, self.next_routing)
+        if request.query is not None:
+            check_change(request.query, request.subscriber, locator)
         return replace(change, locator=locator) if locator else change
 
-    def _go_on(self, shown: list[Pending], *, is_settled: bool) -> list[Effect]:
+    def _continue(self, shown: list[Pending], *, is_settled: bool) -> list[Effect]:
         """Decides the requests of appends that the log has shown, and those waiting for them."""
-        current: list[Asked] = []
-        later: list[Asked] = []
+        current: list[QueuedRequest] = []
+        later: list[QueuedRequest] = []
         for pending in shown:
             if not is_settled:
-                current.append((pending.request, pending.row, pending.wish))
+                current.append((pending.batch, pending.row, pending.request))
             waiting = list(pending.waiting)
             current += waiting[: pending.covered]
             later += waiting[pending.covered :]
@@ -236,24 +242,24 @@ class Deciding:
         return effects + self._consider(later) if later else effects
 
 
-def _pointless(
-    wish: Wish, wanted: int, known: tuple[int, int, int, int], now_ms: int
+def _immediate_outcome(
+    request: ChangeRequest, wanted: int, known: tuple[int, int, int, int], now_ms: int
 ) -> Outcome | None:
     """Returns the outcome of a request that needs no change; None if it needs one.
 
     Args:
-        wish: the request of a client.
+        request: the request of a client.
         wanted: its digest.
         known: revision, digest, expiry (epoch ms) and fingerprint of the query of its handle.
         now_ms: the time for lifetimes.
     """
     revision, digest, expires_ms, fingerprint = known
-    if revision != NO_REVISION and fingerprint not in (UNKNOWN, fingerprint_of(wish.id)):
+    if revision != NO_REVISION and fingerprint not in (UNKNOWN, fingerprint_of(request.id)):
         # Also if its lifetime has ended: until the log says so, the append would replace it.
-        return Outcome(NO_REVISION, collision(wish))
+        return Outcome(NO_REVISION, collision(request))
     # A query whose lifetime has ended does not exist, even if not removed yet.
-    exists = revision != NO_REVISION and not is_over(expires_ms, now_ms)
-    if wish.query is not None and exists and digest == wanted:
+    exists = revision != NO_REVISION and not has_expired(expires_ms, now_ms)
+    if request.query is not None and exists and digest == wanted:
         return Outcome(revision)
-    error = objection(wish, exists=exists)
+    error = objection(request, exists=exists)
     return None if error is None else Outcome(NO_REVISION, error)

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sirocco.protocol.contract.messages import NO_REVISION, Change
-from sirocco.protocol.router.queries.compaction_gaps import Doubt, Missing
+from sirocco.protocol.router.queries.compaction_gaps import CompactionGaps, Doubt
 from sirocco.protocol.router.queries.live_queries import LiveQueries
-from sirocco.protocol.router.queries.registry_repair import Restating
+from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 
 
 @dataclass(slots=True)
-class Judging:
+class ChangeValidation:
     """Which changes are in force, as the owner of a registry partition knows it.
 
     Attributes:
         epoch: of the ownership.
         begin: the first offset that was read.
         live: the queries, after the changes validated before.
-        restating: notes for each record whether it holds what is in force.
+        repair: notes for each record whether it holds what is in force.
         epoch_seen: the greatest of any record; if greater than `epoch`, a later owner exists.
         voids: number of void changes.
     """
@@ -35,17 +35,17 @@ class Judging:
     epoch: int
     begin: int
     live: LiveQueries
-    restating: Restating
+    repair: RegistryRepair
     epoch_seen: int = 0
     voids: int = 0
-    _missing: Missing = field(default_factory=Missing)
+    _gaps: CompactionGaps = field(default_factory=CompactionGaps)
     # Queries whose version in force is unknown until a later record shows it.
     _doubts: dict[int, Doubt] = field(default_factory=dict)
     # Query → offset of its removal, while records are missing.
-    _gone: dict[int, int] = field(default_factory=dict)
+    _removals: dict[int, int] = field(default_factory=dict)
     # Queries of which compaction may have removed versions before they were read: any slot may hold
     # those.
-    _surprising: set[int] = field(default_factory=set)
+    _unplaced_versions: set[int] = field(default_factory=set)
 
     @property
     def is_announced(self) -> bool:
@@ -53,27 +53,27 @@ class Judging:
         return self.epoch_seen == self.epoch
 
     @property
-    def is_guessing(self) -> bool:
+    def has_gaps(self) -> bool:
         """Whether records are missing whose outcome has yet to be read."""
-        return bool(self._missing)
+        return bool(self._gaps)
 
     @property
     def in_doubt(self) -> Container[int]:
         """The queries whose version in force is unknown."""
         return self._doubts.keys()
 
-    def take_surprising(self) -> list[int]:
+    def take_unplaced_versions(self) -> list[int]:
         """Returns, once, the validated queries of which any slot may hold an earlier version."""
-        surprising = list(self._surprising)
-        self._surprising.clear()
-        return surprising
+        unplaced = list(self._unplaced_versions)
+        self._unplaced_versions.clear()
+        return unplaced
 
-    def miss(self, begin: int, end: int) -> None:
+    def note_gap(self, begin: int, end: int) -> None:
         """Notes that the records [begin, end) were not in the log when it was read."""
         if begin < end and self.epoch_seen < self.epoch:
-            self._missing.note(begin, end)
+            self._gaps.note(begin, end)
 
-    def judge(self, changes: list[tuple[int, Change]], offset: int) -> list[tuple[int, Change]]:
+    def validate(self, changes: list[tuple[int, Change]], offset: int) -> list[tuple[int, Change]]:
         """Validates the next changes.
 
         Args:
@@ -85,16 +85,16 @@ class Judging:
             removal with the offset of its record.
         """
         revisions = self._revisions(changes)
-        told: list[tuple[int, Change]] = []
+        in_force: list[tuple[int, Change]] = []
         for at, change in changes:
-            self.miss(offset, at)
+            self.note_gap(offset, at)
             offset = at + 1
             # A suspended router may append a change that its successor has already made and undone
             # for the client: the revision alone would not show that.
             is_late = change.epoch < self.epoch_seen
             self.epoch_seen = max(self.epoch_seen, change.epoch)
-            if self._missing and self.epoch_seen >= self.epoch:
-                told += self._end_guessing()
+            if self._gaps and self.epoch_seen >= self.epoch:
+                in_force += self._close_gaps()
             if change.is_probe:
                 continue
             current, revision = revisions[change.handle], _revision_of(at, change)
@@ -102,9 +102,9 @@ class Judging:
                 self._void(change)
                 continue
             revisions[change.handle] = revision
-            self.restating.hear_valid(at, change)
-            told += self._believe(at, change, current)
-        return told
+            self.repair.note_valid(at, change)
+            in_force += self._accept(at, change, current)
+        return in_force
 
     def _revisions(self, changes: list[tuple[int, Change]]) -> dict[int, int]:
         """Returns the revision believed in force of each query, before the first of its changes.
@@ -129,19 +129,19 @@ class Judging:
         handle, expected = change.handle, change.expected_revision
         if expected == current:
             return True
-        if not self._missing:
+        if not self._gaps:
             return False
         doubt = self._doubts.get(handle)
         if doubt is not None and expected in doubt.possible:
             doubt.keep()
             return True
         is_gone = current == NO_REVISION
-        places = self._gone if is_gone else self.restating.places
+        places = self._removals if is_gone else self.repair.places
         place = places.get(handle, current)
         if expected != NO_REVISION:
             # A missing version that came after the one known here.
-            return expected > place and self._missing.holds(expected)
-        if not self._missing.reaches_behind(place):
+            return expected > place and self._gaps.holds(expected)
+        if not self._gaps.has_after(place):
             return False
         # The removal of the known version may be missing, or the appender did not know of it.
         doubt = self._doubts.setdefault(handle, Doubt(current))
@@ -155,42 +155,42 @@ class Judging:
 
     def _void(self, change: Change) -> None:
         self.voids += 1
-        self.restating.hear_void(change)
+        self.repair.note_void(change)
 
-    def _believe(self, offset: int, change: Change, current: int) -> list[tuple[int, Change]]:
+    def _accept(self, offset: int, change: Change, current: int) -> list[tuple[int, Change]]:
         """Returns what to send of a change in force; nothing if it is in doubt or already known."""
         handle, revision = change.handle, _revision_of(offset, change)
-        if self._missing and change.query is None:
-            self._gone[handle] = offset
-        told = (offset if change.query is None else revision, change)
+        if self._gaps and change.query is None:
+            self._removals[handle] = offset
+        in_force = (offset if change.query is None else revision, change)
         if handle in self._doubts:
-            self._doubts[handle].believe(revision, told)
+            self._doubts[handle].accept(revision, in_force)
             return []
         is_known = current == revision != NO_REVISION
-        if change.is_restated and (is_known or not self._missing):
+        if change.is_republished and (is_known or not self._gaps):
             return []
-        if self._missing:
-            self._surprising.add(handle)
-        return [told]
+        if self._gaps:
+            self._unplaced_versions.add(handle)
+        return [in_force]
 
-    def _end_guessing(self) -> list[tuple[int, Change]]:
+    def _close_gaps(self) -> list[tuple[int, Change]]:
         """Resolves the doubts; no more missing records can matter.
 
         Compaction spares what was appended since this ownership began, and none of it replaces a
         missing record.
         """
-        self._missing.forget()
-        self._gone.clear()
-        told = [each for doubt in self._doubts.values() for each in doubt.told]
+        self._gaps.forget()
+        self._removals.clear()
+        in_force = [each for doubt in self._doubts.values() for each in doubt.in_force]
         self._doubts.clear()
         # Of queries whose version in force is still the known one, slots were sent nothing else.
-        told = [(at, each) for at, each in told if at != self.live.revision(each.handle)]
-        self._surprising.update(change.handle for _, change in told)
-        return told
+        in_force = [(at, each) for at, each in in_force if at != self.live.revision(each.handle)]
+        self._unplaced_versions.update(change.handle for _, change in in_force)
+        return in_force
 
 
 def _revision_of(offset: int, change: Change) -> int:
     """Returns the revision in force after a valid change."""
     if change.query is None:
         return NO_REVISION
-    return change.expected_revision if change.is_restated else offset
+    return change.expected_revision if change.is_republished else offset

@@ -9,7 +9,7 @@ from sirocco.protocol.contract.messages import Change
 
 
 @dataclass(slots=True)
-class Missing:
+class CompactionGaps:
     """Ranges of offsets that were missing in reading; noted in ascending order.
 
     A broker's log has no other gaps where no transactions are used: a missing record was replaced
@@ -32,7 +32,7 @@ class Missing:
         place = bisect_right(self._begins, offset) - 1
         return place >= 0 and offset < self._ends[place]
 
-    def reaches_behind(self, offset: int) -> bool:
+    def has_after(self, offset: int) -> bool:
         """Whether some greater offset is missing."""
         return bool(self._ends) and self._ends[-1] > offset + 1
 
@@ -61,24 +61,26 @@ class Doubt:
 
     Attributes:
         revision: of the version that is believed to be in force; `NO_REVISION` for none.
-        told: the last changes that lead to it from the known version, or from a missing one. All
-            are handed on when it is known: one in between may have ended a version that asks to be
-            told so.
+        in_force: the last changes that lead to it from the known version, or from a missing one.
+            All are sent when it is known: one in between may have ended a version whose end is
+            to be reported.
         possible: other revisions that may be in force, with the changes that lead to them.
     """
 
     revision: int
-    told: list[Told] = field(default_factory=list)
+    in_force: list[Told] = field(default_factory=list)
     possible: dict[int, list[Told]] = field(default_factory=dict)
 
     def keep(self) -> None:
         """Notes that what is believed so far stays possible."""
-        self.possible[self.revision] = self.told
+        self.possible[self.revision] = self.in_force
 
-    def believe(self, revision: int, told: Told) -> None:
+    def accept(self, revision: int, in_force: Told) -> None:
         """Takes a change that follows a version that may be in force."""
-        expected = told[1].expected_revision
-        leading = self.told if expected == self.revision else self.possible.get(expected, [])
+        expected = in_force[1].expected_revision
+        leading = self.in_force if expected == self.revision else self.possible.get(expected, [])
         # What is said again takes the place of what it says.
-        self.told = [*(each for each in leading if each[0] != told[0]), told][-TOLD_MAX:]
+        self.in_force = [*(each for each in leading if each[0] != in_force[0]), in_force][
+            -TOLD_MAX:
+        ]
         self.revision = revision

@@ -19,10 +19,10 @@ from sirocco.model.query import ENDED, Query, query_handle
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION, Change
-from sirocco.protocol.router.queries.live_queries import is_over
+from sirocco.protocol.router.queries.live_queries import has_expired
 
 
-def asks_end(query: Query | None) -> bool:
+def reports_end(query: Query | None) -> bool:
     """Whether the end of a query is to be reported."""
     return query is not None and ENDED in query.events
 
@@ -35,14 +35,14 @@ class End:
         query, subscriber: its id, and the receiver of the report.
         revision: of the version.
         by: offset of the change that ended it.
-        is_over: whether its lifetime was over by then.
+        has_expired: whether its lifetime was over by then.
     """
 
     query: str
     subscriber: str
     revision: int
     by: int
-    is_over: bool
+    has_expired: bool
 
     @property
     def handle(self) -> int:
@@ -51,7 +51,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
+class _EndRequest:
     query: str
     subscriber: str
     revision: int
@@ -59,43 +59,44 @@ class _Asker:
 
 
 @dataclass(slots=True)
-class Askers:
+class EndRequests:
     """The live queries of one registry partition whose end is to be reported."""
 
-    _known: dict[int, _Asker] = field(default_factory=dict)
+    _known: dict[int, _EndRequest] = field(default_factory=dict)
 
     def learn(self, revision: int, change: Change) -> End | None:
         """Takes a change in force; returns the end that it causes, if that is to be reported.
 
         Args:
-            revision: as `Judging.judge` returns it: for a removal, the offset of its record.
+            revision: as `ChangeValidation.validate` returns it: for a removal, the offset of its
+                record.
             change: the change.
         """
         known = self._known.get(change.handle)
-        if known is None and not asks_end(change.query):
+        if known is None and not reports_end(change.query):
             return None
         if known is not None and known.revision == revision:
             return None
-        asker = _asker(revision, change)
-        if asker is None:
+        request = _request_of(revision, change)
+        if request is None:
             self._known.pop(change.handle, None)
         else:
-            self._known[change.handle] = asker
+            self._known[change.handle] = request
         if known is None or change.expected_revision != known.revision:
             return None
         if change.query is not None and change.since != NO_REVISION:
             return None
-        over = bool(is_over(known.expires_ms, change.start_ms))
-        return End(known.query, known.subscriber, known.revision, revision, over)
+        has_ended = bool(has_expired(known.expires_ms, change.start_ms))
+        return End(known.query, known.subscriber, known.revision, revision, has_ended)
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""
-        askers = list(self._known.values())
+        end_requests = list(self._known.values())
         return {
-            **packed("askers.queries", [each.query.encode() for each in askers]),
-            **packed("askers.subscribers", [each.subscriber.encode() for each in askers]),
-            "askers.revisions": np.array([each.revision for each in askers], np.int64),
-            "askers.expires_ms": np.array([each.expires_ms for each in askers], np.int64),
+            **packed("askers.queries", [each.query.encode() for each in end_requests]),
+            **packed("askers.subscribers", [each.subscriber.encode() for each in end_requests]),
+            "askers.revisions": np.array([each.revision for each in end_requests], np.int64),
+            "askers.expires_ms": np.array([each.expires_ms for each in end_requests], np.int64),
         }
 
     def restore(self, state: State) -> None:
@@ -110,13 +111,13 @@ class Askers:
             strict=True,
         )
         for query, subscriber, revision, expires_ms in rows:
-            asker = _Asker(query.decode(), subscriber.decode(), revision, expires_ms)
-            self._known[query_handle(asker.query)] = asker
+            request = _EndRequest(query.decode(), subscriber.decode(), revision, expires_ms)
+            self._known[query_handle(request.query)] = request
 
 
-def _asker(revision: int, change: Change) -> _Asker | None:
+def _request_of(revision: int, change: Change) -> _EndRequest | None:
     query = change.query
-    if query is None or not asks_end(query):
+    if query is None or not reports_end(query):
         return None
     expires_ms = NEVER_MS if query.ttl_ms is None else change.start_ms + query.ttl_ms
-    return _Asker(query.id, change.subscriber, revision, expires_ms)
+    return _EndRequest(query.id, change.subscriber, revision, expires_ms)

@@ -30,7 +30,7 @@ from sirocco.protocol.contract.query_definitions import (
     spec_of,
 )
 from sirocco.protocol.contract.query_names import names_of_pairs
-from sirocco.protocol.router.queries.end_requests import End, asks_end
+from sirocco.protocol.router.queries.end_requests import End, reports_end
 from sirocco.protocol.router.queries.report_locators import keys_of
 from sirocco.schemes.map.routing import RoutingArrays
 
@@ -158,7 +158,7 @@ class Installs:
                 names,
                 np.array([end.revision for end in ends], np.int64),
                 np.array([end.by for end in ends], np.int64),
-                np.array([end.is_over for end in ends], np.bool_),
+                np.array([end.has_expired for end in ends], np.bool_),
             ),
         )
 
@@ -231,9 +231,9 @@ class Installs:
         sinces = [change.since for _, change in kept]
         if any(each != NO_REVISION for each in sinces):
             told = replace(told, sinces=np.array(sinces, np.int64))
-        asking = [asks_end(change.query) for _, change in kept]
+        asking = [reports_end(change.query) for _, change in kept]
         if any(asking):
-            told = replace(told, asks_end=np.array(asking, np.bool_))
+            told = replace(told, reports_end=np.array(asking, np.bool_))
         if self._copied_at != NOT_COPIED:
             told = replace(told, copied_at=self._copied_at)
         return self._questions.add_to(told, slot, chosen) if self._questions else told

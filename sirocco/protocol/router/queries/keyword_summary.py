@@ -42,7 +42,7 @@ RECORD_BYTES_MAX = 160_000
 
 # This many queries, and half as many as are live, must be gone before all is republished: each
 # change then costs a bounded number of keywords, and at most a third of keywords are obsolete.
-GONE_MIN = 1_000
+OBSOLETE_MIN = 1_000
 
 Slots = tuple[int, ...]
 
@@ -71,7 +71,7 @@ def keys_of_queries(
     return found
 
 
-class Summarising:
+class KeywordSummary:
     """The keywords of the live queries of one owned registry partition.
 
     Args:
@@ -82,22 +82,22 @@ class Summarising:
         live: the queries.
 
     Attributes:
-        is_said: a whole summary has been published, by this owner or a former one.
-        gone: queries that have left or changed since the last whole summary.
+        is_published: a whole summary has been published, by this owner or a former one.
+        obsolete: queries that have left or changed since the last whole summary.
     """
 
     def __init__(
         self, partition: int, epoch: int, slots: int, intake_partitions: int, live: LiveQueries
     ) -> None:
-        self.is_said = False
-        self.gone = 0
+        self.is_published = False
+        self.obsolete = 0
         self._partition = partition
         self._epoch = epoch
         self._words = words_of(slots)
         self._intake_partitions = intake_partitions
         self._live = live
         self._count_max = keywords_max(TABLE_BYTES_MAX, self._words)
-        self._told = KeywordSlots(self._words, self._count_max)
+        self._published = KeywordSlots(self._words, self._count_max)
         # By row of the live queries: the first keyword, and all where there are several.
         self._firsts = np.zeros(64, np.uint64)
         self._several: dict[int, tuple[int, ...]] = {}
@@ -125,19 +125,19 @@ class Summarising:
             keys = self._keys(place)
             terms += keys
             slots += [self._live.slots(place)] * len(keys)
-        return self._say(np.array(terms, np.uint64), self._sets(slots))
+        return self._publish(np.array(terms, np.uint64), self._sets(slots))
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
         """Notes that queries are about to leave or change."""
-        self.gone += len(handles)
+        self.obsolete += len(handles)
         for place in self._live.rows.get(handles).tolist():
             self._several.pop(place, None)
 
     @property
     def is_due(self) -> bool:
         """Whether a piece of a whole summary is due."""
-        is_old = self.gone > max(GONE_MIN, len(self._live) // 2)
-        return self._pieces is not None or not self.is_said or is_old
+        is_old = self.obsolete > max(OBSOLETE_MIN, len(self._live) // 2)
+        return self._pieces is not None or not self.is_published or is_old
 
     def next(self) -> list[Effect]:
         """Publishes the next piece of a whole summary; only while no other owner can append.
@@ -149,9 +149,9 @@ class Summarising:
                 return []
             self._pieces = self._begin()
         piece = next(self._pieces)
-        self._told.add(piece.terms, piece.slots)
+        self._published.add(piece.terms, piece.slots)
         if piece.ends:
-            self._pieces, self.is_said = None, True
+            self._pieces, self.is_published = None, True
         return self._everywhere(piece)
 
     def state(self) -> State:
@@ -160,7 +160,7 @@ class Summarising:
         several = [(at, self._several.get(place, ())) for at, place in enumerate(places.tolist())]
         flat = [(at, key) for at, keys in several for key in keys]
         return {
-            "summary.said": np.array([self.is_said, self.gone], np.int64),
+            "summary.said": np.array([self.is_published, self.obsolete], np.int64),
             "summary.keys": self._firsts[places],
             "summary.several": np.array(flat, np.uint64).reshape(-1, 2),
         }
@@ -173,8 +173,8 @@ class Summarising:
             for place in places.tolist():
                 self._keep(place, (ANY_TERM,))
             return
-        is_said, self.gone = state["summary.said"].tolist()
-        self.is_said = bool(is_said)
+        is_published, self.obsolete = state["summary.said"].tolist()
+        self.is_published = bool(is_published)
         for place, key in zip(places.tolist(), state["summary.keys"].tolist(), strict=True):
             self._keep(place, (key,))
         for at, key in state["summary.several"].tolist():
@@ -187,10 +187,10 @@ class Summarising:
         every.add(*self._all())
         # What is yet to be published counts as unknown: the keywords of a query that arrives
         # meanwhile are published at once, also if another query needs the same.
-        self._told = KeywordSlots(self._words, self._count_max)
-        self.gone = 0
-        # With the slots that are open because keywords found no room: see `_say`.
-        return self._cut(*every.items())
+        self._published = KeywordSlots(self._words, self._count_max)
+        self.obsolete = 0
+        # With the slots that are open because keywords found no room: see `_publish`.
+        return self._split(*every.items())
 
     def _all(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         places = self._live.places()
@@ -205,7 +205,7 @@ class Summarising:
         sets = self._sets([self._live.slot_set(set_id) for set_id in present.tolist()])
         return joined(terms, sets[positions])
 
-    def _cut(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> Iterator[Keywords]:
+    def _split(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> Iterator[Keywords]:
         size = max(1, RECORD_BYTES_MAX // (8 + 8 * self._words))
         for begin in range(0, max(1, len(terms)), size):
             end = begin + size
@@ -215,19 +215,19 @@ class Summarising:
                 ends=end >= len(terms),
             )
 
-    def _say(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> list[Effect]:
+    def _publish(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> list[Effect]:
         if not len(terms):
             return []
-        open_before = self._told.open_set.copy()
-        is_fresh = self._told.add(terms, sets)
+        open_before = self._published.open_set.copy()
+        is_fresh = self._published.add(terms, sets)
         if not is_fresh.any():
             return []
         terms, sets = joined(terms[is_fresh], sets[is_fresh])
-        if (self._told.open_set != open_before).any():
+        if (self._published.open_set != open_before).any():
             # Some found no room, so their slots take every object from now on. That must be
             # published: in the tables of intake partitions other keywords may have found no room.
             terms = np.append(terms, np.uint64(ANY_TERM))
-            sets = np.vstack([sets, self._told.open_set])
+            sets = np.vstack([sets, self._published.open_set])
         effects: list[Effect] = []
         size = max(1, RECORD_BYTES_MAX // (8 + 8 * self._words))
         for begin in range(0, len(terms), size):
@@ -259,7 +259,7 @@ class Summarising:
         return np.array([known[each] for each in slots], np.uint64).reshape(-1, self._words)
 
 
-def was_said(state: State) -> bool:
+def was_published(state: State) -> bool:
     """Whether, by a checkpoint, a whole summary of all queries has been published."""
     return "summary.said" in state and bool(state["summary.said"][0])
 

@@ -17,7 +17,7 @@ from sirocco.protocol.contract.messages import NO_REVISION, Change
 
 
 @dataclass(slots=True)
-class Lives:
+class LifeStarts:
     """The begins of one registry partition's queries, of those alone for which results are kept."""
 
     _sinces: dict[int, int] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION
 UNKNOWN = 0
 
 
-def is_over(expires_ms: Any, now_ms: int) -> Any:
+def has_expired(expires_ms: Any, now_ms: int) -> Any:
     """Whether lifetimes that end at given times (one, or an array of them) are over.
 
     Every check whether a query exists uses this: lists, look-ups, changes, quotas, removal.
@@ -207,7 +207,7 @@ class LiveQueries:
     def are_standing(self, handles: NDArray[np.uint64], now_ms: int) -> NDArray[np.bool_]:
         """Returns bool[q], which queries exist, without those whose lifetime has ended."""
         rows = self.rows.get(handles)
-        standing: NDArray[np.bool_] = (rows >= 0) & ~is_over(self.expires_ms[rows], now_ms)
+        standing: NDArray[np.bool_] = (rows >= 0) & ~has_expired(self.expires_ms[rows], now_ms)
         return standing
 
     def is_standing(self, handle: int, now_ms: int) -> bool:
@@ -216,7 +216,7 @@ class LiveQueries:
 
     def expired(self, now_ms: int) -> list[int]:
         """Returns the handles of the queries whose lifetime ended."""
-        rows = np.flatnonzero(is_over(self.expires_ms[: self._end], now_ms))
+        rows = np.flatnonzero(has_expired(self.expires_ms[: self._end], now_ms))
         return [int(handle) for handle in self.handles[rows]]
 
     def state(self) -> dict[str, NDArray[Any]]:

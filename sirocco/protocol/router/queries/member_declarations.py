@@ -26,10 +26,10 @@ MEMBERS_MAX = 4_096
 
 # This many members, and half as many as are tracked, must have gone before the full list: at most a
 # third of the known ones are obsolete, and each change costs a bounded part of a record.
-GONE_MIN = 64
+OBSOLETE_MIN = 64
 
 
-class Tracking:
+class MemberDeclarations:
     """The members that the queries of one owned registry partition track.
 
     Args:
@@ -80,7 +80,7 @@ class Tracking:
     def is_due(self) -> bool:
         """Whether the full list is due: many known members are tracked no more."""
         gone = len(self._known) - len(self._counts)
-        is_crowded = gone > max(GONE_MIN, len(self._counts) // 2)
+        is_crowded = gone > max(OBSOLETE_MIN, len(self._counts) // 2)
         # More members than the bound, from an old log, would not fit a record.
         fits = self._is_whole and len(self._counts) <= MEMBERS_MAX
         return fits and (is_crowded or self._is_after_another)
@@ -125,21 +125,23 @@ def member_of(query: Query | None) -> str | None:
     return query.track if isinstance(query, RangeQuery) else None
 
 
-def check_member(query: Query | None, tracked: Tracking, coming: Mapping[str, int]) -> None:
+def check_member(
+    query: Query | None, tracked: MemberDeclarations, pending: Mapping[str, int]
+) -> None:
     """Refuses a query that would track one member too many.
 
     Args:
         query: of a change.
         tracked: the members of the live queries.
-        coming: those of pending changes, with their numbers; some may be tracked already.
+        pending: those of pending changes, with their numbers; some may be tracked already.
 
     Raises:
         ResourceExhausted: Other queries track as many as allowed.
     """
     member = member_of(query)
-    if member is None or member in tracked or member in coming:
+    if member is None or member in tracked or member in pending:
         return
-    if len(tracked) + len(coming) >= MEMBERS_MAX:
+    if len(tracked) + len(pending) >= MEMBERS_MAX:
         raise ResourceExhausted(f"queries track {MEMBERS_MAX} members here already", field="track")
 
 

@@ -14,7 +14,7 @@ import xxhash
 
 from sirocco.model.errors import AlreadyExists, NotFound, ResourceExhausted, SiroccoError
 from sirocco.model.query import identity_of
-from sirocco.protocol.contract.effects import Answer, Effect, Outcome, Wish
+from sirocco.protocol.contract.effects import Answer, ChangeRequest, Effect, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION, Change
 
 _NONE = "no query is registered under this id"
@@ -24,24 +24,24 @@ _NONE = "no query is registered under this id"
 WAITING_MAX = 1_000
 
 
-def digest_of(wish: Wish) -> int:
+def digest_of(request: ChangeRequest) -> int:
     """Returns 64 bits over all that makes two registrations equal; 0 for a removal."""
-    if wish.query is None:
+    if request.query is None:
         return 0
     # The first part is one JSON value, so its end is unambiguous.
-    return xxhash.xxh3_64_intdigest(identity_of(wish.query) + wish.subscriber.encode())
+    return xxhash.xxh3_64_intdigest(identity_of(request.query) + request.subscriber.encode())
 
 
 @dataclass(slots=True)
-class Request:
-    """One pending `Wished`: the outcomes so far, and how many are open."""
+class RequestBatch:
+    """One pending `ChangeRequests`: the outcomes so far, and how many are open."""
 
     token: int
     outcomes: list[Outcome | None]
     open: int
 
 
-Asked: TypeAlias = tuple[Request, int, Wish]
+QueuedRequest: TypeAlias = tuple[RequestBatch, int, ChangeRequest]
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class Pending:
         covered: how many of them arrived before the append.
     """
 
-    request: Request
+    batch: RequestBatch
     row: int
-    wish: Wish
+    request: ChangeRequest
     change: Change
-    waiting: deque[Asked] = field(default_factory=deque)
+    waiting: deque[QueuedRequest] = field(default_factory=deque)
     covered: int = 0
 
 
@@ -78,19 +78,19 @@ def _id_of(change: Change) -> str | None:
     return None if change.query is None else change.query.id
 
 
-def queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effect]:
+def queue(pending: Pending, batch: RequestBatch, row: int, request: ChangeRequest) -> list[Effect]:
     """Makes a request wait for an append for its query, if there is room."""
     if len(pending.waiting) < WAITING_MAX:
-        pending.waiting.append((request, row, wish))
+        pending.waiting.append((batch, row, request))
         return []
     # Not `Unavailable`: a front would then look for another owner, with all changes of the call.
     crowded = ResourceExhausted("too many changes of this query are under way", field="id")
-    return settle(request, row, Outcome(NO_REVISION, crowded))
+    return settle(batch, row, Outcome(NO_REVISION, crowded))
 
 
-def objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
+def objection(request: ChangeRequest, *, exists: bool) -> SiroccoError | None:
     """Returns why a request is refused, given whether its query exists; None if it is not."""
-    if wish.action == "register":
+    if request.action == "register":
         if exists:
             return AlreadyExists("another query is registered under this id", field="id")
     elif not exists:
@@ -98,19 +98,19 @@ def objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
     return None
 
 
-def collision(wish: Wish) -> SiroccoError:
+def collision(request: ChangeRequest) -> SiroccoError:
     """Returns why a request is refused while a live query with another id has its handle."""
-    if wish.action == "register":
+    if request.action == "register":
         return AlreadyExists(
             "the hash of this id equals that of another query's id; choose another id", field="id"
         )
     return NotFound(_NONE, field="id")
 
 
-def settle(request: Request, row: int, outcome: Outcome) -> list[Effect]:
+def settle(batch: RequestBatch, row: int, outcome: Outcome) -> list[Effect]:
     """Notes the outcome of a change request; answers the call when it was the last one."""
-    request.outcomes[row] = outcome
-    request.open -= 1
-    if request.open:
+    batch.outcomes[row] = outcome
+    batch.open -= 1
+    if batch.open:
         return []
-    return [Answer(request.token, tuple(o for o in request.outcomes if o is not None))]
+    return [Answer(batch.token, tuple(o for o in batch.outcomes if o is not None))]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import Unavailable
-from sirocco.protocol.contract.effects import Answer, Append, Effect, Outcome, State, Wish
+from sirocco.protocol.contract.effects import Answer, Append, ChangeRequest, Effect, Outcome, State
 from sirocco.protocol.contract.messages import (
     INTAKE,
     NO_REVISION,
@@ -30,18 +30,18 @@ from sirocco.protocol.contract.messages import (
     Tracked,
     TrackedOnly,
 )
-from sirocco.protocol.router.queries.change_requests import Deciding
-from sirocco.protocol.router.queries.change_validation import Judging
-from sirocco.protocol.router.queries.end_requests import Askers
+from sirocco.protocol.router.queries.change_requests import PendingRequests
+from sirocco.protocol.router.queries.change_validation import ChangeValidation
+from sirocco.protocol.router.queries.end_requests import EndRequests
 from sirocco.protocol.router.queries.install_records import Installs
-from sirocco.protocol.router.queries.keyword_summary import Summarising
-from sirocco.protocol.router.queries.life_starts import Lives
+from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
+from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import LiveQueries
-from sirocco.protocol.router.queries.member_declarations import Tracking
+from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
 from sirocco.protocol.router.queries.query_placement import Routings, Stage
-from sirocco.protocol.router.queries.registry_repair import Restating
+from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from sirocco.protocol.router.queries.report_locators import Locators
-from sirocco.protocol.router.queries.slot_updates import Forwarding
+from sirocco.protocol.router.queries.slot_updates import SlotUpdates
 
 DEPOSED = "the owner of this part of the registry has changed; try again"
 
@@ -59,15 +59,15 @@ class Registry:
         epoch: of the ownership.
         live: the queries.
         locators: where the objects of queries are reported, as far as maps by keyword need it.
-        lives: the revisions at which changed queries began.
-        askers: the queries whose end is to be reported.
+        life_starts: the revisions at which changed queries began.
+        end_requests: the queries whose end is to be reported.
         stage: the maps by which queries are placed.
         intake_partitions: number of intake partitions.
-        summarising: publishes which objects the queries need; None where everything is stored.
-        tracking: publishes by which members objects are followed.
-        restating: republishes queries whose newest record is void.
-        judging: decides which changes are in force.
-        deciding: the pending change requests.
+        keyword_summary: publishes which objects the queries need; None where everything is stored.
+        member_declarations: publishes by which members objects are followed.
+        repair: republishes queries whose newest record is void.
+        validation: decides which changes are in force.
+        pending_requests: the pending change requests.
     """
 
     partition: int
@@ -76,15 +76,15 @@ class Registry:
     epoch: int
     live: LiveQueries = field(default_factory=LiveQueries)
     locators: Locators = field(default_factory=Locators)
-    lives: Lives = field(default_factory=Lives)
-    askers: Askers = field(default_factory=Askers)
+    life_starts: LifeStarts = field(default_factory=LifeStarts)
+    end_requests: EndRequests = field(default_factory=EndRequests)
     stage: Stage = field(default_factory=Stage)
     intake_partitions: int = 1
-    summarising: Summarising | None = None
-    tracking: Tracking = field(init=False)
-    restating: Restating = field(init=False)
-    judging: Judging = field(init=False)
-    deciding: Deciding = field(init=False)
+    keyword_summary: KeywordSummary | None = None
+    member_declarations: MemberDeclarations = field(init=False)
+    repair: RegistryRepair = field(init=False)
+    validation: ChangeValidation = field(init=False)
+    pending_requests: PendingRequests = field(init=False)
     # Offset of the last `Prepare` or `Retire` that was read.
     _staged: int = -1
     _is_announcing: bool = False
@@ -92,59 +92,59 @@ class Registry:
     _held: list[Read] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.tracking = Tracking(self.partition, self.epoch)
-        self.restating = Restating(self.partition, self.epoch, self.live)
-        self.judging = Judging(self.epoch, self.offset, self.live, self.restating)
-        self.deciding = Deciding(
-            self.partition, self.epoch, self.live, self.locators, self.judging, self.lives,
-            self.tracking,
+        self.member_declarations = MemberDeclarations(self.partition, self.epoch)
+        self.repair = RegistryRepair(self.partition, self.epoch, self.live)
+        self.validation = ChangeValidation(self.epoch, self.offset, self.live, self.repair)
+        self.pending_requests = PendingRequests(
+            self.partition, self.epoch, self.live, self.locators, self.validation, self.life_starts,
+            self.member_declarations,
         )  # fmt: skip
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns the state for a checkpoint."""
         return {
-            "epoch": np.array([self.judging.epoch_seen], np.int64),
-            **self.restating.state(),
+            "epoch": np.array([self.validation.epoch_seen], np.int64),
+            **self.repair.state(),
             **self.stage.state(),
             **self.locators.state(),
-            **self.lives.state(),
-            **self.askers.state(),
-            **self.tracking.state(),
+            **self.life_starts.state(),
+            **self.end_requests.state(),
+            **self.member_declarations.state(),
             **self.live.state(),
-            **(self.summarising.state() if self.summarising else {}),
+            **(self.keyword_summary.state() if self.keyword_summary else {}),
         }
 
     def restore(self, state: State) -> None:
         """Takes the state of a checkpoint."""
-        self.judging.epoch_seen = int(state["epoch"][0])
+        self.validation.epoch_seen = int(state["epoch"][0])
         self.stage.restore(state)
-        self.restating.restore(state)
+        self.repair.restore(state)
         self.locators.restore(state)
-        self.lives.restore(state)
-        self.askers.restore(state)
-        self.tracking.restore(state)
+        self.life_starts.restore(state)
+        self.end_requests.restore(state)
+        self.member_declarations.restore(state)
         self.live.restore(state)
-        if self.summarising:
-            self.summarising.restore(state)
+        if self.keyword_summary:
+            self.keyword_summary.restore(state)
 
     @property
-    def unsaid(self) -> dict[int, None]:
+    def hidden(self) -> dict[int, None]:
         """Live queries whose newest record is void and that have not been republished yet."""
-        return self.restating.unsaid
+        return self.repair.hidden
 
     def place(self, handle: int) -> int:
         """Returns the offset of a live query's definition; `NO_REVISION` when there is none."""
-        return self.restating.place(handle)
+        return self.repair.place(handle)
 
     @property
     def is_deposed(self) -> bool:
         """Whether the log has shown a record of a later owner of this partition."""
-        return self.judging.epoch_seen > self.epoch
+        return self.validation.epoch_seen > self.epoch
 
     @property
     def is_announced(self) -> bool:
-        """See `Judging.is_announced`."""
-        return self.judging.is_announced
+        """See `ChangeValidation.is_announced`."""
+        return self.validation.is_announced
 
     @property
     def is_held_up(self) -> bool:
@@ -152,19 +152,19 @@ class Registry:
         return bool(self._held)
 
     @property
-    def is_guessing(self) -> bool:
+    def has_gaps(self) -> bool:
         """Whether compaction may have removed records whose outcome this owner has yet to read.
 
         Until then the state may differ from the true one at its offset: it may hold a version that
         a missing one replaced.
         """
-        return self.judging.is_guessing
+        return self.validation.has_gaps
 
-    def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
+    def take_requests(self, token: int, requests: tuple[ChangeRequest, ...]) -> list[Effect]:
         """Takes the change requests of a client; each is decided at once or appended."""
         if self.is_deposed:
-            return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(wishes))]
-        return self.deciding.wish(token, wishes)
+            return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(requests))]
+        return self.pending_requests.take_requests(token, requests)
 
     def read(self, records: Sequence[Read], routings: Routings) -> list[Effect]:
         """Takes the next records of the partition: (offset, record) in order.
@@ -186,11 +186,11 @@ class Registry:
                 continue
             self._read_stage(offset, first)
             del self._held[0]
-        self.deciding.coming = routings.get(self.stage.following)
+        self.pending_requests.next_routing = routings.get(self.stage.following)
         return effects
 
     def _read_stage(self, offset: int, record: Prepare | Retire) -> None:
-        self.judging.miss(self.offset, offset)
+        self.validation.note_gap(self.offset, offset)
         self._staged = offset
         if isinstance(record, Prepare):
             if self.stage.prepare(record.version):
@@ -200,32 +200,36 @@ class Registry:
         self.offset = offset + 1
 
     def _read(self, changes: list[tuple[int, Change]], routings: Routings) -> list[Effect]:
-        valid = self.judging.judge(changes, self.offset)
+        valid = self.validation.validate(changes, self.offset)
         is_by_keyword = self.stage.is_by_keyword(routings)
         ends, effects = [], list[Effect]()
         for revision, change in valid:
             # Before it is answered: so what is published after the answer follows these records.
-            effects += self._everywhere(self.tracking.learn(change))
+            effects += self._everywhere(self.member_declarations.learn(change))
             self.locators.learn(change, is_by_keyword=is_by_keyword)
-            self.lives.learn(change)
-            if end := self.askers.learn(revision, change):
+            self.life_starts.learn(change)
+            if end := self.end_requests.learn(revision, change):
                 ends.append(end)
         self.offset = changes[-1][0] + 1
         installs = Installs(self.partition, self.floor)
-        forwarding = Forwarding(self.live, self.stage, routings, self._staged, self.summarising)
-        effects += forwarding.forward(valid, self.judging.take_surprising(), installs)
+        updates = SlotUpdates(self.live, self.stage, routings, self._staged, self.keyword_summary)
+        effects += updates.forward(valid, self.validation.take_unplaced_versions(), installs)
         # After the changes of queries in the slots' logs.
-        effects += forwarding.tell_ends(ends, installs)
+        effects += updates.send_ends(ends, installs)
         # Those of an owner that is deposed, or not announced yet, would be void.
-        effects += self.restating.deny(self.judging.in_doubt) if self.is_announced else []
+        effects += (
+            self.repair.republish_removals(self.validation.in_doubt) if self.is_announced else []
+        )
         valid_offsets = {offset for offset, _ in valid}
         for offset, change in changes:
-            effects += self.deciding.show(offset, change, is_valid=offset in valid_offsets)
+            effects += self.pending_requests.take_record(
+                offset, change, is_valid=offset in valid_offsets
+            )
         return effects + self.abandon() if self.is_deposed else effects
 
     def abandon(self) -> list[Effect]:
         """Answers all waiting requests that the owner has changed; callers may try again there."""
-        return self.deciding.refuse(Unavailable(DEPOSED))
+        return self.pending_requests.refuse(Unavailable(DEPOSED))
 
     def expire(self, now_ms: int) -> list[Effect]:
         """Appends the removal of the queries whose lifetime has ended."""
@@ -234,32 +238,32 @@ class Registry:
         if not self.is_announced:
             return self.announce(now_ms) if expired else []
         for handle in expired:
-            if handle in self.deciding:
+            if handle in self.pending_requests:
                 continue
             revision = self.live.revision(handle)
             change = Change(handle, None, "", now_ms, revision, 0, self.epoch)
             effects.append(Append(REGISTRY, self.partition, change))
         return effects
 
-    def summarise(self, now_ms: int) -> list[Effect]:
+    def publish_summary(self, now_ms: int) -> list[Effect]:
         """Publishes part of the summary when due, and no predecessor can change the registry."""
-        summarising = self.summarising
-        if summarising is None or self.is_deposed or not summarising.is_due:
+        keyword_summary = self.keyword_summary
+        if keyword_summary is None or self.is_deposed or not keyword_summary.is_due:
             return []
-        return summarising.next() if self.is_announced else self.announce(now_ms)
+        return keyword_summary.next() if self.is_announced else self.announce(now_ms)
 
     def forget_members(self, now_ms: int) -> list[Effect]:
         """Publishes the tracked members when many have gone and none can be missing."""
-        if self.is_deposed or self.is_guessing or not self.tracking.is_due:
+        if self.is_deposed or self.has_gaps or not self.member_declarations.is_due:
             return []
         if not self.is_announced:
             return self.announce(now_ms)
-        return self._everywhere([self.tracking.keep()])
+        return self._everywhere([self.member_declarations.keep()])
 
-    def _everywhere(self, said: Sequence[Tracked | TrackedOnly]) -> list[Effect]:
+    def _everywhere(self, records: Sequence[Tracked | TrackedOnly]) -> list[Effect]:
         return [
             Append(INTAKE, partition, each)
-            for each in said
+            for each in records
             for partition in range(self.intake_partitions)
         ]
 
@@ -268,9 +272,9 @@ class Registry:
         if self._is_announcing or self.is_announced or self.is_deposed:
             return []
         self._is_announcing = True
-        return [Append(REGISTRY, self.partition, self.deciding.probe(now_ms))]
+        return [Append(REGISTRY, self.partition, self.pending_requests.probe(now_ms))]
 
-    def restate(self, offset: int, change: Change) -> list[Effect]:
+    def republish(self, offset: int, change: Change) -> list[Effect]:
         """Republishes the version in force of a query whose newest record is void.
 
         Args:
@@ -278,9 +282,13 @@ class Registry:
             change: the record there.
         """
         handle = change.handle
-        if handle in self.judging.in_doubt or handle in self.deciding or not self.is_announced:
+        if (
+            handle in self.validation.in_doubt
+            or handle in self.pending_requests
+            or not self.is_announced
+        ):
             return []
-        return self.restating.restate(offset, change)
+        return self.repair.republish(offset, change)
 
 
 def _is_change(record: Read) -> TypeGuard[tuple[int, Change]]:

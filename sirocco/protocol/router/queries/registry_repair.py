@@ -17,14 +17,14 @@ from sirocco.protocol.router.queries.live_queries import LiveQueries
 
 
 @dataclass(slots=True)
-class Restating:
+class RegistryRepair:
     """What the newest records of one owned registry partition hold.
 
     Attributes:
         partition: of the registry.
         epoch: of the ownership.
         live: the queries.
-        unsaid: live queries whose newest record is void, until they are republished.
+        hidden: live queries whose newest record is void, until they are republished.
         places: query → offset of its definition, for those republished; for all others it is
             their revision.
     """
@@ -32,7 +32,7 @@ class Restating:
     partition: int
     epoch: int
     live: LiveQueries
-    unsaid: dict[int, None] = field(default_factory=dict)
+    hidden: dict[int, None] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
 
     def place(self, handle: int) -> int:
@@ -40,20 +40,20 @@ class Restating:
         place = self.places.get(handle)
         return self.live.revision(handle) if place is None else place
 
-    def hear_void(self, change: Change) -> None:
+    def note_void(self, change: Change) -> None:
         """Notes that the newest record of a query is void."""
         # Also where it holds the truth: a reader of the compacted log must be able to trust it.
-        self.unsaid[change.handle] = None
+        self.hidden[change.handle] = None
 
-    def hear_valid(self, offset: int, change: Change) -> None:
+    def note_valid(self, offset: int, change: Change) -> None:
         """Notes that the newest record of a query holds what is in force."""
-        self.unsaid.pop(change.handle, None)
-        if change.is_restated and change.query is not None:
+        self.hidden.pop(change.handle, None)
+        if change.is_republished and change.query is not None:
             self.places[change.handle] = offset
         else:
             self.places.pop(change.handle, None)
 
-    def restate(self, offset: int, change: Change) -> list[Effect]:
+    def republish(self, offset: int, change: Change) -> list[Effect]:
         """Republishes the version in force of a query whose newest record is void.
 
         Args:
@@ -61,32 +61,32 @@ class Restating:
             change: the record there.
         """
         handle = change.handle
-        if handle not in self.unsaid or self.place(handle) != offset:
+        if handle not in self.hidden or self.place(handle) != offset:
             return []
-        del self.unsaid[handle]
+        del self.hidden[handle]
         revision = self.live.revision(handle)
-        again = replace(change, expected_revision=revision, epoch=self.epoch, is_restated=True)
-        return [Append(REGISTRY, self.partition, again)]
+        record = replace(change, expected_revision=revision, epoch=self.epoch, is_republished=True)
+        return [Append(REGISTRY, self.partition, record)]
 
-    def deny(self, in_doubt: Container[int]) -> list[Effect]:
+    def republish_removals(self, in_doubt: Container[int]) -> list[Effect]:
         """Republishes that removed queries are removed, where a void record claims otherwise.
 
         Args:
             in_doubt: queries that may or may not be removed.
         """
         effects: list[Effect] = []
-        for handle in list(self.unsaid):
+        for handle in list(self.hidden):
             if self.live.revision(handle) != NO_REVISION or handle in in_doubt:
                 continue
-            del self.unsaid[handle]
-            denial = Change(handle, None, "", 0, NO_REVISION, 0, self.epoch, is_restated=True)
+            del self.hidden[handle]
+            denial = Change(handle, None, "", 0, NO_REVISION, 0, self.epoch, is_republished=True)
             effects.append(Append(REGISTRY, self.partition, denial))
         return effects
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""
         return {
-            "unsaid": np.array(list(self.unsaid), np.uint64),
+            "unsaid": np.array(list(self.hidden), np.uint64),
             "said_again": np.array(list(self.places), np.uint64),
             "places": np.array(list(self.places.values()), np.int64),
         }
@@ -94,6 +94,6 @@ class Restating:
     def restore(self, state: State) -> None:
         """Takes the state of a checkpoint; one of an older version may lack it."""
         if "unsaid" in state:
-            self.unsaid = dict.fromkeys(state["unsaid"].tolist())
-            said_again = state["said_again"].tolist()
-            self.places = dict(zip(said_again, state["places"].tolist(), strict=True))
+            self.hidden = dict.fromkeys(state["unsaid"].tolist())
+            republished = state["said_again"].tolist()
+            self.places = dict(zip(republished, state["places"].tolist(), strict=True))

@@ -15,7 +15,7 @@ from sirocco.protocol.contract.effects import Effect
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.queries.end_requests import End
 from sirocco.protocol.router.queries.install_records import Installs
-from sirocco.protocol.router.queries.keyword_summary import Summarising
+from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.query_placement import Placed, Routings, Stage, place_new
 
@@ -24,7 +24,7 @@ Former = dict[int, set[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Forwarding:
+class SlotUpdates:
     """The state with which the changes of one batch are forwarded.
 
     Attributes:
@@ -32,14 +32,14 @@ class Forwarding:
         stage: the maps by which they are placed.
         routings: those maps.
         staged: offset of the last `Prepare` or `Retire`; -1 where none was read.
-        summarising: updated as well; None where everything is stored.
+        keyword_summary: updated as well; None where everything is stored.
     """
 
     live: LiveQueries
     stage: Stage
     routings: Routings
     staged: int
-    summarising: Summarising | None
+    keyword_summary: KeywordSummary | None
 
     def forward(
         self, valid: list[tuple[int, Change]], surprising: list[int], installs: Installs
@@ -47,7 +47,7 @@ class Forwarding:
         """Returns the records to append for some changes, those for slots first.
 
         Args:
-            valid: what is in force, as `Judging.judge` returns it.
+            valid: what is in force, as `ChangeValidation.validate` returns it.
             surprising: the queries of which any slot may hold an earlier version.
             installs: collects what is sent to slots.
         """
@@ -68,7 +68,7 @@ class Forwarding:
             self._drop([change.handle for _, change in gone])
         return installs.effects() + said
 
-    def tell_ends(self, ends: list[End], installs: Installs) -> list[Effect]:
+    def send_ends(self, ends: list[End], installs: Installs) -> list[Effect]:
         """Sends the ended queries to every slot, which reports them when it has read the record.
 
         All that a query will report, in any slot, comes before those reports.
@@ -120,8 +120,8 @@ class Forwarding:
             # In slots that the new version does not reach, the old one ends.
             installs.remove(former[change.handle].difference(new), change, offset)
         installs.install(kept, placed.rows, placed.slots)
-        if self.summarising:
-            self.summarising.drop(handles[self.live.rows.get(handles) >= 0])
+        if self.keyword_summary:
+            self.keyword_summary.drop(handles[self.live.rows.get(handles) >= 0])
         self._enter(kept, placed)
         # Of a missing version only the republished record is read, and a version in doubt is sent
         # late. If the map changed in between it may be in other slots, and may have left some: it
@@ -130,9 +130,9 @@ class Forwarding:
         newest = self.stage.newest(self.routings)
         if any(lost):
             self.live.lose(handles[lost], tuple(range(newest.slots)))
-        if self.summarising is None:
+        if self.keyword_summary is None:
             return []
-        return self.summarising.put(handles, changes, placed.rows, newest)
+        return self.keyword_summary.put(handles, changes, placed.rows, newest)
 
     def _enter(self, kept: list[tuple[int, Change]], placed: Placed) -> None:
         self.live.put(
@@ -148,6 +148,6 @@ class Forwarding:
     def _drop(self, gone: list[int]) -> None:
         handles = np.array(gone, np.uint64)
         present = handles[self.live.rows.get(handles) >= 0]
-        if self.summarising:
-            self.summarising.drop(present)
+        if self.keyword_summary:
+            self.keyword_summary.drop(present)
         self.live.drop(present)

@@ -12,7 +12,7 @@ from test_frequent_terms import ROWS, condition_of, random_box, random_rows, row
 
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store import sliding_term_counts as kept_terms
-from sirocco.index.store.sliding_term_counts import NOTHING_GONE, Gone, KeptTerms
+from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN, ForgottenSlices, KeptTerms
 from sirocco.index.store.store import SlotStore, StoreLimits
 from sirocco.index.store.store_condition import ANY_OBJECT, Bounds
 from sirocco.index.store.term_codes import TermCodes
@@ -113,7 +113,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
         queries.append((box, condition, k, KeptTerms(k, codes)))
     lon, lat = rows.objects.lon, rows.objects.lat
     is_here = np.zeros(ROWS, np.bool_)
-    gone, taken, steps = NOTHING_GONE, 0, 0
+    gone, taken, steps = NOTHING_FORGOTTEN, 0, 0
     for at_ms in range(1_000 + step, 1_000 + ROWS - 50, step):
         # Some objects after the step are already there.
         upto = min(ROWS, at_ms - 1_000 + 50 + int(rng.integers(0, 300)))
@@ -153,11 +153,11 @@ def test_a_lifetime_and_a_window_without_limit() -> None:
         append(store, rows, taken, taken + 4_000)
         bounds = Bounds(3_000, 1_000 + taken + 3_500)
         view = store.view()
-        found = kept.count(view, condition, bounds, NOTHING_GONE)
+        found = kept.count(view, condition, bounds, NOTHING_FORGOTTEN)
         want = count_terms(view, condition, bounds)
         assert told(found, 5) == told(want, 5)
         is_in = (rows.arrivals_ms >= 3_000) & (rows.arrivals_ms <= bounds.arrival_upto_ms)
-        found = everything.count(view, ANY_OBJECT, bounds, NOTHING_GONE)
+        found = everything.count(view, ANY_OBJECT, bounds, NOTHING_FORGOTTEN)
         assert told(found, 5) == most_frequent(counted(rows, is_in), 5)
 
 
@@ -172,7 +172,7 @@ def test_a_term_that_becomes_frequent_is_noticed(looked: Looked) -> None:
     for taken in range(0, ROWS, 1_000):
         append(store, rows, taken, taken + 1_000)
         bounds = Bounds(taken - 5_000, 1_000 + taken + 999)
-        found = kept.count(store.view(), ANY_OBJECT, bounds, NOTHING_GONE)
+        found = kept.count(store.view(), ANY_OBJECT, bounds, NOTHING_FORGOTTEN)
         is_in = (rows.arrivals_ms >= bounds.arrival_from_ms) & (np.arange(ROWS) < taken + 1_000)
         assert told(found, 3) == most_frequent(counted(rows, is_in), 3)
     assert looked.times == 2
@@ -192,7 +192,7 @@ def test_terms_of_one_bucket_and_the_greatest_hashes() -> None:
         for taken in range(0, ROWS, 2_500):
             append(store, rows, taken, taken + 2_500)
             bounds = Bounds(taken - 6_000, 1_000 + taken + 2_400)
-            found = kept.count(store.view(), ANY_OBJECT, bounds, NOTHING_GONE)
+            found = kept.count(store.view(), ANY_OBJECT, bounds, NOTHING_FORGOTTEN)
             is_in = (rows.arrivals_ms >= bounds.arrival_from_ms) & (
                 rows.arrivals_ms <= bounds.arrival_upto_ms
             )
@@ -203,7 +203,9 @@ def test_windows_of_nothing() -> None:
     store = SlotStore()
     kept = KeptTerms(10)
     for at_ms in (1_000, 2_000, 3_000):
-        assert not len(kept.count(store.view(), ANY_OBJECT, Bounds(at_ms - 1_500, at_ms), Gone()))
+        assert not len(
+            kept.count(store.view(), ANY_OBJECT, Bounds(at_ms - 1_500, at_ms), ForgottenSlices())
+        )
 
 
 def test_numbers_of_terms_that_no_query_counts_are_given_again(looked: Looked) -> None:
@@ -221,13 +223,13 @@ def test_numbers_of_terms_that_no_query_counts_are_given_again(looked: Looked) -
         bounds = Bounds(taken - 5_000, 1_000 + taken + 999)
         is_here = (rows.arrivals_ms >= bounds.arrival_from_ms) & (np.arange(ROWS) < taken + 1_000)
         if taken < 10_000:
-            found = first.count(store.view(), west, bounds, NOTHING_GONE)
+            found = first.count(store.view(), west, bounds, NOTHING_FORGOTTEN)
             assert told(found, 30) == most_frequent(counted(rows, is_here & (lon < -1)), 30)
         elif taken == 10_000:
             first.forget()
             assert first.bytes_total == 0
         looked.times = 0
-        found = second.count(store.view(), east, bounds, NOTHING_GONE)
+        found = second.count(store.view(), east, bounds, NOTHING_FORGOTTEN)
         assert told(found, 30) == most_frequent(counted(rows, is_here & (lon > 1)), 30)
         counted_anew.append(looked.times)
     assert all(counted_anew[:10]), "there were no numbers left"

@@ -29,7 +29,7 @@ from sirocco.protocol.contract.effects import (
     Declare,
     Effect,
     MembersSeen,
-    Proposed,
+    ProposedMap,
 )
 from sirocco.protocol.contract.map_change import LEAF_ID_MAX, Phase, check_proposal, progress
 from sirocco.protocol.contract.messages import (
@@ -58,9 +58,9 @@ from tests.support.values import (
     change_of,
     installed_of,
     map_activated,
+    request_of,
     taken_of,
     uniform_map,
-    wish_of,
 )
 from tests.unit.protocol.coordinator.test_coordinator_machine import Cluster, members
 
@@ -211,7 +211,7 @@ def leading() -> Cluster:
 
 
 def propose(cluster: Cluster, name: str, data: bytes) -> list[Any]:
-    effects = cluster.machines[name].step(Proposed(7, data), cluster.now_ms)
+    effects = cluster.machines[name].step(ProposedMap(7, data), cluster.now_ms)
     cluster.log += [e.message for e in effects if isinstance(e, Append)]  # type: ignore[misc]
     return [effect for effect in effects if isinstance(effect, Answer)]
 
@@ -291,12 +291,12 @@ class Partition:
     def __init__(self, *queries: dict[str, Any]) -> None:
         # The log has shown a record of its owner.
         self.registry = Registry(0, 0, 0, 7)
-        self.registry.judging.epoch_seen = 7
+        self.registry.validation.epoch_seen = 7
         self.records: list[tuple[int, Change | Prepare | Retire]] = []
         self.routings = routings()
         self.told: list[tuple[int, Installed]] = []
         for each in queries:
-            self.read(change_of(wish_of("register", each)))
+            self.read(change_of(request_of("register", each)))
 
     def read(self, record: Change | Prepare | Retire) -> list[tuple[int, Installed]]:
         offset = len(self.records)
@@ -314,7 +314,7 @@ class Partition:
         return self.installs(copy(self.registry, changes, self.routings))
 
     def slots(self, query_id: str) -> tuple[int, ...]:
-        handle = change_of(wish_of("register", query(query_id, 0, 1))).handle
+        handle = change_of(request_of("register", query(query_id, 0, 1))).handle
         row = int(self.registry.live.rows.get(np.array([handle], np.uint64))[0])
         return self.registry.live.slots(row)
 
@@ -325,7 +325,7 @@ def test_changes_go_to_both_maps_from_prepare_to_retire() -> None:
     following = (home + 1) % SLOTS_COUNT
     assert one.read(Prepare(2)) == []
     assert not is_copied(one.registry)
-    told = one.read(change_of(wish_of("register", query("amid", 1, 2))))
+    told = one.read(change_of(request_of("register", query("amid", 1, 2))))
     assert sorted(slot for slot, _ in told) == sorted((home, following))
     # Copies: by the records that the owner has read.
     copies = dict(one.copy())
@@ -339,14 +339,14 @@ def test_changes_go_to_both_maps_from_prepare_to_retire() -> None:
     gone = one.installs(trim(one.registry))
     assert [(slot, len(each.removed)) for slot, each in gone] == [(home, 2)]
     assert one.slots("before") == one.slots("amid") == (following,)
-    told = one.read(change_of(wish_of("register", query("behind", 1, 2), start_ms=9)))
+    told = one.read(change_of(request_of("register", query("behind", 1, 2), start_ms=9)))
     assert [slot for slot, _ in told] == [following]
 
 
 def test_what_is_removed_before_it_is_copied_is_removed_everywhere() -> None:
     one = Partition(query("q", 1, 2))
     one.read(Prepare(2))
-    change = change_of(wish_of("unregister", "q"), expected_revision=0)
+    change = change_of(request_of("unregister", "q"), expected_revision=0)
     told = one.read(change)
     assert sorted(slot for slot, _ in told) == list(range(SLOTS_COUNT))
     assert one.copy() == []
@@ -369,9 +369,9 @@ def test_who_asks_for_what_came_before_the_change_is_asked_of_all() -> None:
     one = Partition()
     one.read(Prepare(2))
     one.read(Retire(2, 5_000))
-    asks = wish_of("register", query("past", 1, 2), start_ms=6_000, past_ms=2_000)
+    asks = request_of("register", query("past", 1, 2), start_ms=6_000, past_ms=2_000)
     assert len(one.read(change_of(asks))) == SLOTS_COUNT
-    asks = wish_of("register", query("new", 1, 2), start_ms=9_000, past_ms=2_000)
+    asks = request_of("register", query("new", 1, 2), start_ms=9_000, past_ms=2_000)
     assert len(one.read(change_of(asks))) == 1
 
 
@@ -380,7 +380,7 @@ def test_an_owner_that_has_read_less_than_it_tells_does_not_copy() -> None:
     one.read(Prepare(2))
     one.registry.floor = 3
     assert one.copy() == []
-    one.read(change_of(wish_of("register", query("p", 1, 2))))
+    one.read(change_of(request_of("register", query("p", 1, 2))))
     assert len(one.copy()) == 2
 
 
@@ -388,7 +388,7 @@ def test_a_map_that_is_not_known_yet_is_waited_for() -> None:
     one = Partition(query("q", 1, 2))
     later = one.routings.pop(2)
     one.read(Prepare(2))
-    one.read(change_of(wish_of("register", query("p", 1, 2))))
+    one.read(change_of(request_of("register", query("p", 1, 2))))
     assert one.registry.is_held_up
     # The record of the change cannot be placed yet, so a checkpoint has to be before it.
     assert one.registry.offset == 2
@@ -404,7 +404,7 @@ def test_a_checkpoint_keeps_what_is_copied_and_what_is_not() -> None:
     copy(one.registry, changes[:1], one.routings)
     other = Registry(0, one.registry.offset, one.registry.offset, 8)
     other.restore(one.registry.state())
-    other.judging.epoch_seen = 8
+    other.validation.epoch_seen = 8
     assert (other.stage, other.live.unplaced) == (one.registry.stage, 1)
     told = one.installs(copy(other, changes, one.routings))
     assert [message.revisions.tolist() for _, message in told] == [[1], [1]]
@@ -429,7 +429,7 @@ def told_of(query_id: str, revision: int, kind: str = "range", **more: Any) -> I
 
 def holds(slot: Slot, query_id: str) -> int:
     """Returns the revision of a query that a slot holds."""
-    handle = change_of(wish_of("unregister", query_id)).handle
+    handle = change_of(request_of("unregister", query_id)).handle
     return int(slot.standing.names.find(np.array([handle], np.uint64))[1][0])
 
 
@@ -450,7 +450,7 @@ def test_a_copy_does_not_overtake_a_removal() -> None:
     # Nor when the slot has forgotten it, since then all changes below the floor are known.
     forgotten = removal("other", 61, floor=61)
     late = slot_of(removal("q", 60), forgotten, told_of("q", 20, copied_at=60))
-    assert not late.removed.keys() & {change_of(wish_of("unregister", "q")).handle}
+    assert not late.removed.keys() & {change_of(request_of("unregister", "q")).handle}
     assert holds(late, "q") == NO_REVISION
 
 
@@ -568,7 +568,7 @@ def test_a_router_says_each_step_once_and_when_it_is_due() -> None:
     view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
     intake = IntakeRouter(SLOTS_COUNT, False)
     registry = Registry(0, 0, 0, 2)
-    registry.judging.epoch_seen = 2
+    registry.validation.epoch_seen = 2
     steps = RouterSteps(view, intake, {0: registry}, 1, event_time=False)
     steps.learn()
     intake.own(0, 0, None, 0)
@@ -602,7 +602,7 @@ def test_what_was_said_for_maps_of_before_is_not_remembered() -> None:
     view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
     intake = IntakeRouter(SLOTS_COUNT, False)
     registry = Registry(0, 0, 0, 2)
-    registry.judging.epoch_seen = 2
+    registry.validation.epoch_seen = 2
     steps = RouterSteps(view, intake, {0: registry}, 1, event_time=False)
     steps.learn()
     intake.own(0, 0, None, 0)

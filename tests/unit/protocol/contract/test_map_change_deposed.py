@@ -27,7 +27,7 @@ from sirocco.protocol.contract.effects import (
     Load,
     Loaded,
     Polled,
-    Reread,
+    RegistryRecords,
     SaveCheckpoint,
     State,
     Tick,
@@ -43,10 +43,10 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.machine import CHECKPOINT_INTERVAL_MS, RouterMachine, RouterSettings
-from tests.support.values import change_of, map_activated, wish_of
+from tests.support.values import change_of, map_activated, request_of
 from tests.unit.protocol.contract.test_map_change import SLOTS_COUNT, holds, query, turned
 
-QUERY = change_of(wish_of("register", query("q", 1, 2)))
+QUERY = change_of(request_of("register", query("q", 1, 2)))
 MAPS = (MapPrepared(0, 2, turned(2, 1)), MapSwitched(0, 2), MapPrepared(0, 3, turned(3, 2)))
 
 
@@ -108,7 +108,7 @@ class Owner:
     def copy(self, *changes: Change) -> None:
         """Reads definitions again, by default that of the query."""
         reread = [(self.world.records.index(each), each) for each in changes or (QUERY,)]
-        self.step(Reread(0, tuple(reread)))
+        self.step(RegistryRecords(0, tuple(reread)))
 
     def tick(self, after_ms: int = 0) -> None:
         self.now_ms += after_ms
@@ -143,7 +143,7 @@ def end(world: World, new: Owner, late: list[tuple[int, Installed]], lands: str)
     world.land(new.take_told())
     if lands == "between":
         world.land(late)
-    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    removal = change_of(request_of("unregister", "q"), world.records.index(QUERY))
     removal = replace(removal, epoch=new.machine.registries[0].epoch)
     world.records.append(removal)
     new.read()
@@ -232,7 +232,7 @@ def test_what_another_has_taken_out_of_a_slot_is_not_copied_there_again() -> Non
     world.land(third.take_told())
     assert len(world.holding()) == 2
     assert home in world.holding()
-    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    removal = change_of(request_of("unregister", "q"), world.records.index(QUERY))
     world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
     third.read()
     world.land(third.take_told())
@@ -250,7 +250,7 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
     old.copy()
     late = old.take_told()
     for name in ("one", "two"):
-        change = change_of(wish_of("register", query(name, -179, 179)))
+        change = change_of(request_of("register", query(name, -179, 179)))
         world.records.append(replace(change, epoch=old.machine.registries[0].epoch))
     amid = len(world.records) - 1
     new = Owner(world, after)
@@ -275,7 +275,7 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
 
 def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() -> None:
     # Another query, which the next map puts into the slot that this one leaves.
-    other = change_of(wish_of("register", query("other", -179, 179)))
+    other = change_of(request_of("register", query("other", -179, 179)))
     world = World(QUERY, other, Prepare(2))
     before, after = owners(2)
     old = Owner(world, before)
@@ -302,7 +302,7 @@ def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() ->
     third.settle()
     world.land(third.take_told())
     assert len(world.holding()) == 1
-    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    removal = change_of(request_of("unregister", "q"), world.records.index(QUERY))
     world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
     third.read()
     world.land(third.take_told())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sirocco.protocol.contract.control_records import LeaderElected, MapPrepared, MapSwitched
-from sirocco.protocol.contract.effects import Append, Effect, Reread
+from sirocco.protocol.contract.effects import Append, Effect, RegistryRecords
 from sirocco.protocol.contract.messages import INTAKE, REGISTRY, Prepare, Retire, Switch
 from sirocco.protocol.router.machine import CHECKPOINT_INTERVAL_MS
 from sirocco.protocol.router.map_change.query_copies import may_be_saved
 from sirocco.protocol.router.objects.intake_router import MARK_INTERVAL_MS
-from tests.support.values import change_of, map_activated, wish_of
+from tests.support.values import change_of, map_activated, request_of
 from tests.unit.protocol.contract.test_map_change import SLOTS_COUNT, Partition, query, turned
 from tests.unit.protocol.router.test_router_machine import Router, routed, saves
 
@@ -25,7 +25,7 @@ def test_a_checkpoint_behind_a_change_waits_until_everything_is_copied() -> None
     assert not may_be_saved(one.registry)
     one.copy()
     assert may_be_saved(one.registry)
-    one.registry.judging.epoch_seen = 9
+    one.registry.validation.epoch_seen = 9
     assert not may_be_saved(one.registry)
 
 
@@ -50,7 +50,7 @@ def saved_to(effects: list[Effect]) -> list[tuple[int, int]]:
 
 
 def test_the_next_change_of_the_map_waits_for_what_a_successor_has_to_copy() -> None:
-    change = change_of(wish_of("register", query("q", 1, 2)))
+    change = change_of(request_of("register", query("q", 1, 2)))
     one = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT))
     one.own(REGISTRY, 0)
     one.control(MapPrepared(0, 2, turned(2)))
@@ -61,10 +61,10 @@ def test_the_next_change_of_the_map_waits_for_what_a_successor_has_to_copy() -> 
     assert saved_to(effects) == []
     (announced,) = [each for each in effects if isinstance(each, Append) and each.topic == REGISTRY]
     # It copies once the log has shown that it is the owner now.
-    one.step(Reread(0, ((0, change),)))
+    one.step(RegistryRecords(0, ((0, change),)))
     assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == []
     one.poll((REGISTRY, 0, 3, announced.message))
-    one.step(Reread(0, ((0, change),)))
+    one.step(RegistryRecords(0, ((0, change),)))
     assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == [(4, 2)]
 
 

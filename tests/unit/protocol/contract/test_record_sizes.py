@@ -30,7 +30,7 @@ from sirocco.protocol.contract.control_records import (
     MapSwitched,
     Skipped,
 )
-from sirocco.protocol.contract.effects import Answer, Append, Wish
+from sirocco.protocol.contract.effects import Answer, Append, ChangeRequest
 from sirocco.protocol.contract.map_change import MAP_BYTES_MAX
 from sirocco.protocol.contract.messages import (
     NO_PAST,
@@ -64,7 +64,7 @@ from sirocco.protocol.router.queries.member_declarations import MEMBERS_MAX
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.support.slot_log import INTAKE_PARTITIONS
 from tests.support.values import change_of, installed_of, routed_of, uniform_routing
-from tests.unit.protocol.router.test_router_machine import register, router, wished
+from tests.unit.protocol.router.test_router_machine import register, request_changes, router
 
 # Headers, key and frame.
 ROOM = 4_096
@@ -107,7 +107,9 @@ def fits(query: Query, subscriber: str) -> bool:
 
 
 def told(query: Query, subscriber: str, locator: bytes = b"") -> Installed:
-    change = replace(change_of(Wish("register", query.id, query, subscriber, 0)), locator=locator)
+    change = replace(
+        change_of(ChangeRequest("register", query.id, query, subscriber, 0)), locator=locator
+    )
     rows, slots = routed_queries([change], uniform_routing(1, 1))
     installs = Installs(0, 0)
     installs.install([(1, change)], rows, slots)
@@ -170,8 +172,8 @@ def test_the_owner_of_the_registry_refuses_what_an_older_front_lets_through(kind
     one = router()
     one.own(REGISTRY, 0)
     query = stored_query(FULL | KINDS[kind] | {"where": HUGE})
-    wish = Wish("register", query.id, query, "s", one.now_ms)
-    (probe,) = wished(one, 1, wish)
+    request = ChangeRequest("register", query.id, query, "s", one.now_ms)
+    (probe,) = request_changes(one, 1, request)
     assert isinstance(probe, Append)
     assert size_of(probe.message) < RECORD_BYTES_MAX
     (answer,) = one.poll((REGISTRY, 0, 0, probe.message))

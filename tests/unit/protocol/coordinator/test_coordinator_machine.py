@@ -27,10 +27,10 @@ from sirocco.protocol.contract.effects import (
     Member,
     MembersSeen,
     Outcome,
-    Proposed,
+    ProposedMap,
     Publish,
-    Rebalanced,
-    SlotsWeighed,
+    RebalanceRequest,
+    SlotWeights,
 )
 from sirocco.protocol.contract.messages import CONTROL, INTAKE, PARTIALS, REGISTRY, SLOTS
 from sirocco.protocol.coordinator.assignment import balanced
@@ -87,17 +87,17 @@ class Cluster:
         *,
         leading: bool = True,
         hold: bool = False,
-        parted: frozenset[str] = frozenset(),
+        departed: frozenset[str] = frozenset(),
     ) -> None:
-        event = MembersSeen(alive, leading, parted)
+        event = MembersSeen(alive, leading, departed)
         self.carry_out(name, self.machines[name].step(event, self.now_ms), hold=hold)
 
     def settle(
-        self, name: str, alive: tuple[Member, ...], parted: frozenset[str] = frozenset()
+        self, name: str, alive: tuple[Member, ...], departed: frozenset[str] = frozenset()
     ) -> None:
         """Shows the same members for long enough, twice after another."""
         for _ in range(4):
-            self.see(name, alive, parted=parted)
+            self.see(name, alive, departed=departed)
             self.read(name)
             self.now_ms += SETTLING_MS
 
@@ -388,7 +388,7 @@ def owners_of_slots(cluster: Cluster) -> dict[int, str]:
 
 def outcome_of(cluster: Cluster, moves: dict[int, tuple[str, str]]) -> Outcome:
     """Moves slots; returns the machine's answer."""
-    *grants, answer = cluster.machines["a"].step(Rebalanced(7, moves), cluster.now_ms)
+    *grants, answer = cluster.machines["a"].step(RebalanceRequest(7, moves), cluster.now_ms)
     assert isinstance(answer, Answer)
     assert answer.token == 7
     cluster.carry_out("a", list(grants))
@@ -401,7 +401,7 @@ def test_by_load_a_new_evaluator_gets_its_share_at_once() -> None:
     before = owners_of_slots(cluster)
     heavy = next(slot for slot, owner in before.items() if owner == "evaluator-0")
     weights = tuple(30.0 if slot == heavy else 1.0 for slot in range(16))
-    assert cluster.machines["a"].step(SlotsWeighed(weights), cluster.now_ms) == []
+    assert cluster.machines["a"].step(SlotWeights(weights), cluster.now_ms) == []
 
     cluster.settle("a", members(evaluators=3))
 
@@ -439,7 +439,7 @@ def test_by_load_nothing_moves_while_the_map_changes_or_another_leads() -> None:
     other = next(name for name in ("evaluator-0", "evaluator-1") if name != owner)
     moves = {slot: (owner, other)}
     proposal = to_bytes(uniform_map(PARTITIONS[SLOTS], 32, FIRST.version + 1))
-    effects = cluster.machines["a"].step(Proposed(1, proposal), cluster.now_ms)
+    effects = cluster.machines["a"].step(ProposedMap(1, proposal), cluster.now_ms)
     assert isinstance(outcome_of(cluster, moves).error, FailedPrecondition)
     (prepared,) = effects
     assert isinstance(prepared, Append)

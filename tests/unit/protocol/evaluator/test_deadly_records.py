@@ -32,7 +32,7 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import CONTROL, SLOTS, Installed, Routed
 from sirocco.protocol.contract.poison_trials import DEATHS_MAX, Trial
-from sirocco.protocol.evaluator.careful_reading import Careful, without
+from sirocco.protocol.evaluator.careful_reading import CarefulReading, without_skipped
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
 from tests.support.values import installed_of, map_activated, routed_of
 
@@ -82,7 +82,7 @@ def say(log: Log, effects: list[Effect]) -> list[Declaration]:
 
 def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice: Random) -> int:
     """One owner takes the slot's log to its end; returns its last offset, and whether it ended."""
-    careful = Careful()
+    careful = CarefulReading()
     if log.trial.is_suspected:
         for attempted in say(log, careful.begin(0, epoch, begin, until, log.trial)):
             assert isinstance(attempted, Attempted)
@@ -92,7 +92,7 @@ def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice:
         polled = list(range(at, min(until, at + dice.randint(1, 50))))
         if careful.waits(0):
             effects = careful.next_piece(0, epoch, log.trial)
-            if careful.wants(0):
+            if careful.needs_records(0):
                 records = [(offset, record(0)) for offset in polled]
                 effects = careful.attempt(0, epoch, log.trial, records)
             attempted = say(log, effects)[-1]
@@ -104,7 +104,7 @@ def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice:
             if offset in ends_at and offset not in log.trial.skipped:
                 return offset
         at = polled[-1] + 1
-        for said in say(log, careful.taken(0, epoch, at)):
+        for said in say(log, careful.note_taken(0, epoch, at)):
             assert isinstance(said, Attempted)
             careful.drop(0)
             assert careful.read_back(said) == []
@@ -180,7 +180,7 @@ def test_a_checkpoint_ends_all_suspicion_of_what_is_before_it() -> None:
 def test_a_skipped_record_is_emptied_set_aside_and_leaves_no_gap() -> None:
     install = installed_of(0, [(4, COFFEE, "s", 0)])
     records: list[tuple[int, Routed | Installed]] = [(5, record(5)), (6, record(6)), (7, install)]
-    kept, aside = without(3, records, {6, 7})
+    kept, aside = without_skipped(3, records, {6, 7})
     assert [(each.offset, each.message) for each in aside if isinstance(each, SetAside)] == [
         (6, records[1][1]),
         (7, install),
@@ -260,7 +260,7 @@ def test_who_follows_one_that_ended_reads_on_once_it_has_said_so() -> None:
     one.poll(25, 27)
     assert one.machine.slots[0].offset == 27
     one.read_back()
-    assert (0 in one.machine.careful, one.said) == (False, [])
+    assert (0 in one.machine.careful_reading, one.said) == (False, [])
 
 
 def test_who_follows_one_that_ended_amid_what_it_had_said_takes_that_in_pieces() -> None:
@@ -288,7 +288,7 @@ def test_who_follows_one_that_ended_amid_what_it_had_said_takes_that_in_pieces()
     assert one.read_back() == [Follow(SLOTS, 0, 130)]
     one.poll(130, 400)
     one.read_back()
-    assert (0 in one.machine.careful, one.machine.slots[0].offset) == (False, 400)
+    assert (0 in one.machine.careful_reading, one.machine.slots[0].offset) == (False, 400)
 
 
 def test_nothing_is_saved_before_all_is_taken_that_asks_for_care_and_all_at_once_then() -> None:
@@ -300,10 +300,10 @@ def test_nothing_is_saved_before_all_is_taken_that_asks_for_care_and_all_at_once
         one.read_back()
     # The closing report is on its way: a process that has lost the slot would learn it before.
     assert one.machine.slots[0].offset == 6
-    assert 0 in one.machine.careful
+    assert 0 in one.machine.careful_reading
     assert not any(isinstance(each, SaveCheckpoint) for each in one.step(Draining()))
     one.read_back()
-    assert 0 not in one.machine.careful
+    assert 0 not in one.machine.careful_reading
     saved = [each for each in one.step(Tick()) if isinstance(each, SaveCheckpoint)]
     assert [each.offset for each in saved] == [6]
 

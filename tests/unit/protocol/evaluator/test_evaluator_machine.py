@@ -24,13 +24,13 @@ from sirocco.protocol.contract.effects import (
     Effect,
     Entry,
     Event,
+    FlushRequest,
     Follow,
-    Hurry,
     Load,
     Loaded,
     Polled,
     SaveCheckpoint,
-    Saving,
+    SaveRequest,
     State,
     Sweep,
     Tick,
@@ -205,14 +205,14 @@ def test_a_slot_is_behind_until_it_has_read_what_was_there_when_it_was_loaded() 
     assert isinstance(load, Load)
     evaluator.step(Loaded(SLOTS, 3, load.epoch, 2, None, (), 5))
     slot = evaluator.machine.slots[3]
-    assert slot.is_behind
+    assert slot.is_catching_up
     evaluator.poll((3, 2, objects(0, "one")), (3, 3, mark(1)))
-    assert slot.is_behind
+    assert slot.is_catching_up
     evaluator.poll((3, 4, mark(2)))
-    assert not slot.is_behind
+    assert not slot.is_catching_up
     # Later records are written while it is searched: their presence was not reported yet.
     evaluator.poll((3, 6, mark(3)))
-    assert not slot.is_behind
+    assert not slot.is_catching_up
 
 
 def test_what_is_lost_is_dropped_and_loaded_anew_when_it_comes_back() -> None:
@@ -354,7 +354,7 @@ def test_slices_stay_that_a_checkpoint_of_a_former_owner_may_stand_on() -> None:
 
     def save() -> list[Effect]:
         feed()
-        (saved,) = saves(one.step(Saving((0,))))
+        (saved,) = saves(one.step(SaveRequest((0,))))
         return [each for each in one.control(taken(saved)) if isinstance(each, Discard)]
 
     for _ in range(2):
@@ -370,7 +370,7 @@ def test_with_slices_that_are_too_old_those_leave_that_nobody_knows_of() -> None
     one.own(0)
     (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
     one.step(Computed(sealing.key, sealing.job()))
-    (saved,) = saves(one.step(Saving((0,))))
+    (saved,) = saves(one.step(SaveRequest((0,))))
     one.control(taken(saved))
     one.tick(TIDY_INTERVAL_MS)
     # Ten seconds and more later by the slot's time.
@@ -378,7 +378,7 @@ def test_with_slices_that_are_too_old_those_leave_that_nobody_knows_of() -> None
     later = routed_of(0, 1, members, [BEGIN_MS + 20_000] * 2)
     (sealing,) = [e for e in one.poll((0, 1, later)) if isinstance(e, Compute)]
     one.step(Computed(sealing.key, sealing.job()))
-    (saved,) = saves(one.step(Saving((0,))))
+    (saved,) = saves(one.step(SaveRequest((0,))))
     one.control(taken(saved))
     left = [e for e in one.tick(TIDY_INTERVAL_MS) if isinstance(e, Discard | Sweep)]
     old, new = slice_name(0, (0, 1)), slice_name(0, (2, 3))
@@ -621,8 +621,8 @@ def test_an_event_of_another_service_raises_and_changes_nothing() -> None:
     one = Evaluator()
     one.own(0)
     one.poll((0, 0, wants_coffee()))
-    with pytest.raises(TypeError, match="Hurry"):
-        one.step(Hurry())
+    with pytest.raises(TypeError, match="FlushRequest"):
+        one.step(FlushRequest())
     assert pairs(one.poll((0, 1, objects(0, "coffee")))) == [(0, "coffee", 1)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sirocco.protocol.contract.positions import Reached, position_of
-from sirocco.protocol.evaluator.search_visibility import Arrived
+from sirocco.protocol.evaluator.search_visibility import TokenCheck
 
 
 class Slot:
@@ -16,34 +16,34 @@ class Slot:
 
 def test_the_slot_that_was_seen_to_have_come_far_enough_answers() -> None:
     slots = {3: Slot(12)}
-    arrived = Arrived(slots.get, [3], {0: 11})
-    assert arrived.look()
+    arrived = TokenCheck(slots.get, [3], {0: 11})
+    assert arrived.check()
     assert arrived.slot(3) is slots[3]
 
 
 def test_one_that_is_behind_is_waited_for() -> None:
     slots = {3: Slot(12)}
-    arrived = Arrived(slots.get, [3], {0: 12})
-    assert not arrived.look()
+    arrived = TokenCheck(slots.get, [3], {0: 12})
+    assert not arrived.check()
     slots[3].reached.positions[0] = position_of(13)
-    assert arrived.look()
+    assert arrived.check()
 
 
 def test_a_slot_that_came_behind_the_look_does_not_answer() -> None:
     slots: dict[int, Slot] = {}
-    arrived = Arrived(slots.get, [3], {0: 11})
-    assert arrived.look()
+    arrived = TokenCheck(slots.get, [3], {0: 11})
+    assert arrived.check()
     slots[3] = Slot(0)
     assert arrived.slot(3) is None
 
 
 def test_a_slot_that_was_lost_and_has_come_again_does_not_answer_as_it_was() -> None:
     slots = {3: Slot(12)}
-    arrived = Arrived(slots.get, [3], {0: 11})
-    assert arrived.look()
+    arrived = TokenCheck(slots.get, [3], {0: 11})
+    assert arrived.check()
     slots.pop(3)
     assert arrived.slot(3) is None
     slots[3] = Slot(20)
     assert arrived.slot(3) is None
-    assert arrived.look()
+    assert arrived.check()
     assert arrived.slot(3) is slots[3]

@@ -15,12 +15,12 @@ from sirocco.protocol.contract.effects import SaveCheckpoint
 from sirocco.protocol.contract.messages import Delivered, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
 from sirocco.protocol.contract.query_specs import (
-    KIND_GONE,
+    KIND_ENDED,
     KIND_UNKNOWN,
-    asked_spec,
-    gone_spec,
+    definition_of_spec,
+    ended_spec,
     read_spec,
-    told_spec,
+    versioned_spec,
 )
 from sirocco.protocol.merger import machine as merger_module
 from sirocco.protocol.merger import step_merge
@@ -139,9 +139,9 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     told = slots.told()
     assert len(told) == 5
     assert lists(told) == []
-    text = gone_spec(NEAR.spec, 17, (3, 4))
+    text = ended_spec(NEAR.spec, 17, (3, 4))
     gone = read_spec(text)
-    assert (gone.kind, gone.ended, gone.ended_ms) == (KIND_GONE, read_spec(NEAR.spec), 17)
+    assert (gone.kind, gone.ended, gone.ended_ms) == (KIND_ENDED, read_spec(NEAR.spec), 17)
     assert gone.ended_by == (3, 4)
     # For another system it is still JSON.
     assert orjson.loads(text) == {"gone": orjson.loads(NEAR.spec), "at_ms": 17, "by": [3, 4]}
@@ -151,8 +151,8 @@ def test_what_cannot_be_read_is_passed_over() -> None:
 def test_versions_that_ask_the_same_are_told_apart_and_subscribers_see_what_was_asked() -> None:
     tricky = ['{"a":1,"where":{"a":1,"revision":7}}', tracked_spec(',"revision":7}')]
     for text in (NEAR.spec, BEST.spec, *tricky):
-        assert asked_spec(told_spec(text, 12)) == asked_spec(text) == text
-    first, second = (read_spec(told_spec(BEST.spec, number)) for number in (1, 2))
+        assert definition_of_spec(versioned_spec(text, 12)) == definition_of_spec(text) == text
+    first, second = (read_spec(versioned_spec(BEST.spec, number)) for number in (1, 2))
     assert first.key != second.key
     assert first.ranked == second.ranked == read_spec(BEST.spec).ranked
     slots = Slots(1)
@@ -695,7 +695,7 @@ def test_a_former_version_of_the_system_says_less_of_ends() -> None:
     slots = Slots(1)
     members = {"gone": orjson.loads(NEAR.spec), "at_ms": 17}
     gone = read_spec(orjson.dumps(members).decode())
-    assert (gone.kind, gone.ended, gone.ended_by) == (KIND_GONE, read_spec(NEAR.spec), (0, -1))
+    assert (gone.kind, gone.ended, gone.ended_by) == (KIND_ENDED, read_spec(NEAR.spec), (0, -1))
     versions = slots.known().versions
     versions.restore({"ends.keys": np.array([1], np.uint64)})
     assert versions.has_ended(1)
@@ -727,7 +727,7 @@ def test_without_lists_there_are_no_checkpoints() -> None:
     for i in range(50):
         slots.say(0, Match(PLAIN, i))
         slots.told()
-        assert slots.cluster.saving == []
+        assert slots.cluster.begin_save == []
         assert slots.cluster.low == i + 1
 
 
@@ -743,13 +743,13 @@ def test_r5_nothing_is_told_of_lists_before_a_checkpoint_is_in_force() -> None:
     assert slots.told() == []
     assert cluster.machine.windows[0].is_held
     assert cluster.machine.deadline_ms() is None
-    (save,) = cluster.saving
+    (save,) = cluster.begin_save
     assert isinstance(save, SaveCheckpoint)
     assert save.offset == 1
     # Requested once.
     slots.say(1, Match(PLAIN, 3))
     assert slots.told() == []
-    assert len(cluster.saving) == 1
+    assert len(cluster.begin_save) == 1
     cluster.is_archive_away = False
     told = slots.told()
     assert lists(told) == [("near", ((1, 5.0),))]
@@ -807,7 +807,7 @@ def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
     slots.say(0, Match(NEAR, 1, 5.0))
     cluster.is_archive_away = True
     assert slots.told() == []
-    (late,) = cluster.saving
+    (late,) = cluster.begin_save
     assert late.offset == 1
     # The next one reports more before it finds the list, and the log is truncated there.
     cluster.start()
@@ -816,12 +816,12 @@ def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
     assert cluster.low == 2
 
     # test: now the first one's checkpoint appears.
-    cluster.saving = [late]
+    cluster.begin_save = [late]
     cluster.is_archive_away = False
     cluster.save()
     cluster.is_archive_away = True
     assert slots.told() == []
-    (own,) = cluster.saving
+    (own,) = cluster.begin_save
     assert own.offset == 2
 
     # check: whichever merger dies, before or after its own is in force, the list is reported.
@@ -886,7 +886,7 @@ def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
 ) -> None:
     slots = Slots()
     told_first(slots)
-    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     if is_taken_over:
         # A successor that begins here knows this.
         window = slots.cluster.machine.windows[0]
@@ -897,7 +897,7 @@ def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
     slots.say(0, Match(SECOND, 3, 30.0))
     # The other slot has yet to reach the update: its findings belong to the former version.
     slots.say(1, Match(FIRST, 4, 1.0))
-    slots.say(1, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(1, End(FIRST, by=(0, 9), is_continued=True))
     slots.say(1, Match(SECOND, 5, 40.0))
     assert changes(slots.told()) == [([3, 5], [1, 2], [3, 5])]
     slots.say(1, Match(SECOND, 6, 5.0))
@@ -915,15 +915,15 @@ def test_a_query_that_is_registered_anew_leads_from_nothing() -> None:
 def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() -> None:
     slots = Slots()
     told_first(slots)
-    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     slots.say(0, Match(SECOND, 3, 30.0))
     assert changes(slots.told()) == [([3], [1, 2], [3])]
     # It received only the third version.
-    slots.say(1, End(FIRST, by=(0, 12), goes_on=True))
+    slots.say(1, End(FIRST, by=(0, 12), is_continued=True))
     slots.say(1, Match(THIRD, 4, 1.0))
     slots.say(0, Match(SECOND, 5, 2.0))
     assert changes(slots.told()) == [([4], [3], [4])]
-    slots.say(0, End(SECOND, by=(0, 12), goes_on=True))
+    slots.say(0, End(SECOND, by=(0, 12), is_continued=True))
     slots.say(0, Match(THIRD, 6, 3.0))
     assert changes(slots.told()) == [([6], [], [4, 6])]
     slots.say(0, End(THIRD, by=(0, 20)))
@@ -935,7 +935,7 @@ def test_what_a_version_found_is_told_before_the_next_one_leads_on_from_it() -> 
     slots = Slots()
     slots.say(0, Match(FIRST, 1, 10.0))
     slots.say(1, Match(FIRST, 2, 20.0))
-    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     slots.say(0, Match(SECOND, 3, 30.0))
     assert changes(slots.told()) == [([1, 2], [], [1, 2]), ([3], [1, 2], [3])]
 
@@ -943,7 +943,7 @@ def test_what_a_version_found_is_told_before_the_next_one_leads_on_from_it() -> 
 def test_a_successor_leads_on_from_what_was_told_in_windows_that_it_does_not_know() -> None:
     slots = Slots()
     told_first(slots)
-    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     assert slots.told() == []
     # It reads all of it at once, and reports nothing.
     slots.cluster.start()
@@ -985,7 +985,7 @@ def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]
     for slot in (0, 1):
-        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+        slots.say(slot, End(OLD, 150, by=(0, 9), is_continued=True), time_ms=150)
     if is_taken_over:
         window = slots.cluster.machine.windows[0]
         assert slots.told() == []
@@ -1007,8 +1007,8 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]
-    for slot, goes_on in enumerate(order):
-        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=goes_on), time_ms=150)
+    for slot, is_continued in enumerate(order):
+        slots.say(slot, End(OLD, 150, by=(0, 9), is_continued=is_continued), time_ms=150)
     say_ranked(slots, NEW, 200)
     assert ranked_lists(slots.told()) == [(200, [])]
     for slot in (0, 1):
@@ -1020,15 +1020,15 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
 
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
-    goes_on: bool,
+    is_continued: bool,
 ) -> None:
     """A slot that only held it for a change of the map may end it before others report a step."""
     slots = Slots()
-    slots.say(1, End(OLD, 150, by=(0, 9), goes_on=goes_on), time_ms=150)
+    slots.say(1, End(OLD, 150, by=(0, 9), is_continued=is_continued), time_ms=150)
     seen = (Seen(7, (1, 7), 50, 3, 10.0, (1, 1)),)
     slots.say(0, Ranked(OLD, 100, 5, 50, (2, 1), seen), time_ms=101)
     assert ranked_lists(slots.told()) == [(100, [7])]
-    slots.say(0, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+    slots.say(0, End(OLD, 150, by=(0, 9), is_continued=True), time_ms=150)
     say_ranked(slots, NEW, 200)
     assert ranked_lists(slots.told()) == [(200, [])]
 
@@ -1081,7 +1081,7 @@ def test_a_step_before_the_end_is_told_when_a_slot_has_said_that_the_query_is_re
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     for slot in (0, 1):
-        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+        slots.say(slot, End(OLD, 150, by=(0, 9), is_continued=True), time_ms=150)
     slots.say(0, Ranked(NEW, 200, 5, 50, (2, 1), ()), time_ms=201)
     slots.say(0, End(NEW, 250, by=(0, 20)), time_ms=250)
     assert ranked_lists(slots.told()) == [(100, [7])]

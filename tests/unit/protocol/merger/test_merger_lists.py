@@ -73,7 +73,7 @@ def random_script(rng: np.random.Generator, slot: int, *, ends: bool) -> Script:
     script = Script(slot, [], [(0, 0)])
     position = time_ms = 0
     # Queries end and are registered again unchanged, in all slots alike.
-    lives = dict.fromkeys([*KNN, SHORT, *TERMS, *RANKED], 0)
+    life_starts = dict.fromkeys([*KNN, SHORT, *TERMS, *RANKED], 0)
     near = [*KNN, SHORT] if ends else KNN
     while time_ms < 1_000:
         position += 1
@@ -82,7 +82,7 @@ def random_script(rng: np.random.Generator, slot: int, *, ends: bool) -> Script:
             for at_ms in range(time_ms // 100 * 100, time_ms + 400, 100):
                 if not time_ms <= at_ms < time_ms + 100:
                     continue
-                for item in random_parts(rng, slot, position, at_ms, lives):
+                for item in random_parts(rng, slot, position, at_ms, life_starts):
                     script.items.append((position, item))
                     position += int(rng.integers(0, 2))
             time_ms = time_ms // 100 * 100 + 100
@@ -92,39 +92,43 @@ def random_script(rng: np.random.Generator, slot: int, *, ends: bool) -> Script:
             asked = near[int(rng.integers(len(near)))]
             name = int(rng.integers(40)) if rng.random() < 0.7 else f"é{rng.integers(40)}"
             distance_m = float(rng.integers(80)) / 4
-            script.items.append((position, Match(version(asked, lives[asked]), name, distance_m)))
+            script.items.append(
+                (position, Match(version(asked, life_starts[asked]), name, distance_m))
+            )
         elif kind < 0.8:
             asked = [*PLAIN, *TRACKED][int(rng.integers(3))]
             change = int(rng.integers(ENTERS, LEAVES + 1)) if asked in TRACKED else 0
             script.items.append((position, Match(asked, int(rng.integers(99)), 0.0, change)))
         elif ends and kind < 0.9:
             # Each version ends in all slots, though not at the same time.
-            asked = [*lives][int(rng.integers(len(lives)))]
-            if lives[asked] < 1:
-                script.items.append((position, ended(asked, lives, lives[asked], time_ms)))
-                lives[asked] += 1
+            asked = [*life_starts][int(rng.integers(len(life_starts)))]
+            if life_starts[asked] < 1:
+                script.items.append(
+                    (position, ended(asked, life_starts, life_starts[asked], time_ms))
+                )
+                life_starts[asked] += 1
     if ends:
-        for asked, count in lives.items():
+        for asked, count in life_starts.items():
             for number in range(count, 2):
                 position += 1
-                script.items.append((position, ended(asked, lives, number, time_ms)))
+                script.items.append((position, ended(asked, life_starts, number, time_ms)))
     return script
 
 
-def ended(asked: Asked, lives: dict[Asked, int], number: int, time_ms: int) -> End:
-    by = 0, 2 * list(lives).index(asked) + number
+def ended(asked: Asked, life_starts: dict[Asked, int], number: int, time_ms: int) -> End:
+    by = 0, 2 * list(life_starts).index(asked) + number
     return End(version(asked, number), time_ms, by)
 
 
 def random_parts(
-    rng: np.random.Generator, slot: int, position: int, at_ms: int, lives: dict[Asked, int]
+    rng: np.random.Generator, slot: int, position: int, at_ms: int, life_starts: dict[Asked, int]
 ) -> list[Item]:
     items: list[Item] = []
     for asked in TERMS:
         for _ in range(int(rng.integers(0, 3)) if slot else int(rng.integers(1, 3))):
             words = rng.choice(["a", "b", "cé", "z", "東", "𝄞"], int(rng.integers(0, 4)), False)
             counts = tuple((str(word), int(rng.integers(1, 5))) for word in words)
-            items.append(Terms(version(asked, lives[asked]), at_ms, counts))
+            items.append(Terms(version(asked, life_starts[asked]), at_ms, counts))
     for number, asked in enumerate(RANKED):
         if slot and rng.random() < 0.5:
             continue
@@ -139,7 +143,7 @@ def random_parts(
             seen.append(Seen(name, event, arrival_ms, length, distance_m, often))
         holders = (len(seen), len(seen))
         tokens = sum(each.length for each in seen)
-        now = version(asked, lives[asked])
+        now = version(asked, life_starts[asked])
         items.append(Ranked(now, at_ms, len(seen), tokens, holders, tuple(seen)))
     return items
 

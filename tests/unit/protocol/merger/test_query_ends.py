@@ -14,19 +14,19 @@ from sirocco.codec.installs import read_installed, write_installed
 from sirocco.protocol.contract.columns import BY_REMOVAL, BY_TTL
 from sirocco.protocol.contract.effects import Append
 from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION, Change, Installed
-from sirocco.protocol.contract.query_specs import over_spec, read_spec
+from sirocco.protocol.contract.query_specs import end_spec, read_spec
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing.query_ends import EndReport
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.query_ends import ENDS_MAX, QueryEnds
-from sirocco.protocol.router.queries.end_requests import Askers, End
+from sirocco.protocol.router.queries.end_requests import End, EndRequests
 from sirocco.protocol.router.queries.install_records import Installs
 from tests.support.list_records import (
     Asked,
     Match,
-    Over,
+    QueryEnd,
     Ranked,
     ToldList,
     knn_spec,
@@ -34,7 +34,7 @@ from tests.support.list_records import (
     version,
 )
 from tests.support.list_records import End as Gone
-from tests.support.values import change_of, installed_of, routed_of, wish_of
+from tests.support.values import change_of, installed_of, request_of, routed_of
 from tests.unit.protocol.merger.test_live_lists import Slots
 
 AREA = {"rect": {"west": 0.0, "south": 0.0, "east": 6.0, "north": 6.0}}
@@ -49,7 +49,12 @@ def asking(**more: Any) -> dict[str, Any]:
 
 def removal(revision: int, now_ms: int) -> Change:
     return Change(
-        change_of(wish_of("register", asking(), "s", 0), -1).handle, None, "", now_ms, revision, 0
+        change_of(request_of("register", asking(), "s", 0), -1).handle,
+        None,
+        "",
+        now_ms,
+        revision,
+        0,
     )
 
 
@@ -57,46 +62,47 @@ def removal(revision: int, now_ms: int) -> Change:
 
 
 def test_a_removal_is_an_end_and_an_update_is_none() -> None:
-    askers = Askers()
-    change = change_of(wish_of("register", asking(ttl="1s"), "s", 1_000), NO_REVISION)
-    assert askers.learn(5, change) is None
+    end_requests = EndRequests()
+    change = change_of(request_of("register", asking(ttl="1s"), "s", 1_000), NO_REVISION)
+    assert end_requests.learn(5, change) is None
     # Republished.
-    assert askers.learn(5, replace(change, is_restated=True)) is None
-    update = change_of(wish_of("update", asking(ttl="2s"), "t", 1_500), 5)
-    assert askers.learn(9, replace(update, since=5)) is None
-    restored = Askers()
-    restored.restore(dict(read_state(write_state(askers.state()))))
-    for each in (askers, restored):
-        assert each.learn(12, removal(9, 2_000)) == End("q", "t", 9, 12, is_over=False)
+    assert end_requests.learn(5, replace(change, is_republished=True)) is None
+    update = change_of(request_of("update", asking(ttl="2s"), "t", 1_500), 5)
+    assert end_requests.learn(9, replace(update, since=5)) is None
+    restored = EndRequests()
+    restored.restore(dict(read_state(write_state(end_requests.state()))))
+    for each in (end_requests, restored):
+        assert each.learn(12, removal(9, 2_000)) == End("q", "t", 9, 12, has_expired=False)
         assert each.learn(13, removal(9, 2_000)) is None
 
 
 def test_another_registration_is_an_end_by_the_lifetime_that_was_over() -> None:
-    askers = Askers()
-    change = change_of(wish_of("register", asking(ttl="1s"), "s", 1_000), NO_REVISION)
-    askers.learn(5, change)
-    again = change_of(wish_of("register", asking(), "s", 2_000), 5)
-    assert askers.learn(9, again) == End("q", "s", 5, 9, is_over=True)
+    end_requests = EndRequests()
+    change = change_of(request_of("register", asking(ttl="1s"), "s", 1_000), NO_REVISION)
+    end_requests.learn(5, change)
+    again = change_of(request_of("register", asking(), "s", 2_000), 5)
+    assert end_requests.learn(9, again) == End("q", "s", 5, 9, has_expired=True)
     silent = asking() | {"events": ["ended"]}
     del silent["events"]
     # An update that no longer asks for the end ends nothing, and nothing is reported.
     assert (
-        askers.learn(11, replace(change_of(wish_of("update", silent, "s", 0), 9), since=9)) is None
+        end_requests.learn(11, replace(change_of(request_of("update", silent, "s", 0), 9), since=9))
+        is None
     )
-    assert askers.learn(12, removal(11, 3_000)) is None
+    assert end_requests.learn(12, removal(11, 3_000)) is None
 
 
 def test_a_change_of_a_version_that_is_missing_ends_none_that_is_known() -> None:
-    registered = change_of(wish_of("register", asking(), "s", 1_000), NO_REVISION)
-    other = change_of(wish_of("register", asking(), "t", 2_000), NO_REVISION)
+    registered = change_of(request_of("register", asking(), "s", 1_000), NO_REVISION)
+    other = change_of(request_of("register", asking(), "t", 2_000), NO_REVISION)
     for missed in (removal(7, 2_000), other):
-        askers = Askers()
-        askers.learn(5, registered)
+        end_requests = EndRequests()
+        end_requests.learn(5, registered)
         # After compaction: by then version 5 was updated or removed by a record that is missing.
-        assert askers.learn(9, missed) is None
+        assert end_requests.learn(9, missed) is None
         # Its replacement is known from here on, also its removal.
-        end = askers.learn(12, removal(9, 3_000))
-        assert end == (None if missed.query is None else End("q", "t", 9, 12, is_over=False))
+        end = end_requests.learn(12, removal(9, 3_000))
+        assert end == (None if missed.query is None else End("q", "t", 9, 12, has_expired=False))
 
 
 # --- a slot
@@ -118,7 +124,7 @@ def ended(*ends: End) -> Installed:
 
 def installed(revision: int, members: dict[str, Any], start_ms: int = 0) -> Installed:
     message = installed_of(0, [(revision, members, "s", start_ms)])
-    assert message.asks_end is not None
+    assert message.reports_end is not None
     return read_installed(write_installed(message))
 
 
@@ -127,7 +133,7 @@ def overs(slot: Slot, records: list[Any]) -> list[tuple[tuple[int, int], int | N
     for report in slot.take(records):
         assert isinstance(report, Report | EndReport)
         if isinstance(report, EndReport):
-            found += [(over.place, over.expires_ms) for over in report.overs]
+            found += [(over.place, over.expires_ms) for over in report.ends]
     return found
 
 
@@ -166,15 +172,17 @@ def test_another_version_or_a_removal_takes_the_place_of_a_lifetime() -> None:
 @pytest.mark.parametrize("is_taken_over", [False, True])
 def test_what_the_registry_says_is_said_once(is_taken_over: bool) -> None:
     slot = opened()
-    said = ended(End("q", "s", 5, 9, is_over=False))
+    said = ended(End("q", "s", 5, 9, has_expired=False))
     assert overs(slot, [(0, said)]) == [(PLACE, NEVER_MS)]
     slot = taken_over(slot) if is_taken_over else slot
     # A successor reports it again, perhaps by another change; below the floor it is a repeat, too.
-    again = ended(End("q", "s", 5, 11, is_over=False))
+    again = ended(End("q", "s", 5, 11, has_expired=False))
     assert overs(slot, [(1, said), (2, again)]) == []
-    assert overs(slot, [(3, replace(ended(End("p", "s", 6, 12, is_over=False)), floor=20))]) != []
+    assert (
+        overs(slot, [(3, replace(ended(End("p", "s", 6, 12, has_expired=False)), floor=20))]) != []
+    )
     assert overs(slot, [(4, said), (5, again)]) == []
-    assert not slot.endings._said
+    assert not slot.query_endings._reported
 
 
 # --- a merger
@@ -195,12 +203,12 @@ def ends(told: list[Any]) -> list[Any]:
 def test_an_end_is_told_when_all_slots_have_passed_what_the_registry_says() -> None:
     slots = Slots()
     slots.say(0, Match(PLAIN, 1))
-    slots.say(0, Over(PLAIN, PLACE))
-    slots.say(0, Over(PLAIN, PLACE))
+    slots.say(0, QueryEnd(PLAIN, PLACE))
+    slots.say(0, QueryEnd(PLAIN, PLACE))
     slots.say(1, Match(PLAIN, 2))
     assert ends(slots.told()) == [1, 2]
     slots.say(1, Match(PLAIN, 3))
-    slots.say(1, Over(PLAIN, PLACE))
+    slots.say(1, QueryEnd(PLAIN, PLACE))
     # Another query is not delayed, and this one may begin anew.
     slots.say(1, Match(PLAIN, 4))
     assert ends(slots.told()) == [3, ("q", BY_REMOVAL), 4]
@@ -210,7 +218,7 @@ def test_an_end_is_told_when_all_slots_have_passed_what_the_registry_says() -> N
 @pytest.mark.parametrize("is_taken_over", [False, True])
 def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_over: bool) -> None:
     slots = Slots()
-    slots.say(0, Over(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
+    slots.say(0, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
     slots.say(1, Match(PLAIN, 1), time_ms=1_000)
     assert ends(slots.told()) == [1]
     if is_taken_over:
@@ -219,11 +227,11 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
         restored.restore(dict(read_state(write_state(lists.state()))))
         slots.cluster.machine.windows[0].lists = restored
     slots.say(1, Match(PLAIN, 2), Match(PLAIN, 3), time_ms=1_000)
-    slots.say(1, Over(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
+    slots.say(1, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
     assert ends(slots.told()) == [2, 3, ("q", BY_TTL)]
     # Clean-up records of the registry are repeats.
     for slot in (0, 1):
-        slots.say(slot, Over(PLAIN, PLACE, is_over=True), time_ms=9_000)
+        slots.say(slot, QueryEnd(PLAIN, PLACE, has_expired=True), time_ms=9_000)
     assert ends(slots.told()) == []
     assert len(slots.known().ends) == 0
 
@@ -231,7 +239,7 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
 def test_the_registry_may_say_so_before_the_time_of_slots_has_come() -> None:
     slots = Slots()
     for slot in (0, 1):
-        slots.say(slot, Over(PLAIN, PLACE, is_over=True))
+        slots.say(slot, QueryEnd(PLAIN, PLACE, has_expired=True))
     assert ends(slots.told()) == [("q", BY_TTL)]
 
 
@@ -241,13 +249,13 @@ def test_an_end_comes_behind_lists_and_steps() -> None:
     near, best = version(near, 5), version(best, 6)
     slots.say(0, Match(near, 1, 5.0))
     slots.say(0, Ranked(best, 100, 5, 50, (2, 1), ()), time_ms=101)
-    slots.say(0, Over(near, (0, 5), expires_ms=500), time_ms=200)
+    slots.say(0, QueryEnd(near, (0, 5), expires_ms=500), time_ms=200)
     slots.say(0, Gone(best, 150, by=(0, 9)), time_ms=200)
-    slots.say(0, Over(best, (0, 6)), time_ms=200)
+    slots.say(0, QueryEnd(best, (0, 6)), time_ms=200)
     slots.say(1, Ranked(best, 100, 5, 50, (2, 1), ()), time_ms=99)
     assert ends(slots.told()) == [[1]]
     slots.say(1, Gone(best, 150, by=(0, 9)), time_ms=99)
-    slots.say(1, Over(best, (0, 6)), time_ms=99)
+    slots.say(1, QueryEnd(best, (0, 6)), time_ms=99)
     # A step before the end is incomplete: slot 1 has not reported a later time.
     assert ends(slots.told()) == []
     slots.say(0, Match(near, 2, 1.0), time_ms=501)
@@ -260,7 +268,9 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
     known = QueryEnds()
 
     def heard_s(begin: int) -> float:
-        specs = [read_spec(over_spec((0, begin + i), 1_000, is_over=False)) for i in range(2_000)]
+        specs = [
+            read_spec(end_spec((0, begin + i), 1_000, has_expired=False)) for i in range(2_000)
+        ]
         begin_s = time.process_time()
         for spec in specs:
             known.hear(spec, "q", "s", 0, 2)

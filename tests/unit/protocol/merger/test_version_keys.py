@@ -70,7 +70,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def read(text: str) -> Spec:
         spec = read_now(text)
         ended = (
-            None if spec.ended is None else read(text[len(specs._GONE) :].rpartition(specs._AT)[0])
+            None if spec.ended is None else read(text[len(specs._ENDED) :].rpartition(specs._AT)[0])
         )
         return Spec(
             spec.kind, spec.former_key, 0, spec.k, spec.ranked, ended, spec.ended_ms, spec.ended_by

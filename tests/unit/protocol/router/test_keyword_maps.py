@@ -34,7 +34,7 @@ from tests.simulation.keyword_map import quartered_map
 from tests.support import registry_log
 from tests.support.registry_log import Log
 from tests.support.slot_log import meets
-from tests.support.values import random_members, taken_of, wish_of
+from tests.support.values import random_members, request_of, taken_of
 
 WORDS = ("coffee", "free", "pizza", "fire", "drill", "light")
 TEXTS = [
@@ -88,7 +88,7 @@ def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
     """Returns a random life: objects arrive, queries are registered, changed, removed, repeated."""
     dice, rng, life = Random(seed), np.random.default_rng(seed), Life()
     log, router = Log(), IntakeRouter(SLOTS, False)
-    log.registry.deciding.routing = routing
+    log.registry.pending_requests.routing = routing
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     number = 0
@@ -113,8 +113,8 @@ def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
         members = None if is_live and dice.random() < 0.25 else query_of(dice, name)
         action = "unregister" if members is None else "update" if is_live else "register"
         before = len(log.installs)
-        wish = wish_of(action, members or name, start_ms=1_000, past_ms=past_ms)
-        assert log.ask(wish).error is None
+        request = request_of(action, members or name, start_ms=1_000, past_ms=past_ms)
+        assert log.ask(request).error is None
         for slot, message in log.installs[before:]:
             life.told.append((time, slot, travelled(message)))
         versions.append((time, members, past_ms))
@@ -317,11 +317,11 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     routing = routing_of(3)
     monkeypatch.setattr(registry_log, "ROUTING", routing)
     log = Log()
-    log.registry.deciding.routing = routing
+    log.registry.pending_requests.routing = routing
 
     def locator(action: str, **members: Any) -> tuple[report_locators.Alternative, ...]:
         query = registry_log.query("q", **members) if members else "q"
-        assert log.ask(wish_of(action, query)).error is None
+        assert log.ask(request_of(action, query)).error is None
         return report_locators.alternatives_of(log.records[-1])
 
     first = locator("register", text="coffee pizza")
@@ -334,7 +334,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     state = dict(read_state(write_state(log.registry.state())))
     log.registry = type(log.registry)(3, log.registry.offset, log.registry.offset, 7)
     log.registry.restore(state)
-    log.registry.deciding.routing = routing
+    log.registry.pending_requests.routing = routing
     third = locator("register", text="light")
     assert third[:3] == second
     # Without a text the home decides, unless an earlier alternative does.
@@ -345,8 +345,8 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
 
 def test_keys_are_nothing_to_spatial_maps() -> None:
     log = Log()
-    log.registry.deciding.routing = registry_log.ROUTING
-    log.ask(wish_of("register", registry_log.query("q", text="coffee pizza")))
+    log.registry.pending_requests.routing = registry_log.ROUTING
+    log.ask(request_of("register", registry_log.query("q", text="coffee pizza")))
     assert log.records[-1].locator == b""
     assert log.registry.locators.live == {}
     assert all(message.locators is None for _, message in log.installs)
@@ -360,17 +360,17 @@ def test_what_an_owner_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     routing = routing_of(3)
     monkeypatch.setattr(registry_log, "ROUTING", routing)
     log = Log()
-    log.registry.deciding.routing = routing
+    log.registry.pending_requests.routing = routing
 
     # test and check
-    log.ask(wish_of("register", registry_log.query("q", text=WORDS[0])))
+    log.ask(request_of("register", registry_log.query("q", text=WORDS[0])))
     for number, word in enumerate(WORDS[1:], 1):
-        log.ask(wish_of("update", registry_log.query("q", text=word)))
+        log.ask(request_of("update", registry_log.query("q", text=word)))
         found = report_locators.alternatives_of(log.records[-1])
         assert len(found) == number % 3 + 1
     for number in range(20):
-        log.ask(wish_of("register", registry_log.query(f"r{number}", text="coffee")))
-        log.ask(wish_of("unregister", f"r{number}"))
+        log.ask(request_of("register", registry_log.query(f"r{number}", text="coffee")))
+        log.ask(request_of("unregister", f"r{number}"))
     assert len(log.registry.locators.live) == 1
     kept = [query_handle(f"r{number}") for number in range(15, 20)]
     assert list(log.registry.locators.removed) == kept
@@ -379,14 +379,14 @@ def test_what_an_owner_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 def test_queries_of_before_are_known_once_their_definitions_are_read() -> None:
     # init: registered under a map that does not split words.
     log = Log()
-    log.ask(wish_of("register", registry_log.query("q", text="coffee pizza")))
+    log.ask(request_of("register", registry_log.query("q", text="coffee pizza")))
     first = log.records[-1]
     routing = routing_of(3)
-    log.registry.deciding.routing = routing
+    log.registry.pending_requests.routing = routing
 
     # test: the copier for the next map reads them.
     log.registry.locators.learn(first, is_by_keyword=True)
-    log.ask(wish_of("update", registry_log.query("q", text="fire")))
+    log.ask(request_of("update", registry_log.query("q", text="fire")))
 
     # check
     found = report_locators.alternatives_of(log.records[-1])

@@ -17,13 +17,15 @@ from sirocco.protocol.contract.control_records import (
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    ChangeRequest,
+    ChangeRequests,
     ControlRead,
     Draining,
     Effect,
     Entry,
     Event,
+    FlushRequest,
     Follow,
-    Hurry,
     Load,
     Loaded,
     MembersSeen,
@@ -35,8 +37,6 @@ from sirocco.protocol.contract.effects import (
     Tick,
     Truncate,
     Unfollow,
-    Wish,
-    Wished,
 )
 from sirocco.protocol.contract.messages import (
     CONTROL,
@@ -62,7 +62,7 @@ from sirocco.protocol.router.machine import (
 )
 from sirocco.protocol.router.objects import intake_router as intake_module
 from sirocco.protocol.router.objects.intake_router import FLUSH_INTERVAL_MS_MIN, MARK_INTERVAL_MS
-from tests.support.values import map_activated, random_members, taken_of, wish_of
+from tests.support.values import map_activated, random_members, request_of, taken_of
 
 SLOTS_COUNT = 4
 BEGIN_MS = 1_000_000
@@ -100,7 +100,7 @@ class Router:
         """Makes it own the registry, and shows it its own record in the log."""
         self.own(REGISTRY, 0, offset, state)
         registry = self.machine.registries[0]
-        registry.judging.epoch_seen = registry.epoch
+        registry.validation.epoch_seen = registry.epoch
 
     def poll(self, *entries: tuple[str, int, int, Message]) -> list[Effect]:
         return self.step(Polled(tuple(Entry(*entry) for entry in entries)))
@@ -332,11 +332,11 @@ def test_each_slots_records_join_without_gap_or_overlap() -> None:
 
 def test_who_waits_is_told_at_once() -> None:
     one = router()
-    assert one.step(Hurry()) == []
+    assert one.step(FlushRequest()) == []
     one.own(INTAKE, 0)
     one.objects(0, 0, 1)
     one.objects(0, 1, 2)
-    effects = one.step(Hurry())
+    effects = one.step(FlushRequest())
     assert numbers_of(routed(effects)) == [2]
     assert len(routed(effects, marks=True)) == SLOTS_COUNT
 
@@ -359,7 +359,7 @@ def test_an_idle_source_gets_a_beat_that_moves_its_time_and_routes_nothing() -> 
     assert (partition, beat.span, beat.received_ms) == (0, 0, one.now_ms)
     one.now_ms += 10
     assert routed(one.poll((INTAKE, 0, 0, beat))) == {}
-    for mark in routed(one.step(Hurry()), marks=True).values():
+    for mark in routed(one.step(FlushRequest()), marks=True).values():
         assert int(mark.intervals.times_ms[0]) == beat.received_ms
 
 
@@ -429,14 +429,16 @@ def test_one_that_is_to_end_leaves_everything_behind() -> None:
 # --- queries
 
 
-def wished(one: Router, token: int, *wishes: Wish, partition: int = 0) -> list[Effect]:
-    return one.step(Wished(token, partition, wishes))
+def request_changes(
+    one: Router, token: int, *requests: ChangeRequest, partition: int = 0
+) -> list[Effect]:
+    return one.step(ChangeRequests(token, partition, requests))
 
 
 def register(one: Router, query_id: str, offset: int = 0, **members: Any) -> list[Effect]:
     """Registers a query and reads the change back."""
     form = {"id": query_id, "kind": "range", "mode": "continuous", "text": "coffee", **members}
-    (append,) = wished(one, 1, wish_of("register", form, start_ms=one.now_ms))
+    (append,) = request_changes(one, 1, request_of("register", form, start_ms=one.now_ms))
     assert isinstance(append, Append)
     assert (append.topic, append.partition) == (REGISTRY, 0)
     assert isinstance(append.message, Change)
@@ -455,8 +457,8 @@ def test_r3_a_registration_is_appended_read_back_forwarded_and_answered_in_this_
 
 def test_a_wish_for_what_is_not_owned_is_answered_so() -> None:
     one = router()
-    wishes = (wish_of("unregister", "a"), wish_of("unregister", "b"))
-    (answer,) = wished(one, 5, *wishes)
+    requests = (request_of("unregister", "a"), request_of("unregister", "b"))
+    (answer,) = request_changes(one, 5, *requests)
     assert isinstance(answer, Answer)
     assert answer.token == 5
     assert [outcome.revision for outcome in answer.outcomes] == [NO_REVISION] * 2
@@ -467,7 +469,7 @@ def test_who_waits_for_a_registry_that_is_lost_is_told() -> None:
     one = router()
     one.own(REGISTRY, 0)
     form = {"id": "q", "kind": "range", "mode": "continuous", "text": "coffee"}
-    wished(one, 9, wish_of("register", form))
+    request_changes(one, 9, request_of("register", form))
     unfollow, answer = one.grant(REGISTRY, 0, "other")
     assert unfollow == Unfollow(REGISTRY, 0)
     assert isinstance(answer, Answer)
@@ -484,7 +486,7 @@ def test_a_registry_goes_on_from_its_checkpoint() -> None:
     second.own(REGISTRY, 0, saved.offset, saved.state)
     form = {"id": "q", "kind": "range", "mode": "continuous", "text": "coffee"}
     # Known already: decided by a probe, which changes nothing.
-    (probe,) = wished(second, 2, wish_of("register", form, start_ms=second.now_ms))
+    (probe,) = request_changes(second, 2, request_of("register", form, start_ms=second.now_ms))
     assert isinstance(probe, Append)
     answered = second.poll((REGISTRY, 0, 1, probe.message))
     assert answered == [Answer(2, (Outcome(0),))]

@@ -517,7 +517,7 @@ def one_random_search(kind: str, rng: random.Random) -> None:
     search = Searching(world, query, timeout_ms=2_000, seed=rng.randrange(1 << 32))
     trouble = rng.random() * 0.3
     # Parts on their way; those of one request in order.
-    coming = {ask.number: world.parts(query, ask) for ask in search.begin()}
+    next_routing = {ask.number: world.parts(query, ask) for ask in search.begin()}
     late: list[tuple[gather.Ask, Part]] = []
     asks = {ask.number: ask for ask in search.asks}
     while search.finish is None:
@@ -525,17 +525,17 @@ def one_random_search(kind: str, rng: random.Random) -> None:
         roll = rng.random()
         if roll < trouble / 4:
             world.owners[rng.randrange(SLOTS)] = rng.choice([*members, None])
-        elif roll < trouble / 2 and coming:
-            number = rng.choice(list(coming))
-            del coming[number]
+        elif roll < trouble / 2 and next_routing:
+            number = rng.choice(list(next_routing))
+            del next_routing[number]
             asked = search.came(asks[number], Unavailable("the stream broke"))
         elif roll < trouble and late:
             asked = search.came(*rng.choice(late))
-        elif coming and rng.random() < 0.8:
-            number = rng.choice(list(coming))
-            part = coming[number].pop(0)
-            if not coming[number]:
-                del coming[number]
+        elif next_routing and rng.random() < 0.8:
+            number = rng.choice(list(next_routing))
+            part = next_routing[number].pop(0)
+            if not next_routing[number]:
+                del next_routing[number]
             if number not in search.open:
                 late.append((asks[number], part))
             asked = search.came(asks[number], part)
@@ -544,7 +544,7 @@ def one_random_search(kind: str, rng: random.Random) -> None:
             asked = search.passed(rng.randrange(1, wait_ms + 1))
         for ask in asked:
             asks[ask.number] = ask
-            coming[ask.number] = world.parts(query, ask)
+            next_routing[ask.number] = world.parts(query, ask)
     missing = set(search.finish.missing)
     assert (search.finish.error is None) == (not missing)
     slots = slots_of(world.objects)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sirocco.protocol.contract.effects import Append, Committed, Fence, Transact, Wished
+from sirocco.protocol.contract.effects import Append, ChangeRequests, Committed, Fence, Transact
 from sirocco.protocol.contract.messages import DEAD_LETTERS, DELIVERIES, SLOTS, Delivered, Routed
 from sirocco.runtime.loop.hops import DEAD_LETTER_BYTES_MAX
 from sirocco.transport.log import RECORD_BYTES_MAX
@@ -28,9 +28,9 @@ def test_a_record_that_is_too_large_is_a_dead_letter_and_its_positions_are_cover
 ) -> None:
     large = oversized()
     small = routed_of(0, 4, [{"id": 2, "lon": 1, "lat": 1, "text": "y"}], [500])
-    script = Script(on(Wished, Append(SLOTS, 0, large), Append(SLOTS, 0, small)))
+    script = Script(on(ChangeRequests, Append(SLOTS, 0, large), Append(SLOTS, 0, small)))
     with running(log, script) as worker:
-        worker.tell(Wished(1, 0, ()))
+        worker.tell(ChangeRequests(1, 0, ()))
         told = eventually(lambda: [m for m in messages(log, SLOTS) if isinstance(m, Routed)][1:])
         assert worker.failure is None
         assert worker.rejected_total == 1
@@ -61,9 +61,9 @@ def test_a_delivery_that_is_too_large_is_set_aside_within_its_transaction(log: M
             text_offsets=np.array([0, *[RECORD_BYTES_MAX] * len(small.objects)], np.int64),
         ),
     )
-    script = Script(on(Wished, Fence(0), Transact(0, 1, (large, small, progress(7)))))
+    script = Script(on(ChangeRequests, Fence(0), Transact(0, 1, (large, small, progress(7)))))
     with running(log, script) as worker:
-        worker.tell(Wished(1, 0, ()))
+        worker.tell(ChangeRequests(1, 0, ()))
         (committed,) = script.wait(Committed)
         assert worker.failure is None
     told = messages(log, DELIVERIES)

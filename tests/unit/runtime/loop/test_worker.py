@@ -18,6 +18,8 @@ from sirocco.protocol.contract.control_records import CheckpointTaken, Granted, 
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    ChangeRequest,
+    ChangeRequests,
     Committed,
     ControlRead,
     Discard,
@@ -36,8 +38,6 @@ from sirocco.protocol.contract.effects import (
     Sweep,
     Transact,
     Unfollow,
-    Wish,
-    Wished,
 )
 from sirocco.protocol.contract.messages import (
     CONTROL,
@@ -183,13 +183,13 @@ def test_a_log_whose_topics_have_no_leader_yet_is_asked_again(
 def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
     script = Script(
         on(ControlRead, Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)),
-        on(Wished, Unfollow(INTAKE, 0), Unfollow(SLOTS, 1)),
+        on(ChangeRequests, Unfollow(INTAKE, 0), Unfollow(SLOTS, 1)),
     )
     append(log, CONTROL, ELECTED)
     with running(log, script) as worker:
         worker.caught_up.wait(WAIT_S)
-        worker.tell(Wished(1, 0, ()))
-        script.wait(Wished)
+        worker.tell(ChangeRequests(1, 0, ()))
+        script.wait(ChangeRequests)
         append(log, INTAKE, taken_of(1, 1, []), 0)
         append(log, INTAKE, taken_of(2, 1, []), 1)
         (polled,) = script.wait(Polled)
@@ -244,14 +244,14 @@ def test_barriers_wait_for_every_append_before_them(
     state = {"a": np.arange(3)}
 
     def answer(event: Event) -> list[Effect]:
-        if not isinstance(event, Wished):
+        if not isinstance(event, ChangeRequests):
             return []
         outcome = Answer(event.token, (Outcome(7),))
         return [said, said, outcome, SaveCheckpoint(INTAKE, 1, 5, 9, state)]
 
     with running(log, Script(answer), archive) as worker:
         # test
-        future = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        future = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
         settled = worker.settled()
         eventually(lambda: len(acks.held) == 2)
         time.sleep(0.03)
@@ -275,7 +275,7 @@ def test_who_hangs_up_does_not_disturb_the_loop(
     acks = Acknowledging(monkeypatch)
 
     def answer(event: Event) -> list[Effect]:
-        if not isinstance(event, Wished):
+        if not isinstance(event, ChangeRequests):
             return []
         return [Append(INTAKE, 0, taken_of(1, 1, [])), Answer(event.token, (Outcome(7),))]
 
@@ -286,7 +286,7 @@ def test_who_hangs_up_does_not_disturb_the_loop(
             await waiting
 
     with running(log, Script(answer)) as worker:
-        answered = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        answered = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
         settled = worker.settled()
         eventually(lambda: acks.held)
         for future in (answered, settled):
@@ -295,7 +295,7 @@ def test_who_hangs_up_does_not_disturb_the_loop(
         assert answered.result(WAIT_S) == (Outcome(7),)
         settled.result(WAIT_S)
         # The next request is served.
-        again = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        again = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
         eventually(lambda: acks.held)
         acks.release()
         assert again.result(WAIT_S) == (Outcome(7),)
@@ -324,25 +324,25 @@ class Held:
 def test_a_wish_is_not_carried_out_when_nobody_waits_for_it_any_more(log: MemoryLog) -> None:
     # A client that gave up may have asked for the contrary since, at another router.
     def answer(event: Event) -> list[Effect]:
-        return [Answer(event.token, (Outcome(7),))] if isinstance(event, Wished) else []
+        return [Answer(event.token, (Outcome(7),))] if isinstance(event, ChangeRequests) else []
 
     script = Script(answer)
-    gone = Wish("unregister", "gone", None, "", 0)
-    late = Wish("unregister", "late", None, "", 0)
-    kept = Wish("unregister", "kept", None, "", 0)
+    gone = ChangeRequest("unregister", "gone", None, "", 0)
+    late = ChangeRequest("unregister", "late", None, "", 0)
+    kept = ChangeRequest("unregister", "kept", None, "", 0)
     with running(log, script) as worker:
         held = Held(worker)
-        given_up = worker.wish(0, [gone])
-        too_late = worker.wish(0, [late], deadline_ms=now_ms() - 1)
-        in_time = worker.wish(0, [kept], deadline_ms=now_ms() + 60_000)
+        given_up = worker.change_queries(0, [gone])
+        too_late = worker.change_queries(0, [late], deadline_ms=now_ms() - 1)
+        in_time = worker.change_queries(0, [kept], deadline_ms=now_ms() + 60_000)
         assert given_up.cancel()
         held.let_go()
         with pytest.raises(DeadlineExceeded):
             too_late.result(WAIT_S)
         assert in_time.result(WAIT_S) == (Outcome(7),)
         assert not in_time.cancel()
-        (taken_up,) = script.wait(Wished)
-        assert taken_up.wishes == (kept,)
+        (taken_up,) = script.wait(ChangeRequests)
+        assert taken_up.requests == (kept,)
         assert worker.failure is None
 
 
@@ -353,19 +353,19 @@ def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
     acks.error = AppendFailed("refused")
 
     def answer(event: Event) -> list[Effect]:
-        if not isinstance(event, Wished):
+        if not isinstance(event, ChangeRequests):
             return []
         return [Append(INTAKE, 0, taken_of(1, 1, [])), Answer(event.token, (Outcome(7),))]
 
     with running(log, Script(answer)) as worker:
-        future = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        future = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
         with pytest.raises(Unavailable):
             future.result(WAIT_S)
         eventually(lambda: not worker.is_alive)
         assert worker.failure is acks.error
         # Later callers get the reason, too.
         with pytest.raises(Unavailable):
-            worker.wish(0, []).result(WAIT_S)
+            worker.change_queries(0, []).result(WAIT_S)
 
 
 def test_who_asked_a_loop_that_ends_before_it_comes_to_that_is_told(log: MemoryLog) -> None:
@@ -604,7 +604,7 @@ def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     zombie = Script(
         on(ControlRead, Fence(0)),
-        on(Wished, Transact(0, 1, (progress(99),))),
+        on(ChangeRequests, Transact(0, 1, (progress(99),))),
     )
     successor = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(5),))))
     with running(log, zombie, member="zombie") as late:
@@ -612,7 +612,7 @@ def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
         zombie.wait(ControlRead)
         with running(log, successor, member="successor"):
             successor.wait(Committed)
-            late.tell(Wished(1, 0, ()))
+            late.tell(ChangeRequests(1, 0, ()))
             (fenced,) = zombie.wait(Fenced)
             assert (fenced.partition, fenced.number) == (0, 1)
             assert late.failure is None

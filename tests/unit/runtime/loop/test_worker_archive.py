@@ -17,6 +17,7 @@ from sirocco.codec.slices import write_slice
 from sirocco.index.store.sealing import seal
 from sirocco.protocol.contract.control_records import CheckpointTaken, Granted
 from sirocco.protocol.contract.effects import (
+    ChangeRequests,
     Committed,
     ControlRead,
     Draining,
@@ -30,7 +31,6 @@ from sirocco.protocol.contract.effects import (
     SaveCheckpoint,
     Transact,
     Unfollow,
-    Wished,
 )
 from sirocco.protocol.contract.messages import (
     CONTROL,
@@ -222,7 +222,7 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
     for partition in range(4):
         saved(archive, f"state-{partition}")
     append(log, CONTROL, ELECTED)
-    script = Script(loads(4), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
+    script = Script(loads(4), on(ChangeRequests, Fence(0), Transact(0, 1, (progress(5),))))
     with running(log, script, archive) as worker:
         # test: all have been tried more often than the limit of other retries
         eventually(
@@ -234,7 +234,7 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
         assert worker.failure is None
 
         # check: other work is done meanwhile, and this one afterwards, once
-        worker.tell(Wished(1, 0, ()))
+        worker.tell(ChangeRequests(1, 0, ()))
         script.wait(Committed)
         archive.is_away = False
         loaded = script.wait(Loaded, 4)
@@ -253,10 +253,10 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
 def test_an_archive_that_does_not_answer_holds_up_loads_alone(log: MemoryLog) -> None:
     archive = SilentArchive()
     append(log, CONTROL, ELECTED)
-    script = Script(loads(4), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
+    script = Script(loads(4), on(ChangeRequests, Fence(0), Transact(0, 1, (progress(5),))))
     with running(log, script, archive) as worker:
         assert archive.asked.wait(WAIT_S)
-        worker.tell(Wished(1, 0, ()))
+        worker.tell(ChangeRequests(1, 0, ()))
         script.wait(Committed)
         # Nor does a process that has to end wait for it.
         assert worker.stop(3)

@@ -26,7 +26,7 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     Polled,
     SaveCheckpoint,
-    Saving,
+    SaveRequest,
 )
 from sirocco.protocol.contract.load_messages import ToldSample
 from sirocco.protocol.contract.messages import SLOTS
@@ -145,7 +145,7 @@ def test_counts_are_those_of_counting_one_by_one(seed) -> None:
     world.publish(300)
     world.publish(200)
 
-    told = loads_of(world.machine.look(ends_round=True))
+    told = loads_of(world.machine.leaf_counts(ends_round=True))
 
     expected, said = world.expected(), f"seed={seed}"
     assert told.version == 1
@@ -161,50 +161,50 @@ def test_counts_are_those_of_counting_one_by_one(seed) -> None:
 def test_a_round_begins_anew_and_older_ones_fade() -> None:
     world = World(1)
     world.publish(100)
-    first = loads_of(world.machine.look(ends_round=True)).loads
+    first = loads_of(world.machine.leaf_counts(ends_round=True)).loads
 
-    second = loads_of(world.machine.look(ends_round=True)).loads
+    second = loads_of(world.machine.leaf_counts(ends_round=True)).loads
 
     assert first.objects.sum() == 100
     assert second.objects.sum() == 0
     assert second.faded.tolist() == (first.faded / 2).tolist()
     # A look between rounds returns the last one.
     world.publish(10)
-    assert loads_of(world.machine.look(ends_round=False)).loads.objects.sum() == 0
+    assert loads_of(world.machine.leaf_counts(ends_round=False)).loads.objects.sum() == 0
 
 
 def test_a_look_at_a_round_that_goes_on_tells_its_objects_and_ends_nothing() -> None:
     world = World(6)
     world.register(40)
     world.publish(100)
-    world.machine.look(ends_round=True)
+    world.machine.leaf_counts(ends_round=True)
     world.publish(70)
 
-    so_far = loads_of(world.machine.look_so_far())
+    so_far = loads_of(world.machine.leaf_counts_so_far())
 
     assert so_far.slots == (0, 1)
     assert so_far.loads.objects.sum() == 70
-    whole = loads_of(world.machine.look(ends_round=True)).loads
+    whole = loads_of(world.machine.leaf_counts(ends_round=True)).loads
     assert so_far.loads.objects.tolist() == whole.objects.tolist()
     assert so_far.loads.met.tolist() == whole.met.tolist()
-    assert loads_of(world.machine.look_so_far()).loads.objects.sum() == 0
-    assert World(6, counts=False).machine.look_so_far() is None
+    assert loads_of(world.machine.leaf_counts_so_far()).loads.objects.sum() == 0
+    assert World(6, counts=False).machine.leaf_counts_so_far() is None
 
 
 def test_another_map_and_lost_slots_are_counted_from_nothing() -> None:
     world = World(2)
     world.publish(100)
-    world.machine.look(ends_round=True)
+    world.machine.leaf_counts(ends_round=True)
     world.declare(Granted(0, SLOTS, 0, "other"))
     world.publish(50)
 
-    told = loads_of(world.machine.look(ends_round=True))
+    told = loads_of(world.machine.leaf_counts(ends_round=True))
 
     assert told.slots == (1,)
     assert {int(MAP.slot_of_leaf[leaf]) for leaf in told.leaves} == {1}
     world.declare(MapActivated(0, 2, to_bytes(uniform_map(SLOTS_COUNT, 4, 2))))
-    assert world.machine.look(ends_round=False) is None
-    told = loads_of(world.machine.look(ends_round=True))
+    assert world.machine.leaf_counts(ends_round=False) is None
+    told = loads_of(world.machine.leaf_counts(ends_round=True))
     assert told.version == 2
     assert told.loads.faded.sum() == 0
 
@@ -213,7 +213,7 @@ def test_nothing_is_counted_where_nobody_asks() -> None:
     world = World(3, counts=False)
     world.publish(10)
 
-    assert world.machine.look(ends_round=True) is None
+    assert world.machine.leaf_counts(ends_round=True) is None
 
 
 def test_objects_that_are_remembered_are_bounded_and_evenly_spread(monkeypatch) -> None:
@@ -223,7 +223,7 @@ def test_objects_that_are_remembered_are_bounded_and_evenly_spread(monkeypatch) 
     for _ in range(20):
         world.publish(50)
 
-    counted = world.machine.look(ends_round=True)
+    counted = world.machine.leaf_counts(ends_round=True)
 
     assert len(counted.recent) <= 64
     assert counted.recent.every >= 16
@@ -236,7 +236,7 @@ def test_queries_that_are_sampled_stand_for_all(monkeypatch) -> None:
     world = World(5)
     world.register(600)
 
-    told = loads_of(world.machine.look(ends_round=True)).loads
+    told = loads_of(world.machine.leaf_counts(ends_round=True)).loads
 
     expected = world.expected().queries
     assert told.queries.sum() == pytest.approx(expected.sum(), rel=0.25)
@@ -247,7 +247,7 @@ def test_details_add_up_to_their_leaf(seed) -> None:
     world = World(seed)
     world.register(60)
     world.publish(800)
-    counted = world.machine.look(ends_round=True)
+    counted = world.machine.leaf_counts(ends_round=True)
     told = loads_of(counted).loads
     wanted = [MAP.leaves[leaf].id for leaf in (0, 3, 6)]
 
@@ -269,7 +269,7 @@ def test_details_add_up_to_their_leaf(seed) -> None:
 def test_a_leaf_can_be_cut_where_its_neighbours_end() -> None:
     world = World(7)
     world.publish(500)
-    counted = world.machine.look(ends_round=True)
+    counted = world.machine.leaf_counts(ends_round=True)
     for leaf in MAP.leaves:
         (detail,) = details_of(counted, [leaf.id]).values()
         west, _, east, _ = leaf.box
@@ -281,7 +281,7 @@ def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
     world = World(8)
     world.register(50)
     world.publish(400)
-    counted = world.machine.look(ends_round=True)
+    counted = world.machine.leaf_counts(ends_round=True)
 
     told = read_sample(write_sample(sample_of(counted, 100, 1_000)))
 
@@ -376,7 +376,7 @@ def test_a_sample_has_of_each_slot_its_share(seed, monkeypatch) -> None:
         world.append(slot, installed_of(0, [(number, query, "ann", 0)]))
     world.publish(50)
 
-    told = sample_of(world.machine.look(ends_round=True), 100, 1_000)
+    told = sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000)
 
     share = len(told.draws) / 1_060
     assert told.queries == pytest.approx(1_060, rel=0.5)
@@ -402,7 +402,7 @@ def test_who_chooses_ids_by_their_handles_is_not_sampled_more_often(seed, monkey
         for world in parts:
             world.append(0, installed_of(0, [(number, query, "ann", 0)]))
 
-    told = [sample_of(world.machine.look(ends_round=True), 100, 1_000) for world in parts]
+    told = [sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000) for world in parts]
 
     count = len(told[0].draws)
     assert 15 <= count <= 70, f"seed={seed}"
@@ -419,7 +419,7 @@ def test_a_query_across_the_antimeridian_is_one_box() -> None:
     query = {"id": "q", "kind": "range", "mode": "continuous", "region": region}
     world.append(0, installed_of(0, [(0, query, "ann", 0)]))
 
-    sample = sample_of(world.machine.look(ends_round=True), 10, 10).sample
+    sample = sample_of(world.machine.leaf_counts(ends_round=True), 10, 10).sample
 
     assert sample.queries.boxes.tolist() == [[170.0, 0.0, -170.0, 10.0]]
 
@@ -428,7 +428,7 @@ def test_loads_pass_the_wire() -> None:
     world = World(9)
     world.register(10)
     world.publish(30)
-    told = loads_of(world.machine.look(ends_round=True))
+    told = loads_of(world.machine.leaf_counts(ends_round=True))
 
     read = read_loads(write_loads(told))
 
@@ -442,9 +442,9 @@ def test_slots_that_are_to_move_are_saved_and_others_are_not() -> None:
     world = World(10)
     world.publish(50)
 
-    effects = world.step(Saving((1, 99)))
+    effects = world.step(SaveRequest((1, 99)))
 
     saved = [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
     assert saved == [1]
     # Nothing has arrived since.
-    assert world.step(Saving((1,))) == []
+    assert world.step(SaveRequest((1,))) == []

@@ -12,7 +12,7 @@ from sirocco.protocol.contract.effects import Append
 from sirocco.protocol.contract.messages import NO_PAST, Installed
 from sirocco.protocol.contract.query_definitions import query_of
 from sirocco.protocol.router.queries.install_records import Installs, routed_queries
-from tests.support.values import change_of, uniform_routing, wish_of
+from tests.support.values import change_of, request_of, uniform_routing
 
 SLOTS_COUNT = 5
 ROUTING = uniform_routing(SLOTS_COUNT, SLOTS_COUNT)
@@ -32,13 +32,15 @@ RANKED: dict[str, Any] = {
 
 def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
     """Returns the installs of new queries q0, q1, … for each slot."""
-    wishes = [
-        wish_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i, past_ms)
+    requests = [
+        request_of(
+            "register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i, past_ms
+        )
         for i, members in enumerate(queries)
     ]
-    rows, slots = routed_queries([change_of(wish) for wish in wishes], ROUTING)
+    rows, slots = routed_queries([change_of(request) for request in requests], ROUTING)
     installs = Installs(3, 0)
-    installs.install([(i, change_of(wish)) for i, wish in enumerate(wishes)], rows, slots)
+    installs.install([(i, change_of(request)) for i, request in enumerate(requests)], rows, slots)
     found = {}
     for effect in installs.effects():
         assert isinstance(effect, Append)

@@ -12,7 +12,7 @@ from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.contract.partition_ownership import checkpoint_name
 from sirocco.protocol.evaluator.slot.archived_slices import (
     PARTS_MAX,
-    Shelf,
+    ArchiveManifest,
     Span,
     slice_name,
     slice_names,
@@ -38,7 +38,7 @@ class Slot:
     """A store, its archive manifest, and the blobs that were written."""
 
     def __init__(self) -> None:
-        self.store, self.shelf = SlotStore(LIMITS), Shelf(3)
+        self.store, self.manifest = SlotStore(LIMITS), ArchiveManifest(3)
         self.archive: dict[str, SealedSlice] = {}
         self.offset = 0
         self.written = 0
@@ -50,7 +50,7 @@ class Slot:
         return [span_of(each) for each in self.store.slices]
 
     def merge(self) -> None:
-        while (job := self.store.next_job(self.shelf.saved_seq)) is not None:
+        while (job := self.store.next_job(self.manifest.saved_seq)) is not None:
             job.run()
             self.store.install(job)
 
@@ -61,10 +61,10 @@ class Slot:
 
     def checkpoint(self) -> list[Span]:
         self.offset += 1
-        stands, brought = self.shelf.saving(self.name, self.store.slices, LIMITS.full_rows)
+        stands, brought = self.manifest.begin_save(self.name, self.store.slices, LIMITS.full_rows)
         self.archive |= dict(brought)
         self.written += sum(len(each) for _, each in brought)
-        for name in self.shelf.durable(self.name):
+        for name in self.manifest.durable(self.name):
             del self.archive[name]
         self.merge()
         return stands
@@ -109,18 +109,18 @@ def test_a_successor_goes_on_from_the_parts() -> None:
     slot.checkpoint()
     slot.fill(4)
     stands = slot.checkpoint()
-    state = {**slot.shelf.state(), "slices": np.array(stands, np.int64)}
+    state = {**slot.manifest.state(), "slices": np.array(stands, np.int64)}
     names = slice_names(3, state)
     assert names == [slice_name(3, span) for span in stands]
     heir = Slot()
     heir.store = SlotStore.restore(slot.store.state(), LIMITS)
     for name in names:
         heir.store.adopt(slot.archive[name])
-    heir.shelf.restored(state, [slot.archive[name] for name in names])
+    heir.manifest.restore(state, [slot.archive[name] for name in names])
     heir.merge()
     assert len(heir.store.slices) < len(stands)
     # It has nothing to write again.
-    assert heir.shelf.saving(heir.name, heir.store.slices, LIMITS.full_rows) == (stands, [])
+    assert heir.manifest.begin_save(heir.name, heir.store.slices, LIMITS.full_rows) == (stands, [])
 
 
 def test_a_merged_slice_that_leaves_is_found_by_its_parts() -> None:
@@ -129,14 +129,14 @@ def test_a_merged_slice_that_leaves_is_found_by_its_parts() -> None:
     slot.checkpoint()
     merged = slot.store.slices[0]
     assert span_of(merged) == (0, 11)
-    slot.shelf.left(merged)
-    assert slot.shelf.earliest_ms is None
+    slot.manifest.note_evicted(merged)
+    assert slot.manifest.earliest_ms is None
     parts = [(0, 3), (4, 7), (8, 11)]
-    names = slot.shelf.reaching(0, 10_000_000, 12)
+    names = slot.manifest.overlapping(0, 10_000_000, 12)
     assert names == [slice_name(3, span) for span in parts]
     # For a window, only those that it reaches.
-    assert slot.shelf.reaching(0, 3_000, 12) == [slice_name(3, (0, 3))]
-    assert slot.shelf.forget(4_000) == [slice_name(3, (0, 3))]
+    assert slot.manifest.overlapping(0, 3_000, 12) == [slice_name(3, (0, 3))]
+    assert slot.manifest.forget(4_000) == [slice_name(3, (0, 3))]
 
 
 def test_a_slice_of_too_many_parts_is_written_anew() -> None:
@@ -145,21 +145,27 @@ def test_a_slice_of_too_many_parts_is_written_anew() -> None:
     (whole,) = store.slices
     span = span_of(whole)
     few = {(at, at + 1): (0, 0) for at in range(0, 2 * PARTS_MAX, 2)}
-    assert Shelf(3, archived=few).saving("name", [whole], 1 << 20) == (list(few), [])
+    assert ArchiveManifest(3, archived=few).begin_save("name", [whole], 1 << 20) == (list(few), [])
     many = {(at, at): (0, 0) for at in range(2 * PARTS_MAX)}
     brought = (slice_name(3, span), whole)
-    assert Shelf(3, archived=many).saving("name", [whole], 1 << 20) == ([span], [brought])
+    assert ArchiveManifest(3, archived=many).begin_save("name", [whole], 1 << 20) == (
+        [span],
+        [brought],
+    )
     # Or one that is full.
-    assert Shelf(3, archived=few).saving("name", [whole], 2 * PARTS_MAX) == ([span], [brought])
+    assert ArchiveManifest(3, archived=few).begin_save("name", [whole], 2 * PARTS_MAX) == (
+        [span],
+        [brought],
+    )
 
 
 def test_parts_have_to_be_all_of_it() -> None:
-    shelf = Shelf(3, archived={(0, 3): (0, 0), (8, 11): (0, 0), (2, 7): (0, 0)})
-    assert shelf.parts((0, 11)) == []
-    assert shelf.parts((2, 11)) == [(2, 7), (8, 11)]
-    assert shelf.parts((0, 3)) == [(0, 3)]
-    shelf.archived[0, 7] = (0, 0)
-    assert shelf.parts((0, 11)) == [(0, 7), (8, 11)]
+    manifest = ArchiveManifest(3, archived={(0, 3): (0, 0), (8, 11): (0, 0), (2, 7): (0, 0)})
+    assert manifest.parts((0, 11)) == []
+    assert manifest.parts((2, 11)) == [(2, 7), (8, 11)]
+    assert manifest.parts((0, 3)) == [(0, 3)]
+    manifest.archived[0, 7] = (0, 0)
+    assert manifest.parts((0, 11)) == [(0, 7), (8, 11)]
 
 
 def test_while_anothers_checkpoint_counts_nothing_leaves_that_it_may_stand_on() -> None:
@@ -167,19 +173,19 @@ def test_while_anothers_checkpoint_counts_nothing_leaves_that_it_may_stand_on() 
     slot.fill(12)
     stood_on = slot.checkpoint()
     # A former owner's, which continued from there, is farther than all that follow here.
-    assert slot.shelf.durable(checkpoint_name(SLOTS, 3, 1_000, 6)) == []
+    assert slot.manifest.durable(checkpoint_name(SLOTS, 3, 1_000, 6)) == []
     for _ in range(6):
         slot.fill(12)
         slot.offset += 1
-        _, brought = slot.shelf.saving(slot.name, slot.store.slices, LIMITS.full_rows)
+        _, brought = slot.manifest.begin_save(slot.name, slot.store.slices, LIMITS.full_rows)
         slot.archive |= dict(brought)
-        slot.shelf.in_vain(slot.name)
+        slot.manifest.superseded(slot.name)
         slot.merge()
-    assert not slot.shelf.is_saving
+    assert not slot.manifest.is_saving
     assert all(slice_name(3, span) in slot.archive for span in stood_on)
-    assert set(stood_on) <= slot.shelf.archived.keys()
+    assert set(stood_on) <= slot.manifest.archived.keys()
     # It is unknown here which slices come first in a checkpoint that may be loaded.
-    assert slot.shelf.first_name is None
+    assert slot.manifest.first_name is None
 
     # Once one of its own is the farthest again, and then another, the parts of merged ones are
     # removed.
@@ -190,16 +196,19 @@ def test_while_anothers_checkpoint_counts_nothing_leaves_that_it_may_stand_on() 
     slot.fill(4)
     slot.checkpoint()
     assert len(slot.archive) < len(before)
-    assert slot.shelf.first_name == min(slot.archive)
+    assert slot.manifest.first_name == min(slot.archive)
 
 
 def test_what_stands_at_the_same_place_and_is_anothers_is_not_taken_for_written() -> None:
     slot = Slot()
     slot.fill(12)
     slot.offset = 5
-    stands, brought = slot.shelf.saving(slot.name, slot.store.slices, LIMITS.full_rows)
+    stands, brought = slot.manifest.begin_save(slot.name, slot.store.slices, LIMITS.full_rows)
     assert [name for name, _ in brought] == [slice_name(3, span) for span in stands]
-    assert slot.shelf.durable(checkpoint_name(SLOTS, 3, 5, 6)) == []
-    assert (slot.shelf.saved_seq, slot.shelf.archived) == (-1, {})
+    assert slot.manifest.durable(checkpoint_name(SLOTS, 3, 5, 6)) == []
+    assert (slot.manifest.saved_seq, slot.manifest.archived) == (-1, {})
     # The next one writes them again, since this one may never be written.
-    assert slot.shelf.saving("later", slot.store.slices, LIMITS.full_rows) == (stands, brought)
+    assert slot.manifest.begin_save("later", slot.store.slices, LIMITS.full_rows) == (
+        stands,
+        brought,
+    )

@@ -48,7 +48,7 @@ def going_on(first: Installed, second: Installed, *, is_taken_over: bool = False
         slot = opened(1)
         restore_slot(slot, state, ())
     reports = [each for each in slot.take([(1, second)]) if isinstance(each, StepReport)]
-    return [result.goes_on for each in reports for result in each.results]
+    return [result.is_continued for each in reports for result in each.results]
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])

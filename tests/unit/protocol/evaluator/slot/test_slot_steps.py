@@ -21,7 +21,7 @@ from sirocco.protocol.contract.positions import (
     PART_BITS,
     Intervals,
     Reached,
-    behind,
+    position_after,
     position_of,
 )
 from sirocco.protocol.evaluator.reports import step_records as step_found
@@ -146,7 +146,7 @@ def test_steps_say_what_searches_would(trial: int) -> None:
                 while (job := slot.next_job()) is not None:
                     slot.worked(job())
         for slot in slots:
-            slot.shelf.saved_seq = slot.store.next_seq - 1
+            slot.manifest.saved_seq = slot.store.next_seq - 1
             slot.forget(retention_ms)
     assert steps > 200
     # The counts kept of windows are counted as memory of the queries.
@@ -209,7 +209,10 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
     # check: all of it was accepted, and is in its place.
     steps = [each.steps.positions[0] for each in found if each.steps is not None]
     assert len(steps) > 1 << PART_BITS
-    assert steps == [*range(behind(2), behind(2) + len(steps) - 1), behind(3)]
+    assert steps == [
+        *range(position_after(2), position_after(2) + len(steps) - 1),
+        position_after(3),
+    ]
     assert sum(len(each.matches) for each in found) == 3 * BATCH
     assert (reached.repeats, reached.gaps) == (0, 0)
 
@@ -244,20 +247,20 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
         record = [(number + 1, posts(rng, number, now_ms))]
         at_once = whole.take(record)
         in_turns = pieces.take(record, turn)
-        told_ms = pieces.told_ms
+        reported_ms = pieces.reported_ms
         while pieces.is_stepping:
             # Objects that later steps count do not leave, and no other report is sent.
             pieces.forget(9_000)
-            assert pieces.report().time_ms == told_ms <= pieces.standing.steps.next_ms
-            assert pieces.report().end == behind(number + 1)
-            in_turns += pieces.go_on()
-            told_ms = pieces.told_ms
+            assert pieces.report().time_ms == reported_ms <= pieces.standing.steps.next_ms
+            assert pieces.report().end == position_after(number + 1)
+            in_turns += pieces.continue_steps()
+            reported_ms = pieces.reported_ms
         first, second = ([said(one) for one in founds(each)] for each in (at_once, in_turns))
         assert [each[:-1] for each in first] == [each[:-1] for each in second]
         # The time may be reported by more records, and never decreases.
         times_ms = [each[-1] for each in second if each[-1] != NO_TIME_MS]
         assert times_ms == sorted(times_ms)
-        assert times_ms[-1] == whole.time_ms == pieces.told_ms
+        assert times_ms[-1] == whole.time_ms == pieces.reported_ms
         steps += len([each for each in first if each[1]])
         whole.forget(9_000)
         pieces.forget(9_000)

@@ -17,7 +17,7 @@ from tests.simulation.asked import EventKey, versions_of
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.track_ledger import TrackLedger, values_of
 from tests.simulation.world import World
-from tests.support.values import change_of, installed_of, wish_of
+from tests.support.values import change_of, installed_of, request_of
 from tests.unit.protocol.evaluator.slot.test_slot_values import Log, installed, tracker
 
 CHANGES = {"enter": ENTERS, "exit": LEAVES}
@@ -69,7 +69,7 @@ def test_a_slot_tells_what_the_plain_rules_tell(seed: int) -> None:
             members, subscriber = members_at_random(rng), str(rng.choice(["s", "s", "s", "t"]))
             since = begun if goes_on else NO_REVISION
             begun = begun if goes_on else revision
-            change = change_of(wish_of("register", members, subscriber, now_ms), newest)
+            change = change_of(request_of("register", members, subscriber, now_ms), newest)
             registry[revision] = SimpleNamespace(message=replace(change, since=since))
             log.install(installed(revision, members, since, subscriber, now_ms))
             newest, standing = revision, True
@@ -87,7 +87,7 @@ def test_a_slot_tells_what_the_plain_rules_tell(seed: int) -> None:
         raise AssertionError(f"seed={seed}: {why}")
 
     truth = SlotTruth(1)
-    world = cast(World, SimpleNamespace(shape=SimpleNamespace(slots=1), lives={"q": []}))
+    world = cast(World, SimpleNamespace(shape=SimpleNamespace(slots=1), life_starts={"q": []}))
     ledger = TrackLedger(world, truth, objects.known, objects.satisfies, fail)
     for offset, message in log.records:
         if isinstance(message, Installed):

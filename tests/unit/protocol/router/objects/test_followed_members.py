@@ -9,13 +9,13 @@ import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.model.errors import ResourceExhausted
-from sirocco.protocol.contract.effects import Append, Effect, Outcome, State, Wish
+from sirocco.protocol.contract.effects import Append, ChangeRequest, Effect, Outcome, State
 from sirocco.protocol.contract.messages import SLOTS, Routed, Tracked, TrackedOnly
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.queries import member_declarations
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.registry_log import Log, query
-from tests.support.values import change_of, taken_of, wish_of
+from tests.support.values import change_of, request_of, taken_of
 from tests.unit.protocol.router.objects.test_copies_of_objects import values_in
 from tests.unit.protocol.router.objects.test_intake_router import router as intake_router
 
@@ -109,10 +109,10 @@ class Owner(Log):
         self.registry = Registry(3, offset, offset, epoch, intake_partitions=2)
         if state is not None:
             self.registry.restore(read_state(write_state(state)))
-        self.registry.judging.epoch_seen = epoch
+        self.registry.validation.epoch_seen = epoch
 
-    def do(self, *wishes: Wish) -> list[Outcome]:
-        token = self.wish(*wishes)
+    def do(self, *requests: ChangeRequest) -> list[Outcome]:
+        token = self.request(*requests)
         self.read()
         return list(self.answers[token])
 
@@ -120,12 +120,12 @@ class Owner(Log):
         self.carry_out(self.registry.forget_members(0))
 
 
-def tracks(number: int, member: str) -> Wish:
-    return wish_of("register", query(f"q{number}", track=member))
+def tracks(number: int, member: str) -> ChangeRequest:
+    return request_of("register", query(f"q{number}", track=member))
 
 
-def gone(number: int) -> Wish:
-    return wish_of("unregister", f"q{number}")
+def gone(number: int) -> ChangeRequest:
+    return request_of("unregister", f"q{number}")
 
 
 def test_a_member_is_said_before_its_first_query_is_answered_and_once() -> None:
@@ -142,7 +142,7 @@ def test_a_member_is_said_before_its_first_query_is_answered_and_once() -> None:
 def test_what_is_tracked_no_more_is_forgotten_and_said_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(member_declarations, "GONE_MIN", 0)
+    monkeypatch.setattr(member_declarations, "OBSOLETE_MIN", 0)
     log = Owner()
     log.do(tracks(1, "bus"), tracks(2, "bus"), tracks(3, "line"))
     said_by(log)
@@ -152,7 +152,7 @@ def test_what_is_tracked_no_more_is_forgotten_and_said_again(
     log.tick()
     assert said_by(log) == []
     # An update to another member stops the tracking of the former one.
-    log.do(wish_of("update", query("q2", track="tram")))
+    log.do(request_of("update", query("q2", track="tram")))
     log.tick()
     assert said_by(log) == [Tracked("tram", 3, 7), TrackedOnly(3, 7, ("tram",))]
     log.do(tracks(4, "line"))
@@ -164,7 +164,7 @@ def test_what_is_tracked_no_more_is_forgotten_and_said_again(
 
 def test_few_that_are_gone_wait_for_more() -> None:
     log = Owner()
-    count = member_declarations.GONE_MIN
+    count = member_declarations.OBSOLETE_MIN
     log.do(*(tracks(number, f"m{number}") for number in range(count + 1)))
     log.do(*(gone(number) for number in range(count)))
     said_by(log)
@@ -176,9 +176,9 @@ def test_few_that_are_gone_wait_for_more() -> None:
 
 
 def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_declarations, "GONE_MIN", 0)
+    monkeypatch.setattr(member_declarations, "OBSOLETE_MIN", 0)
     log = Owner()
-    log.do(tracks(1, "bus"), tracks(2, "line"), wish_of("register", query("q3")))
+    log.do(tracks(1, "bus"), tracks(2, "line"), request_of("register", query("q3")))
     log.do(gone(2))
     state = log.registry.state()
     second = Owner(log.head, 9, state)
@@ -204,12 +204,12 @@ def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.M
 def test_nothing_is_forgotten_before_the_log_has_shown_the_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(member_declarations, "GONE_MIN", 0)
+    monkeypatch.setattr(member_declarations, "OBSOLETE_MIN", 0)
     log = Owner()
     log.do(tracks(1, "bus"))
     log.do(gone(1))
     second = Owner(log.head, 9, log.registry.state())
-    second.registry.judging.epoch_seen = 7
+    second.registry.validation.epoch_seen = 7
     second.tick()
     assert said_by(second) == []
     # Records in the log before its own first record are read by then.
@@ -232,7 +232,7 @@ def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.Mo
     assert outcomes[3].error.field == "track"
     # Other members stay, and so do queries that track the same member.
     (same,) = log.do(tracks(7, "m1"))
-    (plain,) = log.do(wish_of("register", query("q8")))
+    (plain,) = log.do(request_of("register", query("q8")))
     (late,) = log.do(tracks(9, "m9"))
     assert same.error is plain.error is None
     assert isinstance(late.error, ResourceExhausted)
@@ -255,8 +255,11 @@ def test_sources_know_no_more_than_what_is_tracked() -> None:
             else:
                 source.keep(each)
         most = max(most, len(source.names))
-    assert most <= member_declarations.GONE_MIN + 2
-    assert len(log.registry.tracking.state()["track.known"]) < 10 * member_declarations.GONE_MIN
+    assert most <= member_declarations.OBSOLETE_MIN + 2
+    assert (
+        len(log.registry.member_declarations.state()["track.known"])
+        < 10 * member_declarations.OBSOLETE_MIN
+    )
 
 
 def test_partitions_and_owners_do_not_forget_for_each_other() -> None:

@@ -42,7 +42,7 @@ from sirocco.protocol.router.objects import keyword_filter as module
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.protocol.router.objects.keyword_filter import Summaries
 from sirocco.protocol.router.queries import keyword_summary as summarising
-from sirocco.protocol.router.queries.keyword_summary import Summarising
+from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.schemes.map.routing import ObjectRoutes
 from tests.support.registry_log import SLOTS_COUNT, query
@@ -50,9 +50,9 @@ from tests.support.values import (
     change_of,
     map_activated,
     random_members,
+    request_of,
     taken_of,
     uniform_routing,
-    wish_of,
 )
 
 EPOCH = 7
@@ -310,7 +310,9 @@ class Owner:
 
     def __init__(self, epoch: int = EPOCH, state: dict[str, Any] | None = None, offset: int = 0):
         self.registry = Registry(3, offset, offset, epoch)
-        self.registry.summarising = Summarising(3, epoch, SLOTS_COUNT, INTAKES, self.registry.live)
+        self.registry.keyword_summary = KeywordSummary(
+            3, epoch, SLOTS_COUNT, INTAKES, self.registry.live
+        )
         if state is not None:
             self.registry.restore(state)
         self.routings = {1: uniform_routing(SLOTS_COUNT, SLOTS_COUNT)}
@@ -321,9 +323,9 @@ class Owner:
         self.answers: list[Outcome] = []
 
     @property
-    def summarising(self) -> Summarising:
-        assert self.registry.summarising is not None
-        return self.registry.summarising
+    def keyword_summary(self) -> KeywordSummary:
+        assert self.registry.keyword_summary is not None
+        return self.registry.keyword_summary
 
     def carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -345,15 +347,15 @@ class Owner:
             self.carry_out(self.registry.read([(offset, self.records[offset])], self.routings))
 
     def ask(self, action: str, members: dict[str, Any] | str) -> None:
-        self.carry_out(self.registry.wish(1, (wish_of(action, members),)))
+        self.carry_out(self.registry.take_requests(1, (request_of(action, members),)))
         self.read()
 
     def say_all(self) -> int:
         """Returns the number of pieces."""
         pieces = 0
-        while self.summarising.is_due:
+        while self.keyword_summary.is_due:
             before = len(self.said)
-            self.carry_out(self.registry.summarise(0))
+            self.carry_out(self.registry.publish_summary(0))
             self.read()
             pieces += len(self.said) - before
         return pieces
@@ -439,20 +441,20 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(summarising, "RECORD_BYTES_MAX", 32)
-    monkeypatch.setattr(summarising, "GONE_MIN", 2)
+    monkeypatch.setattr(summarising, "OBSOLETE_MIN", 2)
     owner = Owner()
     # A predecessor's record, read before the owner's first one.
-    former = change_of(wish_of("register", text("former", "tea")))
+    former = change_of(request_of("register", text("former", "tea")))
     owner.records[0] = former
     owner.read()
     for word in ("a", "b", "c", "d"):
-        owner.records[len(owner.records)] = change_of(wish_of("register", text(word, word)))
+        owner.records[len(owner.records)] = change_of(request_of("register", text(word, word)))
         owner.read()
-    assert not owner.summarising.is_said
-    assert owner.registry.judging.epoch_seen < EPOCH
+    assert not owner.keyword_summary.is_published
+    assert owner.registry.validation.epoch_seen < EPOCH
     # First a record of its own; then five keywords in three pieces.
     assert owner.say_all() == 3
-    assert owner.registry.judging.epoch_seen == EPOCH
+    assert owner.registry.validation.epoch_seen == EPOCH
     pieces = owner.said[-3:]
     assert [(said.begins, said.ends) for said in pieces] == [
         (True, False),
@@ -462,11 +464,11 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
     words = {term_hash(word) for word in ("tea", "a", "b", "c", "d")}
     assert owner.known().keys() == words
     for gone in ("a", "b", "c"):
-        assert not owner.summarising.is_due
+        assert not owner.keyword_summary.is_due
         owner.ask("unregister", gone)
     owner.ask("register", text("b", "b"))
     # In the middle of it another query is registered.
-    owner.carry_out(owner.registry.summarise(0))
+    owner.carry_out(owner.registry.publish_summary(0))
     owner.ask("register", text("e", "e"))
     owner.say_all()
     assert owner.known().keys() == {term_hash(word) for word in ("tea", "d", "b", "e")}
@@ -484,9 +486,9 @@ def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile(
         former.ask("register", text(word, word))
     owner = Owner(EPOCH + 1, former.registry.state(), former.registry.offset)
     owner.records = dict(former.records)
-    owner.summarising.is_said = False
+    owner.keyword_summary.is_published = False
     while not owner.said:
-        owner.carry_out(owner.registry.summarise(0))
+        owner.carry_out(owner.registry.publish_summary(0))
         owner.read()
     assert (owner.said[-1].begins, owner.said[-1].ends) == (True, False)
     waiting = [word for word in words if term_hash(word) not in owner.said[-1].terms.tolist()]
@@ -504,9 +506,9 @@ def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile(
 def test_a_deposed_owner_says_nothing() -> None:
     owner = Owner()
     owner.ask("register", text("q", "coffee"))
-    owner.registry.judging.epoch_seen = EPOCH + 1
-    assert owner.summarising.is_due
-    assert owner.registry.summarise(0) == []
+    owner.registry.validation.epoch_seen = EPOCH + 1
+    assert owner.keyword_summary.is_due
+    assert owner.registry.publish_summary(0) == []
 
 
 def test_a_successor_says_what_it_reads_and_keeps_the_rest() -> None:
@@ -518,12 +520,12 @@ def test_a_successor_says_what_it_reads_and_keeps_the_rest() -> None:
     offset = len(owner.records)
     other = Owner(EPOCH + 1, state, offset)
     other.records = dict(owner.records)
-    assert other.summarising.is_said
-    assert not other.summarising.is_due
+    assert other.keyword_summary.is_published
+    assert not other.keyword_summary.is_due
     # The same keyword again: a predecessor may have withdrawn it meanwhile.
     other.ask("register", text("three", "coffee"))
     assert other.known() == {COFFEE: EVERYWHERE}
-    other.summarising.is_said = False
+    other.keyword_summary.is_published = False
     other.say_all()
     milk = term_hash("milk")
     assert other.known() == {COFFEE: EVERYWHERE, term_hash("tea"): EVERYWHERE, milk: {0}}
@@ -548,9 +550,9 @@ def test_a_copy_for_another_map_brings_its_keywords() -> None:
     owner.routings[2] = following
     owner.records[len(owner.records)] = Prepare(2)
     owner.read()
-    owner.summarising.is_said = False
+    owner.keyword_summary.is_published = False
     # The slots of queries that are not copied yet are unknown.
-    assert owner.registry.summarise(0) == []
+    assert owner.registry.publish_summary(0) == []
     reread = [(o, r) for o, r in owner.records.items() if isinstance(r, Change)]
     owner.carry_out(copy(owner.registry, reread, owner.routings))
     (row,) = owner.registry.live.places().tolist()

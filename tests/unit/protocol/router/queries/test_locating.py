@@ -16,7 +16,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.schemes.map.routing import RoutingArrays, compile_map
 from tests.simulation.keyword_map import quartered_map
-from tests.support.values import wish_of
+from tests.support.values import request_of
 
 WORDS = ("coffee", "free", "pizza", "fire")
 KEYWORDS = compile_map(from_bytes(quartered_map(WORDS, 4, 7)))
@@ -54,16 +54,16 @@ def test_what_has_a_locator_goes_on_from_it_under_a_map_of_places() -> None:
     locators, before = Locators(), change(None, NO_REVISION)
     assert locators.choose(before, KEYWORDS) == b""
     locators.learn(before, is_by_keyword=True)
-    for coming in (None, PLACES):
-        after = locators.choose(change("coffee free", 3), PLACES, coming)
+    for next_routing in (None, PLACES):
+        after = locators.choose(change("coffee free", 3), PLACES, next_routing)
         assert read_locator(after) == (HOME,)
 
 
 def owner_of(*records: Change | Prepare, of: RoutingArrays, to: RoutingArrays) -> Registry:
     """Returns the owner of a partition with the second map prepared after the first one."""
     registry = Registry(0, 0, 0, 1)
-    registry.judging.epoch_seen = 1
-    registry.deciding.routing = of
+    registry.validation.epoch_seen = 1
+    registry.pending_requests.routing = of
     registry.read(list(enumerate(records)), {1: of, 2: to})
     return registry
 
@@ -71,7 +71,7 @@ def owner_of(*records: Change | Prepare, of: RoutingArrays, to: RoutingArrays) -
 def rewrite(registry: Registry, text: str) -> Change:
     """Returns the owner's append for another text of the query."""
     members = {"id": "q", "kind": "range", "mode": "continuous", "text": text}
-    (append,) = registry.wish(1, (wish_of("update", members),))
+    (append,) = registry.take_requests(1, (request_of("update", members),))
     assert isinstance(append, Append)
     assert isinstance(append.message, Change)
     return append.message

@@ -15,7 +15,7 @@ from sirocco.protocol.contract.messages import NO_PAST, Installed
 from sirocco.protocol.contract.query_definitions import query_of
 from sirocco.protocol.router.queries.install_records import Installs, routed_queries
 from sirocco.transport.log import RECORD_BYTES_MAX
-from tests.support.values import change_of, uniform_routing, wish_of
+from tests.support.values import change_of, request_of, uniform_routing
 
 SLOTS_COUNT = 5
 ROUTING = uniform_routing(SLOTS_COUNT, SLOTS_COUNT)
@@ -35,13 +35,15 @@ RANKED: dict[str, Any] = {
 
 def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
     """Returns the installs of new queries q0, q1, … for each slot."""
-    wishes = [
-        wish_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i, past_ms)
+    requests = [
+        request_of(
+            "register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i, past_ms
+        )
         for i, members in enumerate(queries)
     ]
-    rows, slots = routed_queries([change_of(wish) for wish in wishes], ROUTING)
+    rows, slots = routed_queries([change_of(request) for request in requests], ROUTING)
     installs = Installs(3, 0)
-    installs.install([(i, change_of(wish)) for i, wish in enumerate(wishes)], rows, slots)
+    installs.install([(i, change_of(request)) for i, request in enumerate(requests)], rows, slots)
     found = {}
     for effect in installs.effects():
         assert isinstance(effect, Append)
@@ -57,13 +59,15 @@ def test_what_a_slot_is_told_fits_records_of_the_log() -> None:
     ring = [[math.cos(i / 1_000) / 10, math.sin(i / 1_000) / 10] for i in range(6_000)]
     shaped = RANGE | {"region": {"polygon": [ring]}}
     queries = [wide, RANGE, *[shaped] * 60, wide, KNN, wide, RANGE]
-    wishes = [
-        wish_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i)
+    requests = [
+        request_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i)
         for i, members in enumerate(queries)
     ]
-    rows, slots = routed_queries([change_of(wish) for wish in wishes], uniform_routing(1, 1))
+    rows, slots = routed_queries(
+        [change_of(request) for request in requests], uniform_routing(1, 1)
+    )
     installs = Installs(3, 0, 99)
-    installs.install([(i, change_of(wish)) for i, wish in enumerate(wishes)], rows, slots)
+    installs.install([(i, change_of(request)) for i, request in enumerate(requests)], rows, slots)
     installs.leave([0], 7, 8)
     messages = [each.message for each in installs.effects() if isinstance(each, Append)]
     told = [each for each in messages if isinstance(each, Installed)]

@@ -17,7 +17,7 @@ from sirocco.protocol.router.queries.pending_changes import WAITING_MAX
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.collisions import FOUND, PAIRS, ZEROS
 from tests.support.registry_log import Log, query
-from tests.support.values import change_of, wish_of
+from tests.support.values import change_of, request_of
 
 VICTIM = "acme:orders"
 EVIL = FOUND[VICTIM]
@@ -25,12 +25,12 @@ ZERO = ZEROS[0]
 
 
 def registered(query_id: str, start_ms: int = 0, **more: Any) -> Any:
-    return wish_of("register", query(query_id, **more), start_ms=start_ms)
+    return request_of("register", query(query_id, **more), start_ms=start_ms)
 
 
-def refusal(log: Log, wish: Any) -> Exception:
+def refusal(log: Log, request: Any) -> Exception:
     records = len(log.records)
-    outcome = log.ask(wish)
+    outcome = log.ask(request)
     assert outcome.revision == NO_REVISION
     assert all(change.is_probe for change in log.records[records:])
     assert outcome.error is not None
@@ -45,8 +45,8 @@ def test_an_id_that_collides_with_a_live_one_is_refused() -> None:
     error = refusal(log, registered(EVIL))
     assert isinstance(error, AlreadyExists)
     assert "choose another id" in str(error)
-    assert isinstance(refusal(log, wish_of("update", query(EVIL, text="evil"))), NotFound)
-    assert isinstance(refusal(log, wish_of("unregister", EVIL)), NotFound)
+    assert isinstance(refusal(log, request_of("update", query(EVIL, text="evil"))), NotFound)
+    assert isinstance(refusal(log, request_of("unregister", EVIL)), NotFound)
     assert log.told() == {slot: {VICTIM: revision} for slot in range(5)}
     assert log.ask(registered(VICTIM)).revision == revision
 
@@ -65,32 +65,32 @@ def test_one_whose_lifetime_has_ended_is_not_replaced_by_another_id() -> None:
 def test_when_one_is_removed_the_other_may_be_registered() -> None:
     log = Log(100)
     log.ask(registered(VICTIM))
-    log.ask(wish_of("unregister", VICTIM))
+    log.ask(request_of("unregister", VICTIM))
     revision = log.ask(registered(EVIL)).revision
     assert log.told() == {slot: {EVIL: revision} for slot in range(5)}
-    assert isinstance(log.ask(wish_of("unregister", VICTIM)).error, NotFound)
+    assert isinstance(log.ask(request_of("unregister", VICTIM)).error, NotFound)
 
 
 def test_of_two_that_come_together_the_first_of_the_log_is_registered() -> None:
     for first, second in ((VICTIM, EVIL), (EVIL, VICTIM)):
         log = Log(100)
-        token = log.wish(registered(first), registered(second))
-        later = log.wish(registered(second))
+        token = log.request(registered(first), registered(second))
+        later = log.request(registered(second))
         log.read()
         done, void = log.answers[token]
         assert done.error is None
         assert isinstance(void.error, AlreadyExists)
         assert isinstance(log.outcome(later).error, AlreadyExists)
         # The void record has the other's key: the change in force is republished.
-        assert log.registry.unsaid.keys() == {query_handle(first)}
+        assert log.registry.hidden.keys() == {query_handle(first)}
         assert log.told() == {slot: {first: done.revision} for slot in range(5)}
 
 
 def test_changes_that_crowd_one_id_do_not_crowd_the_other() -> None:
     log = Log(100)
     for number in range(WAITING_MAX + 10):
-        log.wish(registered(EVIL, text=f"word{number}"))
-    token = log.wish(wish_of("unregister", VICTIM))
+        log.request(registered(EVIL, text=f"word{number}"))
+    token = log.request(request_of("unregister", VICTIM))
     log.read()
     assert isinstance(log.outcome(token).error, NotFound)
 
@@ -99,13 +99,13 @@ def test_requests_for_the_other_id_do_not_keep_the_query_from_ending() -> None:
     log = Log(100)
     log.ask(registered(VICTIM, ttl="1s"))
     # They wait for a probe that the log has not shown yet.
-    log.wish(wish_of("unregister", EVIL))
-    assert query_handle(VICTIM) not in log.registry.deciding
+    log.request(request_of("unregister", EVIL))
+    assert query_handle(VICTIM) not in log.registry.pending_requests
     records = len(log.records)
     log.carry_out(log.registry.expire(10**12))
     assert len(log.records) == records + 1
-    log.wish(wish_of("update", query(VICTIM)))
-    assert query_handle(VICTIM) in log.registry.deciding
+    log.request(request_of("update", query(VICTIM)))
+    assert query_handle(VICTIM) in log.registry.pending_requests
     log.read()
     assert len(log.registry.live) == 0
 
@@ -113,7 +113,7 @@ def test_requests_for_the_other_id_do_not_keep_the_query_from_ending() -> None:
 def test_removals_of_both_are_not_mistaken_for_each_other() -> None:
     log = Log(100)
     log.ask(registered(VICTIM))
-    removals = log.wish(wish_of("unregister", EVIL), wish_of("unregister", VICTIM))
+    removals = log.request(request_of("unregister", EVIL), request_of("unregister", VICTIM))
     log.read()
     evil, victim = log.answers[removals]
     assert isinstance(evil.error, NotFound)
@@ -128,8 +128,8 @@ def test_an_owner_that_has_just_begun_refuses_it_too() -> None:
     successor.registry = Registry(3, log.head, log.head, 8)
     successor.registry.restore(log.registry.state())
     assert isinstance(refusal(successor, registered(EVIL)), AlreadyExists)
-    assert isinstance(refusal(successor, wish_of("unregister", EVIL)), NotFound)
-    assert successor.ask(wish_of("unregister", VICTIM)).error is None
+    assert isinstance(refusal(successor, request_of("unregister", EVIL)), NotFound)
+    assert successor.ask(request_of("unregister", VICTIM)).error is None
 
 
 @pytest.mark.parametrize("is_said_again", [False, True])
@@ -138,8 +138,8 @@ def test_a_checkpoint_from_before_finds_out_whose_its_queries_are(is_said_again:
     log.ask(registered(VICTIM))
     log.ask(registered(PAIRS[0][0]))
     if is_said_again:
-        log.registry.restating.hear_void(log.records[0])
-        log.carry_out(log.registry.restate(0, log.records[0]))
+        log.registry.repair.note_void(log.records[0])
+        log.carry_out(log.registry.republish(0, log.records[0]))
         log.read()
         assert log.registry.place(query_handle(VICTIM)) > 0
     state = dict(log.registry.state())
@@ -153,7 +153,7 @@ def test_a_checkpoint_from_before_finds_out_whose_its_queries_are(is_said_again:
     successor.registry.restore(state)
     for evil in (EVIL, PAIRS[0][1]):
         assert isinstance(refusal(successor, registered(evil)), AlreadyExists)
-    assert successor.ask(wish_of("update", query(VICTIM, text="new"))).error is None
+    assert successor.ask(request_of("update", query(VICTIM, text="new"))).error is None
 
 
 def test_one_whose_definition_was_not_found_is_known_by_its_handle() -> None:
@@ -165,7 +165,7 @@ def test_one_whose_definition_was_not_found_is_known_by_its_handle() -> None:
     assert state["fingerprints"].tolist() == [UNKNOWN]
     log.registry.restore(state)
     assert log.registry.live.has(query_handle(VICTIM), VICTIM)
-    assert log.ask(wish_of("update", query(VICTIM, text="new"))).error is None
+    assert log.ask(request_of("update", query(VICTIM, text="new"))).error is None
     assert not log.registry.live.has(query_handle(VICTIM), EVIL)
 
 
@@ -174,13 +174,13 @@ def test_an_old_log_in_which_one_replaced_the_other_is_read_as_it_was() -> None:
     log = Log(0)
     log.records += [
         replace(change_of(registered(VICTIM)), epoch=7),
-        replace(change_of(wish_of("update", query(EVIL)), expected_revision=0), epoch=7),
+        replace(change_of(request_of("update", query(EVIL)), expected_revision=0), epoch=7),
     ]
     log.read()
     assert log.told() == {slot: {EVIL: 1} for slot in range(5)}
     assert isinstance(refusal(log, registered(VICTIM)), AlreadyExists)
-    assert isinstance(refusal(log, wish_of("unregister", VICTIM)), NotFound)
-    assert log.ask(wish_of("unregister", EVIL)).error is None
+    assert isinstance(refusal(log, request_of("unregister", VICTIM)), NotFound)
+    assert log.ask(request_of("unregister", EVIL)).error is None
 
 
 def test_an_id_whose_handle_is_zero_is_one_like_any_other() -> None:
@@ -188,14 +188,14 @@ def test_an_id_whose_handle_is_zero_is_one_like_any_other() -> None:
     # Its revision is that of probes, its handle theirs.
     log = Log(0)
     assert log.ask(registered(ZERO)).revision == 0
-    log.records.append(log.registry.deciding.probe(0))
+    log.records.append(log.registry.pending_requests.probe(0))
     log.read()
     assert log.told() == {slot: {ZERO: 0} for slot in range(5)}
-    revision = log.ask(wish_of("update", query(ZERO, text="new"))).revision
+    revision = log.ask(request_of("update", query(ZERO, text="new"))).revision
     assert log.ask(registered(ZERO, text="new")).revision == revision
     assert log.told() == {slot: {ZERO: revision} for slot in range(5)}
     assert isinstance(log.ask(registered(ZERO, text="other")).error, AlreadyExists)
-    assert log.ask(wish_of("unregister", ZERO)).error is None
+    assert log.ask(request_of("unregister", ZERO)).error is None
     assert log.told() == {}
     assert len(log.registry.live) == 0
 

@@ -33,15 +33,15 @@ from sirocco.protocol.router.map_change.query_copies import copy, is_copied, may
 from sirocco.protocol.router.queries.compaction_gaps import TOLD_MAX
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.schemes.map.routing import RoutingArrays
-from tests.support.values import change_of, wish_of
+from tests.support.values import change_of, request_of
 from tests.unit.protocol.contract.test_map_change import SLOTS_COUNT, holds, query, routings, turned
 from tests.unit.protocol.router.test_router_machine import router, saves
 
 FORMER, EPOCH = 7, 9
 
-Q = change_of(wish_of("register", query("q", 1, 2)))
+Q = change_of(request_of("register", query("q", 1, 2)))
 # In every slot, so that all of them receive the position of the checkpoint.
-ALL = change_of(wish_of("register", query("all", -179, 179)))
+ALL = change_of(request_of("register", query("all", -179, 179)))
 
 
 class Log:
@@ -65,7 +65,7 @@ class Log:
 
     def says_again(self, change: Change, revision: int) -> Change:
         """Returns an owner's append after a void change of a query."""
-        return replace(change, expected_revision=revision, epoch=FORMER, is_restated=True)
+        return replace(change, expected_revision=revision, epoch=FORMER, is_republished=True)
 
     def holding(self, query_id: str = "q") -> list[int]:
         return [slot.number for slot in self.slots if holds(slot, query_id) != NO_REVISION]
@@ -113,7 +113,7 @@ class Owner:
         assert self.registry.stage.following == 0 or is_copied(self.registry)
 
     def remove(self, revision: int) -> None:
-        gone = change_of(wish_of("unregister", "q"), revision)
+        gone = change_of(request_of("unregister", "q"), revision)
         self.log.append(replace(gone, epoch=self.registry.epoch))
         self.read()
 
@@ -211,8 +211,8 @@ def test_a_query_that_came_and_went_unseen_leaves_the_slots_that_were_told_of_it
     log.append(Q)
     first.read()
     # It is removed, and its owner dies before it has sent that; another change of it is void.
-    gone = change_of(wish_of("unregister", "q"), 0)
-    denial = replace(gone, expected_revision=NO_REVISION, epoch=FORMER, is_restated=True)
+    gone = change_of(request_of("unregister", "q"), 0)
+    denial = replace(gone, expected_revision=NO_REVISION, epoch=FORMER, is_republished=True)
     log.append(gone, replace(Q, epoch=FORMER - 1), denial)
     second = Owner(log)
     second.read(taken=(0, 1, 2))
@@ -220,9 +220,9 @@ def test_a_query_that_came_and_went_unseen_leaves_the_slots_that_were_told_of_it
 
 
 SILENT_ANEW = Q
-ASKING = change_of(wish_of("register", query("q", 1, 2) | {"events": ["ended"]}))
-SILENT = replace(change_of(wish_of("update", query("q", 1, 2)), 0), since=0)
-REMOVED = change_of(wish_of("unregister", "q"), 0)
+ASKING = change_of(request_of("register", query("q", 1, 2) | {"events": ["ended"]}))
+SILENT = replace(change_of(request_of("update", query("q", 1, 2)), 0), since=0)
+REMOVED = change_of(request_of("unregister", "q"), 0)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_no_end_is_told_of_a_version_that_came_in_vain() -> None:
     told = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
     assert told == {}
     # Said again.
-    again = replace(ASKING, expected_revision=0, epoch=FORMER, is_restated=True)
+    again = replace(ASKING, expected_revision=0, epoch=FORMER, is_republished=True)
     assert _ends_told([ALL, ASKING, again], begin=1) == {}
     assert _ends_told([ALL, SILENT_ANEW, again, REMOVED], begin=1) == {
         slot: [0] for slot in range(SLOTS_COUNT)
@@ -340,26 +340,26 @@ def test_what_is_missing_right_before_a_change_of_the_map_is_missing(
     first.read()
     state, offset = first.registry.state(), first.registry.offset
     # Changed twice; compaction has removed the first of these versions.
-    moved = change_of(wish_of("update", query("q", 1, 3)), 0)
-    again = change_of(wish_of("update", query("q", 1, 4)), offset)
+    moved = change_of(request_of("update", query("q", 1, 3)), 0)
+    again = change_of(request_of("update", query("q", 1, 4)), offset)
     log.append(moved, behind, again)
     second = Owner(log, offset, state)
     second.read(taken=(0, offset))
     second.settle(taken=(0, offset))
     assert second.registry.live.revision(Q.handle) == offset + 2
-    assert second.registry.judging.voids == 0
+    assert second.registry.validation.voids == 0
 
 
 def test_what_an_owner_appends_itself_replaces_nothing_that_is_missing() -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
-    other = change_of(wish_of("register", query("other", 1, 2)))
-    log.append(Q, other, change_of(wish_of("update", query("other", 1, 3)), 1))
+    other = change_of(request_of("register", query("other", 1, 2)))
+    log.append(Q, other, change_of(request_of("update", query("other", 1, 3)), 1))
     first.read()
     # A client registers another query under the same id, before the owner has read of this one.
     second = Owner(log)
-    wish = wish_of("register", query("q", 5, 6))
-    second.carry_out(second.registry.wish(1, (wish,)))
+    request = request_of("register", query("q", 5, 6))
+    second.carry_out(second.registry.take_requests(1, (request,)))
     answers: list[Effect] = []
     for _ in range(2):
         end = len(log.records)
@@ -417,7 +417,7 @@ def test_nothing_is_saved_amid_what_compaction_left() -> None:
     # after the gap, would take for void the change that replaced the missing version.
     one = router()
     one.own(REGISTRY, 0)
-    again = change_of(wish_of("update", query("q", 1, 3)), 1)
+    again = change_of(request_of("update", query("q", 1, 3)), 1)
     one.poll((REGISTRY, 0, 0, Q), (REGISTRY, 0, 2, ALL))
     effects = one.tick(CHECKPOINT_INTERVAL_MS)
     assert saves(effects) == []
@@ -430,16 +430,16 @@ def test_nothing_is_saved_amid_what_compaction_left() -> None:
 
 # --- void changes in a compacted log
 
-OTHER = change_of(wish_of("register", query("other", 1, 2)))
+OTHER = change_of(request_of("register", query("other", 1, 2)))
 # An append by an owner that had not read of the query yet: void, though of the newest epoch.
-IN_VAIN = change_of(wish_of("register", query("q", 5, 6)))
+IN_VAIN = change_of(request_of("register", query("q", 5, 6)))
 
 
-def in_vain(*behind: Change | Prepare | Retire) -> Log:
+def superseded(*behind: Change | Prepare | Retire) -> Log:
     """Returns a log whose record 1, of another query, is removed by compaction."""
     log = Log()
     first = Owner(log, epoch=FORMER)
-    log.append(Q, OTHER, change_of(wish_of("update", query("other", 1, 3)), 1), IN_VAIN, *behind)
+    log.append(Q, OTHER, change_of(request_of("update", query("other", 1, 3)), 1), IN_VAIN, *behind)
     first.read()
     return log
 
@@ -451,7 +451,7 @@ def revisions(log: Log) -> set[int]:
 
 @pytest.mark.parametrize("begin", [0, 1])
 def test_what_was_changed_in_vain_is_changed_by_who_knew_it(begin: int) -> None:
-    log = in_vain(change_of(wish_of("update", query("q", 1, 4)), 0))
+    log = superseded(change_of(request_of("update", query("q", 1, 4)), 0))
     second = Owner(log, begin, *known(log, begin))
     second.read(taken=(1,))
     second.settle(taken=(1,))
@@ -461,7 +461,7 @@ def test_what_was_changed_in_vain_is_changed_by_who_knew_it(begin: int) -> None:
 
 @pytest.mark.parametrize("begin", [0, 1])
 def test_what_was_changed_in_vain_and_said_again_stays(begin: int) -> None:
-    log = in_vain()
+    log = superseded()
     log.append(log.says_again(Q, 0))
     second = Owner(log, begin, *known(log, begin))
     second.read(taken=(1,))
@@ -473,13 +473,13 @@ def test_what_was_changed_in_vain_and_said_again_stays(begin: int) -> None:
 
 
 def test_what_was_read_here_was_replaced_by_nothing_that_is_missing() -> None:
-    log = in_vain()
+    log = superseded()
     second = Owner(log)
     second.read(taken=(1,))
     second.settle(taken=(1,))
     assert second.registry.live.revision(Q.handle) == 0
     assert revisions(log) == {0}
-    assert list(second.registry.unsaid) == [Q.handle]
+    assert list(second.registry.hidden) == [Q.handle]
 
 
 def test_what_was_said_again_was_replaced_by_nothing_that_is_missing() -> None:
@@ -497,9 +497,9 @@ def test_what_was_said_again_was_replaced_by_nothing_that_is_missing() -> None:
 def test_what_was_removed_here_is_not_there_because_something_before_is_missing() -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
-    gone = change_of(wish_of("unregister", "q"), 0)
+    gone = change_of(request_of("unregister", "q"), 0)
     # Appended before the removal was read: void.
-    log.append(Q, gone, change_of(wish_of("update", query("q", 1, 4)), 0))
+    log.append(Q, gone, change_of(request_of("update", query("q", 1, 4)), 0))
     first.read()
     second = Owner(log)
     second.read(taken=(0,))
@@ -510,15 +510,15 @@ def test_what_was_removed_here_is_not_there_because_something_before_is_missing(
 
 def test_who_reads_of_a_successor_has_read_all_that_was_in_doubt() -> None:
     # Clients may wait for its answer.
-    log = in_vain(change_of(wish_of("update", query("q", 1, 4)), 0), probe(EPOCH + 1))
+    log = superseded(change_of(request_of("update", query("q", 1, 4)), 0), probe(EPOCH + 1))
     second = Owner(log, 1, *known(log, 1))
     second.read(taken=(1,))
     assert second.registry.live.revision(Q.handle) == 4
 
 
 def test_what_was_in_doubt_when_the_map_began_to_change_comes_to_the_slots_of_the_next() -> None:
-    change = change_of(wish_of("update", query("q", 1, 4)), 0)
-    log = in_vain(change)
+    change = change_of(request_of("update", query("q", 1, 4)), 0)
+    log = superseded(change)
     log.append(Prepare(2))
     # A former owner's checkpoint was declared late: slots skip records below it.
     for slot in log.slots:
@@ -536,8 +536,8 @@ def test_what_was_in_doubt_when_the_map_began_to_change_comes_to_the_slots_of_th
 def test_compaction_that_passes_while_an_owner_reads_is_known_by_what_follows() -> None:
     # Read here, removed, and registered anew: the removal is gone before it was read.
     log = Log()
-    gone = change_of(wish_of("unregister", "q"), 0)
-    log.append(Q, gone, IN_VAIN, change_of(wish_of("update", query("q", 1, 4)), 2))
+    gone = change_of(request_of("unregister", "q"), 0)
+    log.append(Q, gone, IN_VAIN, change_of(request_of("update", query("q", 1, 4)), 2))
     second = Owner(log)
     second.read(taken=(1,))
     second.settle(taken=(1,))

@@ -11,7 +11,7 @@ from sirocco.model.errors import AlreadyExists
 from sirocco.protocol.contract.effects import Outcome
 from sirocco.protocol.contract.messages import NO_PAST
 from tests.support.registry_log import SLOTS_COUNT, Log, query
-from tests.support.values import wish_of
+from tests.support.values import request_of
 
 EVERYWHERE = set(range(SLOTS_COUNT))
 ALL_MS = (1 << 63) - 1
@@ -32,26 +32,26 @@ def kinds_told(log: Log) -> dict[int, list[int]]:
 
 def test_r3_an_update_may_change_the_kind_of_a_query() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", -170, -110)))
+    log.ask(request_of("register", query("a", -170, -110)))
     (home,) = log.told()
     assert kinds_told(log) == {home: [KIND_RANGE]}
 
     log.installs.clear()
-    assert log.ask(wish_of("update", knn("a"))) == Outcome(1)
+    assert log.ask(request_of("update", knn("a"))) == Outcome(1)
     assert kinds_told(log) == {slot: [KIND_KNN] for slot in EVERYWHERE}
 
     log.installs.clear()
-    assert log.ask(wish_of("update", terms("a", -170, -110))) == Outcome(2)
+    assert log.ask(request_of("update", terms("a", -170, -110))) == Outcome(2)
     assert kinds_told(log) == {slot: [KIND_TERMS] if slot == home else [] for slot in EVERYWHERE}
     for slot, message in log.installs:
         assert message.removed_revisions.tolist() == ([] if slot == home else [2])
 
     log.installs.clear()
     tracked = query("a", -170, -110, track="vehicle")
-    assert log.ask(wish_of("update", tracked)) == Outcome(3)
+    assert log.ask(request_of("update", tracked)) == Outcome(3)
     assert set(kinds_told(log)) == EVERYWHERE
 
-    assert log.ask(wish_of("unregister", "a")) == Outcome(4)
+    assert log.ask(request_of("unregister", "a")) == Outcome(4)
     assert slots_left(log) == set()
 
 
@@ -61,9 +61,9 @@ def slots_left(log: Log) -> set[int]:
 
 def test_r3_queries_of_another_kind_are_not_equal() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
+    log.ask(request_of("register", query("a")))
     for other in (terms("a"), knn("a"), query("a", track="vehicle")):
-        assert isinstance(log.ask(wish_of("register", other)).error, AlreadyExists)
+        assert isinstance(log.ask(request_of("register", other)).error, AlreadyExists)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_how_far_back_to_answer_reaches_the_slots_with_the_registration(
     members: dict[str, Any], past_ms: int
 ) -> None:
     log = Log()
-    log.ask(wish_of("register", members, past_ms=past_ms))
+    log.ask(request_of("register", members, past_ms=past_ms))
     assert {slot for slot, _ in log.installs} == EVERYWHERE
     for _, message in log.installs:
         assert message.past_ms.tolist() == [past_ms]
@@ -82,19 +82,19 @@ def test_how_far_back_to_answer_reaches_the_slots_with_the_registration(
 
 def test_an_equal_registration_is_not_answered_from_the_past_again() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a"), past_ms=5_000))
+    log.ask(request_of("register", query("a"), past_ms=5_000))
     log.installs.clear()
-    assert log.ask(wish_of("register", query("a"), past_ms=9_000)) == Outcome(0)
-    assert log.ask(wish_of("update", query("a"), past_ms=9_000)) == Outcome(0)
+    assert log.ask(request_of("register", query("a"), past_ms=9_000)) == Outcome(0)
+    assert log.ask(request_of("update", query("a"), past_ms=9_000)) == Outcome(0)
     assert log.installs == []
 
 
 def test_an_update_asks_for_the_past_of_its_own() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a"), past_ms=5_000))
+    log.ask(request_of("register", query("a"), past_ms=5_000))
     log.installs.clear()
-    log.ask(wish_of("update", query("a", text="x")))
+    log.ask(request_of("update", query("a", text="x")))
     assert {tuple(message.past_ms.tolist()) for _, message in log.installs} == {(NO_PAST,)}
     log.installs.clear()
-    log.ask(wish_of("update", query("a", text="y"), past_ms=ALL_MS))
+    log.ask(request_of("update", query("a", text="y"), past_ms=ALL_MS))
     assert {tuple(message.past_ms.tolist()) for _, message in log.installs} == {(ALL_MS,)}

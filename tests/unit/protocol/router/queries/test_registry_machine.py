@@ -16,7 +16,7 @@ from sirocco.protocol.router.queries import pending_changes
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.registry_log import ROUTING, SLOTS_COUNT, Log, query, slots_after
-from tests.support.values import change_of, wish_of
+from tests.support.values import change_of, request_of
 
 
 def slots_of(region: Region) -> set[int]:
@@ -33,7 +33,7 @@ def slots_between(west: float, east: float) -> set[int]:
 
 def test_r3_a_registration_is_answered_when_its_slots_have_it() -> None:
     log = Log()
-    token = log.wish(wish_of("register", query("a", -170, -110)))
+    token = log.request(request_of("register", query("a", -170, -110)))
     assert log.answers == {}
     log.read()
     assert log.outcome(token) == Outcome(0)
@@ -43,52 +43,52 @@ def test_r3_a_registration_is_answered_when_its_slots_have_it() -> None:
 
 def test_r3_an_equal_registration_gets_the_revision_and_changes_nothing() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", text="x AND y")))
-    assert log.ask(wish_of("register", query("a", text="x y"), start_ms=99)) == Outcome(0)
+    log.ask(request_of("register", query("a", text="x AND y")))
+    assert log.ask(request_of("register", query("a", text="x y"), start_ms=99)) == Outcome(0)
     assert log.changes == 1
 
 
 def test_a_query_whose_lifetime_has_ended_may_be_registered_again() -> None:
     log = Log()
-    wish = wish_of("register", query("a", ttl="1h"), start_ms=0)
-    log.ask(wish)
+    request = request_of("register", query("a", ttl="1h"), start_ms=0)
+    log.ask(request)
 
-    again = log.ask(wish_of("register", query("a", ttl="1h"), start_ms=3_600_000))
+    again = log.ask(request_of("register", query("a", ttl="1h"), start_ms=3_600_000))
 
     assert again == Outcome(1)
     assert log.changes == 2
-    unequal = log.ask(wish_of("register", query("a", ttl="2h"), start_ms=4_000_000))
+    unequal = log.ask(request_of("register", query("a", ttl="2h"), start_ms=4_000_000))
     assert isinstance(unequal.error, AlreadyExists)
 
 
 @pytest.mark.parametrize("action", ["register", "update", "unregister"])
 def test_r3_an_owner_that_was_replaced_unknowingly_does_not_answer_from_memory(action: str) -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
+    log.ask(request_of("register", query("a")))
     handle = query_handle("a")
     if action == "register":
         # Another has removed it meanwhile: here it still seems registered.
         log.records.append(Change(handle, None, "", 5, 0, 0, epoch=8))
     else:
         # Another has removed and registered it anew: here it would seem removed.
-        log.ask(wish_of("unregister", "a"))
-        other = change_of(wish_of("register", query("a", -10, 10), start_ms=5))
+        log.ask(request_of("unregister", "a"))
+        other = change_of(request_of("register", query("a", -10, 10), start_ms=5))
         log.records.append(replace(other, epoch=8))
     wanted = "a" if action == "unregister" else query("a")
 
-    outcome = log.ask(wish_of(action, wanted, start_ms=9))
+    outcome = log.ask(request_of(action, wanted, start_ms=9))
 
     assert isinstance(outcome.error, Unavailable)
-    again = log.ask(wish_of(action, wanted, start_ms=10))
+    again = log.ask(request_of(action, wanted, start_ms=10))
     assert isinstance(again.error, Unavailable), "it knows by now, without another append"
 
 
 def test_r3_what_a_deposed_owner_appends_late_is_void() -> None:
     # It was paused with a registration, which its client has since made and undone elsewhere.
     log = Log()
-    log.ask(wish_of("register", query("a")))
-    log.ask(wish_of("unregister", "a"))
-    late = change_of(wish_of("register", query("a")))
+    log.ask(request_of("register", query("a")))
+    log.ask(request_of("unregister", "a"))
+    late = change_of(request_of("register", query("a")))
     log.records.append(replace(late, epoch=6))
     log.read()
     assert log.told() == {}
@@ -97,21 +97,21 @@ def test_r3_what_a_deposed_owner_appends_late_is_void() -> None:
 
 def test_r3_a_removal_of_before_is_not_taken_for_the_one_that_is_wished() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
+    log.ask(request_of("register", query("a")))
     # A removal and a registration under this ownership, not read here when the request arrives.
     log.records.append(Change(query_handle("a"), None, "", 5, 0, 0, epoch=7))
-    other = change_of(wish_of("register", query("a", -10, 10), start_ms=6))
+    other = change_of(request_of("register", query("a", -10, 10), start_ms=6))
     log.records.append(replace(other, epoch=7))
-    assert log.ask(wish_of("unregister", "a", start_ms=9)).error is None
+    assert log.ask(request_of("unregister", "a", start_ms=9)).error is None
     assert log.told() == {}
 
 
 @pytest.mark.parametrize("subscriber", ["s", "t"])
 def test_r3_an_unequal_registration_is_a_conflict(subscriber: str) -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", text="x")))
+    log.ask(request_of("register", query("a", text="x")))
     changed = query("a", text="y" if subscriber == "s" else "x")
-    outcome = log.ask(wish_of("register", changed, subscriber))
+    outcome = log.ask(request_of("register", changed, subscriber))
     assert isinstance(outcome.error, AlreadyExists)
     assert outcome.error.field == "id"
     assert log.changes == 1
@@ -119,20 +119,20 @@ def test_r3_an_unequal_registration_is_a_conflict(subscriber: str) -> None:
 
 def test_r3_what_does_not_exist_can_neither_be_updated_nor_removed() -> None:
     log = Log()
-    for wish in (wish_of("update", query("a")), wish_of("unregister", "a")):
-        assert isinstance(log.ask(wish).error, NotFound)
+    for request in (request_of("update", query("a")), request_of("unregister", "a")):
+        assert isinstance(log.ask(request).error, NotFound)
     assert log.changes == 0
 
 
 def test_r3_an_update_moves_a_query_between_slots() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", -170, -10)))
+    log.ask(request_of("register", query("a", -170, -10)))
     before, after = slots_between(-170, -10), slots_between(-80, 80)
     assert before - after
     assert before & after
     assert after - before
     log.installs.clear()
-    assert log.ask(wish_of("update", query("a", -80, 80))) == Outcome(1)
+    assert log.ask(request_of("update", query("a", -80, 80))) == Outcome(1)
     installed = {slot for slot, message in log.installs if len(message.revisions)}
     removed = {slot for slot, message in log.installs if len(message.removed)}
     assert (installed, removed) == (after, before - after)
@@ -146,23 +146,23 @@ def test_r3_an_update_moves_a_query_between_slots() -> None:
 
 def test_r3_a_removal_reaches_all_slots_of_the_query() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
-    assert log.ask(wish_of("unregister", "a")) == Outcome(1)
+    log.ask(request_of("register", query("a")))
+    assert log.ask(request_of("unregister", "a")) == Outcome(1)
     assert log.told() == {}
     assert len(log.registry.live) == 0
-    assert log.ask(wish_of("register", query("a"))) == Outcome(2)
+    assert log.ask(request_of("register", query("a"))) == Outcome(2)
 
 
 def test_r3_wishes_behind_an_append_of_the_same_query_wait_their_turn() -> None:
     log = Log()
     tokens = [
-        log.wish(wish_of("register", query("a", text="x"))),
-        log.wish(wish_of("register", query("a", text="x"))),
-        log.wish(wish_of("register", query("a", text="y"))),
-        log.wish(wish_of("update", query("a", text="y"))),
-        log.wish(wish_of("unregister", "a")),
-        log.wish(wish_of("unregister", "a")),
-        log.wish(wish_of("register", query("a", text="z"))),
+        log.request(request_of("register", query("a", text="x"))),
+        log.request(request_of("register", query("a", text="x"))),
+        log.request(request_of("register", query("a", text="y"))),
+        log.request(request_of("update", query("a", text="y"))),
+        log.request(request_of("unregister", "a")),
+        log.request(request_of("unregister", "a")),
+        log.request(request_of("register", query("a", text="z"))),
     ]
     assert log.head == 1
     log.read()
@@ -176,12 +176,12 @@ def test_r3_wishes_behind_an_append_of_the_same_query_wait_their_turn() -> None:
 
 def test_r3_a_request_is_answered_once_with_all_its_outcomes_in_order() -> None:
     log = Log()
-    log.ask(wish_of("register", query("old")))
-    token = log.wish(
-        wish_of("register", query("a")),
-        wish_of("unregister", "missing"),
-        wish_of("register", query("old")),
-        wish_of("register", query("a")),
+    log.ask(request_of("register", query("old")))
+    token = log.request(
+        request_of("register", query("a")),
+        request_of("unregister", "missing"),
+        request_of("register", query("old")),
+        request_of("register", query("a")),
     )
     assert token not in log.answers
     log.read()
@@ -194,46 +194,46 @@ def test_r3_a_change_that_another_appended_first_makes_ours_void_and_ours_is_loo
 ):
     log = Log()
     # An unknown record lands between our decision and our append.
-    theirs = change_of(wish_of("register", query("a", text="theirs")))
+    theirs = change_of(request_of("register", query("a", text="theirs")))
     log.records.append(replace(theirs, epoch=7))
-    register = log.wish(wish_of("register", query("a", text="ours")))
-    update = log.wish(wish_of("update", query("a", text="ours")))
+    register = log.request(request_of("register", query("a", text="ours")))
+    update = log.request(request_of("update", query("a", text="ours")))
     log.read()
     assert isinstance(log.outcome(register).error, AlreadyExists)
     assert log.outcome(update) == Outcome(2)
-    assert log.registry.judging.voids == 1
+    assert log.registry.validation.voids == 1
     assert log.told() == {key: {"a": 2} for key in range(SLOTS_COUNT)}
 
 
 def test_r3_the_void_record_of_a_zombie_changes_nothing() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
-    log.ask(wish_of("update", query("a", text="new")))
+    log.ask(request_of("register", query("a")))
+    log.ask(request_of("update", query("a", text="new")))
     log.installs.clear()
-    log.records.append(change_of(wish_of("update", query("a", text="zombie")), 0))
-    log.records.append(change_of(wish_of("unregister", "a"), NO_REVISION))
+    log.records.append(change_of(request_of("update", query("a", text="zombie")), 0))
+    log.records.append(change_of(request_of("unregister", "a"), NO_REVISION))
     log.read()
-    assert (log.installs, log.registry.judging.voids) == ([], 2)
+    assert (log.installs, log.registry.validation.voids) == ([], 2)
     assert log.registry.live.revision(query_handle("a")) == 1
 
 
 def test_r3_an_equal_change_of_another_answers_our_wish() -> None:
     log = Log()
-    log.records.append(replace(change_of(wish_of("register", query("a"))), epoch=7))
-    token = log.wish(wish_of("register", query("a")))
+    log.records.append(replace(change_of(request_of("register", query("a"))), epoch=7))
+    token = log.request(request_of("register", query("a")))
     log.read()
     assert log.outcome(token) == Outcome(0)
-    assert log.registry.judging.voids == 1
+    assert log.registry.validation.voids == 1
 
 
 def test_r3_several_changes_of_one_query_in_a_batch_leave_the_last_one() -> None:
     log = Log()
     changes = [
-        change_of(wish_of("register", query("a", -170, -110))),
-        change_of(wish_of("update", query("a", 100, 170)), 0),
-        change_of(wish_of("update", query("a", 10, 80)), 1),
-        change_of(wish_of("register", query("b"))),
-        change_of(wish_of("unregister", "b"), 3),
+        change_of(request_of("register", query("a", -170, -110))),
+        change_of(request_of("update", query("a", 100, 170)), 0),
+        change_of(request_of("update", query("a", 10, 80)), 1),
+        change_of(request_of("register", query("b"))),
+        change_of(request_of("unregister", "b"), 3),
     ]
     log.records += [replace(change, epoch=7) for change in changes]
     log.read()
@@ -252,8 +252,8 @@ def test_r3_a_successor_leaves_the_slots_as_the_log_says_wherever_its_predecesso
         west = float(rng.integers(-18, 10) * 10)
         members = query(query_id, west, min(170.0, west + float(rng.integers(1, 12) * 10)))
         action = str(rng.choice(["register", "update", "unregister"]))
-        wish = wish_of(action, query_id if action == "unregister" else members)
-        log.wish(wish)
+        request = request_of(action, query_id if action == "unregister" else members)
+        log.request(request)
         if rng.random() < 0.5:
             log.read()
     log.read()
@@ -294,22 +294,22 @@ def test_r3_a_successor_leaves_the_slots_as_the_log_says_wherever_its_predecesso
 
 def test_expired_queries_are_removed_once_their_lifetime_is_over() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", ttl="10s"), start_ms=1_000))
-    log.ask(wish_of("register", query("b")))
+    log.ask(request_of("register", query("a", ttl="10s"), start_ms=1_000))
+    log.ask(request_of("register", query("b")))
     assert log.registry.expire(10_999) == []
     log.carry_out(log.registry.expire(11_000))
     # Again before the log has shown the first: the second is void.
     log.carry_out(log.registry.expire(11_001))
     log.read()
-    assert log.registry.judging.voids == 1
+    assert log.registry.validation.voids == 1
     assert log.told() == {key: {"b": 1} for key in range(SLOTS_COUNT)}
     assert log.registry.expire(99_999) == []
 
 
 def test_expiry_leaves_a_query_that_is_being_changed() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", ttl="10s"), start_ms=1_000))
-    log.wish(wish_of("update", query("a"), start_ms=10_000))
+    log.ask(request_of("register", query("a", ttl="10s"), start_ms=1_000))
+    log.request(request_of("update", query("a"), start_ms=10_000))
     assert log.registry.expire(11_000) == []
     log.read()
     assert log.registry.expire(1 << 50) == []
@@ -317,11 +317,11 @@ def test_expiry_leaves_a_query_that_is_being_changed() -> None:
 
 def test_r3_who_waits_at_a_lost_owner_is_told_to_try_again() -> None:
     log = Log()
-    settled = log.wish(wish_of("register", query("b")))
+    settled = log.request(request_of("register", query("b")))
     log.read()
     tokens = [
-        log.wish(wish_of("register", query("a")), wish_of("register", query("b"))),
-        log.wish(wish_of("unregister", "a")),
+        log.request(request_of("register", query("a")), request_of("register", query("b"))),
+        log.request(request_of("unregister", "a")),
     ]
     log.carry_out(log.registry.abandon())
     assert log.outcome(settled) == Outcome(0)
@@ -336,7 +336,7 @@ def test_a_flood_of_changes_of_one_query_is_refused_beyond_a_bound(
 ) -> None:
     monkeypatch.setattr(pending_changes, "WAITING_MAX", 3)
     log = Log()
-    tokens = [log.wish(wish_of("register", query("a"))) for _ in range(6)]
+    tokens = [log.request(request_of("register", query("a"))) for _ in range(6)]
     refused = [token for token in tokens if token in log.answers]
     assert refused == tokens[4:]
     # Only of these rows: unavailable ones are tried at another owner, with the whole request.
@@ -347,9 +347,9 @@ def test_a_flood_of_changes_of_one_query_is_refused_beyond_a_bound(
 
 def test_installs_carry_names_filters_and_the_floor() -> None:
     log = Log(offset=100)
-    log.wish(
-        wish_of("register", query("ä", -170, -110, where={"x": 1}), "s1"),
-        wish_of("register", query("b", -170, -110), "s2"),
+    log.request(
+        request_of("register", query("ä", -170, -110, where={"x": 1}), "s1"),
+        request_of("register", query("b", -170, -110), "s2"),
     )
     log.read()
     ((_, message),) = log.installs

@@ -15,10 +15,10 @@ import pytest
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.effects import Append, Effect, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION, PROBE_HANDLE, Change
-from sirocco.protocol.router.queries.compaction_gaps import Missing
+from sirocco.protocol.router.queries.compaction_gaps import CompactionGaps
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.registry_log import ROUTING, Log, query, slots_after
-from tests.support.values import change_of, wish_of
+from tests.support.values import change_of, request_of
 
 A = query_handle("a")
 
@@ -36,70 +36,70 @@ def recall(log: Log, registry: Registry | None = None) -> list[Change]:
     """Reads back the changes to republish, as the service does, and appends them."""
     registry = log.registry if registry is None else registry
     effects: list[Effect] = []
-    for handle in list(registry.unsaid):
+    for handle in list(registry.hidden):
         place = registry.place(handle)
-        effects += registry.restate(place, log.records[place])
+        effects += registry.republish(place, log.records[place])
     log.carry_out(effects)
     return [effect.message for effect in effects if isinstance(effect, Append)]
 
 
 def test_what_is_in_force_is_said_again_behind_a_void_change() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", text="x", ttl="9h"), start_ms=3, past_ms=5))
-    zombie(log, change_of(wish_of("register", query("a", text="y"))))
+    log.ask(request_of("register", query("a", text="x", ttl="9h"), start_ms=3, past_ms=5))
+    zombie(log, change_of(request_of("register", query("a", text="y"))))
     log.read()
-    assert list(log.registry.unsaid) == [A]
+    assert list(log.registry.hidden) == [A]
     log.installs.clear()
 
     (again,) = recall(log)
-    assert again == replace(log.records[0], expected_revision=0, epoch=EPOCH, is_restated=True)
+    assert again == replace(log.records[0], expected_revision=0, epoch=EPOCH, is_republished=True)
     assert recall(log) == [], "it is under way"
     log.read()
 
-    assert (log.registry.unsaid, log.registry.place(A), log.installs) == ({}, 2, [])
+    assert (log.registry.hidden, log.registry.place(A), log.installs) == ({}, 2, [])
     assert log.registry.live.revision(A) == 0
 
 
 def test_changes_go_on_from_the_revision_that_was_said_again() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", text="x")))
-    zombie(log, change_of(wish_of("unregister", "a"), 0))
+    log.ask(request_of("register", query("a", text="x")))
+    zombie(log, change_of(request_of("unregister", "a"), 0))
     log.read()
     recall(log)
     log.read()
-    assert log.ask(wish_of("register", query("a", text="x"))) == Outcome(0)
-    assert log.ask(wish_of("update", query("a", text="z"))).error is None
+    assert log.ask(request_of("register", query("a", text="x"))) == Outcome(0)
+    assert log.ask(request_of("update", query("a", text="z"))).error is None
     assert log.records[-1].expected_revision == 0
     newest = log.head - 1
     assert (log.registry.live.revision(A), log.registry.place(A)) == (newest, newest)
-    assert log.registry.unsaid == {}
+    assert log.registry.hidden == {}
 
 
 def test_of_a_query_that_is_gone_it_is_said_at_once() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
-    log.ask(wish_of("unregister", "a"))
-    zombie(log, change_of(wish_of("update", query("a", text="y")), 0))
-    zombie(log, change_of(wish_of("update", query("a", text="z")), 0))
+    log.ask(request_of("register", query("a")))
+    log.ask(request_of("unregister", "a"))
+    zombie(log, change_of(request_of("update", query("a", text="y")), 0))
+    zombie(log, change_of(request_of("update", query("a", text="z")), 0))
     log.installs.clear()
     log.read()
-    assert log.registry.unsaid == {}
+    assert log.registry.hidden == {}
     *_, denial = log.records
     assert len(log.records) == 5
-    assert (denial.handle, denial.query, denial.is_restated) == (A, None, True)
+    assert (denial.handle, denial.query, denial.is_republished) == (A, None, True)
     assert (denial.expected_revision, denial.epoch) == (NO_REVISION, EPOCH)
     assert log.installs == []
-    assert log.ask(wish_of("register", query("a"))).error is None
+    assert log.ask(request_of("register", query("a"))).error is None
 
 
 def test_a_removal_in_vain_of_a_query_that_is_gone_is_said_again() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
+    log.ask(request_of("register", query("a")))
     state, begin = log.registry.state(), log.head
-    log.ask(wish_of("unregister", "a"))
-    zombie(log, change_of(wish_of("unregister", "a"), 0))
+    log.ask(request_of("unregister", "a"))
+    zombie(log, change_of(request_of("unregister", "a"), 0))
     log.read()
-    assert (len(log.records), log.registry.unsaid) == (4, {})
+    assert (len(log.records), log.registry.hidden) == (4, {})
     # If void, it would not show a reader of the compacted log that the query is gone.
     found = replayed(log.records, state, begin, log.head)  # type: ignore[arg-type]
     assert live_of(found.registry) == {}
@@ -107,9 +107,9 @@ def test_a_removal_in_vain_of_a_query_that_is_gone_is_said_again() -> None:
 
 def test_a_restatement_that_comes_too_late_is_followed_by_another() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", text="x")))
-    late = replace(log.records[0], expected_revision=0, is_restated=True)
-    log.ask(wish_of("update", query("a", text="y")))
+    log.ask(request_of("register", query("a", text="x")))
+    late = replace(log.records[0], expected_revision=0, is_republished=True)
+    log.ask(request_of("update", query("a", text="y")))
     zombie(log, late)
     log.records.append(replace(late, epoch=EPOCH))
     log.read()
@@ -117,38 +117,38 @@ def test_a_restatement_that_comes_too_late_is_followed_by_another() -> None:
     (again,) = recall(log)
     assert again.query == log.records[1].query
     log.read()
-    assert log.registry.unsaid == {}
+    assert log.registry.hidden == {}
 
 
 def test_the_next_change_takes_the_place_of_a_restatement() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", text="x")))
-    zombie(log, change_of(wish_of("register", query("a", text="y"))))
+    log.ask(request_of("register", query("a", text="x")))
+    zombie(log, change_of(request_of("register", query("a", text="y"))))
     log.read()
-    token = log.wish(wish_of("update", query("a", text="z")))
+    token = log.request(request_of("update", query("a", text="z")))
     assert recall(log) == [], "its own change is under way"
     log.read()
     assert log.outcome(token) == Outcome(2)
-    assert log.registry.unsaid == {}
+    assert log.registry.hidden == {}
 
 
 def test_what_was_read_elsewhere_than_in_force_is_not_said_again() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a", text="x")))
-    log.ask(wish_of("update", query("a", text="y")))
-    zombie(log, change_of(wish_of("register", query("a", text="z"))))
+    log.ask(request_of("register", query("a", text="x")))
+    log.ask(request_of("update", query("a", text="y")))
+    zombie(log, change_of(request_of("register", query("a", text="z"))))
     log.read()
-    assert log.registry.restate(0, log.records[0]) == []
-    assert len(log.registry.restate(1, log.records[1])) == 1
+    assert log.registry.republish(0, log.records[0]) == []
+    assert len(log.registry.republish(1, log.records[1])) == 1
 
 
 def test_a_deposed_owner_says_nothing_again() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
-    log.ask(wish_of("register", query("b")))
-    log.ask(wish_of("unregister", "b"))
-    zombie(log, change_of(wish_of("register", query("a", text="y"))))
-    zombie(log, change_of(wish_of("register", query("b", text="y"))))
+    log.ask(request_of("register", query("a")))
+    log.ask(request_of("register", query("b")))
+    log.ask(request_of("unregister", "b"))
+    zombie(log, change_of(request_of("register", query("a", text="y"))))
+    zombie(log, change_of(request_of("register", query("b", text="y"))))
     log.records.append(Change(PROBE_HANDLE, None, "", 0, 0, 1, EPOCH + 1))
     before = len(log.records)
     log.read()
@@ -158,14 +158,16 @@ def test_a_deposed_owner_says_nothing_again() -> None:
 
 def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
-    log.ask(wish_of("register", query("b")))
-    zombie(log, change_of(wish_of("register", query("a", text="y"))))
-    zombie(log, change_of(wish_of("register", query("b", text="y"))))
+    log.ask(request_of("register", query("a")))
+    log.ask(request_of("register", query("b")))
+    zombie(log, change_of(request_of("register", query("a", text="y"))))
+    zombie(log, change_of(request_of("register", query("b", text="y"))))
     log.read()
     first = log.registry
-    first.restate(0, log.records[0])
-    log.records.append(replace(log.records[0], expected_revision=0, epoch=EPOCH, is_restated=True))
+    first.republish(0, log.records[0])
+    log.records.append(
+        replace(log.records[0], expected_revision=0, epoch=EPOCH, is_republished=True)
+    )
     log.read()
     log.registry = Registry(3, log.head, log.head, EPOCH + 1)
     log.registry.restore(first.state())
@@ -176,7 +178,7 @@ def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
     (again,) = recall(log)
     assert again.query == log.records[1].query
     # A republished change may be republished again.
-    zombie(log, change_of(wish_of("register", query("a", text="w"))))
+    zombie(log, change_of(request_of("register", query("a", text="w"))))
     log.read()
     (again,) = recall(log)
     assert (again.query, again.expected_revision) == (log.records[0].query, 0)
@@ -184,12 +186,12 @@ def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
 
 def test_a_checkpoint_of_before_knows_of_nothing_unsaid() -> None:
     log = Log()
-    log.ask(wish_of("register", query("a")))
+    log.ask(request_of("register", query("a")))
     added = ("unsaid", "said_again", "places")
     state = {name: value for name, value in log.registry.state().items() if name not in added}
     restored = Registry(3, 1, 1, EPOCH)
     restored.restore(state)
-    assert (restored.unsaid, restored.place(A)) == ({}, 0)
+    assert (restored.hidden, restored.place(A)) == ({}, 0)
 
 
 # --- the compacted log
@@ -222,7 +224,7 @@ def replayed(
 
 
 def ask(log: Log, action: str, *members: object) -> None:
-    assert log.ask(wish_of(action, *members)).error is None  # type: ignore[arg-type]
+    assert log.ask(request_of(action, *members)).error is None  # type: ignore[arg-type]
 
 
 PASTS: dict[str, Callable[[Log], None]] = {
@@ -248,14 +250,14 @@ PASTS: dict[str, Callable[[Log], None]] = {
     ),
     "said again": lambda log: (
         ask(log, "update", query("z", -170, -110)),
-        zombie(log, change_of(wish_of("register", query("z", text="w")))),
+        zombie(log, change_of(request_of("register", query("z", text="w")))),
         log.read(),
         recall(log),
         log.read(),
     ),
     "denied": lambda log: (
         ask(log, "unregister", "z"),
-        zombie(log, change_of(wish_of("update", query("z", text="w")), 0)),
+        zombie(log, change_of(request_of("update", query("z", text="w")), 0)),
         log.read(),
     ),
 }
@@ -274,7 +276,7 @@ def test_an_owner_that_reads_what_compaction_left_knows_what_is_in_force(past: s
     assert live_of(found.registry) == live_of(log.registry)
     for handle in live_of(log.registry):
         assert found.registry.place(handle) == log.registry.place(handle)
-    assert found.registry.unsaid == {}
+    assert found.registry.hidden == {}
     assert slots_after(log.installs + found.installs) == log.told()
 
 
@@ -286,11 +288,13 @@ def test_a_void_change_that_nothing_is_missing_before_stays_void() -> None:
     ask(log, "register", query("a"))
     ask(log, "update", query("a", text="x"))
     # Of the owner's own epoch, so that only its revision shows that it is void.
-    log.records.append(replace(change_of(wish_of("update", query("z", text="w")), 0), epoch=EPOCH))
+    log.records.append(
+        replace(change_of(request_of("update", query("z", text="w")), 0), epoch=EPOCH)
+    )
     log.read()
     found = replayed(log.records, state, begin, 4)  # type: ignore[arg-type]
     assert live_of(found.registry) == live_of(log.registry)
-    assert list(found.registry.unsaid) == [query_handle("z")]
+    assert list(found.registry.hidden) == [query_handle("z")]
 
 
 def live_of(registry: Registry) -> dict[int, tuple[object, ...]]:
@@ -318,18 +322,18 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
         west = float(rng.integers(-18, 10) * 10)
         members = query(name, west, min(170.0, west + float(rng.integers(1, 12) * 10)))
         action = str(rng.choice(["register", "update", "update", "unregister"]))
-        wish = wish_of(action, name if action == "unregister" else members)
+        request = request_of(action, name if action == "unregister" else members)
         if rng.random() < 0.1:
             zombie(
                 log,
-                change_of(wish, int(rng.choice(sorted(once[name])))),
+                change_of(request, int(rng.choice(sorted(once[name])))),
                 int(rng.choice([FORMER, EPOCH])),
             )
             log.read()
             while recall(log):
                 log.read()
         else:
-            log.wish(wish)
+            log.request(request)
             if rng.random() < 0.5:
                 log.read()
         once[name].add(log.registry.live.revision(query_handle(name)))
@@ -345,10 +349,10 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
     void: set[int] = set()
     sound = [begin]
     for offset, change in enumerate(records):
-        voids = told_apart.registry.judging.voids
+        voids = told_apart.registry.validation.voids
         told_apart.read_one()
         void.discard(change.handle)
-        if told_apart.registry.judging.voids > voids:
+        if told_apart.registry.validation.voids > voids:
             void.add(change.handle)
         if not void and offset >= begin:
             sound.append(offset + 1)
@@ -373,13 +377,13 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
 
 
 def test_missing_offsets_are_known_by_their_ranges() -> None:
-    missing = Missing()
+    missing = CompactionGaps()
     assert not missing
     missing.note(3, 5)
     missing.note(9, 10)
     assert [offset for offset in range(12) if missing.holds(offset)] == [3, 4, 9]
-    assert [offset for offset in range(12) if missing.reaches_behind(offset)] == list(range(9))
-    assert not missing.reaches_behind(9)
+    assert [offset for offset in range(12) if missing.has_after(offset)] == list(range(9))
+    assert not missing.has_after(9)
     missing.forget()
     assert not missing
     assert not missing.holds(3)
