@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         args.run(args)
     except BrokenPipeError:
-        # Whoever reads has enough. Nothing may be flushed at exit into the closed pipe.
+        # The reader has closed the pipe. Nothing may be flushed into it at exit.
         sys.stdout = None
     except (OSError, SiroccoError) as error:
         print(f"loadgen: {error}", file=sys.stderr)

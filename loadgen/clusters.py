@@ -1,8 +1,8 @@
 """The reference matching workload as JSON members: clustered places, Zipf words, small regions.
 
-The shape is that of the benchmark's flat files: Gaussian clusters with Zipf weights and a
-uniform rest, ten distinct words an object (Poisson), one to three a query, query sides of half
-to twice the mean side. The unit square is laid over the whole world.
+The shape is that of the benchmark's flat files: Gaussian clusters with Zipf weights and a uniform
+rest, ten distinct words an object (Poisson), one to three a query, query sides of half to twice the
+mean side. The unit square is mapped to the whole world.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loadgen.lines import texts_of
 from loadgen.phrases import Dictionary, WeightedDraw, offsets_of
 from sirocco.model.objects import MISSING_TS, Bytes, ObjectColumns, Offsets
 
-# Objects drawn at a time. Part of what a seed means: the stream does not depend on how it is read.
+# Objects drawn at a time; part of a seed's meaning: the stream does not depend on how it is read.
 _CHUNK_ROWS = 16_384
 
 _WORLD_DEG = (360.0, 180.0)
@@ -30,7 +30,7 @@ class ClusteredShape:
 
     Attributes:
         clusters: Number of Gaussian clusters.
-        uniform_share: Share of places that lie anywhere.
+        uniform_share: Share of uniformly distributed places.
         vocabulary: Number of words.
         words_mean: Distinct words an object, Poisson, at least one.
         side: Mean side of a query's region as a share of the world's side.
@@ -49,7 +49,7 @@ class ClusteredWorkload:
     """Objects and matching queries; the same for the same seed and shape.
 
     Args:
-        seed: Of everything drawn.
+        seed: For all random draws.
         shape: Figures of the workload.
         start_ms: Event time of the first object, if objects have one.
     """
@@ -65,7 +65,7 @@ class ClusteredWorkload:
         self._cluster_draw = WeightedDraw(1 / np.arange(1, count + 1))
         self._centres = generator.random((count, 2))
         self._spreads = np.exp(generator.uniform(np.log(0.002), np.log(0.05), count))
-        # A word's number carries no rank.
+        # Words are numbered independently of their rank.
         ranks = generator.permutation(self.shape.vocabulary) + 1
         self._word_draw = WeightedDraw(1 / ranks)
         self._dictionary = Dictionary.numbered(self.shape.vocabulary)
@@ -139,7 +139,7 @@ class ClusteredWorkload:
             }
 
     def _places(self, generator: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draws f8[count, 2] in the unit square; what falls outside is drawn again."""
+        """Draws f8[count, 2] in the unit square; places outside are drawn again."""
         uniform = generator.random(count) < self.shape.uniform_share
         cluster = self._cluster_draw.draw(generator, count)
         places = np.empty((count, 2))

@@ -1,4 +1,4 @@
-"""Files that break off, or hold rubbish."""
+"""Errors for truncated or damaged files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class DamagedFileError(OSError):
-    """A packed file breaks off or holds rubbish.
+    """A gzip file is truncated or damaged.
 
     Attributes:
         line: Number of the first line that could not be read.

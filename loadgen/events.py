@@ -1,4 +1,4 @@
-"""Sudden local events: something happens in a city, and for a while people there write of it."""
+"""Sudden local events: something happens in a city, and for a while people there write about it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# What people write when it happens. The first word is in most posts; `drill` in some posts about
-# fires gives NOT something to do.
+# The words that people write about it. The first word is in most posts; `drill` in some posts about
+# fires gives NOT an effect.
 TOPICS: dict[str, tuple[str, ...]] = {
     "fire": ("fire", "smoke", "evacuate", "firefighters", "burning", "sirens", "drill"),
     "flood": ("flood", "water", "river", "rising", "evacuate", "bridge", "closed"),
@@ -31,7 +31,7 @@ class LocalEvent:
         city: Row of the cities.
         begin_ms: Event time of its beginning.
         lon, lat: Degrees, its middle.
-        spread_m: Standard deviation of where the posts come from.
+        spread_m: Standard deviation of the places of its posts.
         decay_ms: Interest falls to 1/e in this time.
     """
 
@@ -44,10 +44,10 @@ class LocalEvent:
     decay_ms: float
 
     def interest(self, at_ms: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        """Returns how much it is written about at a time, 1 at the beginning, 0 before."""
+        """Returns how much people write about it at a time, 1 at the beginning, 0 before."""
         age_ms = np.asarray(at_ms, np.float64) - self.begin_ms
         return np.where(age_ms >= 0, np.exp(-np.maximum(age_ms, 0) / self.decay_ms), 0.0)
 
     def is_over(self, at_ms: float) -> bool:
-        """Tells whether hardly anybody writes of it any more."""
+        """Returns whether hardly any posts about it follow."""
         return at_ms - self.begin_ms > 5 * self.decay_ms

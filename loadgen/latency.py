@@ -1,4 +1,4 @@
-"""How long it took from sending an object to holding its notification."""
+"""Measures the time from sending an object to receiving its notification."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-# Buckets grow by 1 %: a percentile is told to within that, in 18 kB whatever is measured.
+# Buckets grow by 1 %: a percentile is exact to that, in 18 kB for any number of durations.
 _GROWTH = 1.01
 _LEAST_MS = 1e-3
 _BUCKETS = 1 + math.ceil(math.log(3_600_000 / _LEAST_MS, _GROWTH))
 
 
 class LatencyHistogram:
-    """Counts of durations from 1 µs to an hour; what lies outside counts at the nearest end."""
+    """Counts of durations from 1 µs to an hour; others count at the nearest end."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(_BUCKETS, np.int64)
@@ -50,7 +50,7 @@ class LatencyHistogram:
 
 
 class SendTimes:
-    """When the objects of one session were sent, by their number; two numbers a batch."""
+    """Send times of the objects of one session, by number; two numbers for each batch."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,11 +59,11 @@ class SendTimes:
         self._batches = 0
 
     def add(self, first_number: int, at_s: float) -> None:
-        """Notes that a batch whose first object has this number was sent at a time.
+        """Notes when the batch was sent whose first object has this number.
 
         Args:
             first_number: Greater than that of the batch before.
-            at_s: On the clock that `durations_ms` is asked with.
+            at_s: On the clock of `durations_ms`.
         """
         with self._lock:
             if self._batches == len(self._at_s):

@@ -1,4 +1,4 @@
-"""Objects as lines of JSON: written from columns, read from files with bad lines told apart."""
+"""Objects as lines of JSON: written from columns, read from files with bad lines separated."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 _FIXED = ("id", "lon", "lat", "ts", "text")
 
-# A line may hold one object at all limits, escaped at the worst (six bytes for one) and twice
-# over; beyond it is no object, and reading on would take all memory.
+# A line may hold one object at all limits, escaped in the worst form (six bytes for one), twice
+# over; a longer one is not an object, and to read on would take all memory.
 LINE_BYTES_MAX = 12 * (DEFAULT_LIMITS.text_bytes + DEFAULT_LIMITS.attribute_bytes)
 
 
@@ -45,7 +45,7 @@ class BadLine:
     Attributes:
         file: Path as it was given.
         line: Number of the line, from 1.
-        error: What is wrong with it; names the field.
+        error: The error; names the field.
     """
 
     file: str
@@ -53,7 +53,7 @@ class BadLine:
     error: SiroccoError
 
     def members(self) -> dict[str, Any]:
-        """Returns the line of the results that reports it."""
+        """Returns the line of the results that reports this."""
         return {"error": str(self.error), "file": self.file, "line": self.line}
 
 
@@ -75,10 +75,10 @@ class ReadBatch:
 def numbered_lines(path: Path) -> Iterator[NumberedLine]:
     """Yields (line number, line) of all lines that are not blank.
 
-    A line of more than `LINE_BYTES_MAX` comes cut to one byte more than that.
+    A line of more than `LINE_BYTES_MAX` is cut to one byte more than that.
 
     Raises:
-        DamagedFileError: The file is packed and cannot be unpacked to its end.
+        DamagedFileError: The file is gzip and cannot be unpacked to its end.
         OSError: The file cannot be read.
     """
     number = 0
@@ -100,12 +100,12 @@ def numbered_lines(path: Path) -> Iterator[NumberedLine]:
 def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[ReadBatch]:
     """Reads a file or a pipe of objects, plain or gzip, in batches.
 
-    Lines of a pipe are not kept waiting for those that fill a batch (see `live_lines`).
+    Lines of a pipe do not wait for those that would fill a batch (see `live_lines`).
 
     Args:
         path: The file.
         name: The file's name in errors.
-        batch_rows: Most lines of a batch.
+        batch_rows: Greatest number of lines of a batch.
 
     Raises:
         OSError: The file cannot be read.
@@ -122,7 +122,7 @@ def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[Rea
 
 
 def _full(lines: Iterator[NumberedLine], rows: int) -> Iterator[list[NumberedLine]]:
-    """Yields lines in chunks of so many, or of as many as `CHUNK_BYTES_MAX` holds."""
+    """Yields lines in chunks of `rows`, or of as many as `CHUNK_BYTES_MAX` holds."""
     chunk: list[NumberedLine] = []
     size = 0
     for line in lines:
@@ -182,7 +182,7 @@ def texts_of(data: Bytes, offsets: Offsets) -> list[str]:
 
 
 class _NotPlainError(Exception):
-    """A chunk holds something that needs a look line by line."""
+    """A chunk has a row that must be read line by line."""
 
 
 def _read_singly(chunk: list[NumberedLine], name: str) -> ReadBatch:
@@ -193,7 +193,7 @@ def _read_singly(chunk: list[NumberedLine], name: str) -> ReadBatch:
                 raise InvalidArgument(f"is longer than {LINE_BYTES_MAX} bytes", field="object")
             builder.add(parse_object(line))
         except InvalidArgument as error:
-            # Its frames hold the whole chunk, in a circle, until garbage is looked for.
+            # Its frames would hold the whole chunk, in a cycle, until the next garbage collection.
             bad.append(BadLine(name, number, error.with_traceback(None)))
         else:
             good.append(number)
@@ -201,10 +201,10 @@ def _read_singly(chunk: list[NumberedLine], name: str) -> ReadBatch:
 
 
 def _columns_of(members: list[Any]) -> ObjectColumns:
-    """Columns of rows that are all valid, several times faster than row by row.
+    """Returns columns of rows that are all valid, several times faster than row by row.
 
     Raises:
-        _NotPlainError: Not all rows are like that; nothing is decided about them.
+        _NotPlainError: Not all rows are plain; it says nothing about single rows.
     """
     if not _types(members) <= {dict}:
         raise _NotPlainError
@@ -219,7 +219,7 @@ def _columns_of(members: list[Any]) -> ObjectColumns:
         and _types(lat) <= {int, float}
         and _types(ts) <= {int}
         and _types(texts) <= {str}
-        # Given, it is out of range.
+        # A given value is out of range.
         and not any(row.get("ts") == MISSING_TS for row in members)
     )
     if not plain:
@@ -251,7 +251,7 @@ def _types(values: list[Any]) -> set[type]:
 
 
 def _names_of(ids: list[Any]) -> tuple[Bytes, Offsets]:
-    """The column of string ids; puts their hashes in their place in `ids`."""
+    """Returns the column of string ids; replaces them in `ids` by their hashes."""
     found = _types(ids)
     if found <= {int}:
         return np.empty(0, np.uint8), np.zeros(len(ids) + 1, np.int64)
@@ -276,7 +276,7 @@ def _attributes_of(members: list[Any]) -> tuple[Bytes, Offsets]:
 
 
 def _refuse_limits(columns: ObjectColumns) -> None:
-    """Leaves rows over a limit to the reader of single lines, which has the words for them."""
+    """Leaves rows over a limit to the reader of single lines, which has the error texts."""
     limits = DEFAULT_LIMITS
     ts = columns.ts[columns.ts != MISSING_TS]
     name_bytes = np.diff(columns.name_offsets)

@@ -1,7 +1,7 @@
-"""Lines of a pipe that goes on: what has come is handed on, without waiting for more.
+"""Reads lines of an open pipe: passes on those that have arrived, without waiting for more.
 
-It is asked whether there is something to read, and that is read as it is: a reader with a buffer
-would wait for the end of a line while lines are there, and hide from the question what it holds.
+It polls the pipe and reads the available bytes directly. A buffered reader would wait for the end
+of a line while complete lines are there, and hide from the poll what it holds.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from loadgen.damage import DamagedFileError
 
 NumberedLine = tuple[int, bytes]
 
-# How long the first line of a chunk waits for others. A person does not see it, and who writes
-# thousands of lines a second still has them sent some hundred at a time.
+# How long the first line of a chunk waits for others. People do not notice it, and of thousands of
+# lines a second some hundred are still sent at a time.
 LINGER_S = 0.05
 
-# As much as a pipe holds at most, as Linux makes them.
+# The greatest content of a pipe, by Linux' default.
 _READ_BYTES = 1 << 16
 
 _GZIP = b"\x1f\x8b"
@@ -34,31 +34,31 @@ _MARK = b"\xef\xbb\xbf"
 
 
 def is_live(path: Path) -> bool:
-    """Whether a path is something that may keep a reader waiting: a pipe, a terminal.
+    """Returns whether a reader of a path may have to wait: a pipe, a terminal.
 
     Raises:
-        OSError: There is nothing there.
+        OSError: There is no such path.
     """
     mode = path.stat().st_mode
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-# Of lines that are read together: what is made of them takes several times that, and four thousand
-# lines as long as lines may be are gigabytes, which a packed file of megabytes holds.
+# Bound of lines that are read together: processing takes several times their size, and four
+# thousand lines of the greatest length are gigabytes, which a gzip of megabytes can hold.
 CHUNK_BYTES_MAX = 16 << 20
 
 
 def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list[NumberedLine]]:
-    """Yields lines that are not blank in chunks, each `LINGER_S` after its first line came.
+    """Yields lines that are not blank in chunks, each `LINGER_S` after its first line arrived.
 
     Args:
         path: Of a pipe, plain or gzip.
-        rows_max: Most lines of a chunk, which does not linger then.
-        line_bytes_max: A longer line comes cut to one byte more than that.
+        rows_max: Greatest number of lines of a chunk; a full one does not linger.
+            line_bytes_max: A longer line is cut to one byte more than that.
 
-    Raises:
-        DamagedFileError: It is packed and cannot be unpacked to its end; behind the lines before.
-        OSError: It cannot be read.
+        Raises:
+            DamagedFileError: It is gzip and cannot be unpacked to its end; after the lines before.
+            OSError: It cannot be read.
     """
     lines = _Lines(line_bytes_max)
     chunk: list[NumberedLine] = []
@@ -89,7 +89,7 @@ def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list
 
 
 class _Pieces:
-    """The bytes of a pipe as they come, unpacked if they are gzip.
+    """The bytes of a pipe as they arrive, unpacked if they are gzip.
 
     Attributes:
         is_over: the pipe has ended.
@@ -103,10 +103,10 @@ class _Pieces:
         self._damage: zlib.error | None = None
 
     def next(self, timeout_s: float | None) -> bytes:
-        """Waits for what comes next; nothing when nothing has come in time, or for the moment.
+        """Waits for the next bytes; returns none if none arrive in time.
 
         Raises:
-            EOFError, zlib.error: What is packed breaks off, or is rubbish; told behind the rest.
+            EOFError, zlib.error: The gzip is truncated or damaged; after the bytes before.
         """
         if self._damage is not None:
             raise self._damage
@@ -128,7 +128,7 @@ class _Pieces:
         unpacked = []
         while data:
             if self._packed.eof:
-                # Packed files may follow each other, with zeros between.
+                # Gzip files may follow each other, with zeros between.
                 data = data.lstrip(b"\0")
                 if not data:
                     break
@@ -147,7 +147,7 @@ class _Pieces:
 
 
 def _sound(packed: zlib._Decompress, data: bytes) -> bytes:
-    """What comes before the damage: of a call that meets it nothing is given out."""
+    """Returns the data before the damage: a call that meets it returns nothing."""
     unpacked: list[bytes] = []
     with suppress(zlib.error):
         unpacked.extend(packed.decompress(bytes((byte,))) for byte in data)
@@ -155,7 +155,7 @@ def _sound(packed: zlib._Decompress, data: bytes) -> bytes:
 
 
 class _Lines:
-    """Cuts pieces into numbered lines.
+    """Splits pieces into numbered lines.
 
     Attributes:
         count: lines so far, blank ones too.
@@ -171,7 +171,7 @@ class _Lines:
         if not (piece or is_last):
             return
         lines = (self._rest + piece).split(b"\n")
-        # What is too long is not kept to its end.
+        # The rest of a line that is too long is dropped.
         self._rest = lines.pop()[: self._bytes_max + 1 + len(_MARK)]
         if is_last and self._rest:
             lines.append(self._rest)

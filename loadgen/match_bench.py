@@ -1,4 +1,4 @@
-"""Measures the range index alone: one thread, batches as the service would bring them."""
+"""Measures the range index alone: one thread, batches as in the service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sirocco.index.standing.range_index import Grid, RangeIndex
 
 __all__ = ["UNIT_SQUARE", "MatchRun", "insert_all", "run_match_bench"]
 
-# What a router appends to a slot at once, and about what a poll brings.
+# About the objects that a router appends to a slot at once, and that a poll returns.
 BATCH = 1_000
 _PASSES = 3
 _OBJECTS_MADE = 200_000
@@ -32,7 +32,7 @@ def _batches(n: int) -> Iterator[tuple[int, int]]:
 
 
 def insert_all(index: RangeIndex, work: MatchWorkload) -> float:
-    """Inserts all queries of a workload in batches; returns the seconds that took."""
+    """Inserts all queries of a workload in batches; returns the seconds taken."""
     hashes = wire_hashes(work.query_terms)
     seconds = 0.0
     for begin, end in _batches(len(work.boxes)):
@@ -92,10 +92,10 @@ def run_match_bench(
     """Measures insertion and matching of standing range queries.
 
     Args:
-        workload: directory of flat files (see `workload`); None makes a workload.
+        workload: directory of flat files (see `workload`); None generates a workload.
         queries: how many to insert; at least 1.
-        objects: how many to match; None takes all of the files, or 200,000 made ones.
-        seed: of a made workload.
+        objects: how many to match; None takes all of the files, or 200,000 generated ones.
+        seed: of a generated workload.
 
     Returns:
         `inserts_per_s`, `objects_per_s` (term ids, best of three passes), `matches`,
@@ -103,7 +103,7 @@ def run_match_bench(
         `objects_per_s_wire` (wire hashes, as the service gets them).
 
     Raises:
-        WorkloadError: A file cannot be read, or holds less than asked for.
+        WorkloadError: A file cannot be read, or holds less than requested.
         ValueError: A number is not positive.
     """
     if queries < 1:

@@ -1,8 +1,9 @@
 """The matching workload: clustered places, Zipf words, small rectangles with one to three terms.
 
-Either read from flat files or made here, seeded: 200 Gaussian clusters of Zipf weights and a tenth
-of uniform background in the unit square; a vocabulary of 200,000 terms with Zipf frequencies; ten
-terms an object (Poisson), one to three a query; query sides of half to twice `side`.
+Either read from flat files or generated here from a seed: 200 Gaussian clusters of Zipf weights and
+a tenth of uniform background in the unit square; a vocabulary of 200,000 terms with Zipf
+frequencies; ten terms an object (Poisson), one to three a query; query sides of half to twice
+`side`.
 
 Files (little endian, C order): `obj_xy.f32` f4[n, 2]; `obj_off.i64` i8[n + 1] and `obj_terms.i32`
 i4[t], ascending within an object; `q_rect.f32` f4[q, 4] rows (x_min, y_min, x_max, y_max);
@@ -55,7 +56,7 @@ class MatchWorkload:
 
 
 def wire_hashes(terms: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
-    """Returns u8[t]: a 64-bit hash for each integer term, as words on the wire have one."""
+    """Returns u8[t]: a 64-bit hash for each integer term, as words have on the wire."""
     h = (terms.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(31)
     hashes: npt.NDArray[np.uint64] = h * np.uint64(0xD6E8FEB86659FD93)
@@ -66,7 +67,7 @@ def load_workload(directory: Path, queries: int, objects: int | None) -> MatchWo
     """Reads the first `queries` queries and `objects` objects (all if None) of flat files.
 
     Raises:
-        WorkloadError: A file is missing or shorter than asked for.
+        WorkloadError: A file is missing or shorter than requested.
     """
     object_offsets, object_terms = _read_lists(directory, "obj", objects)
     n = len(object_offsets) - 1
@@ -106,7 +107,7 @@ def _read_lists(
 
 
 def make_workload(queries: int, objects: int, seed: int, side: float = 0.001) -> MatchWorkload:
-    """Makes a workload; equal arguments make equal workloads.
+    """Generates a workload; equal arguments give equal workloads.
 
     Args:
         queries, objects: how many.
@@ -122,7 +123,7 @@ def make_workload(queries: int, objects: int, seed: int, side: float = 0.001) ->
     )
     frequencies = np.cumsum(1.0 / np.arange(1, VOCABULARY + 1))
     frequencies /= frequencies[-1]
-    # A term's number says nothing of its rank.
+    # Terms are numbered independently of their rank.
     by_rank = rng.permutation(VOCABULARY).astype(np.int32)
     xy = _places(rng, clusters, objects).astype(np.float32).astype(np.float64)
     counts = np.maximum(1, rng.poisson(_TERMS_MEAN, objects))
@@ -152,7 +153,7 @@ class _Clusters:
 
 
 def _places(rng: np.random.Generator, clusters: _Clusters, n: int) -> npt.NDArray[np.float64]:
-    """Draws f8[n, 2]; what falls outside the unit square is drawn again."""
+    """Draws f8[n, 2]; places outside the unit square are drawn again."""
     out = np.empty((n, 2))
     todo = np.arange(n)
     background = rng.random(n) < _BACKGROUND

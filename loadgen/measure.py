@@ -1,9 +1,9 @@
-"""Measures a running cluster under a steady load: how soon it acknowledges, how soon it tells.
+"""Measures a running cluster under a steady load: times of acknowledgements and notifications.
 
 Objects of the clustered workload are published at a rate; notifications are timed from when their
-objects were due, also where publishing is held up. Beside them a probe publishes a small batch at a
-time and waits for its acknowledgement, which is what a user sees who waits. The probe's objects
-have no text and match nothing.
+objects were due, also if publishing is delayed. In parallel a probe publishes a small batch at a
+time and waits for its acknowledgement, as a user would. The probe's objects have no text and match
+nothing.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from loadgen.receiver import Receiver
 from sirocco.codec.columns import put_objects
 
 _PROBE_OBJECTS = 100
-# Ten probes a second are 1,000 objects, little beside any load worth measuring.
+# Ten probes a second are 1,000 objects, little compared with any load worth measuring.
 _PROBE_INTERVAL_S = 0.1
-# Kernels and caches are cold at first, and senders find their pace.
+# Kernels and caches are cold at first, and senders adapt their pace.
 _WARM_UP_S = 3.0
-# Longer than what is left to receive; then the queries expire by themselves.
+# Longer than the rest of the reception; then the queries expire by themselves.
 _QUERIES_OUTLIVE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent.
+    """The load.
 
     Attributes:
         objects_per_s: Rate of objects.
-        seconds: How long is measured, after the warm-up.
+        seconds: Duration of the measurement, after the warm-up.
         queries: Standing queries.
         batch_objects: Objects of one publish.
         seed: Of the workload.
@@ -61,10 +61,11 @@ def measure(client: Client, load: Load) -> dict[str, Any]:
         `notified_ms` with p50, p95, p99 and max.
 
     Raises:
-        SiroccoError: The cluster cannot be reached, or refuses something.
+        SiroccoError: The cluster cannot be reached, or refuses a request.
     """
     workload = ClusteredWorkload(load.seed, ClusteredShape())
-    # Of its own: queries of a measurement before live on for a while, and meet these objects, too.
+    # A new one: queries of an earlier measurement live on for a while, and match these objects,
+    # too.
     subscriber = f"loadgen-{time.time_ns()}"
     for result in client.register_many(_queries(workload, load, subscriber)):
         if result.error is not None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# How far sending may lag behind and catch up at full speed. Without a bound, a stall of a minute
-# would be followed by a burst that measures nothing but itself.
+# How far sending may lag and still catch up at full speed. Without a bound, a stall of a minute
+# would be followed by a burst that measures only itself.
 _LAG_S_MAX = 1.0
 
 
 class Pace:
-    """Lets things go at a steady rate.
+    """Releases items at a steady rate.
 
     Args:
-        per_s: Things a second; None: no limit.
+        per_s: Items a second; None: no limit.
         clock_s: The time, seconds.
         sleep: Waits for some seconds.
     """
@@ -32,9 +32,9 @@ class Pace:
         self._due_s = clock_s()
 
     def wait(self, count: int) -> float:
-        """Waits until the next `count` things may go; returns when they were due.
+        """Waits until the next `count` items are due; returns when they were due.
 
-        Durations that count from then do not hide that sending was held up (coordinated omission).
+        Durations counted from then include delays of the sender (coordinated omission).
         """
         now_s = self._clock_s()
         if self._per_s is None:
@@ -46,5 +46,5 @@ class Pace:
         return due_s
 
     def batch_rows(self, most: int) -> int:
-        """Returns how many things to send at a time, so that it is smooth: some 20 ms worth."""
+        """Returns how many items to send at a time for smooth sending: some 20 ms worth."""
         return most if self._per_s is None else max(1, min(most, int(self._per_s / 50)))

@@ -1,4 +1,4 @@
-"""Texts from word numbers: many short texts drawn and joined without a loop over them."""
+"""Texts from word numbers: draws and joins many short texts without a loop over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sirocco.model.objects import Bytes, Offsets, pack_bytes, take_bytes
 
 
 class Dictionary:
-    """Words by number, ready to be joined with blanks.
+    """Words by number, prepared for joining with blanks.
 
     Attributes:
         words: The words as given.
@@ -21,7 +21,7 @@ class Dictionary:
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
         encoded = [word.encode() for word in words]
-        # Each word once with a blank behind it and once without, for the last of a text.
+        # Each word once with a blank after it and once without, for the end of a text.
         self._data, self._offsets = pack_bytes([*(word + b" " for word in encoded), *encoded])
 
     @classmethod
@@ -36,7 +36,7 @@ class Dictionary:
         """Joins words to texts.
 
         Args:
-            words: i8[w], word numbers of all texts, one text behind the other.
+            words: i8[w], word numbers of all texts, one text after the other.
             ends: i8[n + 1], where each text begins in `words`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Real cities: where they are, how many live there, what is spoken. Data: GeoNames, CC BY 4.0."""
+"""Real cities: places, population, languages. Data: GeoNames, CC BY 4.0."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import MISSING_TS, ObjectColumns, pack_bytes
 
-# Written languages of the countries where most people live, by share; elsewhere English.
-# Only languages that `wordfreq` has word frequencies of.
+# Written languages of the most populous countries, by share; elsewhere English. Only languages for
+# which `wordfreq` has word frequencies.
 _LANGUAGES: dict[str, dict[str, float]] = {
     "ar": {"AE": 0.4, "DZ": 0.8, "EG": 1, "IQ": 1, "JO": 1, "LY": 1, "MA": 0.7, "SA": 1, "SD": 1}
     | {"SY": 1, "TN": 0.7, "YE": 1, "LB": 0.7, "OM": 1, "KW": 0.8, "QA": 0.5, "BH": 0.8},
@@ -156,7 +156,7 @@ def city_objects(cities: Cities) -> ObjectColumns:
 
 
 def _few(names: list[str]) -> tuple[str, ...]:
-    """Up to six names from the first to the last; they are sorted, that is, by script."""
+    """Returns up to six names from the first to the last; they are sorted, that is, by script."""
     named = [name for name in names if name]
     count = min(6, len(named))
     return tuple(named[i * (len(named) - 1) // max(1, count - 1)] for i in range(count))

@@ -1,8 +1,8 @@
 """World-wide posts: people write where they live, when they are awake, in their languages.
 
-Places follow the population of real cities, times follow day and night by longitude, texts the
-word frequencies of the languages spoken there (`wordfreq`), and now and then a local event
-gathers posts about one thing in one place.
+Places follow the population of real cities, times follow day and night by longitude, texts the word
+frequencies of the languages spoken there (`wordfreq`). Sometimes a local event causes posts about
+one topic in one place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loadgen.phrases import Dictionary, WeightedDraw, offsets_of
 from loadgen.places import LANGUAGES, Cities, load_cities
 from sirocco.model.objects import Bytes, ObjectColumns, Offsets, pack_bytes, take_bytes
 
-# Posts drawn at a time: part of what a seed means. Short enough that the hour of the day and the
+# Posts drawn at a time; part of a seed's meaning. Few enough that the hour of the day and the
 # events hardly change within.
 _CHUNK_ROWS = 1_024
 
@@ -37,7 +37,7 @@ class PostsShape:
     """Figures of the stream.
 
     Attributes:
-        posts_per_s: Posts a second of event time, which makes the event times.
+        posts_per_s: Posts a second of event time, which gives the event times.
         words_mean: Ordinary words a post, Poisson, at least one.
         event_share: Share of posts about a local event, while there is one.
         events_per_min: New events a minute of event time.
@@ -57,7 +57,7 @@ class WorldPosts:
     """A stream of posts; the same for the same seed, shape and start.
 
     Args:
-        seed: Of everything drawn.
+        seed: For all random draws.
         shape: Figures of the stream.
         start_ms: Event time of the first post, epoch ms.
     """
@@ -76,11 +76,11 @@ class WorldPosts:
         self._number = 0
 
     def batches(self, count: int, batch_rows: int = _CHUNK_ROWS) -> Iterator[ObjectColumns]:
-        """Yields batches of posts, ids from 1; a second call goes on where the first ended.
+        """Yields batches of posts, ids from 1; a second call continues after the first.
 
         Args:
             count: Posts in all; rounded up to whole chunks in what the stream consumes.
-            batch_rows: Most posts a batch.
+            batch_rows: Greatest number of posts of a batch.
         """
         done = 0
         while done < count:
@@ -131,7 +131,7 @@ class WorldPosts:
         return np.asarray(np.minimum(found, len(sums) - 1), np.int64)
 
     def _scatter(self, city: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Places around the middles of cities: a large city is wide."""
+        """Returns places around the middles of cities: a large city is wide."""
         spread_m = 1_500 * np.sqrt(np.maximum(self.cities.population[city], 1e4) / 1e5)
         return self._around(self.cities.lon[city], self.cities.lat[city], spread_m)
 
@@ -214,7 +214,7 @@ class WorldPosts:
         language: NDArray[np.int64],
         topic_words: dict[int, list[int]],
     ) -> tuple[Bytes, Offsets]:
-        """Ordinary words of the language, the words of the topic before, the city behind."""
+        """Returns ordinary words of the language, preceded by words of the topic, then the city."""
         rows = len(city)
         counts = np.maximum(1, self._generator.poisson(self.shape.words_mean, rows))
         needles = np.repeat(language, counts) + self._generator.random(int(counts.sum()))
@@ -232,7 +232,7 @@ class WorldPosts:
 
 
 def awake(lon: NDArray[np.float64], at_ms: int) -> NDArray[np.float64]:
-    """Returns how much people write at a time by longitude: 1 in the evening, 0.08 at night.
+    """Returns how much people write at a time, by longitude: 1 in the evening, 0.08 at night.
 
     Args:
         lon: f8[n], degrees.
@@ -266,7 +266,7 @@ def _lexicon() -> _Lexicon:
     words: list[str] = []
     shares: list[NDArray[np.float64]] = []
     for number, language in enumerate(LANGUAGES):
-        # In order of falling frequency, as the package keeps them.
+        # In order of decreasing frequency, as in the package.
         found = wordfreq.get_frequency_dict(language, "small").items()
         kept = list(islice(found, _WORDS_PER_LANGUAGE))
         words.extend(word for word, _ in kept)
@@ -282,7 +282,7 @@ def _lexicon() -> _Lexicon:
 
 
 def _attribute_halves(cities: Cities) -> tuple[Bytes, Offsets]:
-    """The attributes of a post: first halves by city, then second halves by language."""
+    """Returns the attributes of a post: first halves by city, then second halves by language."""
     first = [
         orjson.dumps({"place": name, "country": country})[:-1]
         for name, country in zip(cities.names, cities.countries, strict=True)

@@ -1,4 +1,4 @@
-"""Takes notifications as they come, in a thread, and measures how long they took."""
+"""Receives notifications in a thread, and measures their latencies."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from sirocco_client import NotificationBatch, Subscription
 
 from loadgen.latency import LatencyHistogram, SendTimes
 
-# The cursor may move on without a notification, of which nobody is told.
+# The cursor may advance without a notification.
 _LOOK_S = 0.02
 
 
 class Receiver:
-    """Reads a subscription up to what is asked for.
+    """Reads a subscription up to requested cursors.
 
     Args:
         subscription: Opened before the first object is published.
         sent: When the objects were sent, on the clock of `time.monotonic`.
-        take: Is given every batch, in the thread of the receiver.
+        take: Called with every batch, in the thread of the receiver.
 
     Attributes:
-        latency: From sending an object to holding its notification; of matches, as lists also name
-            objects of long ago.
-        notifications: How many matches and lists came.
-        last_s: When the last one came, on the clock of `time.monotonic`.
+        latency: From sending an object to receiving its notification; for matches only, as lists
+            also name objects of long ago.
+        notifications: Number of matches and lists received.
+        last_s: When the last one was received, on the clock of `time.monotonic`.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class Receiver:
         self._thread.start()
 
     def check(self) -> None:
-        """Raises what ended the reading, if anything did."""
+        """Raises the error that ended the reading, if there was one."""
         if self._failure is not None:
             raise self._failure
 
     def await_cursors(self, cursors: Sequence[str], timeout_s: float) -> None:
-        """Waits until everything before the subscriber's cursor among these was taken.
+        """Waits until everything before the subscriber's cursor among these was received.
 
         Args:
             cursors: The end of each Kafka partition of `deliveries`.
-            timeout_s: How long to wait while nothing comes.
+            timeout_s: How long to wait without progress.
 
-        Raises:
-            TimeoutError: Nothing came for so long.
+            Raises:
+                TimeoutError: Nothing arrived for that time.
         """
         ends = dict(_parts(cursor) for cursor in cursors)
         seen, deadline_s = "", 0.0

@@ -32,13 +32,13 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import KnnQuery, Query, identity_of, parse_query
 
 NAME = "backfill"
-# The driver compiles them, and every task holds them all: about 600 bytes each.
+# The driver compiles them, and every task holds all of them: about 600 bytes each.
 QUERIES_MAX = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the job is asked for; see `--help`."""
+    """The job's options; see `--help`."""
 
     archive: str
     queries: str
@@ -81,7 +81,7 @@ def backfill(session: SparkSession, options: Options) -> dict[str, Any]:
 
 
 def read_queries(session: SparkSession, source: str) -> tuple[list[Query], list[tuple[str, int]]]:
-    """Returns the queries that can be answered, by id, and (reason, how often) of the others.
+    """Returns the queries that can be answered, by id, and (reason, count) of the others.
 
     Raises:
         InvalidArgument: There is none, or there are too many.
@@ -101,7 +101,7 @@ def read_queries(session: SparkSession, source: str) -> tuple[list[Query], list[
         elif identity_of(chosen.setdefault(query.id, query)) != identity_of(query):
             doubtful.add(query.id)
     for one in sorted(doubtful):
-        # Which of them came first is not known of files that are read in parts.
+        # In files that are read in parts, it is unknown which of them came first.
         del chosen[one]
         refused.append((f"{one}: stands for several queries", 1))
     if not chosen:
@@ -115,7 +115,7 @@ def read_queries(session: SparkSession, source: str) -> tuple[list[Query], list[
 def join(
     session: SparkSession, index: Index, queries: Sequence[Query], start_ms: int, now_ms: int
 ) -> DataFrame:
-    """Returns what the queries find: columns of `matching.FOUND_DDL`, `query` numbers them."""
+    """Returns the results of the queries: columns of `matching.FOUND_DDL`, `query` numbers them."""
     joined = prepare(queries, start_ms, now_ms)
     plain = tuple(getattr(joined, name) for name in joined.__slots__)
     shared = session.sparkContext.broadcast(plain)
@@ -167,7 +167,7 @@ def _form(query: Query) -> str:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
-    """Returns the options and the Spark master to use where spark-submit names none."""
+    """Returns the options, and the Spark master to use if spark-submit names none."""
     parser = job.parser_of(__doc__)
     parser.add_argument("--archive", required=True, help="URI or directory, or a compacted one")
     parser.add_argument("--queries", required=True, help="JSON lines, or kafka:HOST:PORT[/CLUSTER]")

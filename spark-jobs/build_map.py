@@ -40,28 +40,28 @@ NAME = "build_map"
 
 @dataclass(frozen=True, slots=True)
 class Options(MapOptions):
-    """What the job is asked for; see `--help`."""
+    """The job's options; see `--help`."""
 
     scheme: str = "qt-tree"
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the job found and made.
+    """The findings and the result of the job.
 
     Attributes:
-        objects: How many there are.
+        objects: Their number.
         refused_objects, refused_queries: What was left out, and why; see `job.refusals`.
         sampled_objects: Objects that the map was built from.
         queries: Queries that it was built from.
         cells: Cells of the counting grid that hold objects.
-        sample_deviation: How far the sample's distribution over longitudes or latitudes is from
-            that of all objects, 0 to 1; above a few hundredths the sample is too small.
+        sample_deviation: Distance between the sample's distribution over longitudes or latitudes
+            and that of all objects, 0 to 1; above a few hundredths the sample is too small.
         scheme, leaves, slots, text_nodes, keyword_nodes, map_bytes: Of the map.
-        map_digest: xxh3-64 of its bytes: which proposal this summary belongs to.
-        load_max_over_mean: Of the slots, as the cost model expects it.
-        build_seconds: How long the scheme took.
-        warnings: What makes the map less than it looks.
+        map_digest: xxh3-64 of its bytes: identifies the proposal of this summary.
+        load_max_over_mean: Of the slots, by the cost model.
+        build_seconds: Time that the scheme took.
+        warnings: Reasons to trust the map less.
     """
 
     objects: int
@@ -123,7 +123,7 @@ def build_map(session: SparkSession, options: Options) -> tuple[PartitionMap, Su
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
-    """Returns the options and the Spark master to use where spark-submit names none."""
+    """Returns the options, and the Spark master to use if spark-submit names none."""
     parser = map_parser(__doc__, "proposal; summary: OUT.json")
     parser.add_argument(
         "--scheme", default="qt-tree", choices=sorted(SCHEMES), help="how the map is cut (qt-tree)"

@@ -30,7 +30,7 @@ NAME = "compact"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the job is asked for; see `--help`."""
+    """The job's options; see `--help`."""
 
     archive: str
     out: str
@@ -41,7 +41,7 @@ def run(session: SparkSession, options: Options) -> dict[str, Any]:
     """Runs the job; returns the summary.
 
     Raises:
-        InvalidArgument: The archive holds nothing, or something is at `out`.
+        InvalidArgument: The archive is empty, or something is at `out`.
     """
     out = options.out if "://" in options.out else str(Path(options.out).absolute())
     if place_of(out) == place_of(options.archive):
@@ -65,7 +65,7 @@ def run(session: SparkSession, options: Options) -> dict[str, Any]:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
-    """Returns the options and the Spark master to use where spark-submit names none."""
+    """Returns the options, and the Spark master to use if spark-submit names none."""
     parser = job.parser_of(__doc__)
     parser.add_argument("--archive", required=True, help="URI or directory")
     parser.add_argument("--out", required=True, help="URI or directory of the compacted dataset")

@@ -54,7 +54,7 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Options(MapOptions):
-    """What the job is asked for; see `--help`."""
+    """The job's options; see `--help`."""
 
     schemes: tuple[str, ...] = tuple(SCHEMES)
 
@@ -153,7 +153,7 @@ def _image(png: bytes, what: str) -> str:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
-    """Returns the options and the Spark master to use where spark-submit names none."""
+    """Returns the options, and the Spark master to use if spark-submit names none."""
     parser = map_parser(__doc__, "HTML file")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), choices=sorted(SCHEMES))
     values, master = parsed(parser, arguments)

@@ -30,7 +30,7 @@ from sirocco_spark.publish import whole_directory, write_text
 from sirocco_spark.session import phase
 
 NAME = "workload_statistics"
-# Named in the summary with their words, which are looked up in some texts.
+# Listed in the summary with their words, which are looked up in some texts.
 TOP_TERMS = 50
 _TEXTS = 20_000
 DEPTH = 6
@@ -38,7 +38,7 @@ DEPTH = 6
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the job is asked for; see `--help`."""
+    """The job's options; see `--help`."""
 
     objects: str
     out: str
@@ -99,7 +99,7 @@ def statistics(session: SparkSession, options: Options) -> dict[str, Any]:
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
-    """Returns the options and the Spark master to use where spark-submit names none."""
+    """Returns the options, and the Spark master to use if spark-submit names none."""
     parser = history_parser(__doc__)
     parser.add_argument("--out", required=True, help="directory to make; a path or URI of Hadoop")
     parser.add_argument("--depth", type=int, default=DEPTH, help="level of J's least cells")

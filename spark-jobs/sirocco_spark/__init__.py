@@ -1,6 +1,6 @@
-"""What the Spark jobs have in common: inputs, passes over objects and queries, outputs.
+"""Shared by all Spark jobs: inputs, passes over objects and queries, outputs.
 
-The jobs import this before anything else: whoever has no Spark is told here what to do.
+The jobs import this first: without Spark, it reports here how to install it.
 """
 
 import sys

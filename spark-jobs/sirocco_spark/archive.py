@@ -1,12 +1,12 @@
-"""The archive of a running system as an input: which pieces hold the objects, each once.
+"""The archive of a running system as an input: the pieces that hold the objects, each once.
 
-Slices are merged while the system runs, so for a while a large one lies beside the small ones that
-it was made of; what is newer than every slice is in the newest checkpoint of its slot. From the
-names alone it is known which objects a piece holds (docs/adr/0012), and so a *cover* can be chosen
-that holds every object of a slot once.
+Slices are merged while the system runs, so for a while a large slice exists beside the small ones
+of which it was built; objects newer than every slice are in the newest checkpoint of their slot.
+The names alone show which objects a piece holds (docs/adr/0012), so a *cover* can be chosen that
+holds every object of a slot once.
 
-A file that was cut off in the middle of being copied, or is no slice at all, is left out and told;
-the small slices take the place of a large one that is damaged.
+A file that was cut off while it was copied, or is not a slice, is left out and reported; the small
+slices replace a damaged large one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PIECE_SCHEMA = pa.schema(
         "refusal": pa.string(),
     }
 )
-# Replaced by another, or out of its time, since the names were listed.
+# Replaced by another, or past its retention, since the names were listed.
 _GONE = "has left the archive meanwhile"
 # Column of objects → column of the archive's files.
 _NAMES = {"ts": "ts_ms", "arrival": "arrival_ms"}
@@ -66,12 +66,12 @@ _NAMES = {"ts": "ts_ms", "arrival": "arrival_ms"}
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What an archive holds.
+    """The contents of an archive.
 
     Attributes:
         uri: Of the archive.
         pieces: The cover, by slot and first object.
-        refused: (reason, how often) of files that were left out.
+        refused: (reason, count) of files that were left out.
     """
 
     uri: str
@@ -80,7 +80,7 @@ class Index:
 
     @property
     def rows(self) -> int:
-        """Objects in all."""
+        """Number of all objects."""
         return sum(piece.last - piece.first + 1 for piece in self.pieces)
 
     @property
@@ -93,13 +93,13 @@ class Index:
 
 
 def index_archive(session: SparkSession, uri: str) -> Index:
-    """Looks through all files of an archive, reading each to its end.
+    """Reads all files of an archive to their ends.
 
-    What is replaced meanwhile is looked for under its new name, until nothing is missing.
+    Files replaced meanwhile are looked up under their new names, until none is missing.
 
     Raises:
         InvalidArgument: It cannot be opened, or it holds no file of the system.
-        Unavailable: It changes faster than it can be looked through.
+        Unavailable: It changes faster than it can be read.
     """
     blobs = open_blobs(uri)
     names = piece_names(blobs)
@@ -122,9 +122,9 @@ def index_archive(session: SparkSession, uri: str) -> Index:
 def _look_through(
     session: SparkSession, uri: str, names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Returns what is to be said of each blob, by its name: see `_PIECE_TYPES`."""
+    """Returns the description of each blob, by its name: see `_PIECE_TYPES`."""
     tasks = min(len(names), 8 * session.sparkContext.defaultParallelism)
-    # Neighbours are of like size: dealt out in turns, tasks take about as long as each other.
+    # Neighbours have similar sizes: dealt out in turns, tasks take about equally long.
     dealt = ["\n".join(names[turn::tasks]) for turn in range(tasks)]
     rows = in_tasks(session, dealt, _inspecting(uri), _PIECE_TYPES).toArrow().to_pylist()
     return {row["name"]: row for row in rows}
@@ -214,13 +214,13 @@ def read_objects(session: SparkSession, index: Index, columns: Sequence[str]) ->
 
 
 def task_items(session: SparkSession, index: Index) -> list[str]:
-    """Returns the pieces of an archive, dealt out to tasks; see `pieces_of`."""
+    """Returns the pieces of an archive, divided among tasks; see `pieces_of`."""
     groups = tasks_of(index.pieces, session.sparkContext.defaultParallelism)
     return [item_of(group) for group in groups]
 
 
 def tasks_of(pieces: Sequence[Piece], parallelism: int) -> list[list[Piece]]:
-    """Deals pieces out to tasks of about as many objects each, in order."""
+    """Divides pieces among tasks, in order, with about as many objects each."""
     total = sum(piece.last - piece.first + 1 for piece in pieces)
     rows_max = min(TASK_ROWS_MAX, max(1, -(-total // (2 * parallelism))))
     groups: list[list[Piece]] = []
@@ -250,7 +250,7 @@ def _reading(
 def _piece_batches(
     blobs: Blobs, piece: Piece, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields a piece's objects, decoding only the columns that are wanted."""
+    """Yields a piece's objects; decodes only the wanted columns."""
     for part in held_now(blobs, piece):
         if part.is_slice:
             yield from _slice_batches(part, columns)
@@ -273,7 +273,7 @@ def _renamed(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
     for name in columns:
         array = batch.column(_NAMES.get(name, name))
         wanted = OBJECT_TYPES[name][1]
-        # The same bits: Spark has no numbers without sign.
+        # The same bits: Spark has no unsigned numbers.
         is_unsigned = array.type == pa.uint64()
         arrays.append(array.view(wanted) if is_unsigned else array.cast(wanted))
     arrays.append(pa.nulls(len(batch), pa.string()))

@@ -1,4 +1,4 @@
-"""Where an archive lies, for jobs that only read it."""
+"""Opens archives for jobs that only read them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sirocco.transport.errors import BlobNotFound
 
 
 class Blobs(Protocol):
-    """The part of an archive that is needed to read it."""
+    """The part of an archive's interface that reading needs."""
 
     def read(self, name: str) -> bytes:
-        """The contents of a blob; raises BlobNotFound."""
+        """Returns the contents of a blob; raises BlobNotFound."""
 
     def list(self, prefix: str) -> list[str]:
-        """The names that begin with a prefix, ascending."""
+        """Returns the names with a prefix, ascending."""
 
 
 class Directory:
-    """A local archive that is only read: nothing is made, not even what writers need."""
+    """A local archive that is only read: it creates nothing, not even directories for writers."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -44,7 +44,7 @@ class Directory:
 
 
 def place_of(uri: str) -> str:
-    """Returns where an archive lies, the same for all ways to say it: two are one if it is equal.
+    """Returns the place of an archive, equal for all forms of its URI: two are one if it is equal.
 
     Args:
         uri: a path, relative or not, or a URI; options and credentials do not count.
@@ -63,10 +63,10 @@ def _path_of(uri: str) -> Path:
 
 
 def open_blobs(uri: str) -> Blobs:
-    """Opens an archive to read it.
+    """Opens an archive for reading.
 
     Raises:
-        InvalidArgument: There is no such directory, or the URI is none.
+        InvalidArgument: There is no such directory, or the URI is invalid.
         Unavailable: The store cannot be reached.
     """
     parts = urlsplit(uri)

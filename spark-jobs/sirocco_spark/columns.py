@@ -1,6 +1,6 @@
-"""The rows that travel through the jobs, and how they become arrays of the engine and back.
+"""The rows of the jobs, and their conversion to the engine's arrays and back.
 
-A 64-bit number without sign travels as the signed one of the same bits: Spark has no other.
+An unsigned 64-bit number is stored as the signed one with the same bits: Spark has no other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import MISSING_TS, ObjectColumns
 
-# Column → (type of Spark, type of Arrow). `refusal` is the reason why a row holds no object.
+# Column → (type of Spark, type of Arrow). `refusal` is the reason why a row is not an object.
 OBJECT_TYPES: dict[str, tuple[str, pa.DataType]] = {
     "id": ("long", pa.int64()),
     "name": ("string", pa.string()),
@@ -33,7 +33,7 @@ CONTENT = ("id", "lon", "lat", "text")
 
 
 def ddl_of(columns: Sequence[str]) -> str:
-    """Returns the Spark schema of some columns, and of `refusal` behind them."""
+    """Returns the Spark schema of some columns, followed by `refusal`."""
     return ", ".join(f"{name} {OBJECT_TYPES[name][0]}" for name in (*columns, "refusal"))
 
 
@@ -50,7 +50,7 @@ def object_batch(
     session: int = 0,
     numbers: NDArray[np.uint64] | None = None,
 ) -> pa.RecordBatch:
-    """Returns objects as rows; an arrival that is not known is the object's own time."""
+    """Returns objects as rows; an unknown arrival is replaced by the object's own time."""
     count = len(objects)
     missing = objects.ts == MISSING_TS
 
@@ -84,7 +84,7 @@ def object_batch(
 
 
 def refusal_batch(reasons: Sequence[str], columns: Sequence[str]) -> pa.RecordBatch:
-    """Returns rows that hold nothing but the reason why they hold no object."""
+    """Returns rows with only the reason why they are not objects."""
     nothing = [pa.nulls(len(reasons), OBJECT_TYPES[name][1]) for name in columns]
     return pa.RecordBatch.from_arrays(
         [*nothing, pa.array(reasons, pa.string())], schema=arrow_schema(columns)

@@ -1,10 +1,10 @@
-"""Merging the small slices of an archive into large ones, as a dataset of its own.
+"""Merges the small slices of an archive into large ones, as a separate dataset.
 
-Slices are not replaced where they lie. Checkpoints and running evaluators name a slice by its first
-and last object and read it under just this name (docs/adr/0012,
-`sirocco/protocol/evaluator/slot/archived_slices.py`): a large slice there would be found by nobody,
-and taking the small ones away would break searches and recoveries. So the large ones are written
-elsewhere, in the same form, and these jobs read them as well.
+Slices are not replaced in place. Checkpoints and running evaluators name a slice by its first and
+last object and read it under exactly this name (docs/adr/0012,
+`sirocco/protocol/evaluator/slot/archived_slices.py`): they would not find a large slice there, and
+to remove the small ones would break searches and recoveries. So the large ones are written
+elsewhere, in the same format, and these jobs read them as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sirocco_spark.blobs import open_blobs
 from sirocco_spark.pieces import MANIFEST, Piece, held_now, item_of, pieces_of
 from sirocco_spark.session import in_tasks
 
-# A task holds so many objects twice, once as read and once as sealed: about a gigabyte.
+# A task holds this many objects twice, once as read and once as sealed: about a gigabyte.
 ROWS_MAX = 524_288
 
 _WRITTEN_DDL = "name string, rows long, bytes long, arrival_first long, arrival_last long"
@@ -42,7 +42,7 @@ _SCHEMA = pa.schema(
 def groups_of(pieces: Sequence[Piece], rows_max: int) -> list[list[Piece]]:
     """Groups neighbours of a slot into slices of at most `rows_max` objects.
 
-    A slice holds successive objects, so nothing is grouped over a gap.
+    A slice holds consecutive objects, so no group spans a gap.
     """
     groups: list[list[Piece]] = []
     rows = 0
@@ -59,7 +59,7 @@ def groups_of(pieces: Sequence[Piece], rows_max: int) -> list[list[Piece]]:
 
 
 def compacted_name(group: Sequence[Piece]) -> str:
-    """The name of the slice that a group becomes."""
+    """Returns the name of a group's slice."""
     return f"compacted/{group[0].slot:05}/{group[0].first:016}-{group[-1].last:016}"
 
 
@@ -67,7 +67,7 @@ def open_output(uri: str) -> Archive:
     """Opens the place of a compacted dataset.
 
     Raises:
-        InvalidArgument: The URI is none, or there is a compacted dataset already.
+        InvalidArgument: The URI is invalid, or there is a compacted dataset already.
         Unavailable: It cannot be reached.
     """
     try:
@@ -82,14 +82,14 @@ def open_output(uri: str) -> Archive:
 
 
 def compact(session: SparkSession, index: Index, out: str, rows_max: int) -> list[dict[str, Any]]:
-    """Writes the slices; returns what is to be said of each. Repeating it writes the same."""
+    """Writes the slices; returns the description of each. Repeating it writes the same."""
     items = [item_of(group) for group in groups_of(index.pieces, rows_max)]
     written = in_tasks(session, items, _merging(index.uri, out), _WRITTEN_DDL).toArrow().to_pylist()
     return sorted(written, key=lambda one: one["name"])
 
 
 def publish(archive: Archive, manifest: dict[str, Any]) -> None:
-    """Makes the dataset visible: clears away what a killed run left, then writes the manifest."""
+    """Makes the dataset visible: removes files of killed runs, then writes the manifest."""
     named = {one["name"] for one in manifest["slices"]}
     for name in archive.list("compacted/"):
         if name not in named:
@@ -109,7 +109,7 @@ def _merging(uri: str, out: str) -> Callable[[Iterator[str]], Iterator[pa.Record
 
 
 def _write(archive: Archive, name: str, rows: StoredRows) -> dict[str, Any]:
-    # In the order of the log: equal objects are then sealed into equal bytes, however they lay.
+    # In log order: equal objects are then sealed into equal bytes, whatever their former order.
     contents = write_slice(seal(rows.take(rows.seqs.argsort(kind="stable"))))
     archive.write(name, contents)
     return {

@@ -1,4 +1,4 @@
-"""What the schemes would make of a history: balance, copies, sizes."""
+"""The result of each scheme for a history: balance, copies, sizes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from sirocco_spark.job import Warning
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One scheme.
+    """The result of one scheme.
 
     Attributes:
         scheme: Its name.
-        leaves: It made.
-        build_seconds: How long that took on the driver.
-        load_max_over_mean, load_max_over_min: Of the slots, as the scheme's own model expects it;
+        leaves: Number of its leaves.
+        build_seconds: Build time on the driver.
+        load_max_over_mean, load_max_over_min: Of the slots, by the scheme's own model;
             None where a slot has no load.
-        objects_max_over_mean: Of the slots, by where the sample's objects are sent.
+        objects_max_over_mean: Of the slots, by the routes of the sample's objects.
         object_copies: Slots that an object is sent to, on average.
         query_copies: Slots that a query is sent to, on average.
         map_bytes, routing_bytes: Of the map in `control`, of the arrays in a router.
@@ -47,15 +47,15 @@ class Outcome:
     routing_bytes: int
 
     def members(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the members for JSON."""
         return asdict(self)
 
 
 def try_scheme(name: str, sample: Sample, leaves: int, slots: int) -> tuple[PartitionMap, Outcome]:
-    """Builds a map and sends the sample by it.
+    """Builds a map and routes the sample by it.
 
     Raises:
-        InvalidArgument: There is no such scheme, or it cannot make so many leaves or slots.
+        InvalidArgument: There is no such scheme, or it cannot build this many leaves or slots.
     """
     scheme = scheme_named(name)
     begun = time.monotonic()
@@ -82,7 +82,7 @@ def try_scheme(name: str, sample: Sample, leaves: int, slots: int) -> tuple[Part
 
 
 def unbalanced(partition_map: PartitionMap) -> list[Warning]:
-    """Says where kdt-tree, which is asked for slots within sigma, could not make them so even."""
+    """Returns a warning if kdt-tree, which should balance slots within sigma, could not do it."""
     load = partition_map.load_of_slot()
     sigma = KdtSettings().balance
     if partition_map.scheme != KdtTree.name or load.max() <= sigma * load.min():
@@ -102,13 +102,13 @@ def unbalanced(partition_map: PartitionMap) -> list[Warning]:
 
 
 def _query_copies(routing: RoutingArrays, sample: Sample) -> float | None:
-    """Returns how many slots a query goes to: those of its key where it has one (PS2Stream IV)."""
+    """Returns the slots of each query: those of its key, if it has one (PS2Stream IV)."""
     queries = sample.queries
     count = len(queries)
     if count == 0:
         return None
     lengths = np.diff(queries.term_offsets)
-    # Only plain standing range queries are found by a key; all others are everywhere.
+    # Only plain standing range queries are routed by a key; all others go to all children.
     is_keyed = (queries.kinds == QueryKind.RANGE_CONTINUOUS) & (lengths > 0)
     keys = _keys(routing, sample, is_keyed)
     key_offsets = np.concatenate([[0], np.cumsum(is_keyed)]).astype(np.int64)
@@ -135,6 +135,6 @@ def lorenz(counts: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
     """Returns (shares f8[n + 1] of the fullest 0, 1, … n cells, Gini coefficient)."""
     ordered = np.sort(counts.astype(np.float64))[::-1]
     shares = np.concatenate([[0.0], ordered.cumsum() / max(float(ordered.sum()), 1e-300)])
-    # The area between the curve and the diagonal, doubled.
+    # Twice the area between the curve and the diagonal.
     gini = 2 * float(np.trapezoid(shares, dx=1 / max(len(ordered), 1))) - 1
     return shares, round(gini, 4)

@@ -1,10 +1,10 @@
 """Query distribution statistics J as a table (SSTD 4.1.1, Figure 5).
 
-SSTD keeps for each cell of a quadtree how likely a query of each kind overlaps it, which keywords
-and how many of them such queries have, how long they live, and how many objects arrive. Here every
-cell at one level is the root of a subtree that one task computes, by the same
-`sirocco.schemes.workload.statistics` and `cost` by which the schemes build; the few cells above are
-a task of their own. A branch ends where too few queries are left to tell anything.
+SSTD keeps for each cell of a quadtree the probability that a query of each kind overlaps it, the
+number and distribution of such queries' keywords, their lifetimes, and the arrivals of objects.
+Here each cell at one level is the root of a subtree that one task computes, by the same
+`sirocco.schemes.workload.statistics` and `cost` with which the schemes build; the few cells above
+are a separate task. A branch ends where too few queries are left for statistics.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from sirocco_spark.workload import sample_of_workload
 # 64 subtrees: enough for the tasks of a large cluster; a query over the whole world is copied to
 # each of them.
 SUBTREE_LEVEL = 3
-# The counting grid cannot tell smaller cells apart: 0.7 degrees.
+# The counting grid does not resolve smaller cells: 0.7 degrees.
 DEPTH_MAX = 9
 # Fewer queries than this give no distribution of keywords.
 CELL_QUERIES_MIN = 8
-# Keywords listed of a cell; the rest is one sum.
+# Keywords listed for a cell; the others are summed up.
 CELL_KEYWORDS = 16
 
 # The task of the cells above the subtrees.
@@ -79,13 +79,13 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """The objects in which queries are looked at.
+    """The objects that the queries cover.
 
     Attributes:
         raster: i8[rows, columns], objects of each cell of the counting grid.
         sample: Some of them.
-        span_ms: In how much time they arrived.
-        queries: How many queries there are in all.
+        span_ms: The time span of their arrivals.
+        queries: Number of all queries.
     """
 
     raster: NDArray[np.int64]
@@ -145,7 +145,7 @@ def overlapping(
     north: NDArray[np.float64],
     box: Box,
 ) -> NDArray[np.bool_]:
-    """Returns which boxes overlap a cell, as `QueryStatistics.within` has it."""
+    """Returns which boxes overlap a cell, as in `QueryStatistics.within`."""
     before_east = (west < box[2]) | (box[2] == WORLD[2])
     before_north = (south < box[3]) | (box[3] == WORLD[3])
     after_west = east >= box[0]
@@ -184,7 +184,7 @@ class _Tree:
         spans = queries.column("span_ms").fill_null(-1).to_numpy()
         self._spans_ms = np.asarray(spans, np.int64)
         self._statistics = QueryStatistics(self._columns)
-        # Probabilities are those among all queries, not among those of the subtree.
+        # Probabilities are relative to all queries, not to those of the subtree.
         self._share = len(self._columns) / max(field.queries, 1)
 
     def cells(self, level: int, column: int, row: int, depth: int) -> Iterator[dict[str, Any]]:
@@ -271,7 +271,7 @@ class _Tree:
         return found
 
     def _keywords(self, cell: CellStatistics) -> tuple[list[dict[str, Any]], int]:
-        """Returns the most frequent keywords of all kinds of query, and how many there are."""
+        """Returns the most frequent keywords of all kinds of query, and their total number."""
         _, terms = take_rows(self._columns.term_offsets, self._columns.terms, cell.queries)
         distinct, counts = np.unique(terms, return_counts=True)
         best = np.argsort(-counts, kind="stable")[:CELL_KEYWORDS]
@@ -282,7 +282,7 @@ class _Tree:
         return listed, len(distinct)
 
     def _windows(self, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Returns Pr(q.tau = T) over powers of two; null is without limit."""
+        """Returns Pr(q.tau = T) over powers of two; null means no limit."""
         spans = self._spans_ms[rows]
         exponents = np.ceil(np.log2(np.maximum(spans, 1))).astype(np.int64)
         exponents[spans < 0] = -1
@@ -294,7 +294,7 @@ class _Tree:
 
 
 def objects_of(raster: NDArray[np.int64], level: int, column: int, row: int) -> int:
-    """Returns the objects in a cell, exactly: its borders are borders of the counting grid."""
+    """Returns the exact objects of a cell: its borders are borders of the counting grid."""
     width, height = GRID[0] >> level, GRID[1] >> level
     part = raster[row * height : (row + 1) * height, column * width : (column + 1) * width]
     return int(part.sum())

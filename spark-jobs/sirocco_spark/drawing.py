@@ -18,7 +18,7 @@ from sirocco_spark.comparison import Outcome, lorenz
 mpl.use("Agg")
 
 _WORLD = (-180.0, 180.0, -90.0, 90.0)
-# Share of the objects that the drawn part of the map holds; a stray point would make a city a dot.
+# Share of the objects within the drawn part of the map; a remote point would make a city a dot.
 _SHOWN_SHARE = 0.98
 
 
@@ -46,7 +46,7 @@ def density(raster: NDArray[np.int64]) -> bytes:
 
 
 def skew(raster: NDArray[np.int64], term_counts: NDArray[np.int64]) -> bytes:
-    """Draws how unevenly objects lie in space, and terms in texts."""
+    """Draws the skew of objects in space, and of terms in texts."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     space, words = figure.subplots(1, 2)
     filled = raster[raster > 0]
@@ -84,7 +84,7 @@ def leaves(partition_map: PartitionMap, extent: tuple[float, ...]) -> bytes:
 
 
 def balance(outcomes: Sequence[Outcome]) -> bytes:
-    """Draws the figures of all schemes beside each other."""
+    """Draws the figures of all schemes side by side."""
     figure = Figure(figsize=(9, 0.9 + 0.4 * len(outcomes)), layout="constrained")
     load, copies = figure.subplots(1, 2, sharey=True)
     names = [one.scheme for one in outcomes]

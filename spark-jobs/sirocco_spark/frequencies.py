@@ -1,4 +1,4 @@
-"""How many objects hold each term."""
+"""Counts the objects that hold each term."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sirocco.model.text import TextAnalyser, analyse, term_hash
 from sirocco_spark.columns import bytes_of
 from sirocco_spark.inputs import Objects
 
-# Distinct terms that a task adds up before it hands them on; a task of half a million posts has
+# Distinct terms that a task sums up before it passes them on; a task of half a million posts has
 # about as many.
 _TERMS_MAX = 1 << 20
 
@@ -22,7 +22,7 @@ _SCHEMA = pa.schema([("term", pa.int64()), ("objects", pa.int64())])
 
 
 def term_frequencies(objects: Objects) -> DataFrame:
-    """Returns of each term (its hash) how many objects hold it."""
+    """Returns for each term (its hash) the number of objects that hold it."""
     texts = objects.read(("text",)).where(F.col("refusal").isNull()).select("text")
     partial = texts.mapInArrow(_counting, TERMS_DDL)
     return partial.groupBy("term").agg(F.sum("objects").alias("objects"))
@@ -50,6 +50,6 @@ def _batch(terms: np.ndarray, counts: np.ndarray) -> pa.RecordBatch:
 
 
 def words_of(texts: DataFrame, wanted: set[int]) -> dict[int, str]:
-    """Returns the words of hashes, as far as some texts (column `text`) hold them."""
+    """Returns the words of hashes, if some texts (column `text`) hold them."""
     words = {w for row in texts.toArrow().column("text").to_pylist() for w in analyse(row or "")}
     return {number: word for word in words if (number := term_hash(word)) in wanted}

@@ -1,4 +1,4 @@
-"""What a scheme is built from: counts over all objects, a sample of them, and of the queries."""
+"""The input of a scheme: counts over all objects, and samples of objects and queries."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from sirocco_spark.columns import CONTENT, PLACE, bytes_of, plain
 from sirocco_spark.inputs import Objects
 from sirocco_spark.job import Warning
 
-# The driver holds the sample: 200,000 objects of 70 bytes take about 100 MB with their terms,
-# and the balance of some hundred leaves does not get better with more.
+# The driver holds the sample: 200,000 objects of 70 bytes take about 100 MB with their terms, and a
+# larger one does not improve the balance of some hundred leaves.
 SAMPLE_OBJECTS_MAX = 200_000
 SAMPLE_QUERIES_MAX = 50_000
 
 # Cells of the counting grid along longitude and latitude, 0.35 degrees each.
 GRID = (1024, 512)
 
-# Drawn beyond the expectation, in standard deviations: one in a thousand million samples would
-# come out too small.
+# Drawn in addition to the expectation, in standard deviations: one in a thousand million samples
+# would be too small.
 _SPARE_DEVIATIONS = 6.0
 
-# Fewer objects than this a leaf, and the cut is as much chance as workload.
+# With fewer objects for each leaf, splits depend on chance as much as on the workload.
 _OBJECTS_A_LEAF_MIN = 20
 
 
@@ -40,8 +40,8 @@ class Counts:
     Attributes:
         cells: i8[c], numbers of the cells that hold objects.
         objects: i8[c], objects of each.
-        refused: (reason, how often) of what holds none.
-        first_ms, last_ms: Least and greatest arrival; both 0 where none is known.
+        refused: (reason, count) of rows that are not objects.
+        first_ms, last_ms: Least and greatest arrival; both 0 if none is known.
     """
 
     cells: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """Objects in all."""
+        """Number of all objects."""
         return int(self.objects.sum())
 
     @property
@@ -99,11 +99,11 @@ def count_cells(objects: Objects) -> Counts:
 
 
 def draw_objects(objects: Objects, total: int, count: int, seed: int) -> Sample:
-    """Draws at most `count` of `total` objects, equal ones however Spark cut the input.
+    """Draws at most `count` of `total` objects, the same ones however Spark splits the input.
 
-    Those are taken whose hash under the seed is least, so every object is as likely as another:
-    each reading of a sensor that stays in its place for itself. Only what can be among them is
-    sorted: their number is known but for chance.
+    It takes those of least hash under the seed, so every object is equally likely: also each
+    reading of a sensor that stays in place. Only rows that can be among them are sorted: their
+    number is known up to chance.
     """
     columns = (*CONTENT, "arrival", *objects.numbering)
     frame = objects.read(columns).where(F.col("refusal").isNull())
@@ -119,7 +119,7 @@ def draw_objects(objects: Objects, total: int, count: int, seed: int) -> Sample:
 
 
 def _share_of(key: Column) -> Column:
-    """Where a hash stands between the least and the greatest, 0 to 1."""
+    """Returns the position of a hash between the least and the greatest, 0 to 1."""
     return key / F.lit(2.0**64) + 0.5
 
 
@@ -132,7 +132,7 @@ def drawn_least(frame: DataFrame, columns: Sequence[str], key: Column, count: in
 def sample_of_table(table: pa.Table) -> Sample:
     """Returns sampled rows as a scheme's sample without queries.
 
-    The objects' ids stand for the event keys, which they get only when they are published.
+    The objects' ids replace the event keys, which are assigned only at publication.
     """
     terms = analyse_batch(*bytes_of(table.column("text")))
     return Sample(
@@ -146,7 +146,7 @@ def sample_of_table(table: pa.Table) -> Sample:
 
 
 def doubts(sample: Sample, queries: SampleQueries, leaves: int) -> list[Warning]:
-    """Says what makes a map built from a sample less than it looks."""
+    """Returns the reasons to doubt a map built from a sample."""
     found = []
     if len(sample) and np.ptp(sample.lon) == 0 and np.ptp(sample.lat) == 0:
         found.append(Warning("one-place", "all objects are in one place: space cannot part them"))

@@ -1,4 +1,4 @@
-"""Where objects and queries come from: an archive, the topics of a system, or lines of JSON."""
+"""Sources of objects and queries: an archive, the topics of a system, or lines of JSON."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Objects(Protocol):
 
     @property
     def refused(self) -> list[tuple[str, int]]:
-        """(reason, how often) of what was left out before any object was read."""
+        """(reason, count) of files left out before any object was read."""
 
     @property
     def numbering(self) -> tuple[str, ...]:
-        """Columns that tell objects apart which are equal in all others; may be none.
+        """Columns that distinguish objects which are equal in all others; may be none.
 
-        They are the same however the source is cut: lines have none, theirs count within a file.
+        They do not depend on how the source is split: lines have none, they count within a file.
         """
 
     def read(self, columns: Sequence[str]) -> DataFrame:
-        """Returns the objects with some of their columns, and rows that say what is no object.
+        """Returns some columns of the objects, and rows with the reasons for non-objects.
 
         See `columns.OBJECT_TYPES`; `refusal` is null for an object.
         """
@@ -103,7 +103,7 @@ def open_objects(session: SparkSession, source: str, job: str) -> Objects:
     """Opens a source of objects, see `job.SOURCES`.
 
     Raises:
-        InvalidArgument: There is nothing of the kind.
+        InvalidArgument: There is no such source.
     """
     kind, _, rest = source.partition(":")
     if kind == "archive":
@@ -119,8 +119,8 @@ def open_specs(session: SparkSession, source: str) -> DataFrame:
     """Opens a source of queries as canonical JSON: columns `spec` and `refusal`, one is null.
 
     Raises:
-        InvalidArgument: There is nothing of the kind, or it is an archive, which keeps no texts
-            of queries: `distribution` reads those as they are.
+        InvalidArgument: There is no such source, or it is an archive, which stores no texts of
+            queries: `distribution` reads those in their stored form.
     """
     kind, _, rest = source.partition(":")
     if kind == "kafka":
@@ -130,6 +130,6 @@ def open_specs(session: SparkSession, source: str) -> DataFrame:
 
 
 def refused_of(frame: DataFrame) -> list[tuple[str, int]]:
-    """Counts the rows that are refusals by their reason."""
+    """Counts the rejected rows by reason."""
     counts = frame.where(F.col("refusal").isNotNull()).groupBy("refusal").count()
     return [(row["refusal"], row["count"]) for row in counts.toArrow().to_pylist()]

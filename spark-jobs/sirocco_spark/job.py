@@ -1,7 +1,7 @@
 """The frame of every job: options, exit status, typed messages, the summary.
 
-Exit status: 0 done (what was left out is in the summary and on stderr); 2 the input or an option
-cannot be used, and nothing was written; 1 anything else, and nothing was written either.
+Exit status: 0 done (the summary and stderr list what was left out); 2 the input or an option cannot
+be used, and nothing was written; 1 any other error, and nothing was written either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sirocco.schemes.workload.sample import QueryKind
 from sirocco_spark.session import open_session
 from sirocco_spark.telemetry import report
 
-# Reasons that are told one by one; a damaged history could fill the screen with them.
+# Reasons that are printed one by one; a damaged history could fill the screen with them.
 REASONS_TOLD = 10
 
 SOURCES = (
@@ -33,7 +33,7 @@ SOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class Warning:
-    """Something about the input that makes the result of less use than it looks.
+    """A property of the input that makes the result less useful.
 
     Attributes:
         code: For programs: `one-place`, `no-text`, `no-queries`, `small-sample`, `unbalanced`.
@@ -45,7 +45,7 @@ class Warning:
 
 
 def refusals(found: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Returns what was left out for a summary: how much, and how often for which reason."""
+    """Returns the summary of what was left out: the total, and counts by reason."""
     counts: Counter[str] = Counter()
     for reason, count in found:
         counts[reason] += count
@@ -58,14 +58,14 @@ def by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """Returns a parser with what all jobs know."""
+    """Returns a parser with the options of all jobs."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--master", default="local[*]", help="where not run by spark-submit")
     return parser
 
 
 def run(name: str, master: str, work: Callable[[SparkSession], dict[str, Any]]) -> int:
-    """Runs a job in a session of its own, prints its summary as the last line of stdout."""
+    """Runs a job in a session of its own; prints its summary as the last line of stdout."""
     with report.serving(name):
         status, outcome, summary = _outcome(name, master, work)
         report.ended(name, outcome, summary)
@@ -78,7 +78,7 @@ def run(name: str, master: str, work: Callable[[SparkSession], dict[str, Any]]) 
 def _outcome(
     name: str, master: str, work: Callable[[SparkSession], dict[str, Any]]
 ) -> tuple[int, str, dict[str, Any]]:
-    """Returns the exit status, what became of the job in a word, and its summary."""
+    """Returns the exit status, the outcome of the job in a word, and its summary."""
     session = open_session(name, master)
     try:
         return 0, "done", work(session)
@@ -97,7 +97,7 @@ def _outcome(
 
 
 def tell(name: str, summary: dict[str, Any]) -> None:
-    """Says on stderr what was left out and what is doubtful."""
+    """Prints on stderr what was left out and what is doubtful."""
     for what in ("refused_objects", "refused_queries"):
         refused = summary.get(what)
         if refused and refused["count"]:

@@ -1,9 +1,9 @@
 """Topics of a running system as an input: `intake` for objects, `registry` for queries.
 
-The records come by Spark's Kafka connector where it is on the class path (`--packages
-org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION`) and can speak to the broker, else by our own
-client, a stretch of offsets a task. Either way they are rows of the connector's schema, and decoded
-by the services' own codec.
+The records are read by Spark's Kafka connector if it is on the class path (`--packages
+org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION`) and supports the broker's settings, else by our
+own client, a range of offsets for each task. In both cases they are rows of the connector's schema,
+decoded by the services' own codec.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sirocco_spark.session import in_tasks, java_of
 # Offsets of one task of our own client: records of `intake` hold up to some thousand objects.
 TASK_OFFSETS = 2_000
 POLL_S = 1.0
-# Waits of a task for records that are there, before it says that they are not.
+# Polls of a task for existing records, before it reports that they are missing.
 POLLS_EMPTY_MAX = 30
 
 RECORD_DDL = "partition int, offset long, value binary, method string"
@@ -54,7 +54,7 @@ class Cluster:
 
     Attributes:
         bootstrap: HOST:PORT, several with commas.
-        name: Of the Sirocco cluster, the prefix of its topics; empty: none.
+        name: Of the Sirocco cluster, the prefix of its topics; empty for none.
     """
 
     bootstrap: str
@@ -62,11 +62,11 @@ class Cluster:
 
     @property
     def prefix(self) -> str:
-        """What stands before the names of topics."""
+        """The prefix of the names of topics."""
         return f"{self.name}." if self.name else ""
 
     def settings(self, environment: Mapping[str, str] | None = None) -> KafkaSettings:
-        """Returns what our own client wants; secrets come by the services' variables."""
+        """Returns the settings of our own client; secrets come from the services' variables."""
         read = os.environ if environment is None else environment
 
         def of(name: str, default: str = "") -> str:
@@ -86,7 +86,7 @@ class Cluster:
 
 
 def parse_cluster(source: str) -> Cluster:
-    """Reads `HOST:PORT[/CLUSTER]`; the cluster is `sirocco` unless it is said.
+    """Parses `HOST:PORT[/CLUSTER]`; the default cluster is `sirocco`.
 
     Raises:
         InvalidArgument: It is not of this form.
@@ -98,7 +98,7 @@ def parse_cluster(source: str) -> Cluster:
 
 
 def connector_options(settings: KafkaSettings) -> dict[str, str]:
-    """Returns settings that suit the connector as its Java client calls them."""
+    """Returns the connector's settings, under the names of its Java client."""
     options = {
         "kafka.bootstrap.servers": settings.bootstrap,
         "kafka.security.protocol": settings.security_protocol,
@@ -121,16 +121,16 @@ def connector_options(settings: KafkaSettings) -> dict[str, str]:
 
 
 def suits_connector(settings: KafkaSettings) -> bool:
-    """Whether the connector can be told all of this.
+    """Returns whether the connector supports all of these settings.
 
-    Java wants a certificate and its key in one file, or the key itself among the options. Services
-    have two files, and keys do not belong into options.
+    Java needs a certificate and its key in one file, or the key itself among the options. Services
+    have two files, and keys do not belong in options.
     """
     return not settings.tls_certificate
 
 
 def has_connector(session: SparkSession) -> bool:
-    """Whether the Kafka connector is on the class path."""
+    """Returns whether the Kafka connector is on the class path."""
     jvm = java_of(session)
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -175,7 +175,7 @@ def with_method(records: DataFrame) -> DataFrame:
 
 
 def _bounds(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
-    """Returns of each Kafka partition the first offset and the one behind the last."""
+    """Returns for each Kafka partition the first offset and the one after the last."""
     log = KafkaLog(cluster.settings())
     try:
         return [log.bounds(topic, partition) for partition in range(log.partitions(topic))]
@@ -196,7 +196,7 @@ def _fetching(cluster: Cluster, topic: str) -> Callable[[Iterator[str]], Iterato
 def _fetch(
     cluster: Cluster, topic: str, partition: int, low: int, high: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the records of a Kafka partition from `low` to before `high`."""
+    """Yields the records of a Kafka partition from `low` up to, without, `high`."""
     log = KafkaLog(cluster.settings())
     try:
         consumer = log.consumer("spark")
@@ -228,8 +228,8 @@ def _fetch(
 def decode_objects(records: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Returns the objects of records of `intake`, each once.
 
-    Publishers send again what was not acknowledged, so the same number of a session may be there
-    twice, with the same content. Arrival is the time at the front.
+    Publishers repeat objects without an acknowledgement, so a number of a session may occur twice,
+    with the same content. Arrival is the time at the front.
     """
     wide = tuple(dict.fromkeys([*columns, "session", "number"]))
     decoded = records.mapInArrow(_decoding(wide), ddl_of(wide))
@@ -278,7 +278,7 @@ def decode_queries(records: DataFrame) -> DataFrame:
 
 
 def _folded(records: pa.Table) -> pa.Table:
-    """Returns what is in force of one Kafka partition, by the rule of docs/adr/0005."""
+    """Returns the queries in force of one Kafka partition, by the rule of docs/adr/0005."""
     specs: dict[int, tuple[int, str | None]] = {}
     reasons: list[str] = []
     epoch = 0
@@ -307,5 +307,5 @@ def _folded(records: pa.Table) -> pa.Table:
 
 
 def _fits(change: Change, revision: int) -> bool:
-    """Whether a change replaces a revision; a greater one that compaction took may be between."""
+    """Returns whether a change replaces a revision; compaction may have removed some between."""
     return change.expected_revision >= revision

@@ -1,4 +1,4 @@
-"""Newline-delimited JSON as an input, plain or packed, as the command line tool reads it."""
+"""Newline-delimited JSON as an input, plain or gzip, as the command line tool reads it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def read_lines(session: SparkSession, paths: str, field: str) -> DataFrame:
             f"cannot read {paths} ({error.getCondition()})", field=field
         ) from None
     lines = lines.where(F.col("value").rlike(r"\S"))
-    # A packed file cannot be cut: one task unpacks it, but all of them share what follows.
+    # A gzip file cannot be split: one task unpacks it, but all of them share the further work.
     wanted = session.sparkContext.defaultParallelism
     return lines if lines.rdd.getNumPartitions() >= wanted else lines.repartition(wanted)
 
 
 def parse_objects(lines: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Returns the objects of lines with some of their columns; other lines say what is wrong."""
+    """Returns some columns of the lines' objects; other lines give the reason."""
     return lines.select("value").mapInArrow(_parsing(tuple(columns)), ddl_of(columns))
 
 
@@ -61,7 +61,7 @@ def _parsing(columns: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], I
 
 
 def parse_queries(lines: DataFrame) -> DataFrame:
-    """Returns the queries of lines as canonical JSON; other lines say what is wrong."""
+    """Returns the queries of lines as canonical JSON; other lines give the reason."""
     return lines.select("value").mapInArrow(_parse_queries, QUERY_DDL)
 
 
@@ -71,7 +71,7 @@ def _parse_queries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def query_batch(lines: Sequence[str]) -> pa.RecordBatch:
-    """Returns (spec, refusal) of lines, of which one is null each."""
+    """Returns (spec, refusal) of lines; one of them is null."""
     specs: list[str | None] = []
     reasons: list[str | None] = []
     for line in lines:
@@ -88,6 +88,6 @@ def query_batch(lines: Sequence[str]) -> pa.RecordBatch:
 
 
 def reason_of(error: InvalidArgument) -> str:
-    """Returns what is wrong in few words, so that equal faults are counted together."""
+    """Returns the error in few words, so that equal errors are counted together."""
     text = str(error)
     return text.partition(": unexpected")[0] if len(text) < 200 else text[:200]

@@ -1,9 +1,9 @@
 """The spatial-keyword join of many queries with the whole archive.
 
-A task holds the index of all range queries, the same by which evaluators match, and takes slice by
-slice; for the nearest objects it asks each slice as an evaluator would. So what is found is what a
-system would have found that had known the queries from the first object on (`sirocco replay
---arrival event` says the same).
+A task holds the index of all range queries, the one with which evaluators match, and takes slice by
+slice; for the nearest objects it searches each slice as an evaluator would. So it finds what a
+system would have found that had known the queries from the first object on (as `sirocco replay
+--arrival event`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from sirocco.model.term_hashing import SECRET_BYTES, TermHashing
 from sirocco_spark.blobs import open_blobs
 from sirocco_spark.pieces import held_now, pieces_of
 
-# One call of the index: its scratch memory grows with the batch, and hits of a broad query are
-# held until they are handed on.
+# One call of the index: its scratch memory grows with the batch, and the hits of a broad query are
+# held until they are passed on.
 _BATCH_ROWS = 65_536
 _TIME_MIN_MS, _TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
 
@@ -48,7 +48,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """Queries made ready for tasks; made of values of the engine alone, so that it travels.
+    """Queries prepared for tasks; consists of the engine's values only, so that it can be sent.
 
     Attributes:
         ranges: The range queries, compiled.
@@ -56,7 +56,7 @@ class Joined:
         filters: Their filters on attributes.
         from_ms, upto_ms: i8[r], bounds of arrivals that count, inclusive.
         nearest: (number, lon, lat, k, condition, from, up to) of each knn query.
-        secret: Of the numbers that stand for terms: words that collide on the wire do not here.
+        secret: For the numbers of terms: words that collide on the wire do not collide here.
     """
 
     ranges: QueryRows
@@ -87,9 +87,9 @@ def prepare(queries: Sequence[Query], start_ms: int, now_ms: int) -> Joined:
     """Compiles queries that `can_join`.
 
     Args:
-        queries: Numbered by their place.
+        queries: Numbered by their order.
         start_ms: When the lifetime of the continuous ones begins.
-        now_ms: When the snapshots are asked; nothing that arrives later counts at all.
+        now_ms: The time of the snapshots; later arrivals do not count at all.
     """
     ranges = [(i, q) for i, q in enumerate(queries) if isinstance(q, RangeQuery)]
     nearest = [(i, q) for i, q in enumerate(queries) if isinstance(q, KnnQuery)]
@@ -120,7 +120,7 @@ def _condition(query: KnnQuery, hashing: TermHashing) -> Condition:
 
 
 def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
-    """Returns the join as tasks run it: pieces of an archive in, `FOUND_DDL` out."""
+    """Returns the function that tasks run: pieces of an archive in, `FOUND_DDL` out."""
 
     def join(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
         joined = Joined(*shared.value)
@@ -143,13 +143,13 @@ class _Matcher:
         self._joined = joined
         self._index = RangeIndex(expected_queries=len(joined.ranges), hashing=hashing)
         rows = self._index.insert(joined.ranges, 0)
-        # The index numbers rows as it likes.
+        # The index assigns row numbers itself.
         self._place_of_row = np.zeros(int(rows.max(initial=0)) + 1, np.int64)
         self._place_of_row[rows] = np.arange(len(rows))
         self._has_filters = any(one is not None for one in joined.filters)
 
     def matches(self, rows: StoredRows) -> Iterator[pa.RecordBatch]:
-        """Yields what the objects match."""
+        """Yields the matches of the objects."""
         if not len(self._joined.ranges):
             return
         objects = rows.objects
@@ -171,7 +171,7 @@ class _Matcher:
     def _checked(
         self, rows: StoredRows, hits: NDArray[np.int64], places: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Leaves the pairs whose times and attributes count as well."""
+        """Keeps the pairs whose times and attributes count as well."""
         arrivals = rows.arrivals_ms[hits]
         keep = arrivals >= self._joined.from_ms[places]
         keep &= arrivals <= self._joined.upto_ms[places]
@@ -195,7 +195,7 @@ def _nearest(joined: Joined, rows: StoredRows) -> pa.RecordBatch:
     """Returns for each knn query the nearest among some objects."""
     order = np.argsort(rows.seqs, kind="stable")
     dense = rows.take(order)
-    # A slice holds successive objects; a piece may be a part of one.
+    # A slice holds consecutive objects; a piece may be a part of one.
     seqs = np.arange(len(dense), dtype=np.int64)
     sealed = (seal(_renumbered(dense, seqs)),)
     view = StoreView(sealed, ActiveSlice(len(dense), 1).view(), len(dense), slice_table(sealed))
@@ -233,7 +233,7 @@ def found_batch(
         orjson.dumps(data[a:b].tobytes().decode()).decode() if a < b else str(number)
         for number, a, b in zip(ids.tolist(), starts, ends, strict=True)
     ]
-    # Numbers without sign keep their order when half of the range is taken away.
+    # Unsigned numbers keep their order when half of the range is subtracted.
     ordered = (ids ^ np.uint64(1 << 63)).view(np.int64)
     return pa.RecordBatch.from_arrays(
         [pa.array(queries), pa.array(places), pa.array(ordered), pa.array(written, pa.string())],

@@ -1,4 +1,4 @@
-"""Options that several jobs share: where a history is, and what map is to be made of it."""
+"""Options shared by several jobs: the source of a history, and the map to build from it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from sirocco_spark import job
 from sirocco_spark.history import SAMPLE_OBJECTS_MAX
 
-# What the chart begins with, too; a cluster of `sirocco local` has as many leaves and 8 slots.
+# The chart's default, too; a cluster of `sirocco local` has as many leaves and 8 slots.
 LEAVES = 64
 SLOTS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class MapOptions:
-    """What a job that builds maps is asked for; see `--help`."""
+    """The options of a job that builds maps; see `--help`."""
 
     objects: str
     out: Path
@@ -30,7 +30,7 @@ class MapOptions:
 
 
 def history_parser(doc: str | None) -> argparse.ArgumentParser:
-    """Returns a parser that knows where a history is and how much of it is drawn."""
+    """Returns a parser with the options for a history and its sample."""
     parser = job.parser_of(doc)
     parser.add_argument("--objects", required=True, help=job.SOURCES)
     parser.add_argument("--queries", help="likewise; without: schemes assume some")
@@ -45,7 +45,7 @@ def history_parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def map_parser(doc: str | None, out: str) -> argparse.ArgumentParser:
-    """Returns a parser that knows all of `MapOptions`; `out`: what is written there."""
+    """Returns a parser with all of `MapOptions`; `out`: what is written there."""
     parser = history_parser(doc)
     parser.add_argument("--out", required=True, type=Path, help=out)
     parser.add_argument("--leaves", type=int, default=LEAVES, help=f"of the map ({LEAVES})")
@@ -56,7 +56,7 @@ def map_parser(doc: str | None, out: str) -> argparse.ArgumentParser:
 def parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> tuple[dict[str, Any], str]:
-    """Returns the values of a history's parser, and the master; exits where one is wrong."""
+    """Returns the values of a history's parser, and the master; exits if one is invalid."""
     values = vars(parser.parse_args(arguments))
     if not 0 < values["sample"] <= SAMPLE_OBJECTS_MAX:
         parser.error(f"--sample: not from 1 to {SAMPLE_OBJECTS_MAX}")

@@ -1,4 +1,4 @@
-"""The passes that all jobs begin with: count, draw objects, draw queries."""
+"""The first passes of all jobs: count objects, draw objects, draw queries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sirocco_spark.workload import Setting, draw_queries, read_workload
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is known of a history.
+    """The facts about a history.
 
     Attributes:
         objects: The source.
         counts: Over all objects.
         sample: Of the objects and of the queries.
-        workload: All queries, see `workload.WORKLOAD_DDL`; kept by Spark.
-        refused_queries: (reason, how often) of what is none.
+        workload: All queries, see `workload.WORKLOAD_DDL`; cached by Spark.
+        refused_queries: (reason, count) of those that are invalid.
     """
 
     objects: Objects

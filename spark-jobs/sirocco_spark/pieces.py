@@ -1,9 +1,9 @@
-"""What holds the objects of a slot: slices and checkpoints, whole or in part, and their heirs.
+"""The blobs that hold a slot's objects: slices and checkpoints, whole or in part, and successors.
 
-A running system replaces what it has written: slices are merged into larger ones, and a checkpoint
-gives way to a newer one, while its objects stand in that one or have been sealed into slices
-(docs/adr/0012). Which objects a slice holds is known from its name. So whoever finds a piece gone
-looks for what holds its objects now; objects do not change on their way.
+A running system replaces what it has written: slices are merged into larger ones, and a newer
+checkpoint replaces an older one, whose objects are in the new one or have been sealed into slices
+(docs/adr/0012). A slice's name shows which objects it holds. So a reader that finds a piece gone
+looks for the blobs that hold its objects now; the objects themselves never change.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sirocco.protocol.contract.partition_ownership import checkpoint_prefix
 from sirocco.transport.errors import BlobNotFound
 from sirocco_spark.blobs import Blobs
 
-# Of a compacted dataset: the names of its slices. It is written last, and without it there is
-# nothing: see `compaction.py`.
+# Of a compacted dataset: the names of its slices. It is written last, and without it the dataset is
+# invisible: see `compaction.py`.
 MANIFEST = "compacted.json"
 
 SLICE = re.compile(r"(?:slices|compacted)/(\d{5,})/(\d{16,})-(\d{16,})")
 CHECKPOINT = re.compile(rf"checkpoints/{SLOTS}/(\d{{5,}})/(\d{{16,}}-\d{{12,}})")
 
-# Names are listed and then read; what was listed stays for a checkpoint's interval of 15 s at
-# least, so a reader that is overtaken so often is not reading at all.
+# Names are listed and then read; a listed blob stays for a checkpoint's interval of at least 15 s,
+# so a reader that is overtaken this often is not reading at all.
 LOOKS_MAX = 8
 
 
@@ -44,7 +44,7 @@ class Piece:
     Attributes:
         name: Of the blob.
         slot: Number of the slot.
-        first, last: The stretch of the slot's objects that is to be read of it, inclusive.
+        first, last: The range of the slot's objects to read from it, inclusive.
         rows: Objects in it.
         bytes: Its size.
         arrival_first, arrival_last: Bounds of arrivals of all its objects, epoch ms.
@@ -62,12 +62,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A blob that was read, and which of its objects are meant.
+    """A blob that was read, and the objects to use of it.
 
     Attributes:
         name: Of the blob.
         contents: Its bytes.
-        first, last: The stretch of the slot's objects, inclusive.
+        first, last: The range of the slot's objects, inclusive.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Part:
 
     @property
     def is_slice(self) -> bool:
-        """Whether it is a slice; else it is a checkpoint."""
+        """Whether it is a slice; otherwise it is a checkpoint."""
         return SLICE.fullmatch(self.name) is not None
 
     def rows(self) -> StoredRows:
@@ -89,7 +89,7 @@ class Part:
 
 
 def item_of(pieces: Sequence[Piece]) -> str:
-    """Returns what a task is told of its pieces."""
+    """Returns the string form of a task's pieces."""
     return orjson.dumps([asdict(piece) for piece in pieces]).decode()
 
 
@@ -107,7 +107,7 @@ def piece_names(blobs: Blobs) -> list[str]:
         pass
     except (orjson.JSONDecodeError, LookupError, TypeError):
         raise InvalidArgument(f"{MANIFEST} is damaged", field="archive") from None
-    # Before the slices: those that a checkpoint stands on are there when it is.
+    # Before the slices: then the slices that a checkpoint needs are there.
     checkpoints = checkpoint_names(blobs)
     return blobs.list("slices/") + checkpoints
 
@@ -134,7 +134,7 @@ def cover(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def stored_rows(state: State) -> StoredRows:
-    """Returns the objects of a slot's checkpoint that are in no slice yet."""
+    """Returns the objects of a slot's checkpoint that are not in a slice yet."""
     columns = {n.removeprefix("store."): c for n, c in state.items() if n.startswith("store.")}
     return StoredRows.from_columns(columns)
 
@@ -144,7 +144,7 @@ def _checkpoint_rows(contents: bytes) -> StoredRows:
 
 
 def newest_state(blobs: Blobs, name: str) -> tuple[State | None, str]:
-    """Returns (state, "") of a checkpoint or of its heir, or (None, why it cannot be read)."""
+    """Returns (state, "") of a checkpoint or its successor, or (None, the reason)."""
     for _ in range(LOOKS_MAX):
         try:
             return read_state(blobs.read(name)), ""
@@ -159,7 +159,7 @@ def newest_state(blobs: Blobs, name: str) -> tuple[State | None, str]:
 
 
 def slice_named(name: str) -> Piece | None:
-    """Returns a slice by its name alone: without its size and times."""
+    """Returns a slice from its name alone: without its size and times."""
     match = SLICE.fullmatch(name)
     if match is None:
         return None
@@ -168,7 +168,7 @@ def slice_named(name: str) -> Piece | None:
 
 
 def has_heirs(name: str, pieces: Sequence[Piece]) -> bool:
-    """Returns whether others hold what a blob held that is gone."""
+    """Returns whether other pieces hold the objects of a blob that is gone."""
     if gone := slice_named(name):
         return bool(_within(gone, [piece for piece in pieces if piece.slot == gone.slot]))
     folder = name.rpartition("/")[0]
@@ -176,7 +176,7 @@ def has_heirs(name: str, pieces: Sequence[Piece]) -> bool:
 
 
 def held_now(blobs: Blobs, piece: Piece) -> list[Part]:
-    """Reads a piece, or what holds its objects now, each once.
+    """Reads a piece, or the blobs that hold its objects now, each once.
 
     Raises:
         Unavailable: They have left the archive.
@@ -189,7 +189,7 @@ def held_now(blobs: Blobs, piece: Piece) -> list[Part]:
         try:
             parts = _slices_with(blobs, piece) or _all_with(blobs, piece)
         except BlobNotFound:
-            # Of these, too, one was replaced.
+            # One of these was replaced, too.
             continue
         if parts:
             return parts
@@ -197,14 +197,14 @@ def held_now(blobs: Blobs, piece: Piece) -> list[Part]:
 
 
 def _slices_with(blobs: Blobs, piece: Piece) -> list[Part]:
-    """Reads the slices that hold all objects of a piece; none if some are in no slice."""
+    """Reads the slices that hold all objects of a piece; none if some objects are in no slice."""
     return _parts(blobs, _within(piece, _listed(blobs, piece.slot)), {})
 
 
 def _all_with(blobs: Blobs, piece: Piece) -> list[Part]:
     """Reads the slices and the checkpoint that hold all objects of a piece; none if some are gone.
 
-    The checkpoint comes first: the slices that it left its older objects to are there by then.
+    The checkpoint is read first: the slices of its older objects exist by then.
     """
     names = blobs.list(checkpoint_prefix(SLOTS, piece.slot))
     if not names:
@@ -230,7 +230,7 @@ def _listed(blobs: Blobs, slot: int) -> list[Piece]:
 
 
 def _within(piece: Piece, others: Sequence[Piece]) -> list[Piece]:
-    """Chooses what holds all objects of a piece, cut to it; nothing if some are missing."""
+    """Chooses blobs that hold all objects of a piece, limited to it; none if some are missing."""
     clipped = [
         replace(one, first=max(one.first, piece.first), last=min(one.last, piece.last))
         for one in others

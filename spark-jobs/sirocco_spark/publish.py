@@ -1,7 +1,7 @@
 """Results that appear as a whole or not at all.
 
-A job that is killed leaves something hidden beside the place of its result, which the next run of
-the same job clears away; whoever looks at the place sees the old result, or none.
+A killed job leaves hidden files beside its output path, which the next run of the same job removes;
+a reader of the path sees the old result, or none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARK = ".unfinished-"
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a local file so that a job killed in the middle leaves the old one or none."""
+    """Writes a local file so that a job killed in the middle leaves the old file or none."""
     unfinished = path.with_name(f".{path.name}{_MARK}{os.getpid()}")
     with unfinished.open("wb") as file:
         file.write(data)
@@ -44,7 +44,7 @@ def _runs(pid: int) -> bool:
 
 @contextmanager
 def whole_directory(session: SparkSession, out: str) -> Iterator[str]:
-    """Gives a directory to write to, which takes the name `out` when all is written.
+    """Returns a directory to write to, which is renamed to `out` when everything is written.
 
     Works wherever Hadoop's file systems do; in object stores that rename file by file, wait for
     the file `_SUCCESS` or the summary.

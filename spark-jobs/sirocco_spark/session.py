@@ -1,4 +1,4 @@
-"""The Spark session of a job, and the lines that tell how far it is."""
+"""The Spark session of a job, and its lines of progress."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from pyspark.sql import DataFrame, SparkSession
 import sirocco_spark
 from sirocco_spark.telemetry import report
 
-# Rows that one task holds at once. A row of a post takes about 400 bytes in Python and as much on
-# its way: two tasks a gigabyte at most, whatever the number of rows altogether.
+# Rows that one task holds at once. A row of a post takes about 400 bytes in Python and as much when
+# it is sent: two tasks a gigabyte at most, whatever the total number of rows.
 TASK_ROWS_MAX = 524_288
 
-# Parts of a shuffle for each core: cores that are slower get fewer of them.
+# Parts of a shuffle for each core: slower cores get fewer of them.
 SHUFFLES_A_CORE = 4
 
-# A line more often than that would bury the result, less often look like a job that hangs.
+# More frequent lines would bury the result, rarer ones look like a job that hangs.
 PROGRESS_S = 5.0
 
-# The driver holds the sample, the index of the archive, and what is collected; Spark's own default
-# of 1 GB is too little for 200,000 sampled objects beside a shuffle.
+# The driver holds the sample, the index of the archive, and collected rows; Spark's default of 1 GB
+# is too little for 200,000 sampled objects beside a shuffle.
 DRIVER_MEMORY = "3g"
 
 
 def open_session(name: str, master: str = "local[*]", **settings: str) -> SparkSession:
-    """Returns the session; one that spark-submit has begun is taken as it is.
+    """Returns the session; one that spark-submit has created is used as it is.
 
     Args:
         name: Of the job.
-        master: Where spark-submit names none.
-        settings: Further ones of Spark, with `_` for `.`.
+        master: Used if spark-submit names none.
+        settings: Further settings of Spark, with `_` for `.`.
     """
-    # The executors need not have this directory: what they run travels with the job.
+    # The executors need not have this directory: its code is sent with the job.
     cloudpickle.register_pickle_by_value(sirocco_spark)  # type: ignore[no-untyped-call]
     builder = SparkSession.builder.appName(f"sirocco {name}")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # Workers on this machine run what the driver runs, not what the PATH calls python3.
+        # Workers on this machine run the driver's Python, not the PATH's python3.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = (
             builder.master(master)
@@ -56,8 +56,8 @@ def open_session(name: str, master: str = "local[*]", **settings: str) -> SparkS
         for key, value in settings.items():
             builder = builder.config(key.replace("_", "."), value)
     session = builder.getOrCreate()
-    # Numbers of shuffle partitions then follow the bytes that come out of the stage before; what is
-    # shuffled here has been added up already, so Spark's 200 to begin with are far too many.
+    # The number of shuffle partitions then follows the output bytes of the stage before; the rows
+    # shuffled here are summed up already, so Spark's default of 200 is far too many.
     session.conf.set("spark.sql.adaptive.enabled", "true")
     if not session.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
         first = SHUFFLES_A_CORE * session.sparkContext.defaultParallelism
@@ -67,7 +67,7 @@ def open_session(name: str, master: str = "local[*]", **settings: str) -> SparkS
 
 
 def java_of(session: SparkSession) -> Any:
-    """Returns the packages of the driver's Java, for what Spark does not offer in Python."""
+    """Returns the packages of the driver's Java, for features that Spark lacks in Python."""
     return session.sparkContext._jvm
 
 
@@ -77,16 +77,16 @@ def in_tasks(
     work: Callable[[Iterator[str]], Iterator[pa.RecordBatch]],
     ddl: str,
 ) -> DataFrame:
-    """Returns what `work` makes of each item, a task an item.
+    """Returns the results of `work` for each item, one task for each item.
 
     Args:
         session: Runs it.
-        items: What the tasks are told.
+        items: The input of the tasks.
         work: Takes the items of a task, yields rows of the schema `ddl`.
         ddl: Names and types of the columns.
     """
-    # Numbers from Java, one a task, and the items beside: a list handed to Spark as rows would go
-    # through Python processes of its own and leave it to chance how many a task gets.
+    # Numbers from Java, one for each task, and the items separately: a list of rows would pass
+    # through Python processes of its own, and chance would decide how many a task gets.
     shared = session.sparkContext.broadcast(list(items))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -97,7 +97,7 @@ def in_tasks(
 
 @contextmanager
 def phase(session: SparkSession, job: str, doing: str) -> Iterator[None]:
-    """Tells on stderr what is done, how far it is every few seconds, and how long it took."""
+    """Prints on stderr the present phase, its progress every few seconds, and its duration."""
     begun = time.monotonic()
     done = threading.Event()
     session.sparkContext.setJobDescription(doing)
@@ -121,7 +121,7 @@ def phase(session: SparkSession, job: str, doing: str) -> Iterator[None]:
 
 
 def _tasks(session: SparkSession) -> tuple[int, int]:
-    """Returns (tasks finished, tasks) of the stages that run."""
+    """Returns (tasks finished, tasks) of the running stages."""
     tracker = session.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]

@@ -1,7 +1,7 @@
-"""What a job tells Prometheus, where it is asked to: in a pod, by SIROCCO_HTTP_PORT.
+"""A job's metrics for Prometheus, if SIROCCO_HTTP_PORT is set, as in a pod.
 
-A job may end between two scrapes. So it goes on serving its last figures for SIROCCO_JOB_LINGER_S
-seconds, which ought to be longer than the interval of scraping.
+A job may end between two scrapes. So it still serves its last metrics for SIROCCO_JOB_LINGER_S
+seconds, which should be longer than the scrape interval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sirocco.telemetry.metrics import SparkMetrics
 
 
 class Report:
-    """The figures of the jobs of this process; nothing is served before `serving`."""
+    """The metrics of the jobs of this process; nothing is served before `serving`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -26,7 +26,7 @@ class Report:
 
     @contextmanager
     def serving(self, job: str) -> Iterator[None]:
-        """Serves while the job runs and for a moment after; only counts where no port is named."""
+        """Serves while the job runs and for a while after; only counts if no port is set."""
         port = int(os.environ.get("SIROCCO_HTTP_PORT", "0"))
         self._metrics.running.labels(spark_job=job).set(1)
         if not port:
@@ -42,11 +42,11 @@ class Report:
             server.server_close()
 
     def phase(self, job: str, name: str, seconds: float) -> None:
-        """A part of the job is done."""
+        """A phase of the job is done."""
         self._metrics.phase_seconds.labels(spark_job=job, phase=name).set(seconds)
 
     def ended(self, job: str, outcome: str, summary: Mapping[str, Any]) -> None:
-        """The job is done: `done`, `refused` (its input is of no use), or `failed`."""
+        """The job has ended: `done`, `refused` (its input cannot be used), or `failed`."""
         self._metrics.running.labels(spark_job=job).set(0)
         self._metrics.finished.labels(spark_job=job, outcome=outcome).set(time.time())
         if "objects" in summary:

@@ -1,4 +1,4 @@
-"""Queries as the cost model sees them: kind, box, keywords, lifetime."""
+"""Queries in the form of the cost model: kind, box, keywords, lifetime."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sirocco_spark.inputs import open_specs
 from sirocco_spark.pieces import checkpoint_names, newest_state
 from sirocco_spark.session import in_tasks
 
-# `span_ms` is the lifetime of a continuous query, the window of a snapshot; null: without limit.
+# `span_ms` is the lifetime of a continuous query, the window of a snapshot; null means no limit.
 WORKLOAD_DDL = (
     "handle long, revision long, kind int, west double, south double, east double, north double, "
     "terms array<long>, lifetime double, span_ms long, refusal string"
@@ -45,18 +45,18 @@ _SCHEMA = pa.schema(
         "refusal": pa.string(),
     }
 )
-# Kinds of standing queries of which a checkpoint keeps the JSON.
+# Kinds of standing queries for which a checkpoint stores the JSON.
 _SPEC_FAMILIES = ("knn", "steps", "tracked")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The objects among which queries stand.
+    """The objects that the queries are compared with.
 
     Attributes:
         sample: Some of them.
-        total: How many there are.
-        span_ms: In how much time they arrived.
+        total: Their number.
+        span_ms: The time span of their arrivals.
     """
 
     sample: Sample
@@ -68,11 +68,11 @@ def read_workload(session: SparkSession, source: str | None, setting: Setting) -
     """Returns the queries of a source, see `job.SOURCES`; none without a source.
 
     Raises:
-        InvalidArgument: There is nothing of the kind.
+        InvalidArgument: There is no such source.
     """
     if source is None:
         return session.createDataFrame([], WORKLOAD_DDL)
-    # Plain values: what is broadcast is read before the executor knows this module.
+    # Plain values: a broadcast is read before the executor knows this module.
     shared = session.sparkContext.broadcast((setting.sample, setting.total, setting.span_ms))
     kind, _, rest = source.partition(":")
     if kind == "archive":
@@ -82,9 +82,9 @@ def read_workload(session: SparkSession, source: str | None, setting: Setting) -
         found = open_specs(session, source).mapInArrow(_describing(shared), WORKLOAD_DDL)
     refused = found.where(F.col("refusal").isNotNull())
     columns = [name for name in found.columns if name not in ("revision", "refusal")]
-    # A query stands in every slot that its region meets, and in files of lines perhaps twice: the
-    # newest counts. Lines have no revision; of those that differ the greatest counts, by all that
-    # is known of it, so that it is the same one however the files were cut.
+    # A query is in every slot that its region meets, and perhaps twice in files of lines: the
+    # newest counts. Lines have no revision; of different ones the greatest counts, by all of its
+    # columns, so that it is the same one however the files were split.
     newest = (
         found.where(F.col("refusal").isNull())
         .groupBy("handle")
@@ -163,7 +163,7 @@ def _describing_checkpoints(
 
 
 def _state_batches(state: State, setting: Setting) -> Iterator[pa.RecordBatch]:
-    """Yields the queries that stand in a slot."""
+    """Yields the queries of a slot."""
     rows = QueryRows.from_columns(state, "query.")
     if len(rows):
         times_ms = state["times_ms"]
@@ -181,18 +181,18 @@ def _state_batches(state: State, setting: Setting) -> Iterator[pa.RecordBatch]:
 def range_queries(
     rows: QueryRows, now_ms: int, span_ms: int
 ) -> tuple[SampleQueries, list[int | None]]:
-    """Describes compiled standing range queries, as `sample_queries` does queries of the model.
+    """Describes compiled standing range queries, as `sample_queries` does for queries of the model.
 
-    Of their lifetime only the end is known, so what is left of it counts.
+    Only the end of their lifetime is known, so its rest counts.
 
     Returns:
-        The queries, and what is left of each lifetime, ms, None without end.
+        The queries, and the rest of each lifetime, ms, None without end.
     """
     boxes = np.empty((len(rows), 4))
     terms: list[NDArray[np.uint64]] = []
     for row in range(len(rows)):
         own = rows.boxes[rows.box_offsets[row] : rows.box_offsets[row + 1]]
-        # See `sampling._box`: two boxes are one that crosses the antimeridian.
+        # See `sampling._box`: two boxes form one that crosses the antimeridian.
         first = int(np.argmax(own[:, 2]))
         boxes[row] = (*own[first, [0, 1]], own[len(own) - 1 - first, 2], own[first, 3])
         conjunctions = range(int(rows.conj_offsets[row]), int(rows.conj_offsets[row + 1]))
@@ -217,7 +217,7 @@ def range_queries(
 
 
 def draw_queries(workload: DataFrame, count: int, seed: int) -> SampleQueries:
-    """Draws at most `count` queries, equal ones however Spark cut the input."""
+    """Draws at most `count` queries, the same ones however Spark splits the input."""
     key = F.xxhash64(F.lit(seed), "handle")
     good = workload.where(F.col("refusal").isNull())
     table = good.orderBy(key, "handle").limit(count).orderBy("handle").toArrow()

@@ -1,8 +1,7 @@
 """A network on this machine whose links can be cut: a namespace for each process, and a switch.
 
 Packets on a cut link are dropped silently, as by a broken switch: connections just stop. Needs
-    root,
-`ip` and `nft`.
+root, `ip` and `nft`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
 
 `before` registers queries, receives the matches of some objects, has more objects acknowledged
 without waiting for their matches, and prints its state as one line of JSON. `after` reads that
-    line: the
-queries have to be unchanged, a search has to find all objects, and the subscriber has to get, from
-its cursor on, each match that it has not got, and those of new objects, once.
+line: the queries have to be unchanged, a search has to find all objects, and the subscriber has to
+get, from its cursor on, each match that it has not got, and those of new objects, once.
 """
 
 from __future__ import annotations

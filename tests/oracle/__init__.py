@@ -1,8 +1,7 @@
 """Computes correct results by brute force from the contract, over objects and queries as JSON.
 
 Independent of the engine: every rule is written a second time, in plain formulas over whole
-    columns.
-One module for each kind; `compare.py` combines them.
+columns. One module for each kind; `compare.py` combines them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A figure is rounded before objects are ordered by it, so the last bit of a floating-point number may
 decide on which side of a rounding border it falls. `low` and `high` are the rounded figures if the
 true value is a little lower or higher: nearly always they are the same, and the order is certain.
-    If
-they differ, both orders of two neighbours are correct.
+If they differ, both orders of two neighbours are correct.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Every member of a query with every kind and mode, and with all options of a registration.
 
 Each combination is accepted, or refused with the name of a member that does not belong: by the
-    tables
-of docs/reference/queries.md. No combination is accepted silently that asks for results that never
-follow.
+tables of docs/reference/queries.md. No combination is accepted silently that asks for results that
+never follow.
 """
 
 from __future__ import annotations
