@@ -37,7 +37,7 @@ from sirocco_spark.pieces import held_now, pieces_of
 # One call of the index: its scratch memory grows with the batch, and the hits of a broad query are
 # held until they are passed on.
 _BATCH_ROWS = 65_536
-_TIME_MIN_MS, _TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
+_TIME_MIN_MS = -(1 << 63)
 
 # `place` orders the objects of a query: by id, or by distance and then id. `object` is JSON.
 FOUND_DDL = "query int, place double, id long, object string"

@@ -93,12 +93,6 @@ class ResultsFile:
         """Writes the answer of a range query: ids in their order."""
         self.write({"query": query_id, "objects": objects})
 
-    def write_nearest(
-        self, query_id: str, objects: Sequence[int | str], distances_m: Sequence[float]
-    ) -> None:
-        """Writes the answer of a knn query: the nearest first."""
-        self.write({"query": query_id, "objects": objects, "distance_m": distances_m})
-
     def write_change(
         self,
         query_id: str,

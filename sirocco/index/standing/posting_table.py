@@ -17,7 +17,6 @@ from sirocco.kernels.standing.range_post import post, unpost
 __all__ = ["PostingTable"]
 
 _BITS_MIN = 8
-_BITS_MAX = 32
 # A doubling moves at least this many homes with each insertion: about 0.1 ms.
 _STRETCH_HOMES = 16_384
 # Keys per home at which a doubling begins. Most probes end in the filter, so that a fuller table

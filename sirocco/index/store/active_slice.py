@@ -15,11 +15,28 @@ from numpy.typing import NDArray
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store.slices import address_of
 from sirocco.kernels.store.slice_table import (
-    ADDRESSES,
-    COUNTS,
+    AT_ARRIVALS,
+    AT_ATTRIBUTE_OFFSETS,
+    AT_ATTRIBUTES,
+    AT_IDS,
+    AT_LAT,
+    AT_LENGTHS,
+    AT_LON,
+    AT_NAME_OFFSETS,
+    AT_NAMES,
+    AT_NUMBERS,
+    AT_ROW_COUNTS,
+    AT_ROW_SESSIONS,
+    AT_TAGS,
+    AT_TERM_OFFSETS,
+    AT_TERMS,
+    AT_TEXT,
+    AT_TEXT_OFFSETS,
+    AT_TS,
     FIRST_SEQ,
     IS_ACTIVE,
     LAST_SEQ,
+    N_ROWS,
     TABLE_WORDS,
     TS_FORM,
     TS_PLAIN,
@@ -82,7 +99,7 @@ class ActiveView:
         """Returns a view of the first rows."""
         table_row = self.table_row.copy()
         table_row[LAST_SEQ] = self.first_seq + rows - 1
-        table_row[COUNTS] = rows
+        table_row[N_ROWS] = rows
         return replace(self, rows=rows, table_row=table_row)
 
     def stored(self) -> StoredRows:
@@ -132,12 +149,14 @@ _RAGGED: tuple[tuple[str, type[np.generic], str, int], ...] = (
     ("text", np.uint8, "text_offsets", 80),
     ("attributes", np.uint8, "attribute_offsets", 0),
 )
-# Columns of each address in a row of a table, see `slice_table`; None if an active slice has none.
-_ADDRESSED: tuple[str | None, ...] = (
-    "lon", "lat", "arrivals_ms", None, "term_offsets", "terms", "counts", None, "tags", None,
-    None, "ids", "sessions", "numbers", None, None, "lengths", "ts", None, None, "name_offsets",
-    "names", "text_offsets", "text", "attribute_offsets", "attributes",
-)  # fmt: skip
+# Columns by the places of their addresses in a row of a table, see `slice_table`.
+_ADDRESSED: dict[int, str] = {
+    AT_LON: "lon", AT_LAT: "lat", AT_ARRIVALS: "arrivals_ms", AT_TERM_OFFSETS: "term_offsets",
+    AT_TERMS: "terms", AT_ROW_COUNTS: "counts", AT_TAGS: "tags", AT_IDS: "ids",
+    AT_ROW_SESSIONS: "sessions", AT_NUMBERS: "numbers", AT_LENGTHS: "lengths", AT_TS: "ts",
+    AT_NAME_OFFSETS: "name_offsets", AT_NAMES: "names", AT_TEXT_OFFSETS: "text_offsets",
+    AT_TEXT: "text", AT_ATTRIBUTE_OFFSETS: "attribute_offsets", AT_ATTRIBUTES: "attributes",
+}  # fmt: skip
 
 
 class ActiveSlice:
@@ -313,14 +332,13 @@ class ActiveSlice:
             self._table_row = self._addresses()
         table_row = self._table_row.copy()
         table_row[LAST_SEQ] = self.first_seq + self.rows - 1
-        table_row[COUNTS] = self.rows
+        table_row[N_ROWS] = self.rows
         return ActiveView(self.rows, self.first_seq, **self._columns, table_row=table_row)
 
     def _addresses(self) -> NDArray[np.int64]:
         """Returns the slice as a row of a table, without its counts."""
         table_row = np.zeros(TABLE_WORDS, np.int64)
         table_row[[FIRST_SEQ, TS_FORM, IS_ACTIVE]] = self.first_seq, TS_PLAIN, 1
-        table_row[ADDRESSES:] = [
-            0 if name is None else address_of(self._columns[name]) for name in _ADDRESSED
-        ]
+        for place, name in _ADDRESSED.items():
+            table_row[place] = address_of(self._columns[name])
         return table_row

@@ -12,13 +12,10 @@ from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store.active_slice import ActiveView
 from sirocco.index.store.slices import SealedSlice
 from sirocco.kernels.store.slice_gather import PIECES, copy_plain, copy_ragged, measure_ragged
-from sirocco.kernels.store.slice_table import ADDRESSES
+from sirocco.kernels.store.slice_table import AT_TERM_OFFSETS
 from sirocco.model.objects import ObjectColumns
 
 __all__ = ["gather_rows", "gather_table", "row_bytes", "slice_rows"]
-
-# Place of the address of term offsets in a row of the table.
-_TERM_OFFSETS = ADDRESSES + 4
 
 # Bytes of an object besides text, attributes and string id: four numbers, three offsets.
 _PLAIN_BYTES = 56
@@ -53,7 +50,7 @@ def gather_table(
     if not terms:
         # A column without an address is empty.
         table = table.copy()
-        table[:, _TERM_OFFSETS] = 0
+        table[:, AT_TERM_OFFSETS] = 0
     m = len(rows)
     keys, places = np.empty((3, m), np.uint64), np.empty((2, m))
     times, lengths = np.empty((3, m), np.int64), np.empty(m, np.int32)

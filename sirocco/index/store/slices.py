@@ -19,7 +19,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.store.slice_seal import BLOCK_ROWS, COUNT_LONG, FANOUT, TERM_BITS, TERM_MASK
-from sirocco.kernels.store.slice_table import TS_ARRIVAL, TS_DELTA, TS_MISSING, TS_PLAIN
+from sirocco.kernels.store.slice_table import (
+    ARRIVAL_FIRST,
+    ARRIVAL_LAST,
+    AT_ARRIVALS,
+    AT_ATTRIBUTE_OFFSETS,
+    AT_ATTRIBUTES,
+    AT_BOXES,
+    AT_IDS,
+    AT_LAT,
+    AT_LENGTHS,
+    AT_LEVELS,
+    AT_LON,
+    AT_LONG_COUNTS,
+    AT_LONG_PLACES,
+    AT_NAME_OFFSETS,
+    AT_NAMES,
+    AT_NUMBER_BASES,
+    AT_NUMBERS,
+    AT_POSTING_OFFSETS,
+    AT_POSTINGS,
+    AT_SEQS,
+    AT_SESSION_ROWS,
+    AT_SESSIONS,
+    AT_TERM_OFFSETS,
+    AT_TERMS,
+    AT_TEXT,
+    AT_TEXT_OFFSETS,
+    AT_TS,
+    AT_VOCABULARY,
+    FIRST_SEQ,
+    LAST_SEQ,
+    N_BOX_EDGES,
+    N_LEVELS,
+    N_LONG,
+    N_ROWS,
+    N_SESSIONS,
+    N_TERMS,
+    N_WORDS,
+    TABLE_WORDS,
+    TS_ARRIVAL,
+    TS_DELTA,
+    TS_FORM,
+    TS_MISSING,
+    TS_PLAIN,
+)
 from sirocco.model.objects import MISSING_TS, Bytes
 
 __all__ = [
@@ -111,7 +155,7 @@ class SealedSlice:
     _own_bytes: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table_row", np.array(_table_row(self), np.int64))
+        object.__setattr__(self, "table_row", _table_row(self))
         columns = [getattr(self, f.name) for f in fields(self) if f.init]
         flat = [part for each in columns for part in (each if isinstance(each, tuple) else (each,))]
         own_bytes = sum(part.nbytes for part in flat if isinstance(part, np.ndarray))
@@ -139,41 +183,39 @@ class SealedSlice:
         places = self.session_rows[rows]
         return self.sessions[places], self.number_bases[places] + self.numbers[rows]
 
-    def numbers_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Returns i8[k], the numbers of terms in the vocabulary, −1 for absent ones."""
-        places = np.searchsorted(self.vocabulary, hashes)
-        found = np.minimum(places, len(self.vocabulary) - 1)
-        if len(self.vocabulary) == 0:
-            return np.full(len(hashes), -1, np.int64)
-        return np.where(self.vocabulary[found] == hashes, places, -1)
 
-
-def _table_row(slice_: SealedSlice) -> list[int]:
+def _table_row(slice_: SealedSlice) -> NDArray[np.int64]:
     """Returns the slice as a row of a table of addresses, see `slice_table`."""
-    columns: tuple[NDArray[Any] | None, ...] = (
-        slice_.lon, slice_.lat, slice_.arrivals_ms, slice_.seqs, slice_.term_offsets,
-        slice_.terms, slice_.vocabulary, slice_.posting_offsets, slice_.postings, slice_.boxes,
-        slice_.levels, slice_.ids, slice_.session_rows, slice_.numbers, slice_.sessions,
-        slice_.number_bases, slice_.lengths, slice_.ts, slice_.long_places, slice_.long_counts,
-    )  # fmt: skip
-    for part in (slice_.names, slice_.text, slice_.attributes):
-        columns += (None, None) if part is None else (part[1], part[0])
-    return [
-        slice_.first_seq,
-        slice_.last_seq,
-        slice_.arrival_first_ms,
-        slice_.arrival_last_ms,
-        len(slice_),
-        len(slice_.terms),
-        len(slice_.vocabulary),
-        len(slice_.boxes),
-        len(slice_.levels),
-        len(slice_.sessions),
-        len(slice_.long_places),
-        _ts_form(slice_),
-        0,
-        *(0 if column is None else address_of(column) for column in columns),
-    ]
+    row = np.zeros(TABLE_WORDS, np.int64)
+    row[[FIRST_SEQ, LAST_SEQ]] = slice_.first_seq, slice_.last_seq
+    row[[ARRIVAL_FIRST, ARRIVAL_LAST]] = slice_.arrival_first_ms, slice_.arrival_last_ms
+    row[TS_FORM] = _ts_form(slice_)
+    row[N_ROWS] = len(slice_)
+    for place, counted in (
+        (N_TERMS, slice_.terms), (N_WORDS, slice_.vocabulary), (N_BOX_EDGES, slice_.boxes),
+        (N_LEVELS, slice_.levels), (N_SESSIONS, slice_.sessions), (N_LONG, slice_.long_places),
+    ):  # fmt: skip
+        row[place] = len(counted)
+    columns: list[tuple[int, NDArray[Any] | None]] = [
+        (AT_LON, slice_.lon), (AT_LAT, slice_.lat), (AT_ARRIVALS, slice_.arrivals_ms),
+        (AT_SEQS, slice_.seqs), (AT_TERM_OFFSETS, slice_.term_offsets), (AT_TERMS, slice_.terms),
+        (AT_VOCABULARY, slice_.vocabulary), (AT_POSTING_OFFSETS, slice_.posting_offsets),
+        (AT_POSTINGS, slice_.postings), (AT_BOXES, slice_.boxes), (AT_LEVELS, slice_.levels),
+        (AT_IDS, slice_.ids), (AT_SESSION_ROWS, slice_.session_rows),
+        (AT_NUMBERS, slice_.numbers), (AT_SESSIONS, slice_.sessions),
+        (AT_NUMBER_BASES, slice_.number_bases), (AT_LENGTHS, slice_.lengths), (AT_TS, slice_.ts),
+        (AT_LONG_PLACES, slice_.long_places), (AT_LONG_COUNTS, slice_.long_counts),
+    ]  # fmt: skip
+    for data, offsets, part in (
+        (AT_NAMES, AT_NAME_OFFSETS, slice_.names),
+        (AT_TEXT, AT_TEXT_OFFSETS, slice_.text),
+        (AT_ATTRIBUTES, AT_ATTRIBUTE_OFFSETS, slice_.attributes),
+    ):
+        if part is not None:
+            columns += [(data, part[0]), (offsets, part[1])]
+    for place, column in columns:
+        row[place] = 0 if column is None else address_of(column)
+    return row
 
 
 def address_of(column: NDArray[Any]) -> int:

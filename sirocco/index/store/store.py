@@ -25,7 +25,7 @@ from sirocco.index.store.gathering import slice_rows
 from sirocco.index.store.merging import MergeJob, choose_merge
 from sirocco.index.store.sealing import seal
 from sirocco.index.store.slices import SealedSlice
-from sirocco.kernels.store.slice_table import COUNTS, TABLE_WORDS
+from sirocco.kernels.store.slice_table import N_ROWS, TABLE_WORDS
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
@@ -37,7 +37,6 @@ __all__ = [
     "StoreLimits",
     "StoreView",
     "slice_columns",
-    "slice_from_columns",
     "slice_table",
 ]
 
@@ -113,7 +112,7 @@ class StoreView:
     @property
     def objects_total(self) -> int:
         """Number of objects here."""
-        return int(self.table[:, COUNTS].sum()) + self.active.rows
+        return int(self.table[:, N_ROWS].sum()) + self.active.rows
 
     @property
     def newest_ms(self) -> int:
@@ -396,8 +395,3 @@ class SlotStore:
 def slice_columns(slice_: SealedSlice) -> dict[str, NDArray[Any]]:
     """Returns the rows of a slice as named columns, for a file."""
     return slice_rows(slice_).columns()
-
-
-def slice_from_columns(columns: Mapping[str, NDArray[Any]]) -> SealedSlice:
-    """Creates a slice from the columns of its rows."""
-    return seal(StoredRows.from_columns(columns))

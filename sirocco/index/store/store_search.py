@@ -25,7 +25,7 @@ from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.store.slice_active import nearest_active, search_active
 from sirocco.kernels.store.slice_nearest import nearest_rows, nearest_sealed
 from sirocco.kernels.store.slice_range import search_sealed
-from sirocco.kernels.store.slice_table import COUNTS
+from sirocco.kernels.store.slice_table import N_ROWS
 from sirocco.model.attributes import Filter
 
 __all__ = [
@@ -336,7 +336,7 @@ class _Best:
         )
         active = np.array([view.active.table_row for view in views])
         self.table = np.concatenate([*(view.table for view in views), active])
-        room = min(k, int(self.table[:, COUNTS].sum()))
+        room = min(k, int(self.table[:, N_ROWS].sum()))
         self.columns = (
             np.empty(room),
             np.empty(3 * room, np.uint64),
@@ -374,7 +374,7 @@ def _nearest(
         # The first view, where the point probably is, comes first, and in each view the largest
         # slice: its k nearest objects bound the search in the others.
         owners = np.repeat(np.arange(len(views)), [len(view.sealed) for view in views])
-        order = np.lexsort((-best.table[:sealed, COUNTS], owners))
+        order = np.lexsort((-best.table[:sealed, N_ROWS], owners))
         nearest_sealed(
             best.table, order, condition.words, condition.values, condition.quads,
             condition.hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,

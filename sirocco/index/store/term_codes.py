@@ -18,7 +18,7 @@ from sirocco.index.store.slices import SealedSlice, address_of
 from sirocco.index.store.store import StoreView
 from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.hash_placement import secret
-from sirocco.kernels.store.slice_table import COUNTS
+from sirocco.kernels.store.slice_table import N_TERMS
 from sirocco.kernels.store.sliding_term_counts import (
     BUCKETS,
     CODES_MAX,
@@ -139,7 +139,7 @@ class TermCodes:
         self._coded = Coded(
             weakref.ref(view.table),
             np.array([address_of(each.codes) for each in parts], np.int64),
-            int(view.table[:, COUNTS + 1].sum()),
+            int(view.table[:, N_TERMS].sum()),
             self._epoch,
             self._known,
             parts,

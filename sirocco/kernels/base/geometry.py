@@ -18,7 +18,6 @@ __all__ = [
     "distance_m",
     "distances_m",
     "great_circle_m",
-    "polygon_holds",
     "ring_side",
     "side_of",
 ]
@@ -311,24 +310,3 @@ def ring_side(vertices: Any, begin: Any, end: Any, x: Any, y: Any) -> Any:
         ax = bx
         ay = by
     return inside
-
-
-@kernel
-def polygon_holds(
-    vertices: Any, ring_offsets: Any, first_ring: Any, last_ring: Any, x: Any, y: Any
-) -> Any:
-    """Returns whether a polygon with holes holds a point (even-odd over all rings, closed).
-
-    Args:
-        vertices: f8[v], x and y alternating, of all rings one after another.
-        ring_offsets: i8[r + 1], first vertex number of each ring.
-        first_ring, last_ring: the polygon's rings, half open.
-        x, y: the point.
-    """
-    parity = 0
-    for ring in range(first_ring, last_ring):
-        side = ring_side(vertices, ring_offsets[ring], ring_offsets[ring + 1], x, y)
-        if side == 2:
-            return True
-        parity ^= side
-    return parity == 1

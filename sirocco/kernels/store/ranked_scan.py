@@ -47,11 +47,14 @@ from sirocco.kernels.store.ranked_state import (
 from sirocco.kernels.store.slice_range import collect_runs
 from sirocco.kernels.store.slice_seal import BLOCK_ROWS, COUNT_LONG, FANOUT, TERM_BITS, TERM_MASK
 from sirocco.kernels.store.slice_table import (
-    ADDRESSES,
     ARRIVAL_FIRST,
     ARRIVAL_LAST,
-    COUNTS,
+    AT_LENGTHS,
+    AT_LONG_COUNTS,
+    AT_LONG_PLACES,
     FIRST_SEQ,
+    N_LONG,
+    N_ROWS,
     event_columns,
     f8_at,
     i4_at,
@@ -289,7 +292,7 @@ def _consider(
     is_by_id = figures[BY_ID] != 0.0
     m = search[KEYWORDS]
     at = search[CANDIDATES]
-    length = np.int64(i4_at(source[ADDRESSES + 16], source[COUNTS])[row])
+    length = np.int64(i4_at(source[AT_LENGTHS], source[N_ROWS])[row])
     refs[REFS * at + 2] = length
     group = plain_of(search)[mask]
     is_plain = group >= 0 and not repeated
@@ -298,8 +301,8 @@ def _consider(
         for j in range(m):
             often[m * at + j] = signatures[m * group + j]
     else:
-        long_places = i8_at(source[ADDRESSES + 18], source[COUNTS + 6])
-        long_counts = i4_at(source[ADDRESSES + 19], source[COUNTS + 6])
+        long_places = i8_at(source[AT_LONG_PLACES], source[N_LONG])
+        long_counts = i4_at(source[AT_LONG_COUNTS], source[N_LONG])
         _count_keywords(row, numbers, term_offsets, terms, long_places, long_counts, often, m * at)
     stays = True
     least = -np.inf
@@ -375,7 +378,7 @@ def _rank_slice(
     (
         lon, lat, arrivals_ms, seqs, _, _, _, posting_offsets, postings, boxes, levels,
     ) = search_columns(source)  # fmt: skip
-    n = source[COUNTS]
+    n = source[N_ROWS]
     runs, run_count, _ = collect_runs(words, values, quads, boxes, levels, n, np.int64(1 << 62))
     if run_count == 0:
         return
@@ -392,7 +395,7 @@ def _rank_slice(
     for i in range(_CLASSES):
         newest_ms[i] = first_ms + class_ms * (i + 1) - 1
         timed[i] = -1.0
-    lengths = i4_at(source[ADDRESSES + 16], n)
+    lengths = i4_at(source[AT_LENGTHS], n)
     block_lengths = i8_at(extras[0], (n + BLOCK_ROWS - 1) // BLOCK_ROWS + 1)
     summaries = u4_at(extras[1], n)
     bounds = (summaries, newest_ms, timed, held_bits, step_of)

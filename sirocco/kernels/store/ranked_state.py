@@ -95,8 +95,10 @@ _FIGURES = 9
 # greatest number of groups, greatest number of candidates, both words of a secret (see
 # `hash_placement`). Then the addresses, as above.
 CANDIDATES, LIMIT, GROUPS, OBJECTS, TOKENS, KEYWORDS, WANTED, PRUNES = range(8)
-STEPS, GROUPS_MAX, ROOM, SECRET, ADDRESSES = 8, 9, 10, 11, 13
-SEARCH_WORDS = ADDRESSES + 13
+STEPS, GROUPS_MAX, ROOM, SECRET, ADDRESSES, SEARCH_WORDS = 8, 9, 10, 11, 13, 26
+_AT_FIGURES, _AT_STEPS, _AT_HEAPS, _AT_LEASTS, _AT_SIGNATURES, _AT_CODES = range(ADDRESSES, 19)
+_AT_SHORTEST, _AT_PLAIN, _AT_BITS = range(19, 22)
+_AT_KEYS, _AT_REFS, _AT_FLOATS, _AT_OFTEN = range(22, SEARCH_WORDS)
 
 # Bits for the keywords of a row; if there are more keywords, all beyond the first share the last.
 BITS = 8
@@ -112,54 +114,54 @@ _HALF = np.uint64(32)
 @kernel(inline=True)
 def figures_of(search: Any) -> Any:
     """Returns the figures of a search."""
-    return f8_at(search[ADDRESSES], _FIGURES)
+    return f8_at(search[_AT_FIGURES], _FIGURES)
 
 
 @kernel(inline=True)
 def steps_of(search: Any) -> Any:
     """Returns the steps of a search."""
-    return i8_at(search[ADDRESSES + 1], search[STEPS])
+    return i8_at(search[_AT_STEPS], search[STEPS])
 
 
 @kernel(inline=True)
 def _heaps_of(search: Any) -> Any:
     size = (search[GROUPS_MAX] + 1) * search[STEPS] * search[WANTED]
-    return f8_at(search[ADDRESSES + 2], size)
+    return f8_at(search[_AT_HEAPS], size)
 
 
 @kernel(inline=True)
 def leasts_of(search: Any) -> Any:
     """Returns the least of each heap of a search."""
-    return f8_at(search[ADDRESSES + 3], (search[GROUPS_MAX] + 1) * search[STEPS])
+    return f8_at(search[_AT_LEASTS], (search[GROUPS_MAX] + 1) * search[STEPS])
 
 
 @kernel(inline=True)
 def signatures_of(search: Any) -> Any:
     """Returns the signatures of the groups of a search."""
-    return u4_at(search[ADDRESSES + 4], search[GROUPS_MAX] * search[KEYWORDS])
+    return u4_at(search[_AT_SIGNATURES], search[GROUPS_MAX] * search[KEYWORDS])
 
 
 @kernel(inline=True)
 def _codes_of(search: Any) -> Any:
-    return u8_at(search[ADDRESSES + 5], search[GROUPS_MAX])
+    return u8_at(search[_AT_CODES], search[GROUPS_MAX])
 
 
 @kernel(inline=True)
 def shortest_of(search: Any) -> Any:
     """Returns the least lengths of the groups of a search."""
-    return i8_at(search[ADDRESSES + 6], search[GROUPS_MAX])
+    return i8_at(search[_AT_SHORTEST], search[GROUPS_MAX])
 
 
 @kernel(inline=True)
 def plain_of(search: Any) -> Any:
     """Returns the groups of keywords held once, by their bits."""
-    return i8_at(search[ADDRESSES + 7], 1 << BITS)
+    return i8_at(search[_AT_PLAIN], 1 << BITS)
 
 
 @kernel(inline=True)
 def bits_of(search: Any) -> Any:
     """Returns the bits of the keywords."""
-    return u1_at(search[ADDRESSES + 8], search[KEYWORDS])
+    return u1_at(search[_AT_BITS], search[KEYWORDS])
 
 
 @kernel(inline=True)
@@ -167,10 +169,10 @@ def room_of(search: Any) -> Any:
     """Returns (keys, refs, floats, often) of a search."""
     room = search[ROOM]
     return (
-        u8_at(search[ADDRESSES + 9], KEYS * room),
-        i8_at(search[ADDRESSES + 10], REFS * room),
-        f8_at(search[ADDRESSES + 11], FLOATS * room),
-        u2_at(search[ADDRESSES + 12], search[KEYWORDS] * room),
+        u8_at(search[_AT_KEYS], KEYS * room),
+        i8_at(search[_AT_REFS], REFS * room),
+        f8_at(search[_AT_FLOATS], FLOATS * room),
+        u2_at(search[_AT_OFTEN], search[KEYWORDS] * room),
     )
 
 

@@ -19,9 +19,17 @@ from sirocco.kernels.store.slice_best import limit_of, offer
 from sirocco.kernels.store.slice_reach import near_box
 from sirocco.kernels.store.slice_region import is_any_near, point_inside
 from sirocco.kernels.store.slice_table import (
-    ADDRESSES,
-    COUNTS,
+    AT_ARRIVALS,
+    AT_IDS,
+    AT_LAT,
+    AT_LON,
+    AT_NUMBERS,
+    AT_ROW_SESSIONS,
+    AT_TAGS,
+    AT_TERM_OFFSETS,
+    AT_TERMS,
     FIRST_SEQ,
+    N_ROWS,
     f8_at,
     i8_at,
     u2_at,
@@ -43,16 +51,6 @@ _SAMPLE = 512
 # Each further conjunction is one more comparison with all tags.
 _CONJUNCTIONS_MAX = 4
 
-# Places of addresses in a row of the table.
-_LON = ADDRESSES
-_LAT = ADDRESSES + 1
-_ARRIVALS = ADDRESSES + 2
-_TERM_OFFSETS = ADDRESSES + 4
-_TERMS = ADDRESSES + 5
-_TAGS = ADDRESSES + 8
-_IDS = ADDRESSES + 11
-_SESSIONS = ADDRESSES + 12
-_NUMBERS = ADDRESSES + 13
 
 _F8 = types.Array(types.float64, 1, "C", readonly=True)
 _I8 = types.Array(types.int64, 1, "C", readonly=True)
@@ -69,8 +67,8 @@ def _holding(active: Any, row: Any, words: Any, hashes: Any) -> Any:
     """Returns the first conjunction that a row satisfies, −1 for none; 0 if there is no text."""
     if words[3] == 0:
         return np.int64(0)
-    offsets = i8_at(active[_TERM_OFFSETS], row + 2)
-    terms = u8_at(active[_TERMS], offsets[row + 1])
+    offsets = i8_at(active[AT_TERM_OFFSETS], row + 2)
+    terms = u8_at(active[AT_TERMS], offsets[row + 1])
     return first_holding_hashes(
         words, words[4], words[3], hashes, terms, offsets[row], offsets[row + 1]
     )
@@ -101,8 +99,8 @@ def search_active(
     Returns:
         How many rows were written.
     """
-    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
-    arrivals_ms = i8_at(active[_ARRIVALS], rows)
+    lon, lat = f8_at(active[AT_LON], rows), f8_at(active[AT_LAT], rows)
+    arrivals_ms = i8_at(active[AT_ARRIVALS], rows)
     west, south, east, north = -180.0, -90.0, 180.0, 90.0
     if words[1] == 1:
         west, south, east, north = values[0], values[1], values[2], values[3]
@@ -136,8 +134,8 @@ def _offer_row(
         conjunction: the first one that it has to satisfy, −1 for any; see `nearest_active` for
             the others.
     """
-    lon, lat = f8_at(active[_LON], row + 1)[row], f8_at(active[_LAT], row + 1)[row]
-    arrival_ms = i8_at(active[_ARRIVALS], row + 1)[row]
+    lon, lat = f8_at(active[AT_LON], row + 1)[row], f8_at(active[AT_LAT], row + 1)[row]
+    arrival_ms = i8_at(active[AT_ARRIVALS], row + 1)[row]
     if not (
         arrival_from_ms <= arrival_ms <= arrival_upto_ms and point_inside(words, values, lon, lat)
     ):
@@ -148,8 +146,8 @@ def _offer_row(
     distance = distance_m(x, y, lon, lat)
     if distance <= limit_m:
         offer(
-            metres, keys, refs, state, distance, u8_at(active[_IDS], row + 1)[row],
-            u8_at(active[_SESSIONS], row + 1)[row], u8_at(active[_NUMBERS], row + 1)[row],
+            metres, keys, refs, state, distance, u8_at(active[AT_IDS], row + 1)[row],
+            u8_at(active[AT_ROW_SESSIONS], row + 1)[row], u8_at(active[AT_NUMBERS], row + 1)[row],
             (source << 32) | np.int64(row),
         )  # fmt: skip
 
@@ -161,7 +159,7 @@ def _along_rows(
     refs: Any, state: Any,
 ) -> None:  # fmt: skip
     """Examines one row after the other."""
-    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
+    lon, lat = f8_at(active[AT_LON], rows), f8_at(active[AT_LAT], rows)
     boxed_m = limit_of(metres, state, radius_m)
     west, south, east, north = near_box(x, y, boxed_m)
     for begin in range(0, rows, _BLOCK):
@@ -200,10 +198,10 @@ def _along_tags(
     metres: Any, keys: Any, refs: Any, state: Any,
 ) -> None:  # fmt: skip
     """Examines rows with the first term of a conjunction that satisfy no earlier conjunction."""
-    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
-    offsets = i8_at(active[_TERM_OFFSETS], rows + 1)
+    lon, lat = f8_at(active[AT_LON], rows), f8_at(active[AT_LAT], rows)
+    offsets = i8_at(active[AT_TERM_OFFSETS], rows + 1)
     total = offsets[rows]
-    terms, tags = u8_at(active[_TERMS], total), u2_at(active[_TAGS], total)
+    terms, tags = u8_at(active[AT_TERMS], total), u2_at(active[AT_TAGS], total)
     term = hashes[words[words[4] + 2 * conjunction]]
     tag = np.uint16(term & np.uint64(0xFFFF))
     boxed_m = limit_of(metres, state, radius_m)
@@ -235,7 +233,7 @@ def _along_tags(
 @kernel
 def _are_many_near(active: Any, rows: Any, x: Any, y: Any, limit_m: Any) -> Any:
     """Returns whether a good share of the rows may be near enough, estimated by the last rows."""
-    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
+    lon, lat = f8_at(active[AT_LON], rows), f8_at(active[AT_LAT], rows)
     west, south, east, north = near_box(x, y, limit_m)
     first = max(0, rows - _SAMPLE)
     near = np.int64(0)
@@ -276,7 +274,7 @@ def nearest_active(
     """
     for source in range(first, table.shape[0]):
         active = table[source]
-        rows = min(active[COUNTS], seq_before - active[FIRST_SEQ])
+        rows = min(active[N_ROWS], seq_before - active[FIRST_SEQ])
         if rows <= 0:
             continue
         limit_m = limit_of(metres, state, radius_m)

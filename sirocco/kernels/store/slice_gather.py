@@ -20,10 +20,34 @@ from sirocco.kernels.base.memory import copy_run, prefetch
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.store.slice_seal import COUNT_LONG, TERM_BITS, TERM_MASK
 from sirocco.kernels.store.slice_table import (
-    ADDRESSES,
-    COUNTS,
+    AT_ARRIVALS,
+    AT_ATTRIBUTES,
+    AT_IDS,
+    AT_LAT,
+    AT_LENGTHS,
+    AT_LON,
+    AT_LONG_COUNTS,
+    AT_LONG_PLACES,
+    AT_NAME_OFFSETS,
+    AT_NAMES,
+    AT_NUMBER_BASES,
+    AT_NUMBERS,
+    AT_ROW_COUNTS,
+    AT_ROW_SESSIONS,
+    AT_SEQS,
+    AT_SESSION_ROWS,
+    AT_SESSIONS,
+    AT_TERM_OFFSETS,
+    AT_TERMS,
+    AT_TEXT,
+    AT_TS,
+    AT_VOCABULARY,
     FIRST_SEQ,
     IS_ACTIVE,
+    N_LONG,
+    N_ROWS,
+    N_SESSIONS,
+    N_WORDS,
     TS_ARRIVAL,
     TS_DELTA,
     TS_FORM,
@@ -40,16 +64,6 @@ from sirocco.kernels.store.slice_table import (
 __all__ = ["PIECES", "copy_plain", "copy_ragged", "measure_ragged"]
 
 _MISSING_TS = -(1 << 63)
-# Places of addresses in a row of the table.
-_TERM_OFFSETS = ADDRESSES + 4
-_TERMS = ADDRESSES + 5
-_VOCABULARY = ADDRESSES + 6
-_LENGTHS = ADDRESSES + 16
-_TS = ADDRESSES + 17
-_LONG_PLACES = ADDRESSES + 18
-_LONG_COUNTS = ADDRESSES + 19
-# Offsets and bytes of string ids, texts, attributes.
-_BYTES = ADDRESSES + 20
 
 # Kinds of pieces of a row: terms, string id, text, attributes.
 PIECES = 4
@@ -89,11 +103,11 @@ def _take(column: Any, rows: Any, begin: Any, end: Any, out: Any) -> None:
 @kernel
 def _take_ts(source: Any, rows: Any, begin: Any, end: Any, arrivals_ms: Any, out: Any) -> None:
     """Copies event times of the rows of one slice, whose arrivals have been copied."""
-    form, n = source[TS_FORM], source[COUNTS]
+    form, n = source[TS_FORM], source[N_ROWS]
     if form == TS_PLAIN:
-        _take(i8_at(source[_TS], n), rows, begin, end, out)
+        _take(i8_at(source[AT_TS], n), rows, begin, end, out)
     elif form == TS_DELTA:
-        deltas = i4_at(source[_TS], n)
+        deltas = i4_at(source[AT_TS], n)
         for i in range(begin, end):
             out[i] = arrivals_ms[i] + np.int64(deltas[rows[i]])
     elif form == TS_ARRIVAL:
@@ -109,18 +123,18 @@ def _take_events(
     source: Any, rows: Any, begin: Any, end: Any, sessions: Any, numbers: Any, seqs: Any
 ) -> None:
     """Copies event keys and numbers within the slot of the rows of one slice."""
-    first, n = source[FIRST_SEQ], source[COUNTS]
+    first, n = source[FIRST_SEQ], source[N_ROWS]
     if source[IS_ACTIVE] != 0:
-        _take(u8_at(source[ADDRESSES + 12], n), rows, begin, end, sessions)
-        _take(u8_at(source[ADDRESSES + 13], n), rows, begin, end, numbers)
+        _take(u8_at(source[AT_ROW_SESSIONS], n), rows, begin, end, sessions)
+        _take(u8_at(source[AT_NUMBERS], n), rows, begin, end, numbers)
         for i in range(begin, end):
             seqs[i] = first + rows[i]
         return
-    places = u4_at(source[ADDRESSES + 12], n)
-    lows = u4_at(source[ADDRESSES + 13], n)
-    own_seqs = u4_at(source[ADDRESSES + 3], n)
-    own_sessions = u8_at(source[ADDRESSES + 14], source[COUNTS + 5])
-    bases = u8_at(source[ADDRESSES + 15], source[COUNTS + 5])
+    places = u4_at(source[AT_SESSION_ROWS], n)
+    lows = u4_at(source[AT_NUMBERS], n)
+    own_seqs = u4_at(source[AT_SEQS], n)
+    own_sessions = u8_at(source[AT_SESSIONS], source[N_SESSIONS])
+    bases = u8_at(source[AT_NUMBER_BASES], source[N_SESSIONS])
     for i in range(begin, end):
         place = np.int64(places[rows[i]])
         sessions[i] = own_sessions[place]
@@ -154,12 +168,12 @@ def copy_plain(
     while begin < rows.shape[0]:
         end = _run_end(numbers, begin)
         source = table[numbers[begin]]
-        n = source[COUNTS]
-        _take(f8_at(source[ADDRESSES], n), rows, begin, end, out_places[0])
-        _take(f8_at(source[ADDRESSES + 1], n), rows, begin, end, out_places[1])
-        _take(u8_at(source[ADDRESSES + 11], n), rows, begin, end, out_keys[0])
-        _take(i4_at(source[_LENGTHS], n), rows, begin, end, out_lengths)
-        _take(i8_at(source[ADDRESSES + 2], n), rows, begin, end, out_times[1])
+        n = source[N_ROWS]
+        _take(f8_at(source[AT_LON], n), rows, begin, end, out_places[0])
+        _take(f8_at(source[AT_LAT], n), rows, begin, end, out_places[1])
+        _take(u8_at(source[AT_IDS], n), rows, begin, end, out_keys[0])
+        _take(i4_at(source[AT_LENGTHS], n), rows, begin, end, out_lengths)
+        _take(i8_at(source[AT_ARRIVALS], n), rows, begin, end, out_times[1])
         _take_ts(source, rows, begin, end, out_times[1], out_times[0])
         _take_events(source, rows, begin, end, out_keys[1], out_keys[2], out_times[2])
         begin = end
@@ -191,17 +205,17 @@ def measure_ragged(table: Any, numbers: Any, rows: Any, out_begins: Any, out_off
         end = _run_end(numbers, begin)
         source = table[numbers[begin]]
         for piece in range(PIECES):
-            address = _TERM_OFFSETS if piece == 0 else _BYTES + 2 * (piece - 1)
+            address = AT_TERM_OFFSETS if piece == 0 else AT_NAME_OFFSETS + 2 * (piece - 1)
             begins, offsets = out_begins[piece], out_offsets[piece]
             if source[address] == 0:
                 for i in range(begin, end):
                     begins[i] = 0
                     offsets[i + 1] = offsets[begin]
             elif source[IS_ACTIVE] != 0:
-                edges = i8_at(source[address], source[COUNTS] + 1)
+                edges = i8_at(source[address], source[N_ROWS] + 1)
                 _measure(edges, rows, begin, end, begins, offsets)
             else:
-                narrow = u4_at(source[address], source[COUNTS] + 1)
+                narrow = u4_at(source[address], source[N_ROWS] + 1)
                 _measure(narrow, rows, begin, end, begins, offsets)
         begin = end
 
@@ -234,16 +248,16 @@ def _copy_bytes(
 @kernel
 def _long_count(source: Any, place: Any) -> Any:
     """Returns a term's count that does not fit into its word."""
-    places = i8_at(source[_LONG_PLACES], source[COUNTS + 6])
+    places = i8_at(source[AT_LONG_PLACES], source[N_LONG])
     low = np.int64(0)
-    high = source[COUNTS + 6] - 1
+    high = source[N_LONG] - 1
     while low < high:
         middle = (low + high) >> 1
         if places[middle] < place:
             low = middle + 1
         else:
             high = middle
-    return i4_at(source[_LONG_COUNTS], source[COUNTS + 6])[low]
+    return i4_at(source[AT_LONG_COUNTS], source[N_LONG])[low]
 
 
 @kernel
@@ -252,14 +266,14 @@ def _copy_terms(
 ) -> None:
     """Copies the terms of one row; `begin`, `end` are places in its slice's `terms`."""
     if source[IS_ACTIVE] != 0:
-        hashes = u8_at(source[_TERMS], end)
-        counts = u2_at(source[_VOCABULARY], end)
+        hashes = u8_at(source[AT_TERMS], end)
+        counts = u2_at(source[AT_ROW_COUNTS], end)
         for k in range(end - begin):
             out_terms[at + k] = hashes[begin + k]
             out_counts[at + k] = counts[begin + k]
         return
-    words = u4_at(source[_TERMS], end)
-    vocabulary = u8_at(source[_VOCABULARY], source[COUNTS + 2])
+    words = u4_at(source[AT_TERMS], end)
+    vocabulary = u8_at(source[AT_VOCABULARY], source[N_WORDS])
     for k in range(end - begin):
         word = words[begin + k]
         count = np.int64(word >> np.uint32(TERM_BITS))
@@ -280,7 +294,7 @@ def _copy_all_terms(
         if i + _AHEAD < m:
             ahead = table[numbers[i + _AHEAD]]
             # Terms of an active slice are twice as wide, but recent, and so in a cache.
-            _ask_for(ahead[_TERMS] + 4 * begins[i + _AHEAD])
+            _ask_for(ahead[AT_TERMS] + 4 * begins[i + _AHEAD])
         source = table[numbers[i]]
         count = offsets[i + 1] - offsets[i]
         _copy_terms(source, begins[i], begins[i] + count, out_terms, out_counts, offsets[i])
@@ -307,6 +321,6 @@ def copy_ragged(
         out_counts: u2[t], overwritten; the other outputs are u1[b], overwritten.
     """
     _copy_all_terms(table, numbers, begins[0], offsets[0], out_terms, out_counts)
-    _copy_bytes(table, numbers, _BYTES + 1, begins[1], offsets[1], out_names)
-    _copy_bytes(table, numbers, _BYTES + 3, begins[2], offsets[2], out_text)
-    _copy_bytes(table, numbers, _BYTES + 5, begins[3], offsets[3], out_attributes)
+    _copy_bytes(table, numbers, AT_NAMES, begins[1], offsets[1], out_names)
+    _copy_bytes(table, numbers, AT_TEXT, begins[2], offsets[2], out_text)
+    _copy_bytes(table, numbers, AT_ATTRIBUTES, begins[3], offsets[3], out_attributes)

@@ -18,10 +18,45 @@ __all__ = [
     "ADDRESSES",
     "ARRIVAL_FIRST",
     "ARRIVAL_LAST",
-    "COUNTS",
+    "AT_ARRIVALS",
+    "AT_ATTRIBUTES",
+    "AT_ATTRIBUTE_OFFSETS",
+    "AT_BOXES",
+    "AT_IDS",
+    "AT_LAT",
+    "AT_LENGTHS",
+    "AT_LEVELS",
+    "AT_LON",
+    "AT_LONG_COUNTS",
+    "AT_LONG_PLACES",
+    "AT_NAMES",
+    "AT_NAME_OFFSETS",
+    "AT_NUMBERS",
+    "AT_NUMBER_BASES",
+    "AT_POSTINGS",
+    "AT_POSTING_OFFSETS",
+    "AT_ROW_COUNTS",
+    "AT_ROW_SESSIONS",
+    "AT_SEQS",
+    "AT_SESSIONS",
+    "AT_SESSION_ROWS",
+    "AT_TAGS",
+    "AT_TERMS",
+    "AT_TERM_OFFSETS",
+    "AT_TEXT",
+    "AT_TEXT_OFFSETS",
+    "AT_TS",
+    "AT_VOCABULARY",
     "FIRST_SEQ",
     "IS_ACTIVE",
     "LAST_SEQ",
+    "N_BOX_EDGES",
+    "N_LEVELS",
+    "N_LONG",
+    "N_ROWS",
+    "N_SESSIONS",
+    "N_TERMS",
+    "N_WORDS",
     "TABLE_WORDS",
     "TS_ARRIVAL",
     "TS_DELTA",
@@ -45,8 +80,9 @@ FIRST_SEQ = 0
 LAST_SEQ = 1
 ARRIVAL_FIRST = 2
 ARRIVAL_LAST = 3
-# From here on: rows, terms, vocabulary, nodes · 4, levels, sessions, long counts.
-COUNTS = 4
+# Numbers of rows, terms and words of the vocabulary, of edges of boxes (4 of each node), of levels,
+# sessions and long counts.
+N_ROWS, N_TERMS, N_WORDS, N_BOX_EDGES, N_LEVELS, N_SESSIONS, N_LONG = range(4, 11)
 # How event times are stored: TS_*.
 TS_FORM = 11
 TS_MISSING = 0
@@ -55,13 +91,17 @@ TS_DELTA = 2
 TS_PLAIN = 3
 # 1 for an active slice.
 IS_ACTIVE = 12
-# From here on: lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets,
-# postings, boxes, levels, ids, session_rows, numbers, sessions, number_bases; then lengths, ts,
-# long_places, long_counts, name_offsets, names, text_offsets, text, attribute_offsets, attributes.
-# An active slice has its sessions at session_rows, its counts at vocabulary, its tags at postings;
-# 0 for a missing column.
+# Addresses of columns; 0 for a missing one.
 ADDRESSES = 13
 TABLE_WORDS = 39
+AT_LON, AT_LAT, AT_ARRIVALS, AT_SEQS, AT_TERM_OFFSETS, AT_TERMS = range(ADDRESSES, 19)
+AT_VOCABULARY, AT_POSTING_OFFSETS, AT_POSTINGS, AT_BOXES, AT_LEVELS = range(19, 24)
+AT_IDS, AT_SESSION_ROWS, AT_NUMBERS, AT_SESSIONS, AT_NUMBER_BASES = range(24, 29)
+AT_LENGTHS, AT_TS, AT_LONG_PLACES, AT_LONG_COUNTS = range(29, 33)
+AT_NAME_OFFSETS, AT_NAMES, AT_TEXT_OFFSETS, AT_TEXT = range(33, 37)
+AT_ATTRIBUTE_OFFSETS, AT_ATTRIBUTES = range(37, TABLE_WORDS)
+# An active slice has other columns at three places: the session of each row, counts and tags.
+AT_ROW_SESSIONS, AT_ROW_COUNTS, AT_TAGS = AT_SESSION_ROWS, AT_VOCABULARY, AT_POSTINGS
 
 
 def _plain(dtype: Any) -> Any:
@@ -166,30 +206,30 @@ def search_columns(row: Any) -> Any:
     """Returns (lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets,
     postings, boxes, levels) of a slice.
     """
-    rows, terms, vocabulary = row[COUNTS], row[COUNTS + 1], row[COUNTS + 2]
+    rows, terms, vocabulary = row[N_ROWS], row[N_TERMS], row[N_WORDS]
     return (
-        f8_at(row[ADDRESSES], rows),
-        f8_at(row[ADDRESSES + 1], rows),
-        i8_at(row[ADDRESSES + 2], rows),
-        u4_at(row[ADDRESSES + 3], rows),
-        u4_at(row[ADDRESSES + 4], rows + 1),
-        u4_at(row[ADDRESSES + 5], terms),
-        u8_at(row[ADDRESSES + 6], vocabulary),
-        u4_at(row[ADDRESSES + 7], vocabulary + 1),
-        u4_at(row[ADDRESSES + 8], terms),
-        f4_at(row[ADDRESSES + 9], row[COUNTS + 3]),
-        i8_at(row[ADDRESSES + 10], row[COUNTS + 4]),
+        f8_at(row[AT_LON], rows),
+        f8_at(row[AT_LAT], rows),
+        i8_at(row[AT_ARRIVALS], rows),
+        u4_at(row[AT_SEQS], rows),
+        u4_at(row[AT_TERM_OFFSETS], rows + 1),
+        u4_at(row[AT_TERMS], terms),
+        u8_at(row[AT_VOCABULARY], vocabulary),
+        u4_at(row[AT_POSTING_OFFSETS], vocabulary + 1),
+        u4_at(row[AT_POSTINGS], terms),
+        f4_at(row[AT_BOXES], row[N_BOX_EDGES]),
+        i8_at(row[AT_LEVELS], row[N_LEVELS]),
     )
 
 
 @kernel(inline=True)
 def event_columns(row: Any) -> Any:
     """Returns (ids, session_rows, numbers, sessions, number_bases) of a slice."""
-    rows, sessions = row[COUNTS], row[COUNTS + 5]
+    rows, sessions = row[N_ROWS], row[N_SESSIONS]
     return (
-        u8_at(row[ADDRESSES + 11], rows),
-        u4_at(row[ADDRESSES + 12], rows),
-        u4_at(row[ADDRESSES + 13], rows),
-        u8_at(row[ADDRESSES + 14], sessions),
-        u8_at(row[ADDRESSES + 15], sessions),
+        u8_at(row[AT_IDS], rows),
+        u4_at(row[AT_SESSION_ROWS], rows),
+        u4_at(row[AT_NUMBERS], rows),
+        u8_at(row[AT_SESSIONS], sessions),
+        u8_at(row[AT_NUMBER_BASES], sessions),
     )

@@ -21,7 +21,8 @@ from sirocco.kernels.store.slice_region import SHAPE_BOX, is_any_near, point_ins
 from sirocco.kernels.store.slice_runs import collect_runs
 from sirocco.kernels.store.slice_seal import TERM_MASK
 from sirocco.kernels.store.slice_table import (
-    COUNTS,
+    N_ROWS,
+    N_WORDS,
     i8_at,
     is_outside,
     is_within,
@@ -336,9 +337,9 @@ def _take_all(
         if not is_met:
             continue
         _, _, _, _, _, _, _, _, _, boxes, levels = search_columns(source)
-        codes = u2_at(addresses[i], source[COUNTS + 2])
+        codes = u2_at(addresses[i], source[N_WORDS])
         runs, run_count, _ = collect_runs(
-            words, values, quads, boxes, levels, source[COUNTS], np.int64(1 << 62)
+            words, values, quads, boxes, levels, source[N_ROWS], np.int64(1 << 62)
         )
         for j in range(spans.shape[0]):
             if not is_outside(source, spans[j, 0], spans[j, 1], np.int64(_NOWHERE)):

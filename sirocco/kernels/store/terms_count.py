@@ -12,9 +12,9 @@ from sirocco.kernels.store.slice_region import point_inside
 from sirocco.kernels.store.slice_runs import collect_runs
 from sirocco.kernels.store.slice_seal import TERM_MASK
 from sirocco.kernels.store.slice_table import (
-    COUNTS,
     FIRST_SEQ,
     LAST_SEQ,
+    N_ROWS,
     i8_at,
     is_outside,
     is_within,
@@ -116,7 +116,7 @@ def _count_frequent(
 ) -> Any:  # fmt: skip
     """Counts the frequent terms of a slice; returns (the end, bound of others)."""
     _, _, _, _, term_offsets, terms, vocabulary, _, _, _, _ = search_columns(source)
-    n = source[COUNTS]
+    n = source[N_ROWS]
     f = nodes[0]
     frequent = i8_at(nodes[1], f)
     stretches = (n + STRETCH_ROWS - 1) // STRETCH_ROWS
@@ -224,7 +224,7 @@ def count_sealed(
             lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets, _,
             boxes, levels,
         ) = search_columns(source)  # fmt: skip
-        n = source[COUNTS]
+        n = source[N_ROWS]
         runs, run_count, run_rows = collect_runs(
             words, values, quads, boxes, levels, n, np.int64(1 << 62)
         )
@@ -275,7 +275,7 @@ def hold_terms(
         ) = search_columns(source)  # fmt: skip
         frequent = i8_at(nodes[i, 1], nodes[i, 0])
         runs, run_count, _ = collect_runs(
-            words, values, quads, boxes, levels, source[COUNTS], np.int64(1 << 62)
+            words, values, quads, boxes, levels, source[N_ROWS], np.int64(1 << 62)
         )
         for j in range(hashes.shape[0]):
             number = find_term(vocabulary, hashes[j])

@@ -53,7 +53,6 @@ def test_events_of_tracked_values_stand_beside_plain_matches(tmp_path: Path) -> 
 def test_lists_are_those_of_the_contract(tmp_path: Path) -> None:
     def write(out: ResultsFile) -> None:
         out.write_objects("q2", [17, 23])
-        out.write_nearest("q4", [17, 23], [12.1, 80.4])
         out.write_change("q4", ["a"], [23], [17, "a"], [12.1, 13.0])
         out.write_terms("q5", ["light", "ليل"], [120, 77], 1405123200000)
         out.write_terms("q5", [], [], 1405123201000)
@@ -62,7 +61,6 @@ def test_lists_are_those_of_the_contract(tmp_path: Path) -> None:
 
     assert _written(tmp_path / "out.jsonl", write) == [
         {"query": "q2", "objects": [17, 23]},
-        {"query": "q4", "objects": [17, 23], "distance_m": [12.1, 80.4]},
         {
             "query": "q4",
             "added": ["a"],

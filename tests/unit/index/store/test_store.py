@@ -12,6 +12,7 @@ from sirocco.index.base import stored_rows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store import active_slice
 from sirocco.index.store.gathering import slice_rows
+from sirocco.index.store.sealing import seal
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import (
     Job,
@@ -19,7 +20,6 @@ from sirocco.index.store.store import (
     StoreLimits,
     StoreView,
     slice_columns,
-    slice_from_columns,
 )
 from sirocco.index.store.store_search import search_range
 from sirocco.model.objects import ObjectColumns
@@ -227,7 +227,7 @@ def test_a_store_comes_back_from_its_state_and_slices(seed: int) -> None:
     assert (back.next_seq, back.first_seq) == (250, store.slices[-1].last_seq + 1)
     # Slices are loaded from the archive in any order, while the slot continues.
     back.append_rows(rows.take(np.arange(250, 333)))
-    loaded = [slice_from_columns(slice_columns(s)) for s in store.slices]
+    loaded = [seal(StoredRows.from_columns(slice_columns(s))) for s in store.slices]
     random.Random(seed).shuffle(loaded)
     for slice_ in loaded:
         back.adopt(slice_)

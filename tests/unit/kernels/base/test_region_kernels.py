@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from sirocco.kernels.base.geometry import EARTH_RADIUS_M, distance_m, polygon_holds, ring_side
+from sirocco.kernels.base.geometry import EARTH_RADIUS_M, distance_m, ring_side
 from sirocco.kernels.base.memory import equal_words, four_at_least, prefetch, trailing_zeros
 from sirocco.kernels.jit.compiled import kernel
 
@@ -38,18 +38,6 @@ def test_ring_border_and_corners_belong() -> None:
     assert ring_side(SQUARE, 0, 4, 5.0, 0.0) == 0
     assert ring_side(SQUARE, 0, 4, np.nextafter(4.0, 5.0), 2.0) == 0
     assert ring_side(SQUARE, 0, 4, np.nextafter(4.0, 0.0), 2.0) == 1
-
-
-def test_holes_are_outside_but_their_border_is_not() -> None:
-    vertices = np.concatenate([SQUARE, HOLE])
-    offsets = np.array([0, 4, 9], np.int64)
-    held = {
-        point: polygon_holds(vertices, offsets, 0, 2, *point)
-        for point in [(2.0, 2.0), (1.0, 2.0), (0.5, 0.5), (3.0, 3.0), (9.0, 9.0)]
-    }
-    assert held == {
-        (2.0, 2.0): False, (1.0, 2.0): True, (0.5, 0.5): True, (3.0, 3.0): True, (9.0, 9.0): False
-    }  # fmt: skip
 
 
 def test_rings_against_winding_of_triangles() -> None:
