@@ -42,6 +42,7 @@ class Replayed:
     stderr: str
     found: Counter[tuple[str, int | str]]
     errors: list[dict[str, Any]]
+    steps: Counter[tuple[str, int]]
 
 
 class Files:
@@ -76,10 +77,11 @@ class Files:
         finally:
             process.kill()
         lines = read_members(self.results) if self.results.exists() else []
-        found = Counter((one["query"], one["object"]) for one in lines if "query" in one)
+        found = Counter((one["query"], one["object"]) for one in lines if "object" in one)
+        steps = Counter((one["query"], one["at"]) for one in lines if "at" in one)
         summary = json.loads(out.splitlines()[-1]) if out else {}
         errors = [one for one in lines if "error" in one]
-        return Replayed(process.returncode, summary, err, found, errors)
+        return Replayed(process.returncode, summary, err, found, errors, steps)
 
     def replay(self, *options: object) -> Replayed:
         return self.finish(self.start(*options))
@@ -225,6 +227,30 @@ def test_real_updates_of_bush_fires(files: Files) -> None:
     files.write(objects, queries)
     done = files.replay("--arrival", "event", "--evaluators", 2)
     _agree(done, matches(objects, queries, event_arrivals=True))
+
+
+def test_objects_of_far_years_are_refused_and_the_rest_is_as_without_them(files: Files) -> None:
+    objects = _posts(400)
+    queries: list[dict[str, Any]] = random_queries(objects, 100, SEED)
+    queries.append({"id": "t", "kind": "terms", "mode": "continuous", "k": 3, "step": "1s"})
+    queries.append({**queries[-1], "id": "u", "step": "1ms"})
+    files.write(objects, queries)
+    wanted = files.replay("--arrival", "event")
+    now_ms = round(time.time() * 1_000)
+    far = [
+        {**objects[0], "id": "far", "ts": ts} for ts in (253_402_300_799_000, now_ms + 7_200_000)
+    ]
+    # Two months, which are five thousand million steps of the second query.
+    late = {**objects[0], "id": "late", "ts": objects[200]["ts"] + 5_184_000_000}
+    files.write([far[0], *objects[:200], far[1], late, *objects[200:]], queries)
+
+    done = files.replay("--arrival", "event")
+
+    assert [one["line"] for one in done.errors] == [1, 202, 203]
+    assert {one["error"].split(":")[0] for one in done.errors} == {"ts"}
+    assert (done.status, done.summary["bad_lines"], done.summary["objects"]) == (3, 3, 400)
+    assert done.steps == wanted.steps
+    assert done.found == wanted.found
 
 
 @pytest.mark.kafka

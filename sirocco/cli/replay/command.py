@@ -11,7 +11,7 @@ from sirocco_client import Client
 
 from loadgen.live_lines import is_live
 from sirocco.cli.replay.results import ResultsFile
-from sirocco.cli.terminal.numbers import count, rate
+from sirocco.cli.terminal.numbers import count, duration_ms, rate
 from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say_json
@@ -75,6 +75,13 @@ def add_parser(commands: Any) -> None:
         default="wall",
         help="event: an object arrives at its own ts",
     )
+    stream.add_argument(
+        "--arrival-skew-max",
+        type=duration_ms,
+        default="1h",
+        metavar="DURATION",
+        help="with event: refuse objects that are further ahead of the clock; or unlimited (1h)",
+    )
     stream.add_argument("--rate", type=rate, metavar="OBJECTS_PER_S", help="no faster than this")
     parser.set_defaults(run=_run)
 
@@ -99,7 +106,9 @@ def _replay(args: argparse.Namespace) -> int:
 
         backend_of = _backend(args)
         bar.begin("starting services")
-        files = ReplayFiles(args.objects, args.queries, args.arrival == "event", args.rate)
+        files = ReplayFiles(
+            args.objects, args.queries, args.arrival == "event", args.rate, args.arrival_skew_max
+        )
         with ResultsFile(args.results) as out, backend_of as backend:
             with Client(backend.router_address) as client:
                 replay = Replay(client, files, out, bar)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from loadgen.pace import Pace
 from loadgen.receiver import Receiver
 from sirocco.cli.files.object_lines import ObjectLines
 from sirocco.cli.files.query_file import QueryLine, read_queries
+from sirocco.cli.replay.arrivals import Arrivals
 from sirocco.cli.replay.results import ResultsFile
 from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.terminal import note
@@ -70,12 +72,14 @@ class ReplayFiles:
         queries: Lines of queries, or None.
         event_arrivals: Arrivals follow the objects' own times.
         objects_per_s: Rate of publishing; None: as fast as they are accepted.
+        skew_max_ms: How far those times may be ahead of the clock; None: no bounds.
     """
 
     objects: Path
     queries: Path | None
     event_arrivals: bool = False
     objects_per_s: float | None = None
+    skew_max_ms: int | None = None
 
 
 class Replay:
@@ -96,6 +100,7 @@ class Replay:
         self._bar = bar
         self._sent = SendTimes()
         self._lines = ObjectLines()
+        self._arrivals = Arrivals(files.skew_max_ms)
         self._queries = 0
         self._snapshots: list[QueryLine] = []
         self._newest_ms = MISSING_TS
@@ -125,7 +130,7 @@ class Replay:
         receiver.start()
         try:
             with self._client.publisher(_FLOW, on_rejected=self._rejected.append) as publisher:
-                self._publish(publisher, first, batches)
+                self._publish(publisher, chain([] if first is None else [first], batches))
                 self._bar.begin("waiting for notifications")
                 publisher.flush()
                 self._ended_ms = now_ms()
@@ -177,6 +182,7 @@ class Replay:
                 self._report(line)
             elif line.is_standing:
                 under_way.append(line.line)
+                self._arrivals.expect(line.query)
                 yield query_from_json(line.members, SUBSCRIBER)
             else:
                 self._snapshots.append(line)
@@ -224,8 +230,11 @@ class Replay:
             for bad in batch.bad:
                 self._report(bad)
             found = batch
+            if self._files.event_arrivals:
+                far = self._arrivals.too_far(batch.objects.ts, now_ms())
+                found = self._without(batch, far)
             if not begun:
-                found = self._from_first_time(batch, name)
+                found = self._from_first_time(found, name)
                 begun = len(found.lines) > 0
             if len(found.lines):
                 yield found
@@ -243,13 +252,28 @@ class Replay:
         rest = batch.objects.slice(start, len(batch.lines))
         return replace(batch, objects=rest, lines=batch.lines[start:])
 
-    def _publish(
-        self, publisher: Publisher, first: ReadBatch | None, rest: Iterator[ReadBatch]
-    ) -> None:
+    def _without(
+        self, batch: ReadBatch, refused: Iterable[tuple[int, InvalidArgument]]
+    ) -> ReadBatch:
+        """Reports the refused rows of a batch; returns the others."""
+        rows = []
+        for row, error in refused:
+            self._report(BadLine(str(self._files.objects), int(batch.lines[row]), error))
+            rows.append(row)
+        if not rows:
+            return batch
+        kept = np.delete(np.arange(len(batch.lines)), rows)
+        return replace(batch, objects=batch.objects.take(kept), lines=batch.lines[kept])
+
+    def _publish(self, publisher: Publisher, batches: Iterable[ReadBatch]) -> None:
         self._bar.begin("publishing objects")
         pace = Pace(self._files.objects_per_s)
-        batch = first
-        while batch is not None:
+        for read in batches:
+            batch = read
+            if self._files.event_arrivals:
+                batch = self._without(batch, self._arrivals.jumps(batch.objects.ts))
+            if not len(batch.lines):
+                continue
             pace.wait(len(batch.lines))
             message = ObjectsMessage()
             put_objects(message, batch.objects)
@@ -258,7 +282,6 @@ class Replay:
             self._newest_ms = max(self._newest_ms, int(batch.objects.ts.max()))
             publisher.publish_columns(message)
             self._bar.advance(len(batch.lines))
-            batch = next(rest, None)
 
     # --- results
 

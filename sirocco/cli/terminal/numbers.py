@@ -10,6 +10,9 @@ import math
 import re
 from collections.abc import Callable
 
+from sirocco.model.durations import parse_duration_ms
+from sirocco.model.errors import InvalidArgument
+
 # Bounds of the wire's integers.
 INTEGER_LEAST, INTEGER_GREATEST = -(1 << 63), (1 << 63) - 1
 
@@ -68,6 +71,16 @@ def _finite(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def duration_ms(text: str) -> int | None:
+    """Reads a duration such as 1h; `unlimited` is None."""
+    if text == "unlimited":
+        return None
+    try:
+        return parse_duration_ms(text, "")
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(f"{error.message}, or unlimited") from None
 
 
 count = whole(1, COUNT_GREATEST)
