@@ -1018,7 +1018,7 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
     assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("is_continued", [True, False])
 def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
     is_continued: bool,
 ) -> None:
