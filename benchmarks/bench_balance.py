@@ -4,19 +4,20 @@ usage: python benchmarks/bench_balance.py [--scheme S] [--queries N] [--rate OBJ
                                                 [--spot-s S] [--spots N] [--plot FILE]
 
 The whole system in one process on the memory log; both runs take the same queries and objects. Most
-of the objects, and of the queries, lie around a few places; the objects around one at a time, which
-is another every `spot-s` seconds. Cores that all services share cannot show what evaluators on
-machines of their own would do, so what each evaluator handles is counted, second by second:
+of the objects, and of the queries, are around a few places; the objects around one at a time, which
+changes every `spot-s` seconds. Cores that all services share cannot show the behaviour of
+evaluators on separate machines, so the objects that each evaluator handles are counted, second by
+second:
 
-    imbalance       objects that the busiest evaluator handled over the mean
+    imbalance       objects of the busiest evaluator over the mean
     bottleneck      share of all objects that the busiest evaluator of each second handled: on
-                    machines of their own the throughput of the evaluators is bounded by it
-    cpu_imbalance   the same of the CPU time of the evaluators' loops, which turn when idle, too
-    changes, moves  of the map, and slots that changed hands
+                    separate machines it bounds the throughput of the evaluators
+    cpu_imbalance   the same for the CPU time of the evaluators' loops, which also run when idle
+    changes, moves  changes of the map, and moved slots
     change_s        from a decision to its end
 
-The last row holds the ratio of the bottlenecks, off over on: over all the time, and over the second
-half of the time that each hot spot stood still.
+The last row holds the ratio of the bottlenecks, off over on: over the whole time, and over the
+second half of the time between moves of the hot spot.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(slots=True)
 class Course:
-    """What one run showed, second by second.
+    """The results of one run, second by second.
 
     Attributes:
         seconds: since the first object, of each look.
@@ -67,22 +68,22 @@ class Course:
     row: dict[str, Any] = field(default_factory=dict)
 
     def imbalances(self) -> np.ndarray:
-        """Busiest over mean of each look, by objects."""
+        """Returns the busiest over the mean at each look, by objects."""
         return _imbalances(self.handled)
 
     def cpu_imbalances(self) -> np.ndarray:
-        """The same by CPU time."""
+        """Returns the same by CPU time."""
         return _imbalances(self.cpu)
 
     def bottleneck(self, chosen: np.ndarray) -> float:
-        """Share of objects that the busiest evaluator of each look handled."""
+        """Returns the share of objects that the busiest evaluator of each look handled."""
         handled = np.array(self.handled)[chosen]
         return float(handled.max(1).sum() / max(handled.sum(), 1))
 
 
 def _imbalances(loads: list[list[int]] | list[list[float]]) -> np.ndarray:
     each = np.array(loads, np.float64)
-    # Of a second in which nothing was done nothing can be said.
+    # For a second without work there is no value.
     mean = np.where(each.sum(1) > 0, each.mean(1), np.nan)
     return each.max(1) / mean
 
@@ -107,7 +108,7 @@ def main() -> None:
 
 
 def run(args: argparse.Namespace, *, is_on: bool) -> Course:
-    """One cluster under the moving hot spot."""
+    """Runs one cluster under the moving hot spot."""
     settings = ClusterSettings(
         slots=SLOTS,
         leaves=LEAVES,
@@ -151,7 +152,7 @@ def run(args: argparse.Namespace, *, is_on: bool) -> Course:
 
 
 def register(client: Client, rng: np.random.Generator, spots: np.ndarray, count: int) -> None:
-    """Small rectangles, most of them around the places where objects will be."""
+    """Registers small rectangles, most of them around the places of later objects."""
     centres = places(rng, spots, count, rng.integers(len(spots), size=count))
     half = rng.exponential(QUERY_DEGREES / 2, (count, 2)) + 0.01
     west, south = np.clip(centres - half, (-180, -90), (179, 89)).T
@@ -186,7 +187,7 @@ def publish(
     args: argparse.Namespace,
     published: list[int],
 ) -> None:
-    """A steady stream around one place after the other."""
+    """Publishes a steady stream around one place after the other."""
     begin_s = due_s = time.monotonic()
     with client.publisher() as publisher:
         while (now_s := time.monotonic()) < begin_s + args.spots * args.spot_s:
@@ -200,7 +201,7 @@ def publish(
 
 
 def places(rng: np.random.Generator, spots: np.ndarray, count: int, spot: np.ndarray) -> np.ndarray:
-    """f8[count, 2], most of them around the given spots, the others anywhere."""
+    """Returns f8[count, 2], most of them around the given spots, the others anywhere."""
     found = rng.uniform((-180, -90), (180, 90), (count, 2))
     is_hot = rng.random(count) < HOT_SHARE
     near = rng.normal(0.0, HOT_DEGREES, (count, 2)) + spots[np.minimum(spot, len(spots) - 1)]
@@ -208,7 +209,7 @@ def places(rng: np.random.Generator, spots: np.ndarray, count: int, spot: np.nda
 
 
 def look(evaluators: list[EvaluatorService], ending: threading.Event, course: Course) -> None:
-    """Notes every second what the evaluators have done."""
+    """Records every second the work that the evaluators have done."""
     begin_s = time.monotonic()
     cpu, handled = used(evaluators)
     while not ending.wait(1.0):
@@ -220,7 +221,7 @@ def look(evaluators: list[EvaluatorService], ending: threading.Event, course: Co
 
 
 def used(evaluators: list[EvaluatorService]) -> tuple[list[float], list[int]]:
-    """CPU seconds and objects of each evaluator so far."""
+    """Returns CPU seconds and objects of each evaluator so far."""
     return (
         [each.worker.cpu_seconds for each in evaluators],
         [each.machine.objects_total for each in evaluators],
@@ -228,7 +229,7 @@ def used(evaluators: list[EvaluatorService]) -> tuple[list[float], list[int]]:
 
 
 def compared(args: argparse.Namespace, courses: dict[bool, Course]) -> dict[str, Any]:
-    """The ratio of what bounds the throughput."""
+    """Returns the ratio of the bounds of the throughput."""
     shown: dict[str, Any] = {"balancing": "off/on", "scheme": args.scheme}
     for name, share in (("all the time", 0.0), ("second half of each hot spot", 0.5)):
         found = {}

@@ -60,7 +60,7 @@ def make_objects(rng: np.random.Generator, count: int, attributes: bytes) -> Obj
 
 
 def make_events(rng: np.random.Generator, count: int) -> EventColumns:
-    """Returns the events of so many objects."""
+    """Returns this many events."""
     numbers = np.arange(1, count + 1, dtype=np.uint64)
     return EventColumns(rng.integers(0, 9, count, np.uint64), numbers, np.arange(count))
 
@@ -82,7 +82,7 @@ def make_queries(rng: np.random.Generator, count: int) -> QueryRows:
 
 
 def make_messages(rng: np.random.Generator, count: int) -> dict[str, Message]:
-    """Returns the messages that carry the load, and a mark."""
+    """Returns the messages of the load, and a mark."""
     objects = make_objects(rng, count, b"")
     events, zeros = make_events(rng, count), np.zeros(count, np.uint32)
     found = analyse_batch(objects.text, objects.text_offsets)
@@ -107,7 +107,7 @@ def make_messages(rng: np.random.Generator, count: int) -> dict[str, Message]:
 
 
 def best_us(run: Callable[[], object], repeats: int = 200) -> float:
-    """Returns µs a call, of the fastest pass."""
+    """Returns µs for each call, of the fastest pass."""
     best = float("inf")
     for _ in range(PASSES):
         start = time.perf_counter()
@@ -154,7 +154,7 @@ def measure_query() -> dict[str, object]:
 
 
 def measure_checkpoint(rng: np.random.Generator, count: int) -> dict[str, object]:
-    """Returns the line of a slot's state of so many queries."""
+    """Returns the line of a slot's state with this many queries."""
     queries = make_queries(rng, count)
     state = {name: getattr(queries, name) for name in QueryRows.__slots__}
     data = write_state(state)

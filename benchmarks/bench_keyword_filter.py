@@ -33,7 +33,7 @@ RECORD_OBJECTS = 1_000
 
 
 def records(rng: np.random.Generator, count: int) -> list[Taken]:
-    """Objects as a front appends them."""
+    """Returns objects as a front appends them."""
     lon, lat, offsets, terms, _ = make_objects(rng, count)
     found = []
     for begin in range(0, count, RECORD_OBJECTS):
@@ -59,7 +59,7 @@ def sample_of(log: list[Taken]) -> Sample:
 
 
 def summary(rng: np.random.Generator, sample: Sample, routing, count: int) -> Keywords:
-    """What so many queries need."""
+    """Returns the keywords that this many queries need."""
     queries = make_queries(rng, sample, count, 0.001, QueryKind.RANGE_CONTINUOUS)
     keys = least_frequent(queries.term_offsets, queries.terms, *frequent_terms(sample))
     routes = routing.route_boxes(queries.boxes, np.arange(count + 1))
@@ -69,7 +69,7 @@ def summary(rng: np.random.Generator, sample: Sample, routing, count: int) -> Ke
 
 
 def run(log: list[Taken], routing, said: Keywords | None) -> tuple[float, IntakeRouter]:
-    """Seconds of one thread for the whole log."""
+    """Returns the seconds of one thread for the whole log."""
     router = IntakeRouter(SLOTS, False, summarised=0 if said is None else 1)
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)

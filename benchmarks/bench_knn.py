@@ -2,11 +2,11 @@
 
 usage: python benchmarks/bench_knn.py [--queries N] [--objects M] [--k K] [--seed S]
 
-kNN: objects are posts of the clustered world of `loadgen.posts`; queries stand where other posts
-of it were written, every other one with a keyword of its post. Batches of 1,000; rates are those
-of one core (CPU time of the one thread).
+kNN: objects are posts of the clustered world of `loadgen.posts`; queries are at the places of other
+posts, every other one with a keyword of its post. Batches of 1,000; rates are those of one core
+(CPU time of the one thread).
 
-- `warm_up`: from empty lists on, stretch by stretch; `objects_seen` at the end of each;
+- `warm_up`: from empty lists, stretch by stretch; `objects_seen` at the end of each;
 - `steady`: a quarter of M more objects after M, best and mean of its stretches;
 - `churn`: 50 queries removed and 50 inserted, with 10 objects of the past each, with every 1,000
   objects.
@@ -31,7 +31,7 @@ from sirocco.index.standing.knn_index import KnnIndex
 from sirocco.index.standing.track.track_index import ENTERS, EXITS, TrackIndex
 from sirocco.model.text import TextAnalyser
 
-# About what a poll brings.
+# About the objects of one poll.
 BATCH = 1_000
 CHURN = 50
 STRETCHES = 5
@@ -73,7 +73,7 @@ def make_posts(count: int, seed: int) -> Posts:
 
 
 def make_queries(posts: Posts, seed: int) -> tuple[QueryRows, NDArray[np.float64]]:
-    """Makes a query of each post: every other one with one of its keywords."""
+    """Creates a query from each post: every other one with one of its keywords."""
     rng = np.random.default_rng(seed)
     lengths = np.diff(posts.offsets)
     picked = posts.offsets[:-1] + (rng.random(len(posts)) * lengths).astype(np.int64)
@@ -94,7 +94,7 @@ class Stream:
         self.hits = 0
 
     def batch(self, count: int) -> float:
-        """Matches the next `count` posts; returns the seconds that took."""
+        """Matches the next `count` posts; returns the seconds taken."""
         last = min(self.done + count, len(self.posts))
         posts, n = self.posts.slice(self.done, last), last - self.done
         numbers = np.arange(self.done + 1, last + 1, dtype=np.uint64)
@@ -135,7 +135,7 @@ def insert_all(index: KnnIndex, queries: Posts, k: int, seed: int) -> float:
 
 
 def warm_up(stream: Stream, objects: int) -> float:
-    """Fills the lists; returns the seconds that took."""
+    """Fills the lists; returns the seconds taken."""
     total_s = 0.0
     for seen in sorted({min(objects, 10**e * m) for e in range(3, 8) for m in (1, 3)}):
         count = seen - stream.done
@@ -153,7 +153,7 @@ def warm_up(stream: Stream, objects: int) -> float:
 
 
 def steady(stream: Stream, count: int, **figures: object) -> None:
-    """Measures full lists, and what a query takes."""
+    """Measures full lists, and the memory of a query."""
     index, live = stream.index, stream.index.live_queries
     stretches = [stream.run(count // STRETCHES) for _ in range(STRETCHES)]
     statistics = index.statistics()
@@ -174,7 +174,7 @@ def steady(stream: Stream, count: int, **figures: object) -> None:
 
 
 def churn(stream: Stream, fresh: Posts, k: int, seed: int, count: int) -> None:
-    """Matches while queries come and go; new ones know ten objects of the past."""
+    """Matches while queries start and end; new ones know ten past objects."""
     index = stream.index
     rng = np.random.default_rng(seed)
     oldest = np.arange(index.live_queries, dtype=np.int32)
@@ -205,12 +205,12 @@ def churn(stream: Stream, fresh: Posts, k: int, seed: int, count: int) -> None:
 
 
 def tracked(places: Posts, objects: int, seed: int) -> None:
-    """Measures enter and exit events of things that move."""
+    """Measures enter and exit events of moving things."""
     rng = np.random.default_rng(seed)
     queries, points = make_queries(places.slice(0, TRACKED_QUERIES), seed)
     half = np.exp(rng.uniform(np.log(0.01), np.log(0.2), (len(queries), 1)))
     boxes = np.concatenate([points - half, points + half], 1).clip(WORLD[:2] * 2, WORLD[2:] * 2)
-    # Without text: of a thing that moves the places matter.
+    # Without text: for a moving thing only the places matter.
     offsets = np.zeros(len(boxes) + 1, np.int64)
     queries = QueryRows.of_boxes(boxes, offsets, np.empty(0, np.uint64))
     index = TrackIndex()

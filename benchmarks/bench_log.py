@@ -3,11 +3,11 @@
 usage: python benchmarks/bench_log.py [--records N] [--log memory|kafka|all]
 
 Kafka is a real broker on this machine that shares its cores; its Java is warmed up first
-(cold, a request costs it three to ten times as much). `cpu` is this process with all threads
+(cold, a request takes it three to ten times as long). `cpu` is this process with all threads
 of the client, `broker` the broker's process, both in microseconds of CPU per record (per
-transaction where the case says so). `stream` appends as fast as the log takes it, `paced` one
-record for each of 16 Kafka partitions every 10 ms, as routers do: there each record is a request
-of its own to the broker.
+transaction in some cases). `stream` appends as fast as the log accepts, `paced` one record for
+each of 16 Kafka partitions every 10 ms, as routers do: there each record is a separate request
+to the broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEADERS = (("method", b"/sirocco.v1.SlotService/Route"),)
 
 
 def make_values(count: int) -> list[bytes]:
-    """Half random, half repeated: what columns of hashes and texts compress to."""
+    """Returns half random, half repeated bytes: they compress like columns of hashes and texts."""
     rng = random.Random(1)
     return [rng.randbytes(1500) + rng.randbytes(15) * 100 for _ in range(count)]
 
@@ -150,7 +150,7 @@ def transactions(
 
 
 def warm_up(log: Log) -> None:
-    """Lets Java compile what the cases use: single requests, batches and transactions."""
+    """Lets Java compile the code that the cases use: single requests, batches and transactions."""
     log.create_topics([TopicSpec("warm", PARTITIONS)])
     producer = log.producer("warm-up")
     for _ in range(2000):

@@ -7,10 +7,10 @@ usage: python benchmarks/bench_match.py [--workload DIR] [--queries N …] [--ob
 objects and queries; its passes alternate with those of the index, as machines drift. Cases:
 
 - `reference`: term ids and wire hashes, equal numbers of pairs are required; other cases are
-  measured with the first number of queries alone;
+  measured with the first number of queries only;
 - `churn`: 50 queries inserted and 50 removed with every 1,000 objects, that is every tenth event;
-- `side_1_percent`, `side_10_percent`: regions of 1 % and 10 % of the side of the space, a tenth
-  and a hundredth of the queries, that pairs stay countable;
+- `side_1_percent`, `side_10_percent`: regions of 1 % and 10 % of the side of the space, with a
+  tenth and a hundredth of the queries, so that pairs stay countable;
 - `or`: every query is a disjunction of two conjunctions.
 """
 
@@ -111,7 +111,7 @@ def reference(case: str, work: MatchWorkload, plain: PlainRun | None) -> RangeIn
 
 
 def changes(work: MatchWorkload) -> Iterator[QueryRows]:
-    """Yields the workload's queries in small batches, again and again."""
+    """Yields the workload's queries in small batches, repeatedly."""
     hashes = wire_hashes(work.query_terms)
     while True:
         for begin in range(0, len(work.boxes) - CHURN, CHURN):
@@ -121,7 +121,7 @@ def changes(work: MatchWorkload) -> Iterator[QueryRows]:
 
 
 def churn(index: RangeIndex, work: MatchWorkload) -> None:
-    """Matches while queries come and go; removes the oldest, inserts them again."""
+    """Matches while queries start and end; removes the oldest, inserts them again."""
     hashes = wire_hashes(work.object_terms)
     n = len(work.lon)
     positions = np.arange(1, n + 1, dtype=np.int64)

@@ -2,16 +2,16 @@
 
 usage: python benchmarks/bench_memory.py [--queries N …] [--slots N]
 
-The workload is that of `bench_pipeline`: range queries over an even map, told to the slots in
-records of 1,000 registrations. Queries are made in a process of their own, and arrive here as slots
-get them, so that what this process grows by is what it keeps. All figures but the last are bytes a
-query.
+The workload is that of `bench_pipeline`: range queries over an even map, sent to the slots in
+records of 1,000 registrations. A separate process creates the queries, and they arrive here as at
+slots, so that the growth of this process is the memory that it keeps. All figures but the last are
+bytes for each query.
 
     evaluator  `resident`: growth of the process; `accounted`: `Standing.bytes_total` of all slots;
                the parts of the index (`postings`, `keys`: table and filter, `rows`: life, region
-               and terms, `vocabulary`) and `names` (handles, revisions, ids); `copies`: slots in
-               which a query stands; `slot_kilobytes`: what a slot without queries takes
-    router     what the owner of a registry partition keeps (`LiveQueries`)
+               and terms, `vocabulary`) and `names` (handles, revisions, ids); `copies`: number of
+               slots of a query; `slot_kilobytes`: memory of a slot without queries
+    router     memory of the owner of a registry partition (`LiveQueries`)
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ SEED = 20260101
 BATCH = 1_000
 PARTIALS = 4
 
-# What one registration batch means: the records of slots, and what its owner enters.
+# The result of one registration batch: the records of slots, and the entries of its owner.
 Told = list[tuple[int, Installed]]
 Owned = tuple[list[int], list[int], list[int], list[int], list[tuple[int, ...]]]
 
 
 def produced(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
-    """Yields what each batch of registrations means, the first for warming up."""
+    """Yields the result of each batch of registrations, the first for warming up."""
     settings = ClusterSettings(slots=slots)
     routing = compile_map(from_bytes(first_map(settings, "")))
     revisions = count()
@@ -77,7 +77,7 @@ def produced(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
 
 
 def received(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
-    """The same, made by another process."""
+    """Yields the same, created by another process."""
     command = (sys.executable, __file__, "--produce", str(queries), "--slots", str(slots))
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -86,14 +86,14 @@ def received(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process."""
+    """Returns the resident memory of this process."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE")
 
 
 def evaluator(queries: int, slots: int) -> dict[str, object]:
-    """What an evaluator that owns all slots keeps."""
+    """Returns the memory of an evaluator that owns all slots."""
     warm_up(slots)
     empty = resident_bytes()
     owned = [Slot(number, PARTIALS) for number in range(slots)]
@@ -122,7 +122,7 @@ def evaluator(queries: int, slots: int) -> dict[str, object]:
 
 
 def router(queries: int, slots: int) -> dict[str, object]:
-    """What the owner of all registry partitions keeps."""
+    """Returns the memory of the owner of all registry partitions."""
     before = resident_bytes()
     live = LiveQueries()
     for _, (handles, revisions, digests, expires_ms, places) in received(queries, slots):
@@ -132,7 +132,7 @@ def router(queries: int, slots: int) -> dict[str, object]:
 
 
 def warm_up(slots: int) -> None:
-    """Loads what the first queries load."""
+    """Loads everything that the first queries load."""
     owned = [Slot(number, PARTIALS) for number in range(slots)]
     for told, _ in produced(BATCH, slots):
         for number, message in told:
@@ -147,7 +147,7 @@ def measure(service: str, queries: int, slots: int) -> None:
 
 
 def main() -> int:
-    """Measures each case in a process of its own, since a process does not shrink as it grew."""
+    """Measures each case in a process of its own, since a process does not shrink again."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--queries", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--slots", type=int, default=16)

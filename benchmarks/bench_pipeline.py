@@ -5,21 +5,21 @@ usage: python benchmarks/bench_pipeline.py [--log memory|kafka|all] [--queries N
                                                  [--rate N] [--store on|off] [--slots N]
 
 The workload is the clustered one of `loadgen` (10 words an object, 1 to 3 a query, small regions).
-Objects are columns beforehand, so that the client's part is the sending alone; it runs on the same
-cores as everything else. Without --slots there are as many as `sirocco local` has. Cases, each on a
+Objects are columns beforehand, so that the client only has to send them; it runs on the same
+cores as everything else. Without --slots there are as many as in `sirocco local`. Cases, each on a
 cluster of its own with one process of each service:
 
-    throughput  all objects as fast as they are taken; until the last notification is held
+    throughput  all objects as fast as they are taken; until the last notification is received
     paced       70 % of that rate: acknowledgement and notification latency, from when objects
-                were due; `objects_per_s` is what was reached
+                were due; `objects_per_s` is the rate reached
     at rate     the same at --rate objects a second
     trickle     20,000 objects a second in publishes of 100: cores that the services use
-    idle        nothing to do: cores that the services use
+    idle        no work: cores that the services use
 
-What one case leaves to do (the archive has its objects within 15 s) is done before the next begins;
-a paced case lasts long enough to have a share of its own of that.
+Work left by one case (the archive has its objects within 15 s) is finished before the next begins;
+a paced case lasts long enough to include its own share of such work.
 
-`evaluator_bytes_per_query` is what the evaluator's process grew by with the registrations
+`evaluator_bytes_per_query` is the growth of the evaluator's process by the registrations
 (memory: everything, in one process, the registry's log included).
 `cpu_us` is CPU time in microseconds per object (memory: everything, in one process; Kafka: without
 the client), `cores` is CPU time by wall time.
@@ -70,15 +70,15 @@ SETTLING_S = 20.0
 
 
 class Cluster(Protocol):
-    """What is measured."""
+    """The measured cluster."""
 
     router: str
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time so far by process."""
+        """Returns the CPU time so far by process."""
 
     def evaluator_bytes(self) -> int:
-        """Resident memory of the process that holds the queries."""
+        """Returns the resident memory of the process that holds the queries."""
 
 
 class MemoryCluster:
@@ -131,14 +131,14 @@ class KafkaCluster:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process."""
+    """Returns the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE")
 
 
 @dataclass
 class Bench:
-    """One cluster with its queries registered and its subscriber listening."""
+    """One cluster with its queries registered and its subscriber reading."""
 
     cluster: Cluster
     client: Client
@@ -169,7 +169,7 @@ class Bench:
     def publish(self, batches: list[Any], rate: float | None) -> float:
         """Publishes batches, at a rate of objects a second if given; returns when they began.
 
-        Latencies count from when a batch was due: what holds up the stream does not hide itself.
+        Latencies count from when a batch was due, so that delays of the stream are included.
         """
         flight: queue.Queue[tuple[int, float]] = queue.Queue(64)
 
@@ -184,7 +184,7 @@ class Bench:
                 self.sent.add(self.next_number, due_s)
                 self.next_number += columns.count
                 done += columns.count
-                # Bounded, as the SDK's window: a stream that is ahead waits here.
+                # Bounded, like the SDK's window: a stream that is ahead waits here.
                 flight.put((self.next_number - 1, due_s))
                 yield request
             self.sent_s = time.monotonic()
@@ -225,7 +225,7 @@ class Bench:
 
 @contextmanager
 def bench(kind: str, queries: int, *, store: bool, slots: int) -> Iterator[Bench]:
-    """A cluster with queries, ready and warm."""
+    """Returns a cluster with queries, ready and warm."""
     workload = ClusteredWorkload(SEED)
     with ExitStack() as stack:
         made = MemoryCluster if kind == "memory" else KafkaCluster
@@ -248,7 +248,7 @@ def bench(kind: str, queries: int, *, store: bool, slots: int) -> Iterator[Bench
 
 
 def columns_of(workload: ClusteredWorkload, count: int, batch: int) -> list[Any]:
-    """Objects as wire columns, `batch` in each."""
+    """Returns objects as wire columns, `batch` in each."""
     made = []
     for objects in workload.objects(count):
         for begin in range(0, len(objects), batch):
@@ -260,7 +260,7 @@ def columns_of(workload: ClusteredWorkload, count: int, batch: int) -> list[Any]
 
 @contextmanager
 def used_cpu(cluster: Cluster, into: dict[str, float]) -> Iterator[None]:
-    """Adds up the CPU seconds of each process meanwhile."""
+    """Adds up the CPU seconds of each process while the context is open."""
     before = cluster.cpu_seconds()
     yield
     into.update({name: total - before[name] for name, total in cluster.cpu_seconds().items()})
@@ -316,7 +316,7 @@ def paced(one: Bench, kind: str, rate: float, seconds: float, batch: int, case: 
 
 
 def idle(one: Bench, kind: str, seconds: float) -> None:
-    """Prints the row of the case in which nothing happens."""
+    """Prints the row of the case without work."""
     cpu: dict[str, float] = {}
     with used_cpu(one.cluster, cpu):
         time.sleep(seconds)
@@ -334,7 +334,7 @@ def say(**row: object) -> None:
 
 
 def main() -> int:
-    """Runs the cases asked for."""
+    """Runs the requested cases."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--log", choices=("memory", "kafka", "all"), default="all")
     parser.add_argument("--queries", type=int, nargs="+", default=[100_000, 1_000_000])
@@ -350,7 +350,7 @@ def main() -> int:
     parser.add_argument("--store", choices=("on", "off"), default="on")
     parser.add_argument("--slots", type=int, default=8)
     asked = parser.parse_args()
-    # Here, since `against` imports this beside checkouts that have it elsewhere.
+    # Here, since `against` imports this beside checkouts that have it in another module.
     from sirocco.runtime.process.process_tuning import tune  # noqa: PLC0415
 
     tune()

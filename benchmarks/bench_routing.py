@@ -4,8 +4,8 @@ usage: python benchmarks/bench_routing.py [--objects N] [--sample N] [--seed S]
 
 Objects: 200 Gaussian clusters of Zipf weights and a tenth uniform, 10 terms each of a Zipf
 vocabulary of 200,000. Queries: one to three terms of an object, at its place. Regions of 0.1 %
-of the side, continuous, give a map cut in space; snapshots of half the world one cut by text too.
-Rates are the best of three passes over batches of 4,096 objects or queries.
+of the side, continuous, give a map split in space; snapshots of half the world one split by text
+too. Rates are the best of three passes over batches of 4,096 objects or queries.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def encode_singly(objects: list[Any]) -> None:
 
 
 def make_response(objects: ObjectColumns, matches: int, rng: random.Random) -> bytes:
-    """A response in which every object matches the same number of 500 queries."""
+    """Returns a response in which every object matches the same number of 500 queries."""
     names = [f"query-{i}" for i in range(500)]
     response = ReceiveResponse(cursor="0.1", objects=objects)
     count = objects.count
@@ -83,7 +83,7 @@ def make_response(objects: ObjectColumns, matches: int, rng: random.Random) -> b
 
 
 def best_us(count: int, run: Callable[[], object]) -> float:
-    """µs of CPU per item of the cheapest pass; a busy machine does not show."""
+    """Returns µs of CPU per item of the cheapest pass; a busy machine does not matter."""
     best = float("inf")
     for _ in range(PASSES):
         begin_s = time.process_time()
@@ -113,7 +113,7 @@ def _serve(port_to: Any) -> None:
 
 
 def stream_rate(objects: list[Any], flow: PublishFlow) -> tuple[float, float]:
-    """Objects per second of a publisher, and its CPU in µs an object."""
+    """Returns objects per second of a publisher, and its CPU in µs for each object."""
     context = multiprocessing.get_context("spawn")
     port_from = context.Queue()
     process = context.Process(target=_serve, args=(port_from,), daemon=True)

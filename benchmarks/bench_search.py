@@ -5,15 +5,15 @@ usage: python benchmarks/bench_search.py [--objects N] [--ranked-objects N] [--s
 
 Objects are world-wide posts (`loadgen.posts`: cities by population, words of their languages) or
 those of the matching workload (`clusters`: Gaussian clusters, Zipf words), stretched over 60 by
-30 degrees; each has its whole text. They arrive evenly over 30 days. Searches are asked in one
-thread, around places of objects (dense, as objects are) and around any place (sparse):
+30 degrees; each has its whole text. They arrive evenly over 30 days. One thread searches around
+places of objects (dense, as objects are) and around any place (sparse):
 
-- `build`: objects a second, and bytes an object beside its text, with what searches derive;
+- `build`: objects a second, and bytes for each object besides its text, with derived data;
 - `terms`: k = 10 of a rectangle of 1 % of the space; `all` counts every term;
 - `ranked`: k = 10, 5 keywords, 100 km, thirds, half-life of a day; keywords are words of the
   object at the place (`own`), or of any five objects (`any`).
 
-Each search is asked once unmeasured before. Times are CPU times of the thread: nothing here waits.
+Each search is first run once unmeasured. Times are CPU times of the thread: it never waits.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Asked:
 
 
 def posts(objects: int, seed: int) -> Iterator[ObjectColumns]:
-    """World-wide posts, without their attributes."""
+    """Returns world-wide posts, without their attributes."""
     for batch in WorldPosts(seed).batches(objects, PART):
         none = np.zeros(len(batch) + 1, np.int64)
         yield replace(batch, attributes=np.empty(0, np.uint8), attribute_offsets=none)
 
 
 def clusters(objects: int, seed: int) -> Iterator[ObjectColumns]:
-    """Objects of the matching workload with texts of made-up words."""
+    """Returns objects of the matching workload with texts of artificial words."""
     work = make_workload(1, min(objects, 1_000_000), seed)
     rng = np.random.default_rng(seed)
     words, word_offsets = pack_bytes([f"w{number} ".encode() for number in range(VOCABULARY)])
@@ -81,7 +81,7 @@ def clusters(objects: int, seed: int) -> Iterator[ObjectColumns]:
     made = len(work.lon)
     for first in range(0, objects, PART):
         count = min(PART, objects - first)
-        # Later parts: texts at other places.
+        # Later parts: the same texts at other places.
         texts = np.arange(first, first + count) % made
         places = texts if first < made else rng.integers(0, made, count)
         offsets, terms = take_ragged(work.object_offsets, texts)
@@ -105,7 +105,7 @@ def clusters(objects: int, seed: int) -> Iterator[ObjectColumns]:
 
 
 def stored(batch: ObjectColumns, analyser: TextAnalyser, first: int, objects: int) -> StoredRows:
-    """A batch as stored rows."""
+    """Returns a batch as stored rows."""
     found = analyser.analyse_batch(batch.text, batch.text_offsets)
     seqs = np.arange(first, first + len(batch))
     arrivals_ms = START_MS + seqs * SPAN_MS // objects
@@ -155,7 +155,7 @@ def fill(data: str, objects: int, searches: int, seed: int) -> tuple[SlotStore, 
 
 
 def measure(case: str, asked: Sequence[Callable[[], int]], **figures: object) -> None:
-    """Asks each search twice, measures the second time."""
+    """Runs each search twice, measures the second time."""
     for ask in asked:
         ask()
     took, found = np.empty(len(asked)), np.empty(len(asked))

@@ -46,18 +46,18 @@ from sirocco.runtime.settings import ClusterSettings
 SEED = 20260101
 BATCH = 4_096
 WARM_UP = 30
-# What the loops of all services use in a second without anything to do, and some more; and for how
-# many seconds: what is merged and archived waits for the disk in between.
+# CPU time of the loops of all idle services in a second, with some spare; and for how many seconds:
+# in between, merges and the archive wait for the disk.
 IDLE_CPU_S = 0.2
 IDLE_S = 5
-# Of those that were published; searches are made after them.
+# Number of published objects from which searches are created.
 REMEMBERED = 20_000
 
 Query = ask.Query
 
 
 class Made:
-    """Makes queries after objects that were published."""
+    """Creates queries from published objects."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -76,7 +76,7 @@ class Made:
                 self._texts.append(one.text)
 
     def queries(self, case: str) -> Iterator[Query]:
-        """Queries of a case without end."""
+        """Yields queries of a case without end."""
         make: Callable[[], Query] = getattr(self, f"_{case}")
         while True:
             yield make()
@@ -163,7 +163,7 @@ def publish(client: Client, count: int, made: Made, seed: int) -> None:
 
 
 def settle() -> None:
-    """Returns when nothing is being merged any more: the system is to be idle."""
+    """Waits until no more slices are merged: the system has to be idle."""
     idle_s = 0
     while idle_s < IDLE_S:
         begin_s = time.process_time()
@@ -172,7 +172,7 @@ def settle() -> None:
 
 
 def measure(client: Client, made: Made, case: str, searches: int) -> None:
-    """Asks queries of a case one after the other."""
+    """Runs queries of a case one after the other."""
     took_ms, answers, slots = [], 0, 0
     begin_cpu_s = 0.0
     for number, query in zip(range(WARM_UP + searches), made.queries(case), strict=False):
@@ -191,7 +191,7 @@ def measure(client: Client, made: Made, case: str, searches: int) -> None:
 
 
 def measure_fresh(client: Client, searches: int) -> None:
-    """Looks for what was published a moment ago."""
+    """Searches for objects published just before."""
     took_ms = []
     with client.publisher(PublishFlow(linger_ms=0)) as publisher:
         for number in range(searches):
@@ -208,7 +208,7 @@ def measure_fresh(client: Client, searches: int) -> None:
 
 
 def percentiles(took_ms: list[float]) -> dict[str, float]:
-    """p50, p95, p99 and the greatest."""
+    """Returns p50, p95, p99 and the greatest."""
     points = np.percentile(took_ms, [50, 95, 99, 100])
     names = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
     return {name: round(float(point), 3) for name, point in zip(names, points, strict=True)}
@@ -220,7 +220,7 @@ def report(case: str, **figures: object) -> None:
 
 
 def main() -> int:
-    """Fills a cluster and asks."""
+    """Fills a cluster and searches it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=int, default=5_000_000)
     parser.add_argument("--searches", type=int, default=2_000)

@@ -3,21 +3,21 @@
 usage: python benchmarks/bench_steps.py [--queries N] [--rate R] [--window S] [--step S]
            [--steps N] [--side SHARE] [--shared] [--searched] [--seed S]
 
-A slot takes world-wide posts (`loadgen.posts`) that arrive at R objects a second, as records of
-1,000: it analyses nothing (routers do), matches, stores, seals, merges slices, and answers the
-steps that are due, up to the records for mergers. Queries ask for the 10 most frequent terms of
-the last S seconds within a rectangle around a post, SHARE of each side of the inhabited world
-(0.01 of each side is 0.01 % of the area, SSTD's default); their steps are spread evenly over time.
-Before it is measured, a whole window of posts is in the store.
+A slot takes world-wide posts (`loadgen.posts`) that arrive at R objects a second, in records of
+1,000: it does not analyse texts (routers do), but matches, stores, seals, merges slices, and
+answers the due steps, up to the records for mergers. Queries ask for the 10 most frequent terms of
+the last S seconds within a rectangle around a post, SHARE of each side of the inhabited world (0.01
+of each side is 0.01 % of the area, SSTD's default); their steps are spread evenly over time. Before
+the measurement a whole window of posts is stored.
 
 - `store`: the posts of the first window, without queries;
 - `first`: the first step of each query, whose window is counted as a whole;
 - `terms`: N steps of each query after that. It keeps up with R when `objects_per_s` is at least R.
-  `step_us` is what each step of a query takes beside what storing takes, mean; `parts` how many
-  records for mergers.
+  `step_us` is the mean time of a step of a query without the time of storing; `parts` is the
+  number of records for mergers.
 
-`--shared`: other slots hold the queries, too. Then a slot has to say all terms, not the first 10,
-and each step is a search. `--searched`: each step is a search, for comparison.
+`--shared`: other slots hold the queries, too. Then a slot has to report all terms, not the first
+10, and each step is a search. `--searched`: each step is a search, for comparison.
 Times are CPU times of the one thread.
 """
 
@@ -45,18 +45,18 @@ from sirocco.protocol.evaluator.reports.step_records import StepReport, step_fou
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.queries.install_records import Installs
 
-# About what a poll brings.
+# About the objects of one poll.
 BATCH = 1_000
 START_MS = 1_767_225_600_000
 WORLD = (-180.0, -60.0, 180.0, 75.0)
 K = 10
-# Queries stand where some of the first objects were written.
+# Queries are at the places of some of the first objects.
 PLACES = 200_000
 
 
 @dataclass(slots=True)
 class Spent:
-    """What was done, and the CPU seconds of the parts that are told apart."""
+    """The work done, and the CPU seconds of its parts."""
 
     objects: int = 0
     steps: int = 0
@@ -89,7 +89,7 @@ class Stream:
 
     @property
     def now_ms(self) -> int:
-        """When the next object arrives."""
+        """Returns when the next object arrives."""
         return START_MS + self._taken * 1_000 // self._rate
 
     def run(self, objects: int) -> Spent:
@@ -103,7 +103,7 @@ class Stream:
             spent.parts += sum(1 for one in told for _ in step_founds(one))
             spent.take_s += time.thread_time() - begin_s
             spent.steps += sum(len(one.results) for one in told)
-            # The archive keeps up: what it lacks is not merged yet.
+            # The archive keeps up: slices that it lacks are not merged yet.
             self.slot.manifest.saved_seq = self.slot.store.next_seq - 1
             begin_s = time.thread_time()
             while (job := self.slot.next_job()) is not None:
@@ -112,7 +112,7 @@ class Stream:
         return spent
 
     def install(self, queries: Sequence[TermsQuery], starts_ms: Sequence[int], slots: int) -> None:
-        """Registers queries that look back over their windows at once."""
+        """Registers queries with history over their windows, all at once."""
         changes = [
             Change(
                 query_handle(query.id), query, "s", start_ms, -1, 0, past_ms=query.window_ms or 0
@@ -157,7 +157,7 @@ class Stream:
 def make_queries(
     stream: Stream, count: int, side: float, window_ms: int, step_ms: int, seed: int
 ) -> list[TermsQuery]:
-    """Queries around posts."""
+    """Returns queries around posts."""
     rng = np.random.default_rng(seed)
     west, south, east, north = WORLD
     width, height = side * (east - west) / 2, side * (north - south) / 2

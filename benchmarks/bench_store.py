@@ -3,18 +3,18 @@
 usage: python benchmarks/bench_store.py [--objects N] [--slots S] [--searches Q] [--seed S]
 
 Objects and places are those of the matching workload (clustered, Zipf words, 10 terms an object),
-each with a text of about 70 bytes; a search is asked in one thread. Cases:
+each with a text of about 70 bytes; one thread searches. Cases:
 
-- `append`: batches of 1,000 through one core, sealing and merging included, and the share of each;
-  bytes an object beside its text, attributes and string ids;
-- `store_and_match`: the same batches are also matched against 100,000 standing range queries;
+- `append`: batches of 1,000 on one core, with sealing and merging, and the share of each; bytes
+  for each object besides its text, attributes and string ids;
+- `store_and_match`: the same batches are also matched with 100,000 standing range queries;
 - `range`: a rectangle of 0.01 % of the space (1 % of each side) with one keyword; dense: around
   places of objects, with a word of that object or (`other_word`) a word by its frequency; sparse:
-  around any place. `answer` takes the objects out as well;
+  around any place. `answer` reads the objects as well;
 - `range_any_text`, `range_window` (the newest tenth), `range_circle` (about that size);
 - `knn`: k = 10, any text; `knn_keyword`: with one keyword.
 
-Each search is asked once unmeasured before. Times are CPU times of the thread: nothing here waits.
+Each search is first run once unmeasured. Times are CPU times of the thread: it never waits.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import RangeQuery
 
 BATCH = 1_000
-# Objects made at a time; places and words of all parts have the same distribution.
+# Objects created at a time; places and words of all parts have the same distribution.
 PART = 1_000_000
 TEXT_BYTES = 70
 QUERIES = 100_000
-# The unit square is stretched so that metres are those of a city with its surroundings.
+# The unit square is scaled so that metres are those of a city with its surroundings.
 SIDE = 0.01
 
 
@@ -58,7 +58,7 @@ def report(case: str, **figures: object) -> None:
 
 @dataclasses.dataclass
 class Asked:
-    """What searches are made of: places and words of objects.
+    """The input of searches: places and words of objects.
 
     Attributes:
         lon, lat: f8[m], places of objects.
@@ -73,7 +73,7 @@ class Asked:
 
 
 def varied(work: MatchWorkload, rng: np.random.Generator) -> MatchWorkload:
-    """Other objects of the same distribution: places moved a little and given to other texts."""
+    """Returns other objects of the same distribution: places moved a little, with other texts."""
     order = rng.permutation(len(work.lon))
     moves = rng.normal(0, SIDE / 10, (2, len(order)))
     lon, lat = work.lon[order] + moves[0], work.lat[order] + moves[1]
@@ -81,7 +81,7 @@ def varied(work: MatchWorkload, rng: np.random.Generator) -> MatchWorkload:
 
 
 def rows_of(work: MatchWorkload, begin: int, end: int, first: int) -> StoredRows:
-    """Objects [begin, end) of a workload as stored rows; `first` is the number of the first."""
+    """Returns objects [begin, end) of a workload as stored rows; `first` is the first's number."""
     n = end - begin
     own = work.object_offsets[begin : end + 1]
     hashes = wire_hashes(work.object_terms[own[0] : own[-1]])
@@ -123,9 +123,9 @@ def batches_of(rows: StoredRows) -> list[StoredRows]:
 
 
 def fill(objects: int, slots: int, seed: int, searches: int) -> tuple[list[SlotStore], Asked]:
-    """Fills stores; objects go to them in turns, so that each has all places."""
-    # The first touch of a page of a virtual machine's memory costs its host ten times what every
-    # later one costs, and says nothing of the store.
+    """Fills stores; objects are dealt to them in turns, so that each has all places."""
+    # The first access to a page of a virtual machine's memory costs its host ten times as much as
+    # later ones, and is unrelated to the store.
     np.ones(objects * 400, np.uint8)
     stores = [SlotStore() for _ in range(slots)]
     append_s = seal_s = merge_s = 0.0
@@ -186,7 +186,7 @@ def fill(objects: int, slots: int, seed: int, searches: int) -> tuple[list[SlotS
 
 
 def store_and_match(objects: int, seed: int) -> None:
-    """What a slot does with each object: match it, store it."""
+    """Does the work of a slot with each object: match it, store it."""
     work = make_workload(QUERIES, objects, seed)
     index = RangeIndex(UNIT_SQUARE)
     insert_all(index, work)
@@ -219,7 +219,7 @@ def store_and_match(objects: int, seed: int) -> None:
 
 
 def measure(case: str, asked: Sequence[Callable[[], int]], **figures: object) -> None:
-    """Asks each search twice, measures the second time."""
+    """Runs each search twice, measures the second time."""
     for ask in asked:
         ask()
     took, found = np.empty(len(asked)), 0

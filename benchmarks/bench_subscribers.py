@@ -1,7 +1,7 @@
-"""What open subscriptions cost a merger: threads and memory, with a real Kafka.
+"""The cost of open subscriptions for a merger: threads and memory, with a real Kafka.
 
-Each stream resumes from the earliest record, without credit, or with little: what anybody who may
-subscribe can ask for. Prints one JSON line for each number of streams.
+Each stream resumes from the earliest record, without credit, or with little: as any client with the
+right to subscribe can request. Prints one JSON line for each number of streams.
 
     python -m benchmarks.bench_subscribers --kafka HOST:PORT [--streams 200] [--credit 0]
 """
@@ -42,7 +42,7 @@ TEXT = "word " * 60
 
 
 def write(log: KafkaLog, subscribers: int) -> None:
-    """Records of some 30 kB, each for one of the subscribers."""
+    """Appends records of some 30 kB, each for one of the subscribers."""
     producer = log.producer("bench")
     writer = HopWriter(producer, lambda *_: None)
     posts = [{"id": i, "lon": 1.0, "lat": 1.0, "text": TEXT} for i in range(OBJECTS)]
@@ -70,7 +70,7 @@ def write(log: KafkaLog, subscribers: int) -> None:
 
 
 def resources() -> tuple[int, int]:
-    """Threads and resident MiB of this process."""
+    """Returns threads and resident MiB of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     return int(fields["Threads"]), int(fields["VmRSS"].split()[0]) // 1024

@@ -30,7 +30,7 @@ CASES = {
     "devanagari": "कखगघचछजझटठडढतथदधनपफबभमयरलवशषसहािीुूेैोौ्ं",
     "cjk": "日本語中文東京大阪上海北京山川田力",
     "hangul": "가나다라마바사아자차카타파하한글",
-    # Accents of their own, some behind letters that they compose with.
+    # Accents of their own, some after letters with which they compose.
     "decomposed": LATIN + "\u0301\u0308",
 }
 

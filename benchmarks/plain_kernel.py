@@ -1,22 +1,24 @@
-"""A plain Numba matcher to compare with: what a good afternoon gives, and nothing more.
+"""A plain Numba matcher for comparison: the result of a good afternoon, and no more.
 
 Hash grid of 512 × 512 cells, key (cell, rarest term of the query by a frequency known
 beforehand), queries inserted one by one, integer term ids, lists of 32-byte postings that double
-when full, objects in groups of 32 whose probes are done stage by stage. No filter, no prefetch
-instructions, no life times, no shapes but rectangles, no interning, no removal.
+when full, objects in groups of 32 whose probes are done stage by stage. No filter, prefetch
+instructions, lifetimes, shapes other than rectangles, interning or removal.
 
-A ratio to it is worth something only if it is not slow by neglect. What it has been given:
+A ratio to it is meaningful only if it is reasonably fast. It has:
 
 - linear probing, multiplicative hash by its high bits, load about 0.25 or less (0.15 at 1 M
   queries);
-- the first loads of all probes of a group are made without a branch on what they bring, so that
-  their cache misses overlap;
-- keys of 8 bytes by themselves, since four of five probes end there; start and count of a list
-  in one further word: one miss, not two;
-- contiguous arrays, and unsigned slot numbers, which Numba does not test for being negative.
+- the first loads of all probes of a group have no branch on their results, so that their cache
+misses
+  overlap;
+- keys of 8 bytes in an array of their own, since four of five probes end there; start and count of
+a
+  list in one further word: one miss, not two;
+- contiguous arrays, and unsigned slot numbers, for which Numba adds no test for negative values.
 
 Compared batch by batch in one run (100 k and 1 M queries): the overlapping loads and the single
-word are worth a fifth at 1 M, the unsigned numbers 5 %; key and word in one slot of 16 bytes
+word gain a fifth at 1 M, the unsigned numbers 5 %; key and word in one slot of 16 bytes
 gain 4 % at 1 M and lose 14 % at 100 k.
 """
 
@@ -114,7 +116,7 @@ def match(xy, offsets, terms, keys, values, entries, words, out_objects, out_row
                 probe_key[probes] = key
                 probe_at[probes] = at
                 probe_object[probes] = o
-                # Nothing is decided by what is loaded: the loads of all probes are in flight.
+                # No branch depends on the loaded value: the loads of all probes are in flight.
                 probe_found[probes] = keys[at]
                 probes += 1
         found = 0
@@ -157,7 +159,7 @@ def match(xy, offsets, terms, keys, values, entries, words, out_objects, out_row
 
 
 class PlainIndex:
-    """The arrays of the plain matcher, sized beforehand for `queries` queries."""
+    """The arrays of the plain matcher, sized in advance for `queries` queries."""
 
     def __init__(self, queries: int, frequency: np.ndarray) -> None:
         slots = 1 << int(

@@ -1,4 +1,4 @@
-"""Runs the benchmarks and keeps what they print as `docs/results/benchmarks.md`.
+"""Runs the benchmarks and writes their output to `docs/results/benchmarks.md`.
 
 A benchmark is a script in this directory that can be run by itself (it has a `__main__` guard).
 It prints one JSON object a line and nothing else on stdout. Each script has its own section of the
@@ -36,15 +36,15 @@ Written by `make bench`; each section by its script under `benchmarks`. Machines
 drift: compare ratios within one section rather than figures between sections.
 """
 _SECTION = re.compile(r"^(?=## )", re.MULTILINE)
-# May be left out of a name.
+# Optional in a name.
 _PREFIX = "bench_"
 _GUARD = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
-# Wider tables are unreadable in a rendered page; what is more becomes a table of its own.
+# Wider tables are unreadable in a rendered page; further columns become a table of their own.
 _COLUMNS_MAX = 10
 
 
 class BenchmarkError(RuntimeError):
-    """A benchmark failed, or printed what is no JSON object."""
+    """A benchmark failed, or printed a line that is not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Run:
         machine: see `describe_machine`.
         when: ISO date and minute, UTC.
         revision: of the repository, with `+` when files differ from it.
-        rows: what it printed.
+        rows: its output.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Run:
 
 
 def describe_machine() -> str:
-    """Processor, cores, memory, operating system and Python, in a line."""
+    """Returns processor, cores, memory, operating system and Python, in a line."""
     processor = platform.processor() or platform.machine()
     for line in _read("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
@@ -91,7 +91,7 @@ def _read(path: str) -> str:
 
 
 def revision() -> str:
-    """The commit that is measured; empty outside a clone."""
+    """Returns the measured commit; empty outside a clone."""
     head = _git("rev-parse", "--short", "HEAD")
     # The report itself changes with every section that is written.
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
@@ -106,10 +106,10 @@ def _git(*arguments: str) -> str:
 
 
 def parse_row(line: str, name: str) -> Row:
-    """One printed line.
+    """Parses one printed line.
 
     Raises:
-        BenchmarkError: it is no JSON object.
+        BenchmarkError: it is not a JSON object.
     """
     try:
         row = json.loads(line)
@@ -126,20 +126,20 @@ def _cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        # Four digits tell more than the drift of any machine.
+        # Four digits are more precise than the drift of any machine.
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     text = value if isinstance(value, str) else json.dumps(value)
     return text.replace("|", "\\|")
 
 
 def render_table(rows: Sequence[Row]) -> str:
-    """Rows of the same members share a table, in the order of their first appearance."""
+    """Returns tables; rows with the same members share one, in order of first appearance."""
     shapes: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         shapes.setdefault(tuple(row), []).append(row)
     tables: list[str] = []
     for members, alike in shapes.items():
-        # A row that is too wide for a table lies on its side.
+        # A row that is too wide for a table is transposed.
         if len(members) > _COLUMNS_MAX:
             tables.extend(_table(("", "value"), list(row.items())) for row in alike)
         else:
@@ -154,7 +154,7 @@ def _table(head: Iterable[str], body: Iterable[Sequence[object]]) -> str:
 
 
 def render_section(run: Run) -> str:
-    """The section of a script."""
+    """Returns the section of a script."""
     return (
         f"## {run.name}\n\n"
         f"`{run.command}`  \n{run.when} UTC, revision {run.revision or 'unknown'}  \n"
@@ -163,9 +163,9 @@ def render_section(run: Run) -> str:
 
 
 def replace_section(report: str, run: Run) -> str:
-    """The report with the section of this run in the place of the one before.
+    """Returns the report with the section of this run in place of the earlier one.
 
-    Sections stand in alphabetical order, so that a report does not depend on the order of runs.
+    Sections are in alphabetical order, so that a report does not depend on the order of runs.
     """
     sections = {}
     for section in _SECTION.split(report)[1:]:
@@ -176,7 +176,7 @@ def replace_section(report: str, run: Run) -> str:
 
 
 def scripts() -> dict[str, Path]:
-    """The benchmarks by name."""
+    """Returns the benchmarks by name."""
     return {
         path.stem: path
         for path in sorted(Path(__file__).parent.glob("*.py"))
@@ -185,10 +185,10 @@ def scripts() -> dict[str, Path]:
 
 
 def measure(path: Path, arguments: Sequence[str]) -> Run:
-    """Runs one script; its lines go on to stdout as they come.
+    """Runs one script; passes its lines on to stdout as they are printed.
 
     Raises:
-        BenchmarkError: it failed, printed nothing, or printed something else than JSON objects.
+        BenchmarkError: it failed, printed nothing, or printed anything but JSON objects.
     """
     name = path.stem
     spoken = ["python", str(path.relative_to(ROOT)), *arguments]
@@ -241,11 +241,11 @@ def main(arguments: Sequence[str]) -> int:
         try:
             run = measure(known[name], passed)
         except BenchmarkError as error:
-            # The others are worth their time all the same.
+            # The others are still worth their time.
             print(f"error: {error}", file=sys.stderr)
             failed = True
             continue
-        # Read anew each time: a long run must not undo what another wrote meanwhile.
+        # Read again each time: a long run must not undo what another wrote meanwhile.
         report = options.report.read_text() if options.report.exists() else ""
         options.report.parent.mkdir(parents=True, exist_ok=True)
         options.report.write_text(replace_section(report, run))
@@ -253,7 +253,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before and behind `--`."""
+    """Returns the arguments before and after `--`."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
     return list(arguments[:at]), list(arguments[at + 1 :])
 

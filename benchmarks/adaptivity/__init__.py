@@ -1,1 +1,1 @@
-"""How the cluster adapts, played in virtual time with the real decisions and measured costs."""
+"""How the cluster adapts, simulated in virtual time with the real decisions and measured costs."""

@@ -29,7 +29,7 @@ from benchmarks.schemes.figures import Figures
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, or reads what was measured, and writes the report; returns the exit status."""
+    """Measures, or reads earlier figures, and writes the report; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small scenes; the report is in .run")
     parser.add_argument("--render", action="store_true", help="only write the report anew")
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
-    # A rough report must not take the place of the one that is kept.
+    # A rough report must not replace the kept one.
     out = options.out or ROOT / (".run" if options.quick else "docs/results")
     pictures = out / "adaptivity"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace, given: list[str], figures: Figures, raw: Path) -> None:
-    """Measures what is wanted; the figures are written behind each paper."""
+    """Measures the wanted experiments; writes the figures after each paper."""
     begin_s = time.monotonic()
     names = list(options.only) or list(EXPERIMENTS)
     for rows in figures.rows.values():
@@ -74,7 +74,7 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
         "seconds": 0,
     }
     figures.about["machine"] = describe_machine()
-    # Of earlier runs only those say something of which all is kept.
+    # Earlier runs are listed only if all of their figures are kept.
     figures.about["runs"] = [*figures.about["runs"], about] if options.only else [about]
     for name in names:
         measure(name, QUICK if options.quick else FULL, found, options.seed, figures, _say)

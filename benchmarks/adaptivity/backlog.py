@@ -1,7 +1,7 @@
-"""What waits in front of evaluators: first come, first served, by ticks of arrival.
+"""The queues of evaluators: first come, first served, by ticks of arrival.
 
-Row k holds what was offered in tick k, by slot. Rows are let in one after the other, as the fronts
-have room, and can be served in the tick behind. What waits for a slot goes with the slot.
+Row k holds the objects offered in tick k, by slot. Rows are admitted one after the other, as the
+fronts have room, and can be served in the next tick. A slot's waiting objects move with the slot.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Backlog:
     """The rows of all slots.
 
     Args:
-        rows: Ticks that there will be.
-        slots: How many.
-        tick_s: How long a tick is.
+        rows: Number of ticks.
+        slots: Number of slots.
+        tick_s: Length of a tick.
 
     Attributes:
-        delays: f8[seconds, bins], objects by the second in which they were offered and by how
-            long they took, see `EDGES_S`; the last bin has those that still wait at the end.
+        delays: f8[seconds, bins], objects by the second in which they were offered and by their
+            delay, see `EDGES_S`; the last bin has those that still wait at the end.
     """
 
     def __init__(self, rows: int, slots: int, tick_s: float) -> None:
         self._tick_s = tick_s
         self._objects = np.zeros((rows, slots))
         self._work = np.zeros((rows, slots))
-        # First row of each slot that may hold anything; all before are served.
+        # First row of each slot that may hold objects; all earlier ones are served.
         self._heads = np.zeros(slots, np.int64)
         self._let_in = np.zeros(rows + 1)
         self.rows = 0
@@ -42,21 +42,21 @@ class Backlog:
 
     @property
     def waiting(self) -> float:
-        """Objects that were let in and are not served."""
+        """Objects that were admitted and are not served."""
         return float(self._objects[: self.rows].sum())
 
     def waiting_by_slot(self) -> NDArray[np.float64]:
-        """Returns f8[slots], the objects that were let in and are not served."""
+        """Returns f8[slots], the objects that were admitted and are not served."""
         waiting: NDArray[np.float64] = self._objects[int(self._heads.min()) : self.rows].sum(0)
         return waiting
 
     def under_way(self) -> float:
-        """Objects let in since the oldest that some slot has not taken (`router.admission`)."""
+        """Objects admitted since the oldest that some slot has not taken (`router.admission`)."""
         oldest = int(self._heads.min())
         return float(self._let_in[self.rows] - self._let_in[min(oldest, self.rows)])
 
     def let_in(self, objects: NDArray[np.float64], work_s: NDArray[np.float64]) -> None:
-        """Takes the next row.
+        """Adds the next row.
 
         Args:
             objects: f8[slots].
@@ -81,10 +81,10 @@ class Backlog:
         Args:
             served_by: i8[slots], the evaluator that may serve each, -1 for none.
             begin_s: f8[evaluators], when each begins.
-            budget_s: f8[evaluators], CPU seconds that each has.
+            budget_s: f8[evaluators], CPU seconds of each.
 
         Returns:
-            f8[evaluators], CPU seconds used; f8[slots], the objects that are done.
+            f8[evaluators], CPU seconds used; f8[slots], the finished objects.
         """
         done, used_s = np.empty(len(served_by)), np.empty(len(budget_s))
         serve(
@@ -94,25 +94,25 @@ class Backlog:
         return used_s, done
 
     def end(self) -> None:
-        """Notes what still waits as delayed for ever."""
+        """Counts the objects that still wait as delayed for ever."""
         left = self._objects[: self.rows].sum(1)
         rows = np.flatnonzero(left > 0)
         np.add.at(self.delays, ((rows * self._tick_s).astype(np.int64), -1), left[rows])
 
     def note_outside(self, row: int, objects: float) -> None:
-        """Notes objects of a row that were never let in."""
+        """Counts objects of a row that were never admitted."""
         self.delays[int(row * self._tick_s), -1] += objects
 
 
 def share_above(delays: NDArray[np.float64], seconds: float) -> float:
-    """Returns the share of objects that took longer; those still waiting did."""
+    """Returns the share of objects with longer delays; those still waiting count."""
     total = float(delays.sum())
     late = float(delays[np.searchsorted(EDGES_S, seconds * (1 + 1e-9)) :].sum())
     return late / total if total else 0.0
 
 
 def quantile_s(delays: NDArray[np.float64], share: float) -> float:
-    """Returns the upper end of the bin in which the quantile lies; infinite: still waiting."""
+    """Returns the upper end of the quantile's bin; infinite: still waiting."""
     total = np.cumsum(delays)
     if total[-1] <= 0:
         return 0.0

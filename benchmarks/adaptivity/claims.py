@@ -1,4 +1,4 @@
-"""What the papers say of adapting, and why it is not so here where it is not."""
+"""The papers' claims about adapting, and the reasons where they do not hold here."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A cluster in virtual time: evaluators of a core each, slots that change hands, maps that change.
+"""A cluster in virtual time: evaluators of a core each, moves of slots, changes of the map.
 
-What is served, and how long it takes, are queues and measured costs; where everything goes is said
-by the real maps and their routing arrays. A change takes the steps of
+Queues and measured costs decide what is served and how long it takes; the real maps and their
+routing arrays decide the destinations. A change takes the steps of
 docs/explanation/balancing.md and ADR 19:
 
-    slots   checkpoints are written while their owners go on ─▶ grant ─▶ the next owners load them;
-            until then nobody serves these slots
-    map     all queries are sent to all slots that either map wants them in ─▶ the map is in force
-            ─▶ queries leave where they are not wanted; nothing is held up but by the work for it
+    slots   checkpoints are written while their owners continue ─▶ grant ─▶ the next owners load
+            them; until then these slots are not served
+    map     all queries are sent to their slots under either map ─▶ the map is in force ─▶ queries
+            leave slots that no longer need them; only the work for it delays anything
 """
 
 from __future__ import annotations
@@ -34,44 +34,43 @@ from sirocco.protocol.coordinator.balance_rounds import Standing
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE
 
-# How finely time is cut, and delays are told apart: what the coordinator asks takes as long.
+# The resolution of time and delays: the coordinator's requests take as long.
 TICK_S = 0.01
 
-# Objects wait so long in routers until they are records of slots (DESIGN 8: 10 to 50 ms), at least
-# the tick in which they come.
+# How long objects wait in routers until they are records of slots (DESIGN 8: 10 to 50 ms); at least
+# the tick of their arrival.
 HELD_S = 0.02
 
-# Between looks at what changes slowly: shares of groups, queries that come and go.
+# Between looks at slow changes: shares of groups, queries that start and end.
 LOOK_S = 1.0
 
-# Objects a second that a front takes; so many fronts there are (`router.admission`).
+# Objects a second that a front takes; there are this many fronts (`router.admission`).
 FRONT_RATE = 300_000
 
-# What is offered at the begin of a scene by what is offered later: so that a map made without
-# knowledge of the data can be balanced before anything is judged, without a backlog of that time.
+# The early rate relative to the later one: so that a map made without the data can be balanced
+# before anything is judged, without a backlog from that time.
 QUIET_SHARE = 0.2
 
-# Those that tell what came: one says what all of them would together.
+# The routers that report arrivals: one reports what all together would.
 ROUTERS = ("router",)
 
-# Copies of queries are spread over the time that copying takes.
+# Copies of queries are spread over the copying time.
 PIECES = 20
 
 
 @dataclass(slots=True)
 class Course:
-    """What a run showed; f8 by second.
+    """The results of a run; f8 by second.
 
     Attributes:
         offered, done: Objects.
         busy: f8[seconds, evaluators], CPU seconds.
-        products: Of objects that are done, each times the queries of its slot: SWARM's units of
-            work.
+        products: Of finished objects, each times the queries of its slot: SWARM's units of work.
         delays: See `Backlog`.
         moved_slots, copied_queries, told_queries: By all changes; queries that were new in a slot,
-            and pairs of a query and a slot that were sent at all.
+            and all pairs of a query and a slot that were sent.
         loaded_queries: In checkpoints that were loaded.
-        paused_s: Of each slot that moved, how long nobody served it.
+        paused_s: Of each moved slot, how long it was not served.
     """
 
     offered: NDArray[np.float64]
@@ -87,17 +86,17 @@ class Course:
 
 
 class Cluster:
-    """The evaluators and what is under way.
+    """The evaluators and the work under way.
 
     Args:
-        scene: What comes.
-        partition_map: The map at the begin.
-        evaluators: How many.
-        rate: Objects a second that are offered.
-        costs, settling: What things take.
-        seed: Of the chances of arrival.
-        tick_s: How finely time is cut.
-        counts: Whether what evaluators do is counted by leaf.
+        scene: The workload.
+        partition_map: The first map.
+        evaluators: Number of evaluators.
+        rate: Objects offered in a second.
+        costs, settling: The costs of work and of changes.
+        seed: Of random arrivals.
+        tick_s: Resolution of time.
+        counts: Whether evaluators count their work by leaf.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class Cluster:
         self._held_ticks = max(round(HELD_S / tick_s) - 1, 0)
         rows = round(scene.seconds / tick_s)
         self.backlog = Backlog(rows, slots, tick_s)
-        # The chances of what is offered are the same whatever the cluster does.
+        # Random arrivals do not depend on the cluster's behaviour.
         is_quiet = np.arange(rows) * tick_s < scene.quiet_s
         offered = rate * tick_s * np.where(is_quiet, QUIET_SHARE, 1.0)
         self._offers = np.random.default_rng(seed).poisson(offered)
@@ -151,9 +150,9 @@ class Cluster:
         self._begin_round()
         self._faded = np.zeros((evaluators, len(partition_map.leaves)))
         self._done = np.zeros(slots)
-        # What routers have sent to each leaf by the map in force.
+        # The objects that routers have sent to each leaf by the map in force.
         self.sent = np.zeros(len(partition_map.leaves))
-        # Of what waits and of what is done, what had come by the map before.
+        # The waiting and the finished objects that arrived under the former map.
         self._stale, self._done_stale, self._stale_total = (np.zeros(slots) for _ in range(3))
         self.take_up(0.0)
         self._stale_by_group = np.zeros_like(self._by_group)
@@ -167,11 +166,11 @@ class Cluster:
 
     @property
     def waiting(self) -> float:
-        """Objects that were offered and are not done, let in or not."""
+        """Objects that were offered and are not finished, admitted or not."""
         return self.backlog.waiting + float(self._offers[self.backlog.rows : self.tick].sum())
 
     def step(self) -> None:
-        """One tick: what is due happens, evaluators serve, fronts let in."""
+        """Runs one tick: due events happen, evaluators serve, fronts admit."""
         begin_s = self.now_s
         while self._due and self._due[0][0] <= begin_s:
             heapq.heappop(self._due)[2]()
@@ -187,30 +186,30 @@ class Cluster:
             self._let_in(int(self._offers[self.backlog.rows]))
 
     def end(self) -> Course:
-        """Notes what still waits; returns what there was."""
+        """Counts the objects that still wait; returns the results."""
         self.backlog.end()
         for row in range(self.backlog.rows, len(self._offers)):
             self.backlog.note_outside(row, float(self._offers[row]))
         return self.course
 
     def after(self, seconds: float, act: Callable[[], None]) -> None:
-        """Has something happen later."""
+        """Schedules an event."""
         heapq.heappush(self._due, (self.now_s + seconds, next(self._order), act))
 
     def owe(self, evaluator: int, seconds: float, done: Callable[[], None] | None = None) -> None:
-        """An evaluator has something to do before it serves on."""
+        """Adds work that an evaluator does before it serves on."""
         self._debts[evaluator].append(_Debt(seconds, done))
 
     # --- objects
 
     def take_up(self, at_s: float) -> None:
-        """Takes up what has changed: queries, shares of groups, what things cost."""
+        """Applies changes: of queries, shares of groups, costs."""
         self._add_up()
         self._register(at_s)
         scene, routed = self.scene, self.routed
         shares = scene.shares(at_s)
         present = scene.present(self.standing)
-        # f8[groups, leaves]: of an object of the mixture, what goes to each leaf.
+        # f8[groups, leaves]: for an object of the mixture, its share at each leaf.
         self._by_group = shares[:, None] * routed.shares
         self._leaf_hits = np.einsum("m,mcl,c->l", shares, routed.hits, present)
         slot_of_leaf = routed.map.slot_of_leaf
@@ -220,7 +219,7 @@ class Cluster:
         by_slot = np.bincount(slot_of_leaf, by_leaf, slots)
         self._slot_share = by_slot / by_slot.sum()
         of_slot = by_slot[slot_of_leaf]
-        # f8[leaves]: of what comes to a slot.
+        # f8[leaves]: shares of the objects of a slot.
         self._leaf_share = np.divide(
             by_leaf, of_slot, out=np.zeros_like(by_leaf), where=of_slot > 0
         )
@@ -230,13 +229,13 @@ class Cluster:
         self._cost_s = self.costs.taking_s(np.ones(slots), self.queries, self._slot_hits)
 
     def mean_cost_s(self) -> float:
-        """Returns the CPU seconds of an object, all its copies together, as things are."""
+        """Returns the present CPU seconds of an object, all its copies together."""
         return float((self._slot_share * self._cost_s).sum()) * self._copies
 
     def _let_in(self, objects: int) -> None:
         copies = self._rng.multinomial(round(objects * self._copies), self._slot_share)
         self.sent += copies[self.routed.map.slot_of_leaf] * self._leaf_share
-        # Where an object has several copies each stands for a part of it.
+        # If an object has several copies each counts as a part of it.
         self.backlog.let_in(copies / self._copies, copies * self._cost_s)
 
     def _serve(self, begin_s: float, second: int) -> None:
@@ -269,7 +268,7 @@ class Cluster:
     # --- queries
 
     def _register(self, at_s: float) -> None:
-        """Queries come and go; each costs the slots where it stands."""
+        """Queries start and end; each has a cost in each of its slots."""
         changed = False
         while self._queries_change and self._queries_change[0] <= at_s:
             self._queries_change.popleft()
@@ -298,9 +297,9 @@ class Cluster:
         self._arrived = np.zeros(self.routed.map.slots)
 
     def _add_up(self) -> None:
-        """Says by leaf what was done since the last look: in a slot as its leaves are mixed now.
+        """Counts by leaf the work since the last look, with the slot's present mixture of leaves.
 
-        What had come by the map before counts where it still belongs (`LeafCounts._add_up`).
+        Objects of the former map count where they still belong (`LeafCounts._add_up`).
         """
         if not self._counts or not self._done.any():
             return
@@ -315,12 +314,12 @@ class Cluster:
         total: NDArray[np.float64],
         by_group: NDArray[np.float64],
     ) -> None:
-        """Counts what slots did by leaf.
+        """Counts the work of slots by leaf.
 
         Args:
             done: f8[slots], objects.
-            total: f8[slots], of an object of the mixture, what came to each slot.
-            by_group: f8[groups, leaves], what of that is counted in each leaf.
+            total: f8[slots], for an object of the mixture, its share at each slot.
+            by_group: f8[groups, leaves], the part of that counted in each leaf.
         """
         if not done.any():
             return
@@ -334,7 +333,7 @@ class Cluster:
         self._met[evaluators, leaves] += self._leaf_hits * kept * of_leaf
 
     def end_round(self) -> dict[str, Round]:
-        """Returns what each evaluator counted; another round begins."""
+        """Returns the counts of each evaluator; another round begins."""
         self._add_up()
         self._faded = KEPT_SHARE * self._faded + self._counted.sum(1)
         found = self.round_so_far()
@@ -342,7 +341,7 @@ class Cluster:
         return found
 
     def round_so_far(self) -> dict[str, Round]:
-        """Returns what each evaluator has counted in the round that goes on."""
+        """Returns the counts of each evaluator in the present round."""
         self._add_up()
         return {
             member: Round(self._counted[e], self._met[e], self._faded[e], self._arrived)
@@ -352,19 +351,19 @@ class Cluster:
     # --- what the coordinator sees and does
 
     def look(self) -> Standing:
-        """Returns what the coordinator's machine knows."""
+        """Returns the knowledge of the coordinator's machine."""
         owners = tuple(self.members[owner] for owner in self.owner.tolist())
         return Standing(
             True, self.phase, self.routed.map, owners, self.members, self.is_granting, ROUTERS
         )
 
     def slots_of(self, evaluator: int) -> tuple[int, ...]:
-        """Returns the slots that an evaluator owns and is up to date with."""
+        """Returns the slots that an evaluator owns and serves up to date."""
         mine = np.flatnonzero((self.owner == evaluator) & ~self._is_loading).tolist()
         return tuple(s for s in mine if self.backlog.head(s) >= self._up_to_date[s])
 
     def save(self, slots: list[int], saved: Callable[[], None]) -> None:
-        """Has checkpoints written; their owners have the work of it."""
+        """Makes owners write checkpoints, at their cost."""
         waiting = [len(slots)]
 
         def end() -> None:
@@ -377,7 +376,7 @@ class Cluster:
             self.owe(int(self.owner[slot]), self.queries[slot] * self.costs.save_s, end)
 
     def move(self, moves: Mapping[int, int]) -> None:
-        """Has slots change hands: slot → evaluator."""
+        """Moves slots: slot → evaluator."""
         self.is_granting = True
         self.after(self.settling.grant_s, lambda: self._granted(moves))
 
@@ -390,7 +389,7 @@ class Cluster:
             self._lost_s[slot] = self.now_s
             self.course.moved_slots += 1
             self.course.loaded_queries += int(self.queries[slot])
-            # What was matched behind the checkpoint is matched again, and told to nobody.
+            # Objects matched after the checkpoint are matched again, without notifications.
             again_s = self._worked_s[slot] - self._saved_at_s[slot]
             work_s = self.queries[slot] * self.costs.load_s + again_s
             self.after(self.settling.begin_s, self._loads(slot, evaluator, work_s))
@@ -404,7 +403,7 @@ class Cluster:
         return lambda: self.owe(evaluator, seconds, loaded)
 
     def change_map(self, partition_map: PartitionMap) -> None:
-        """Has another map follow; every standing query is sent to all slots that it is to be in."""
+        """Starts a change of the map; every standing query is sent to all of its slots."""
         self.phase = Phase.COPYING
         following = route(self.scene, partition_map)
         present, wanted = self.routed.held(), following.held()
@@ -431,7 +430,7 @@ class Cluster:
         shares = self.scene.shares(self.now_s)
         self._stale_by_group = shares[:, None] * kept_shares(self.routed, following)
         self.routed = following
-        # Evaluators begin to count anew (`LeafCounts.use`).
+        # Evaluators restart their counts (`LeafCounts.use`).
         self._begin_round()
         self._faded = np.zeros((len(self.members), len(following.map.leaves)))
         self.sent = np.zeros(len(following.map.leaves))
@@ -446,7 +445,7 @@ class Cluster:
 
 @dataclass(slots=True)
 class _Debt:
-    """Work that goes before objects, and what follows when it is done."""
+    """Work that precedes objects, and the callback after it."""
 
     seconds: float
     done: Callable[[], None] | None

@@ -1,8 +1,9 @@
-"""What an evaluator's work costs: CPU times of the real code, measured when the command begins.
+"""The costs of an evaluator's work: CPU times of the real code, measured at the start.
 
-A slot of the workload's own queries takes records of the workload's own objects, all the way that
-an evaluator goes: record read, matched, stored, counted by leaf, found pairs written. Of slots with
-few and with many queries, and of objects that meet few and many of them, three numbers are fitted.
+A slot of the workload's own queries takes records of the workload's own objects, through all work
+of
+an evaluator: record read, matched, stored, counted by leaf, found pairs written. Three numbers are
+fitted to slots with few and with many queries, and to objects that meet few and many of them.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
 
-# As many objects as a poll brings together.
+# About the objects of one poll.
 BATCH = 1_000
 PARTIALS = 2
-# Shares of a workload's queries that slots are measured with.
+# Shares of a workload's queries in the measured slots.
 SHARES = (0.02, 0.25, 1.0)
 PASSES = 3
 SUBSCRIBERS = tuple(f"subscriber-{number}" for number in range(8))
@@ -45,17 +46,16 @@ class Costs:
 
     Attributes:
         object_s: Of an object in a slot without queries.
-        probe_s: Of an object more for each query that stands in the slot: longer lists to look
-            through, colder caches.
+        probe_s: More for each query in the slot: longer lists to search, colder caches.
         hit_s: Of each query that an object meets.
         insert_s: Of a query that is new in a slot: registered, or copied for a change of the map.
-        repeat_s: Of a query that a slot is told of by a change of the map and holds already.
+        repeat_s: Of a query that a change of the map sends to a slot that holds it already.
         remove_s: Of a query that leaves a slot.
         save_s: Of a query in a checkpoint that is written.
         load_s: Of a query in a checkpoint that is loaded.
         query_bytes: Memory of a standing query.
         object_bytes: Of an object as published, in `intake`.
-        error_share: How far the fit of the first three lies from what was measured, on average.
+        error_share: Mean relative error of the fit of the first three.
     """
 
     object_s: float
@@ -77,8 +77,8 @@ class Costs:
 
         Args:
             objects: f8[slots].
-            queries: f8[slots], that stand there.
-            hits: f8[slots], pairs that the objects make.
+            queries: f8[slots], standing queries.
+            hits: f8[slots], pairs of the objects.
         """
         seconds: NDArray[np.float64] = objects * (self.object_s + self.probe_s * queries)
         return seconds + hits * self.hit_s
@@ -86,7 +86,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What one slot took, by object."""
+    """The measured work of one slot, by object."""
 
     queries: int
     hits: float
@@ -94,11 +94,11 @@ class _Taken:
 
 
 def measure(groups: list[tuple[Stream, Queries]], seed: int) -> Costs:
-    """Measures.
+    """Measures the costs.
 
     Args:
-        groups: Objects, and queries as they lie among them.
-        seed: Of which queries are chosen.
+        groups: Objects, and the queries among them.
+        seed: For the choice of queries.
     """
     rng = np.random.default_rng(seed)
     taken: list[_Taken] = []
@@ -131,7 +131,7 @@ def _taken(records: list[tuple[str, bytes]], queries: Queries, objects: int) -> 
 
 
 def _take_all(slot: Slot, counts: LeafCounts, records: list[tuple[str, bytes]]) -> int:
-    """The way of an evaluator from records of a slot to records for mergers; returns the hits."""
+    """Takes records of a slot through to records for mergers; returns the hits."""
     hits = 0
     for path, value in records:
         message = read_record(path, value)
@@ -151,7 +151,7 @@ def _take_all(slot: Slot, counts: LeafCounts, records: list[tuple[str, bytes]]) 
 
 
 def _fitted(taken: list[_Taken]) -> tuple[float, float, float, float]:
-    """Least squares of relative errors; none of the three is below zero."""
+    """Returns the least squares of relative errors; none of the three is below zero."""
     rows = np.array([[1.0, each.queries, each.hits] for each in taken])
     seconds = np.array([each.seconds for each in taken])
     scaled = rows / seconds[:, None]
@@ -168,7 +168,7 @@ def _fitted(taken: list[_Taken]) -> tuple[float, float, float, float]:
 
 
 def _query_costs(queries: Queries) -> tuple[float, float, float, float, float, float]:
-    """CPU seconds of a query: new, told again, removed, saved, loaded; and its bytes."""
+    """Returns CPU seconds of a query: new, repeated, removed, saved, loaded; and its bytes."""
     count, best = len(queries), np.full(5, np.inf)
     size = 0.0
     new = write(_installed(queries, np.arange(count)))
@@ -237,7 +237,7 @@ def _removed(count: int) -> Installed:
 
 
 def _records(stream: Stream) -> list[Routed]:
-    """The stream as the records of one slot."""
+    """Returns the stream as the records of one slot."""
     found = []
     for number, begin in enumerate(range(0, len(stream), BATCH)):
         part = stream.take(np.arange(begin, min(begin + BATCH, len(stream))))
@@ -265,7 +265,7 @@ def _plain(objects: ObjectColumns) -> ObjectColumns:
 
 
 def terms_of(stream: Stream) -> TermColumns:
-    """Returns the stream's terms as routers send them, each said once."""
+    """Returns the stream's terms as routers send them, each once."""
     lengths = np.diff(stream.term_offsets).astype(np.int32)
     once = np.ones(len(stream.terms), np.uint16)
     return TermColumns(stream.terms, stream.term_offsets, lengths, once)

@@ -1,4 +1,4 @@
-"""The coordinator of a virtual cluster: its own turns, answered in virtual time."""
+"""The coordinator of a virtual cluster: its real code, answered in virtual time."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, s
 from sirocco.schemes.balance.base.view import Balancer, Memory
 from sirocco.schemes.map.map_bytes import from_bytes
 
-# What evaluators are asked, and what follows from a decision.
+# Requests to evaluators, and effects of a decision.
 ASKED = AskLoads | AskDetails | AskSamples | AskSlots
 DECIDED = Save | Move | Propose
 
 
 @dataclass(slots=True)
 class Log:
-    """What was decided.
+    """The decisions.
 
     Attributes:
-        decisions: Those that are over.
-        rounds: (time, imbalance as the balancer measures it, why nothing was decided).
+        decisions: Those that are finished.
+        rounds: (time, imbalance by the balancer's measure, why nothing was decided).
         thinking_s: CPU seconds of each round at the coordinator.
     """
 
@@ -57,14 +57,14 @@ class Log:
 
 
 class Coordinator:
-    """Drives the turns of the leading coordinator.
+    """Runs the turns of the leading coordinator.
 
     Args:
         cluster: The cluster.
         balancer: Of the map's scheme.
         settings: When a change is due.
-        seed: Of the objects that evaluators remember.
-        thinks: Whether the CPU time that a decision takes passes.
+        seed: For the objects that evaluators remember.
+        thinks: Whether the CPU time of a decision passes.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Coordinator:
         self._looked_s, self._thought_s = -LOOK_S, 0.0
 
     def step(self) -> None:
-        """A turn, if one is due and none waits for an answer."""
+        """Runs a turn, if one is due and none waits for an answer."""
         if self._is_waiting or self._cluster.now_s - self._looked_s < LOOK_S:
             return
         self._looked_s, self._thought_s = self._cluster.now_s, 0.0
@@ -95,7 +95,7 @@ class Coordinator:
         self._go_on(turn, partial(next, turn))
 
     def _go_on(self, turn: Turn, first: Callable[[], Ask]) -> None:
-        """Answers until something takes time, or the turn ends."""
+        """Answers requests until one takes time, or the turn ends."""
         self._is_waiting = False
         begin: Callable[[], Ask] = first
         thought_s = 0.0
@@ -105,7 +105,7 @@ class Coordinator:
                 thought_s += seconds
                 self._thought_s += seconds
                 if isinstance(ask, ASKED | DECIDED):
-                    # Who decides has thought by then, and the evaluators' loops have come to it.
+                    # By then the decision is made, and the evaluators' loops have reached it.
                     takes_s = thought_s if self._thinks else 0.0
                     takes_s += self._cluster.settling.ask_s if isinstance(ask, ASKED) else 0.0
                     self._is_waiting = True

@@ -1,4 +1,4 @@
-"""What the figures say to claims about adapting."""
+"""Judges claims about adapting by the figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.schemes.verdicts import (
 )
 
 HOT = ("uniform", "normal", "step", "overlapping", "consecutive")
-# Our aim (the issue): of all objects, and even while changes are under way.
+# Our aim (the issue): a share of all objects, even while changes are under way.
 LATE_MAX = 0.01
 # PS2Stream VI-D, GR.
 PAPER_LATE = (0.2, 0.04)
@@ -31,19 +31,19 @@ COSTLY = ("SI", "RA")
 
 
 def run(figures: Figures, experiment: str, scene: str, way: str, load: str) -> Row:
-    """Returns what one run showed."""
+    """Returns the results of one run."""
     return figures.one("runs", experiment=experiment, scene=scene, way=way, load=load)
 
 
 def scenes(figures: Figures, experiment: str) -> list[str]:
-    """Returns the scenes of a paper; raises MissingFigureError where it was not played."""
+    """Returns the scenes of a paper; raises MissingFigureError if it was not run."""
     figures.one("runs", experiment=experiment)
     rows = figures.all("runs", experiment=experiment)
     return list(dict.fromkeys(row["scene"] for row in rows))
 
 
 def _ratios(figures: Figures, experiment: str, way: str) -> dict[str, float]:
-    """Of each scene what a way does by what a static map does, at saturation."""
+    """Returns for each scene a way's throughput over a static map's, at saturation."""
     found = {}
     for scene in scenes(figures, experiment):
         ours = run(figures, experiment, scene, way, FULL_LOAD)["done"]
@@ -61,7 +61,7 @@ def throughput(
     chosen: Callable[[str], bool] = lambda scene: True,
     way: str = "balanced",
 ) -> Judge:
-    """Returns the judge of throughput at saturation, with balancing by without."""
+    """Returns the judge of throughput at saturation, with balancing over without."""
 
     def judge(figures: Figures) -> Verdict:
         ratios = _ratios(figures, experiment, way)
@@ -74,7 +74,7 @@ def throughput(
 
 
 def history(figures: Figures) -> Verdict:
-    """SWARM against a grid made from history."""
+    """Compares SWARM with a grid made from history."""
     found = {}
     for scene in ("uniform", "step"):
         ours = run(figures, "swarm", scene, "balanced", FULL_LOAD)["done"]
@@ -84,7 +84,7 @@ def history(figures: Figures) -> Verdict:
 
 
 def worst(figures: Figures) -> Verdict:
-    """The grid made from history against the uniform one."""
+    """Compares the grid made from history with the uniform one."""
     found = {}
     for scene in ("uniform", "step"):
         even = run(figures, "swarm", scene, "static", FULL_LOAD)["done"]
@@ -94,7 +94,7 @@ def worst(figures: Figures) -> Verdict:
 
 
 def harder(figures: Figures) -> Verdict:
-    """A peaked hot spot against an even one."""
+    """Compares a peaked hot spot with an even one."""
     even, peaked = (
         run(figures, "swarm", scene, "balanced", FULL_LOAD) for scene in ("uniform", "normal")
     )
@@ -105,7 +105,7 @@ def harder(figures: Figures) -> Verdict:
 
 
 def recovers(figures: Figures) -> Verdict:
-    """What was done before a step, behind it, and at its end."""
+    """Compares the throughput before a step, after it, and at its end."""
     course = figures.one(
         "courses", experiment="swarm", scene="step", way="balanced", load=FULL_LOAD
     )
@@ -135,7 +135,7 @@ def similar(scene: str, other: str) -> Judge:
 
 
 def again(figures: Figures) -> Verdict:
-    """The second of two consecutive hot spots against the first."""
+    """Compares the second of two consecutive hot spots with the first."""
     course = figures.one(
         "courses", experiment="swarm", scene="consecutive", way="balanced", load=FULL_LOAD
     )
@@ -162,7 +162,7 @@ def latency(factor: float) -> Judge:
             )
             a, b = ours["p99_s"], theirs["p99_s"]
             said.append(f"{scene} {_seconds(a)} and {_seconds(b)}")
-            # Without end: it still waited when the scene was over.
+            # Infinite: it still waited when the scene was over.
             ratio = float("inf") if b is None and a is not None else 0.0 if a is None else b / a
             states.append(graded(ratio, factor))
         state = states[0] if len(set(states)) == 1 else DIRECTION
@@ -192,7 +192,7 @@ def late(experiment: str, way: str, member: str = "late") -> Judge:
 
 
 def stable(figures: Figures) -> Verdict:
-    """The throughput at all factors, adaptive."""
+    """Judges the throughput at all factors, adaptive."""
     found = {
         scene: run(figures, "tornado", scene, "balanced", FULL_LOAD)["done_settled"]
         for scene in scenes(figures, "tornado")
@@ -205,7 +205,7 @@ def stable(figures: Figures) -> Verdict:
 
 
 def falls(figures: Figures) -> Verdict:
-    """The throughput at all factors, static."""
+    """Judges the throughput at all factors, static."""
     found = {
         scene: run(figures, "tornado", scene, "static", FULL_LOAD)["done_settled"]
         for scene in scenes(figures, "tornado")
@@ -217,7 +217,7 @@ def falls(figures: Figures) -> Verdict:
 
 
 def cheap(figures: Figures) -> Verdict:
-    """Queries that each of SSTD's methods moves."""
+    """Compares the queries that each of SSTD's methods moves."""
     found = {
         way: _moved(run(figures, "sstd", "objects, 50.0%", way, FULL_LOAD))
         for way in ("PM alone", "FM alone", "FG alone", "balanced")
@@ -228,12 +228,12 @@ def cheap(figures: Figures) -> Verdict:
 
 
 def _moved(row: Row) -> float:
-    """Queries that were loaded or copied elsewhere."""
+    """Returns the number of queries that were loaded or copied elsewhere."""
     return float(row["loaded"] + row["copied"])
 
 
 def as_good(figures: Figures) -> Verdict:
-    """What each of SSTD's methods brings."""
+    """Compares the effects of SSTD's methods."""
     found = {
         way: run(figures, "sstd", "objects, 50.0%", way, FULL_LOAD)["done_settled"]
         for way in ("static", "PM alone", "FM alone", "FG alone", "balanced")
@@ -244,7 +244,7 @@ def as_good(figures: Figures) -> Verdict:
 
 
 def below(figures: Figures) -> Verdict:
-    """The busiest evaluator against the idlest, at the end."""
+    """Compares the busiest evaluator with the least busy one, at the end."""
     found = {}
     for scene in scenes(figures, "sstd"):
         course = figures.one(
@@ -256,7 +256,7 @@ def below(figures: Figures) -> Verdict:
 
 
 def less(figures: Figures) -> Verdict:
-    """Queries that each way of choosing migrates."""
+    """Compares the queries that each method of selection migrates."""
     found = {
         way: run(figures, "ps2stream", "a day", way, PART_LOAD) for way in ("GR", "DP", *COSTLY)
     }
@@ -267,7 +267,7 @@ def less(figures: Figures) -> Verdict:
 
 
 def choosing(figures: Figures) -> Verdict:
-    """How long each way takes to choose."""
+    """Compares the times of the methods of selection."""
     found = {
         way: 1e6 * run(figures, "ps2stream", "a day", way, PART_LOAD)["choose_s"]
         for way in ("GR", "DP", *COSTLY)
@@ -277,7 +277,7 @@ def choosing(figures: Figures) -> Verdict:
 
 
 def fewest(figures: Figures) -> Verdict:
-    """What each way delays."""
+    """Compares the delays caused by each method."""
     found = {
         way: run(figures, "ps2stream", "a day", way, PART_LOAD)["late"][0]
         for way in ("GR", "DP", *COSTLY)

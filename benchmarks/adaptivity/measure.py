@@ -1,4 +1,4 @@
-"""Plays all scenes of the papers in all ways, and keeps what came of it."""
+"""Runs all scenes of the papers in all ways, and keeps the results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from benchmarks.schemes.figures import Figures
 from sirocco.protocol.coordinator.balance_rounds import Decision
 
 FULL_LOAD, PART_LOAD = "saturation", "70 %"
-# Offered by what all cores would bear if they shared the work evenly: more than any way bears.
+# Offered, relative to the rate with evenly shared work on all cores: more than any way bears.
 SATURATION = 1.2
-# Offered by what the balanced cluster bears.
+# Offered, relative to the rate that the balanced cluster bears.
 LOAD = 0.7
-# Where more comes than any way bears, delays say nothing.
+# Above what any way bears, delays are meaningless.
 TICKS_S = {FULL_LOAD: 0.1, PART_LOAD: TICK_S}
-# Seconds in which it is seen what is borne before a scene's load changes.
+# Seconds that show the throughput before a scene's load changes.
 BEFORE_S = 30
 # Seconds of one point of a plot.
 POINT_S = 10
@@ -43,10 +43,10 @@ class Experiment:
     """The experiments of one paper.
 
     Attributes:
-        scenes, ways: Make them from the size and the seed.
-        reference: Name of the way whose throughput decides what 70 % are.
-        some: Begin of a way's name → (load, begin of a scene's name) with which alone it is
-            played; all other ways are played everywhere.
+        scenes, ways: Create them from the size and the seed.
+        reference: Name of the way whose throughput defines 70 %.
+        some: Prefix of a way's name → (load, prefix of a scene's name), the only ones for which it
+            is run; all other ways are run for all.
     """
 
     scenes: Callable[[Size, int], Iterator[Scene]]
@@ -55,7 +55,7 @@ class Experiment:
     some: Mapping[str, tuple[str, tuple[str, ...]]]
 
     def plays(self, way: str, load: str, scene: str) -> bool:
-        """Returns whether a way is played: what is compared once need not be everywhere."""
+        """Returns whether a way is run: comparisons made once need not be run everywhere."""
         for begin, (only_load, names) in self.some.items():
             if way.startswith(begin):
                 return load == only_load and scene.startswith(names)
@@ -102,7 +102,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 def measure(
     name: str, size: Size, settling: Settling, seed: int, figures: Figures, say: Say
 ) -> None:
-    """Plays the experiments of a paper."""
+    """Runs the experiments of a paper."""
     experiment = EXPERIMENTS[name]
     ways = list(experiment.ways(size, seed))
     setting: Setting | None = None
@@ -123,7 +123,7 @@ def _play(
     figures: Figures,
     say: Say,
 ) -> None:
-    """Plays a scene in all ways: with more than any bears, then with 70 % of the reference's."""
+    """Runs a scene in all ways: with more than any way bears, then with 70 % of the reference's."""
     rate = SATURATION * borne_at_best(scene, ways[0], setting)
     ways = sorted(ways, key=lambda way: way.name != experiment.reference)
     borne = 0.0
@@ -143,7 +143,7 @@ def _play(
             for decision in log.decisions:
                 figures.add("decisions", **named, **_decided(decision))
             if load == FULL_LOAD and way.name == experiment.reference:
-                # What is offered is to be borne before the load changes, too.
+                # The offered rate has to be borne before the load changes, too.
                 borne = min(row["done_settled"], row["done_before"] or row["done_settled"])
 
 
@@ -185,20 +185,20 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
 
 
 def _before(course: Course, scene: Scene, begin: int) -> float | None:
-    """Objects a second just before the judged time; None where that begins at once."""
+    """Returns objects a second just before the judged time; None if that begins at once."""
     if begin - BEFORE_S < scene.quiet_s:
         return None
     return float(course.done[begin - BEFORE_S : begin].mean())
 
 
 def _ends_s(decisions: list[Decision], begin: int) -> list[float]:
-    """When changes were over that began in the judged time, from its begin."""
+    """Returns when changes ended that began in the judged time, from its begin."""
     since = [one for one in decisions if one.at_ms >= 1_000 * begin]
     return [one.at_ms / 1_000 + one.seconds - begin for one in since]
 
 
 def _changing(decisions: list[Decision], begin: int, end: int) -> NDArray[np.int64]:
-    """The judged seconds in which a change was under way."""
+    """Returns the judged seconds in which a change was under way."""
     during = [
         np.arange(int(one.at_ms / 1_000), int(one.at_ms / 1_000 + one.seconds) + 1)
         for one in decisions
@@ -208,7 +208,7 @@ def _changing(decisions: list[Decision], begin: int, end: int) -> NDArray[np.int
 
 
 def _settled_s(log: Log, begin: int) -> float | None:
-    """Seconds until the balancer's own imbalance stays below the threshold for a minute."""
+    """Returns the seconds until the balancer's imbalance is below the threshold for a minute."""
     since: float | None = None
     for at_s, imbalance, _ in log.rounds:
         if at_s < begin:
@@ -232,7 +232,7 @@ def _finite(value: float) -> float | None:
 
 
 def _points(course: Course, scene: Scene, log: Log) -> dict[str, Any]:
-    """The course by points of `POINT_S`."""
+    """Returns the course by points of `POINT_S`."""
     points = int(scene.seconds) // POINT_S
 
     def summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -277,7 +277,7 @@ def _decided(decision: Decision) -> dict[str, Any]:
 
 
 def _chosen(timed: Timed | None) -> dict[str, Any]:
-    """What choosing cells took, where it was clocked."""
+    """Returns the times of cell selection, where measured."""
     if timed is None or not timed.seconds:
         return {}
     return {

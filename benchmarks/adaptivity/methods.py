@@ -15,7 +15,7 @@ NAMES = ("PM", "FM", "FG")
 
 
 class OneMethod(Sstd):
-    """Leaves all options out but those of one method, with slots or with leaves."""
+    """Removes all options except those of one method, with slots or with leaves."""
 
     def __init__(self, method: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One run of a scene: a cluster, with or without somebody who balances it."""
+"""One run of a scene: a cluster, with or without balancing."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ EVALUATORS = 8
 
 DEFAULTS = RoundSettings()
 
-# Rounds as short as they may well be set: what a decision waits for is a fifth of the default.
+# Rounds at the lower end of sensible settings: a decision waits a fifth of the default.
 HURRIED = RoundSettings(interval_ms=2_000, cooldown_ms=4_000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What all runs of an experiment have in common.
+    """Shared by all runs of an experiment.
 
     Attributes:
-        costs, settling: What things take.
-        seed: Of all that is drawn.
-        evaluators: How many.
-        thinks: Whether the CPU time of a decision passes; without it one seed is one course.
+        costs, settling: The costs of work and of changes.
+        seed: For all random draws.
+        evaluators: Number of evaluators.
+        thinks: Whether the CPU time of a decision passes; without it one seed gives one course.
     """
 
     costs: Costs
@@ -45,14 +45,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Way:
-    """A way to meet a scene.
+    """A way to handle a scene.
 
     Attributes:
-        name: As figures call it.
-        map: At the begin.
-        balancer: None: nobody balances.
+        name: In the figures.
+        map: The first map.
+        balancer: None: no balancing.
         rounds: When changes are due.
-        clock: Of choosing what migrates, where that is clocked.
+        clock: Measures the selection of cells to migrate, for some ways.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Way:
 def play(
     scene: Scene, way: Way, setting: Setting, rate: float, tick_s: float = TICK_S
 ) -> tuple[Course, Log]:
-    """Plays a scene at a rate of objects a second."""
+    """Runs a scene at a rate of objects a second."""
     cluster = Cluster(
         scene,
         way.map,
@@ -90,7 +90,7 @@ def play(
 
 
 def borne_at_best(scene: Scene, way: Way, setting: Setting) -> float:
-    """Returns the objects a second that all cores would bear if they shared the work evenly.
+    """Returns the objects a second that all cores would bear with evenly shared work.
 
     In the middle of the judged time, under the map at the begin.
     """

@@ -1,4 +1,4 @@
-"""The pictures: what is done and how long it takes, over time, balanced and static."""
+"""The plots: throughput and delays over time, balanced and static."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from benchmarks.adaptivity.measure import FULL_LOAD, PART_LOAD, POINT_S
 from benchmarks.schemes.figures import Figures, Row
 from benchmarks.schemes.plots import DPI, Plot
 
-# Delays beyond are drawn here; what still waited at the end has none.
+# Longer delays are drawn here; objects that still waited at the end have none.
 DELAY_MAX_S = 300.0
 
-# Likewise of the busiest evaluator by the idlest.
+# Likewise for the busiest evaluator over the least busy one.
 SPREAD_MAX = 30.0
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ Draw = Callable[[Any, Row, dict[str, Any]], None]
 
 
 def draw_all(figures: Figures, directory: Path) -> list[Plot]:
-    """Draws what there are figures for."""
+    """Draws the plots for which there are figures."""
     directory.mkdir(parents=True, exist_ok=True)
     drawn = []
     for name, title in TITLES.items():
@@ -57,7 +57,7 @@ def draw_all(figures: Figures, directory: Path) -> list[Plot]:
 
 
 def _figure(figures: Figures, name: str) -> Any:
-    """A row of panels for each scene: done at saturation, delays at 70 %, evenness."""
+    """Draws a row of panels for each scene: throughput at saturation, delays at 70 %, evenness."""
     names = scenes(figures, name)
     panels = PANELS[name]
     figure, axes = plt.subplots(
@@ -72,7 +72,7 @@ def _figure(figures: Figures, name: str) -> Any:
                     draw(panel, course, STYLES[course["way"]])
             _frame(panel, courses[0])
             if draw is _done:
-                # Only now: a limit that is set earlier keeps out what is drawn later.
+                # Only now: an earlier limit would exclude later lines.
                 panel.set_ylim(bottom=0)
             panel.set_ylabel(f"{scene}\n{label}" if panel is row[0] else label, fontsize=8)
     for panel in axes[-1]:

@@ -1,9 +1,9 @@
 """PS2Stream's local migrations (PS2Stream VI-D, Figures 12 to 16).
 
 The paper replays 60 days of tweets, four hours in every ten seconds, so that the load drifts
-through the days. Here the load drifts, too: the share of each of some bands of longitude rises and
-falls, one after the other, once in a "day" of some minutes. (At the paper's pace, a day a minute,
-our defaults would have one change a day.) Four ways of choosing what migrates are compared.
+through the days. Here the load drifts, too: the share of some bands of longitude rises and falls,
+one after the other, once in a "day" of some minutes. (At the paper's pace, a day a minute, our
+defaults would make one change a day.) Four methods to select cells for migration are compared.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def scenes(size: Size, seed: int) -> Iterator[Scene]:
 
 
 def ways(size: Size, seed: int) -> Iterator[Way]:
-    """Yields the kdt-tree with each way of choosing cells, and without balancing."""
+    """Yields the kdt-tree with each method of cell selection, and without balancing."""
     posts = streams.states_posts(seed, BANDS * size.objects)
     some = posts.take(np.arange(0, len(posts), BANDS))
     made = built("kdt-tree", some, subscriptions(seed + 1, some, size.queries, "q1"))

@@ -1,4 +1,4 @@
-"""The report in Markdown; everything in it comes from the figures."""
+"""The report in Markdown; all of it is derived from the figures."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _about(figures: Figures) -> str:
 
 
 def _reading(figures: Figures) -> str:
-    """What delays are made of: moving, which is short, and waiting until something is moved."""
+    """Explains the delays: moves, which are short, and waits until a move happens."""
     rows = [row for row in figures.all("runs", load=PART_LOAD) if row["changes_all"]]
     pauses = [row["paused_s_max"] for row in rows if row["paused_s_max"] is not None]
     calm = [row for row in rows if row["late"][0] < 0.01]
@@ -277,7 +277,7 @@ def _choosing(figures: Figures) -> str:
 
 
 def _why_waiting(figures: Figures) -> str:
-    """What rounds said, of all runs at 70 %."""
+    """Lists the reports of rounds, of all runs at 70 %."""
     rows = []
     for name in TITLES:
         found: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Where a map sends the pools of a scene and its queries, by the real routing arrays."""
+"""Routes the pools and queries of a scene under a map, by the real routing arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sirocco.schemes.map.routing import RoutingArrays, compile_map
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolRoutes:
-    """Where the objects of one pool go, r pairs of an object and a leaf.
+    """The routes of the objects of one pool, r pairs of an object and a leaf.
 
     Attributes:
         row: i8[r], of the object.
@@ -35,13 +35,13 @@ class Routed:
 
     Attributes:
         map: The map.
-        by_leaf: Its arrays with a slot of its own for each leaf, as evaluators count.
+        by_leaf: Its arrays with one slot for each leaf, as evaluators count.
         pools: Of each group.
-        shares: f8[m, l], of an object of the group how much goes to each leaf; the sum over
-            leaves is the number of copies.
-        hits: f8[m, c, l], pairs that an object of the group makes there with all of a crowd. Of
-            an object with several copies each is taken to make as many.
-        query, slot: i8[p], pairs of a query and a slot in which it stands, by query.
+        shares: f8[m, l], for an object of the group its share at each leaf; the sum over leaves is
+            the number of copies.
+        hits: f8[m, c, l], pairs of an object of the group there with all queries of a crowd. The
+            copies of an object are assumed to make equally many.
+        query, slot: i8[p], pairs of a query and one of its slots, by query.
     """
 
     map: PartitionMap
@@ -62,9 +62,9 @@ class Routed:
 
 
 def kept_shares(before: Routed, after: Routed) -> NDArray[np.float64]:
-    """Returns what came to a slot by one map and belongs to a leaf of that slot by the next.
+    """Returns the objects of a slot under one map that belong to its leaves under the next.
 
-    f8[m, l], of an object of the group, by leaf of the second map, see `Routed.shares`.
+    f8[m, l], for an object of the group, by leaf of the second map, see `Routed.shares`.
     """
     found = []
     slots = after.map.slots
@@ -78,7 +78,7 @@ def kept_shares(before: Routed, after: Routed) -> NDArray[np.float64]:
 
 
 def route(scene: Scene, partition_map: PartitionMap) -> Routed:
-    """Routes all that a scene has."""
+    """Routes all objects and queries of a scene."""
     leaves = len(partition_map.leaves)
     own = np.arange(leaves, dtype=np.int32)
     by_leaf = compile_map(replace(partition_map, slots=leaves, slot_of_leaf=own))

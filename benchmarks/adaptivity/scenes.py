@@ -1,7 +1,7 @@
-"""What comes when: groups of objects whose shares change, and queries that come and go.
+"""Workloads over time: groups of objects with changing shares, and queries that start and end.
 
-A group is a pool of real objects with texts; in every tick so many of each group are drawn as its
-share says. What each object of a pool meets is found once, by a real index.
+A group is a pool of real objects with texts; in every tick objects of each group are drawn
+according to its share. The matches of each object of a pool are computed once, by a real index.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.schemes.queries import Queries
 from benchmarks.schemes.streams import Stream
 
 FOREVER = float("inf")
-# Queries whose first minute a paper speaks of.
+# The first minute of queries, in a paper.
 MINUTE_S = 60.0
 
 Shares = Callable[[float], NDArray[np.float64]]
@@ -30,7 +30,7 @@ class Crowd:
     Attributes:
         queries: In the order in which they are registered.
         begin_s, end_s: When the first one is registered, and when all are removed.
-        within_s: How long registering takes.
+        within_s: Duration of the registrations.
     """
 
     queries: Queries
@@ -55,13 +55,13 @@ class Scene:
         pools: The objects of each group.
         queries: All queries, crowd after crowd.
         crowd_of: i8[q], the crowd of each query.
-        begins_s, ends_s: f8[q], when each stands.
+        begins_s, ends_s: f8[q], the life of each query.
         met: Of each pool f8[n, c], how many queries of each crowd an object meets.
-        shares: Time → f8[m], the share of each group in what comes then; they come to 1.
-        seconds: How long it lasts.
+        shares: Time → f8[m], the share of each group in the arrivals then; the sum is 1.
+        seconds: Its duration.
         judged_s: The time over which figures are taken.
         shades: Times that plots shade.
-        quiet_s: Up to when little comes.
+        quiet_s: Up to when the rate is low.
     """
 
     name: str
@@ -79,21 +79,21 @@ class Scene:
 
     @property
     def crowds(self) -> int:
-        """How many crowds there are."""
+        """Number of crowds."""
         return self.met[0].shape[1]
 
     def standing(self, at_s: float) -> NDArray[np.bool_]:
-        """Returns which queries stand at a time, bool[q]."""
+        """Returns the standing queries at a time, bool[q]."""
         return (self.begins_s <= at_s) & (at_s < self.ends_s)
 
     def present(self, standing: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Returns the share of each crowd that stands, f8[c]."""
+        """Returns the standing share of each crowd, f8[c]."""
         return np.bincount(self.crowd_of, standing, self.crowds) / np.maximum(
             np.bincount(self.crowd_of, minlength=self.crowds), 1
         )
 
     def changes_s(self) -> NDArray[np.float64]:
-        """Returns the times at which queries come or go, ascending."""
+        """Returns the times at which queries start or end, ascending."""
         times = np.unique(np.concatenate([self.begins_s, self.ends_s]))
         return times[np.isfinite(times)]
 
@@ -108,7 +108,7 @@ def scene(
     shades: Sequence[tuple[float, float]],
     quiet_s: float = 0.0,
 ) -> Scene:
-    """Makes a scene; matches all pools with all crowds."""
+    """Creates a scene; matches all pools with all crowds."""
     queries = joined([crowd.queries for crowd in crowds])
     sizes = [len(crowd.queries) for crowd in crowds]
     crowd_of = np.repeat(np.arange(len(crowds)), sizes)
@@ -168,12 +168,12 @@ def bell(begin_s: float, end_s: float, greatest: float) -> Callable[[float], flo
 
 
 def step(begin_s: float, end_s: float, greatest: float) -> Callable[[float], float]:
-    """Returns an intensity that is there at once."""
+    """Returns an intensity that is reached at once."""
     return lambda time_s: greatest if begin_s <= time_s < end_s else 0.0
 
 
 def redirected(*intensities: Callable[[float], float]) -> Shares:
-    """Returns the shares of a calm group and of those that take from it."""
+    """Returns the shares of a calm group and of the groups that reduce it."""
 
     def at(time_s: float) -> NDArray[np.float64]:
         taken = [each(time_s) for each in intensities]

@@ -1,4 +1,4 @@
-"""One tick of all evaluators: what waits is served in the order of arrival while time is left."""
+"""One tick of all evaluators: waiting objects are served in order of arrival while time is left."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ def serve(
 ) -> None:
     """Serves all slots.
 
+    Serves all slots.
+
     Args:
-        objects: f8[rows, slots], that wait, by the tick in which they were offered; less is left.
-        work: f8[rows, slots], CPU seconds that they take; less is left.
-        heads: i8[slots], first row that may hold anything of a slot; moved on.
-        rows: How many rows there are now.
+        objects: f8[rows, slots], waiting, by the tick in which they were offered; reduced.
+        work: f8[rows, slots], CPU seconds that they take; reduced.
+        heads: i8[slots], first row that may hold objects of a slot; advanced.
+        rows: Present number of rows.
         served_by: i8[slots], evaluator that may serve it, -1 for none.
         begin_s: f8[evaluators], when each begins.
-        budget_s: f8[evaluators], CPU seconds that each has.
+        budget_s: f8[evaluators], CPU seconds of each.
         tick_s: Seconds of a tick.
         edges_s: f8[bins - 1], borders of the bins of delays.
         delays: f8[seconds, bins], objects by the second in which they were offered; added to.
-        done: f8[slots], overwritten: objects that are done.
+        done: f8[slots], overwritten: finished objects.
         used_s: f8[evaluators], overwritten: CPU seconds spent.
     """
     slots = served_by.shape[0]

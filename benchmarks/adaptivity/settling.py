@@ -1,9 +1,9 @@
-"""How long the protocol takes for a change, whatever is moved: measured on a real small cluster.
+"""The duration of a change by the protocol, whatever is moved: measured on a real small cluster.
 
-All services run in this process on the memory log. Slots change hands and maps follow each other as
-the coordinator has them, with few and with many standing queries: what does not grow with queries
-are the intervals and the ways of the protocol, what grows with them while maps change is copying.
-CPU times of what evaluators do are measured apart (`costs`).
+All services run in this process on the memory log. Slots move and maps follow each other as the
+coordinator decides, with few and with many standing queries. Intervals and messages of the protocol
+do not depend on the number of queries; copying during a change of the map does. CPU times of the
+evaluators' work are measured separately (`costs`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Settling:
     """Seconds on the clock; the median of some changes.
 
     Attributes:
-        save_s: Until checkpoints of slots that are to move are safe, with few queries.
+        save_s: Until checkpoints of slots to move are safe, with few queries.
         grant_s: From the machine's decision until the former owner stops.
         begin_s: From then until the next owner matches, with few queries.
         prepare_s: From the proposal of a map until it is in force, with few queries.
         retire_s: From then until the change is over.
-        copy_s: Of each standing query of the cluster, until all stand where a map wants them:
-            routers read all definitions anew, 500 at a time, and send each to all of its slots.
-        ask_s: Until the evaluators' loops have answered the coordinator; asked while little comes.
+        copy_s: For each standing query of the cluster, until all are in their slots of the map:
+            routers read all definitions again, 500 at a time, and send each to all of its slots.
+        ask_s: Until the evaluators' loops have answered the coordinator; measured at a low rate.
     """
 
     save_s: float
@@ -58,8 +58,8 @@ class Settling:
 
 
 def measure(few: int = FEW, many: int = MANY) -> Settling:
-    """Measures, some twenty seconds."""
-    # Balanced as ever, by far too few objects to decide anything: all changes are ours.
+    """Measures for some twenty seconds."""
+    # With the usual balancing, and far too few objects for a decision: all changes are ours.
     settings = ClusterSettings(slots=16, leaves=64, scheme="swarm", balance_objects_min=1 << 40)
     cluster = EmbeddedCluster(settings, evaluators=2)
     with cluster, Client(cluster.router_address) as client:
@@ -91,10 +91,10 @@ class _Small:
         self._asked = Evaluators(lambda: self._addresses)
 
     def move(self) -> tuple[float, float, float]:
-        """Has a slot change hands; returns the seconds of saving, granting, beginning."""
+        """Moves a slot; returns the seconds of saving, granting, beginning."""
         giver = max(self._evaluators, key=lambda each: len(each.machine.slots))
         (taker,) = [each for each in self._evaluators if each is not giver]
-        # One that was saved a moment ago would take no time.
+        # A slot saved a moment ago would take no time.
         slot = min(giver.machine.slots.keys() - self._moved)
         self._moved.add(slot)
         begin_s = time.monotonic()
@@ -109,7 +109,7 @@ class _Small:
         return saved_s - begin_s, lost_s - saved_s, time.monotonic() - lost_s
 
     def ask(self) -> float:
-        """Asks both evaluators what they counted so far; returns the seconds."""
+        """Asks both evaluators for their counts so far; returns the seconds."""
         begin_s = time.monotonic()
         told = self._asked.loads(self._addresses, ends_round=False)
         if len(told) != len(self._addresses):
@@ -117,7 +117,7 @@ class _Small:
         return time.monotonic() - begin_s
 
     def change(self) -> tuple[float, float]:
-        """Has a leaf change its slot; returns the seconds until that is in force, and over."""
+        """Moves a leaf to another slot; returns the seconds until that is in force, and over."""
         view = self._coordinator.machine.view
         now = from_bytes(view.partition_map)
         slots = now.slot_of_leaf.copy()

@@ -1,4 +1,4 @@
-"""How large the scenes are, and the maps."""
+"""The sizes of the scenes, and of the maps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ LEAVES = 64
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large scenes are.
+    """The size of scenes.
 
     Attributes:
         objects: In each pool.
-        queries: That stand all the time; as many more in hot spots.
-        quiet_s: How long little comes, see `cluster.QUIET_SHARE`.
+        queries: Standing all the time; as many more in hot spots.
+        quiet_s: Duration of the low rate, see `cluster.QUIET_SHARE`.
         calm_s: When a scene changes.
         hot_s: How long it stays so.
-        after_s: How long it goes on behind that.
+        after_s: How long it continues after that.
     """
 
     objects: int
@@ -36,7 +36,7 @@ class Size:
 
 
 FULL = Size(20_000, 20_000, 360.0, 420.0, 480.0, 60.0)
-# Too small to say anything about the system; all ways are gone.
+# Too small for statements about the system; but all ways are run.
 QUICK = Size(4_000, 3_000, 60.0, 80.0, 120.0, 10.0)
 
 

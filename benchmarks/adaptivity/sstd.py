@@ -1,9 +1,9 @@
 """SSTD's robustness to load imbalance (SSTD 7.6, Figures 14 and 15).
 
-Of a calm cluster one region gets many more objects, or many more queries. The paper preloads 30
+One region of a calm cluster gets many more objects, or many more queries. The paper preloads 30
 million objects and 40 thousand queries and adds 10, 30 or 50 million objects to the region: shares
-of 25, 50 and 62.5 % of all that come. How many queries Figure 15 adds is not in its text; here
-half, one and a half, and two and a half times those that stand.
+of 25, 50 and 62.5 % of all arrivals. The text does not give the queries that Figure 15 adds; here
+they are half, one and a half, and two and a half times the standing ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sirocco.schemes.map.map import WORLD
 
 OBJECT_SHARES = (0.25, 0.5, 0.625)
 QUERY_TIMES = (0.5, 1.5, 2.5)
-# Side of the region by the side of the world.
+# Side of the region relative to the side of the world.
 REGION_SIDE = 0.1
 
 
@@ -64,7 +64,7 @@ def scenes(size: Size, seed: int) -> Iterator[Scene]:
         shares = redirected(step(begin_s, FOREVER, share))
         yield scene(f"objects, {share:.1%}", [calm, within], [always], shares, *times)
     for more in QUERY_TIMES:
-        # A tenth of the objects, so that the new queries have something to match, in any case.
+        # A tenth of the objects, so that the new queries match something in any case.
         shares = redirected(step(-FOREVER, FOREVER, 0.1))
         crowd = Crowd(asked(seed + 4, within, int(more * size.queries)), begin_s, FOREVER, MINUTE_S)
         yield scene(f"queries, +{more:.0%}", [calm, within], [always, crowd], shares, *times)

@@ -29,7 +29,7 @@ from sirocco.schemes.balance.swarm.balancer import Swarm, SwarmSettings
 from sirocco.schemes.balance.swarm.cost import EQUATION_5
 from sirocco.schemes.balance.swarm.ladder import figure_9
 
-# Where half of a share goes to each of two hot spots.
+# If half of a share goes to each of two hot spots.
 HALF = HOTSPOT_SHARE / 2
 
 
@@ -46,7 +46,7 @@ def hot(calm: Stream, seed: int, *, normal: bool = False, mirrored: bool = False
 
 
 def scenes(size: Size, seed: int) -> Iterator[Scene]:
-    """Yields the five of the paper."""
+    """Yields the paper's five scenes."""
     calm = posts(size, seed)
     always = Crowd(asked(seed + 2, calm, size.queries))
     begin_s, end_s = size.calm_s, size.calm_s + size.hot_s

@@ -1,4 +1,4 @@
-"""Choosing what migrates, with a clock (PS2Stream VI-D, Figure 12a)."""
+"""Measures the time of selecting cells to migrate (PS2Stream VI-D, Figure 12a)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sirocco.schemes.balance.ps2stream.migration import Rows, Select
 
 @dataclass(slots=True)
 class Timed:
-    """A way of choosing cells whose calls are clocked.
+    """A method of cell selection whose calls are timed.
 
     Attributes:
-        select: The way.
+        select: The method.
         seconds: CPU time of each call.
-        cells: How many there were to choose from.
+        cells: Number of cells to choose from.
     """
 
     select: Select
@@ -26,13 +26,13 @@ class Timed:
     cells: list[int] = field(default_factory=list)
 
     def __call__(self, size: NDArray[np.int64], load: NDArray[np.float64], wanted: float) -> Rows:
-        """Chooses."""
+        """Selects."""
         seconds, rows = seconds_of(lambda: self.select(size, load, wanted))
         self.seconds.append(seconds)
         self.cells.append(len(size))
         return rows
 
     def forget(self) -> None:
-        """Begins anew."""
+        """Restarts."""
         self.seconds.clear()
         self.cells.clear()

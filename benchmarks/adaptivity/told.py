@@ -1,8 +1,8 @@
-"""What evaluators tell at the end of a round, made of what a virtual cluster counted.
+"""The reports of evaluators at the end of a round, derived from the counts of a virtual cluster.
 
-The numbers, details and samples themselves are worked out by the code that evaluators run
-(`sirocco.protocol.evaluator.load.leaf_reports`); here is only made what `LeafCounts` would hand to
-it.
+The evaluators' own code computes the numbers, details and samples
+(`sirocco.protocol.evaluator.load.leaf_reports`); this module only creates its input, which
+`LeafCounts` would pass to it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sirocco.protocol.evaluator.load.leaf_counts import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """What one evaluator counted in a round, under one map.
+    """The counts of one evaluator in a round, under one map.
 
     Attributes:
         by_group: f8[groups, leaves], objects.
@@ -56,16 +56,16 @@ def counted(
     *,
     with_objects: bool,
 ) -> Counted:
-    """Returns what an evaluator has at the end of a round.
+    """Returns an evaluator's state at the end of a round.
 
     Args:
-        scene, routed: What comes, and where it goes.
-        round_: What was counted.
-        slots: That it owns and is up to date with.
-        standing: bool[q], which queries stand.
+        scene, routed: The workload and its routes.
+        round_: The counts.
+        slots: Owned and up to date.
+        standing: bool[q], the standing queries.
         query_bytes: Memory of one.
         rng: Draws the remembered objects.
-        with_objects: Whether remembered objects are wanted: numbers need none.
+        with_objects: Whether remembered objects are needed; for numbers they are not.
     """
     queries = {slot: _slot_queries(scene, routed, round_, slot, standing, query_bytes)
                for slot in slots}  # fmt: skip
@@ -76,7 +76,7 @@ def counted(
 
 
 def counted_so_far(routed: Routed, round_: Round, slots: tuple[int, ...]) -> Counted:
-    """Returns what an evaluator says of a round that goes on, see `LeafCounts.so_far`."""
+    """Returns an evaluator's report during a round, see `LeafCounts.so_far`."""
     queries = dict.fromkeys(slots, NO_QUERIES)
     objects, none = round_.by_group.sum(0), _joined([], 1)
     return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, none)
@@ -111,7 +111,7 @@ def _recent(
     standing: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> RecentObjects:
-    """Objects of the pools, drawn as they were counted in each leaf."""
+    """Returns objects of the pools, drawn by their counts in each leaf."""
     total = int(round_.by_group.sum())
     every = 1 << max(0, (total - 1) // RECENT_MAX).bit_length()
     present = scene.present(standing)
@@ -147,7 +147,7 @@ def _taken(
 
 
 def _joined(parts: list[RecentObjects], every: int) -> RecentObjects:
-    """All of them, mixed by their order in each part: they came at the same time."""
+    """Returns all of them, interleaved by their order in each part: they arrived in parallel."""
     sizes = [np.diff(part.terms.offsets) for part in parts]
     offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
 

@@ -1,8 +1,8 @@
 """Tornado's adaptivity under a scale factor (Tornado 6.4, Figure 13).
 
-All coordinates of objects and queries are multiplied by a factor, so that they come to a part of
-the evaluators only. The paper does not say when; here it is at once, and the queries are
-registered anew within a minute. In Tornado an evaluator is a leaf, here it has several.
+All coordinates of objects and queries are multiplied by a factor, so that they belong to only a
+part of the evaluators. The paper does not say when; here it is at once, and the queries are
+registered again within a minute. In Tornado an evaluator is a leaf, here it has several.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""This checkout against another one: `make bench-against BEFORE=path`."""
+"""Compares this checkout with another one: `make bench-against BEFORE=path`."""

@@ -3,15 +3,15 @@
 usage: python -m benchmarks.against --before PATH [--kernels PATH] [--rounds N]
                                           [--passes PASS …] [--queries N] [--objects N]
 
-Machines drift by more than a change may cost. So there are two processes, one in each checkout,
-which make passes in turns: `registration` of new queries in bulk, and `publishing`, until the
-notifications are held. Each has everything in it as the memory log of `bench_pipeline`, the client
-included, and what counts is CPU time. `speed` is the median over rounds of before by after: 0.97
-says that this checkout takes 3 % longer. Below that come the parts (threads of a service) that take
-most. A difference below some 3 % takes twenty rounds and another run to be believed.
+Machines drift by more than a change may cost. So two processes, one in each checkout, run passes in
+turns: `registration` of new queries in bulk, and `publishing`, until the notifications are
+received. Each contains everything, as the memory log of `bench_pipeline`, the client included, and
+CPU time is counted. `speed` is the median over rounds of before by after: 0.97 means that this
+checkout takes 3 % longer. After it come the parts (threads of a service) that take most. A
+difference below some 3 % needs twenty rounds and another run to be credible.
 
-Kernels of the other checkout that are not compiled where --kernels says (`SIROCCO_KERNEL_CACHE`;
-by default as for this one) are compiled first, which takes minutes.
+Kernels of the other checkout that are not compiled at --kernels (`SIROCCO_KERNEL_CACHE`; by default
+as for this one) are compiled first, which takes minutes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from benchmarks.report import ROOT
 
 WORKER = Path(__file__).with_name("worker.py")
 
-# Parts that take less of a pass are not worth a row.
+# Parts below this share of a pass get no row.
 SHARE_MIN = 0.01
 
 Figures = dict[str, float]
 
 
 class Side:
-    """The process of one checkout; `kernels` is where it has compiled ones, None: as usual."""
+    """The process of one checkout; `kernels` holds its compiled ones, None: the default."""
 
     def __init__(self, root: Path, kernels: Path | None, queries: int, objects: int) -> None:
         environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'sdk'}"}
@@ -53,7 +53,7 @@ class Side:
         )
 
     def make(self, name: str) -> None:
-        """Has it make a pass; the set-up is the first, and needs not be asked for."""
+        """Runs a pass; the set-up is the first, and needs no request."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         if name != "set-up":
@@ -64,12 +64,12 @@ class Side:
         self.figures.setdefault(name, []).append(json.loads(line))
 
     def median_us(self, name: str, part: str) -> float:
-        """What a part takes of a pass."""
+        """Returns the time of a part in a pass."""
         return round(statistics.median(each.get(part, 0.0) for each in self.figures[name]), 2)
 
 
 def rows(name: str, before: Side, after: Side) -> Iterator[dict[str, object]]:
-    """What is said of one kind of pass."""
+    """Returns the rows of one kind of pass."""
     pairs = list(zip(before.figures[name], after.figures[name], strict=True))
     speeds = [old["all"] / new["all"] for old, new in pairs]
     low, speed, high = statistics.quantiles(speeds, n=4)
@@ -85,7 +85,7 @@ def rows(name: str, before: Side, after: Side) -> Iterator[dict[str, object]]:
 
 
 def main() -> int:
-    """Makes the passes and prints the rows."""
+    """Runs the passes and prints the rows."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     passes = ("registration", "publishing")
     parser.add_argument("--before", type=Path, required=True, help="the other checkout")
@@ -102,7 +102,7 @@ def main() -> int:
             side.make("set-up")
         for name in asked.passes:
             for number in range(asked.rounds):
-                # Neither is always the first.
+                # Each is first in turn.
                 for side in sides if number % 2 else reversed(sides):
                     side.make(name)
             for row in rows(name, *sides):

@@ -1,7 +1,7 @@
-"""One of the two processes: a whole cluster of one checkout, which makes passes as it is asked.
+"""One of the two processes: a whole cluster of one checkout, which runs passes on request.
 
-Each line of the input names a pass; each line of the output is the CPU time of one in microseconds
-a query or an object, by part of the system.
+Each line of the input names a pass; each line of the output is its CPU time in microseconds for a
+query or an object, by part of the system.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from sirocco_client import Client, query_from_json
 
 from loadgen.clusters import ClusteredWorkload
 
-# That of the checkout that compares, behind all that belongs to the one that is measured.
+# The comparing checkout, after everything that belongs to the measured one.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import bench_pipeline as pipeline
 
-# So many queries stand before the first pass, which is like the others then.
+# Number of standing queries before the first pass, so that it is like the others.
 STANDING = 20_000
 
-# Of the names of threads: whose they are, and their number.
+# Removes member and number from the names of threads.
 _MEMBER = re.compile(r"-[0-9a-f.]+-|_\d+$")
 # The front has a loop, and threads that read queries.
 _FRONT = {"grpc", "queries"}
 
 
 def cpu_us() -> Counter[str]:
-    """CPU time so far of the threads that live, by part; `all` is the whole process."""
+    """Returns the CPU time so far of the living threads, by part; `all` is the whole process."""
     used = Counter({"all": time.process_time() * 1e6})
     for thread in threading.enumerate():
         part = _MEMBER.sub(" ", thread.name).strip()
@@ -49,7 +49,7 @@ def cpu_us() -> Counter[str]:
 
 
 def tune() -> None:
-    """Sets the interpreter up as services do; where that stands depends on the checkout."""
+    """Configures the interpreter as services do; the module depends on the checkout."""
     for name in ("sirocco.runtime.process.process_tuning", "sirocco.runtime.interpreter"):
         try:
             module = importlib.import_module(name)
@@ -61,7 +61,7 @@ def tune() -> None:
 
 
 def main(queries: int, objects: int) -> None:
-    """Makes passes until the input ends."""
+    """Runs passes until the input ends."""
     tune()
     workload = ClusteredWorkload(pipeline.SEED)
     batches = pipeline.columns_of(workload, objects, pipeline.BATCH)
@@ -90,5 +90,5 @@ if __name__ == "__main__":
     try:
         main(int(sys.argv[1]), int(sys.argv[2]))
     finally:
-        # Nobody needs what would be put away with care.
+        # An orderly shutdown is not needed.
         os._exit(0)

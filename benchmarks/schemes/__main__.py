@@ -34,18 +34,18 @@ from benchmarks.schemes.report import CLAIMS, judged, write
 from benchmarks.schemes.workloads import Size
 from sirocco.schemes.builders.scheme import SCHEMES
 
-# Sizes at which the whole run stays within twenty minutes of two cores, and within two.
+# Sizes for which the whole run takes at most twenty minutes on two cores, or two minutes.
 FULL = Size(sample=40_000, sample_queries=20_000, objects=25_000, queries=25_000, stored=150_000)
 QUICK = Size(sample=6_000, sample_queries=3_000, objects=6_000, queries=6_000, stored=20_000)
 
-# Real data does not belong to the repository.
+# Real data is not part of the repository.
 DATA = Path(os.environ.get("SIROCCO_DATA", ROOT.parent / "shared" / "data"))
 
 REPLAYED_WORKLOADS = ("q1", "q2", "nsw")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures, or reads what was measured, and writes the report; returns the exit status."""
+    """Measures, or reads earlier figures, and writes the report; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, one replay")
     parser.add_argument("--render", action="store_true", help="only write the report anew")
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--workloads", nargs="+", default=(), help="measure these anew, keep the others"
     )
     options = parser.parse_args(arguments)
-    # A rough report must not take the place of the one that is kept.
+    # A rough report must not replace the kept one.
     out = options.out or ROOT / (".run" if options.quick else "docs/results")
     pictures = out / "schemes"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace, given: list[str], figures: Figures, raw: Path) -> None:
-    """Measures and writes the figures; what is there is written even if a replay fails."""
+    """Measures and writes the figures; existing ones are written even if a replay fails."""
     begin_s = time.monotonic()
     replays: tuple[tuple[str, str], ...] = tuple(
         (workload, scheme)

@@ -1,10 +1,10 @@
 """Tornado's adaptive and static partitioning (6.4, Figure 13), by its balancer.
 
-All coordinates are multiplied by a factor, so that objects and queries come to a part of the
-machines only. The static map stays. The other is changed round by round, as the coordinator does:
-evaluators tell the numbers of their leaves, the balancer asks for the details of a few and chooses
-one operation (`sirocco.schemes.balance.tornado.balancer`), whose map is that of the next round.
-What they tell is what the services tell, byte by byte (`sirocco.codec.loads`).
+All coordinates are multiplied by a factor, so that objects and queries belong to only a part of the
+machines. The static map stays. The other is changed round by round, as by the coordinator:
+evaluators report the numbers of their leaves, the balancer requests the details of a few and
+chooses one operation (`sirocco.schemes.balance.tornado.balancer`), whose map is that of the next
+round. The reports are those of the services, byte by byte (`sirocco.codec.loads`).
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from sirocco.schemes.workload.spatial_grid import even_grid
 SCALES = (1.0, 0.7, 0.6, 0.5, 0.4)
 ROUNDS = 32
 
-# Tornado moves queries where the looks that are saved in a round outnumber them (4.2). So many
-# objects for each query that stands are five seconds of 20,000 objects/s over 25,000 queries.
+# Tornado moves queries if the matching saved in a round outweighs them (4.2). This many objects for
+# each standing query are five seconds of 20,000 objects/s over 25,000 queries.
 OBJECTS_PER_QUERY = 4
 
-# Tornado 6: the fine grid whose cells' costs a central balancer would be told, each as the cell's
-# number, its cost and its queries in four bytes. Cells without anything are not told.
+# Tornado 6: the fine grid whose cell costs a central balancer would receive, each as the cell's
+# number, its cost and its queries in four bytes. Empty cells are not sent.
 GRID_SIDE = 1_000
 CELL_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """Objects of which rounds are drawn, and what they meet.
+    """Objects from which rounds are drawn, and their matches.
 
     Attributes:
-        objects: Where they were when the map was built.
-        queries: Standing all the time; there, too.
+        objects: At their places when the map was built.
+        queries: Standing all the time, at their former places.
         met: i8[n], queries that each object meets: as many at any scale.
     """
 
@@ -73,14 +73,14 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """What came of some rounds.
+    """The result of some rounds.
 
     Attributes:
         operations: Changes of the map.
-        imbalance_first, imbalance_last: Load of the busiest evaluator over the mean, as told at
+        imbalance_first, imbalance_last: Load of the busiest evaluator over the mean, as reported at
             the end of the first and of the last round.
-        told_bytes: Told in a round by all evaluators together, on average.
-        central_bytes: What telling each cell of the fine grid would take instead.
+        told_bytes: Reported in a round by all evaluators together, on average.
+        central_bytes: The bytes of all cells of the fine grid instead.
     """
 
     operations: int
@@ -91,13 +91,13 @@ class Adaptation:
 
 
 def scaled_places(stream: Stream, scale: float) -> Stream:
-    """Returns the objects nearer to the south-western corner of the world."""
+    """Returns the objects moved towards the south-western corner of the world."""
     west, south = WORLD[:2]
     return stream.moved(west + (stream.lon - west) * scale, south + (stream.lat - south) * scale)
 
 
 def scaled_boxes(queries: Queries, scale: float) -> Queries:
-    """Returns the queries nearer to the south-western corner, and smaller, alike."""
+    """Returns the queries moved towards the south-western corner, and made smaller, alike."""
     corner = np.array((*WORLD[:2], *WORLD[:2]))
     return replace(queries, boxes=corner + (queries.boxes - corner) * scale)
 
@@ -105,13 +105,13 @@ def scaled_boxes(queries: Queries, scale: float) -> Queries:
 def adapt(
     partition_map: PartitionMap, past: Past, scale: float, seed: int
 ) -> tuple[PartitionMap, Adaptation]:
-    """Has Tornado's balancer change a map; each slot has an evaluator of its own.
+    """Makes Tornado's balancer change a map; each slot has an evaluator of its own.
 
     Args:
-        partition_map: The map at the begin.
-        past: What comes, drawn with repeats.
+        partition_map: The first map.
+        past: The workload, drawn with repeats.
         scale: The factor.
-        seed: Of what is drawn.
+        seed: For all random draws.
     """
     rng = np.random.default_rng(seed)
     queries = scaled_boxes(past.queries, scale)
@@ -144,7 +144,7 @@ def adapt(
 def _counted(
     partition_map: PartitionMap, objects: Stream, met: NDArray[np.int64], queries: Queries
 ) -> Counted:
-    """What all evaluators together have counted at the end of a round, see `LeafCounts`."""
+    """Returns the counts of all evaluators together at the end of a round, see `LeafCounts`."""
     leaves = len(partition_map.leaves)
     own = np.arange(leaves, dtype=np.int32)
     routing = compile_map(replace(partition_map, slots=leaves, slot_of_leaf=own))
@@ -161,7 +161,7 @@ def _counted(
 
 
 def _recent(objects: Stream, met: NDArray[np.int64], leaf: NDArray[np.int32]) -> RecentObjects:
-    """As many objects of the round as evaluators remember."""
+    """Returns as many objects of the round as evaluators remember."""
     every = 1 << max(0, (len(objects) - 1) // RECENT_MAX).bit_length()
     rows = np.arange(0, len(objects), every)
     some = objects.take(rows)
@@ -174,16 +174,16 @@ def _recent(objects: Stream, met: NDArray[np.int64], leaf: NDArray[np.int32]) ->
 
 
 def _standing(partition_map: PartitionMap, queries: Queries) -> dict[int, SlotQueries]:
-    """The queries of each slot, of which it looks at some."""
+    """Returns the queries of each slot, of which it examines some."""
     found = queries.route(compile_map(partition_map))
     rows = np.repeat(np.arange(len(queries)), np.diff(found.slot_offsets))
     standing = {}
     for slot in range(partition_map.slots):
         mine = rows[found.slots == slot]
-        # The number of a query is as good as the hash of its id: both are those of no place.
+        # A query's number serves as well as the hash of its id: neither depends on the place.
         every = 1 << max(0, (len(mine) - 1) // QUERIES_MAX).bit_length()
         chosen = mine[mine % every == 0]
-        # Their size decides nothing here.
+        # Their size has no influence here.
         sampled = queries.take(chosen).rows()
         standing[slot] = SlotQueries(sampled, chosen.astype(np.uint64), len(mine), 0, 0, len(mine))
     return standing
@@ -201,7 +201,7 @@ def _imbalance(view: View) -> float:
 
 
 class _Central:
-    """What a central balancer would have to be told: the fine grid's cells that have anything."""
+    """The input of a central balancer: the cells of the fine grid that are not empty."""
 
     def __init__(self, queries: Queries) -> None:
         self._grid = even_grid(GRID_SIDE, GRID_SIDE)

@@ -1,7 +1,7 @@
-"""The plain way to route a region on a grid: look at every cell that it touches (Tornado 3.1).
+"""The plain way to route a region on a grid: examine every cell that it touches (Tornado 3.1).
 
-What it finds is what the routers' search finds; its time grows with the cells, O(m x n), and is
-what Tornado's neighbour-based search is compared with (6.2, Figure 9b: the Grid).
+It finds the same leaves as the routers' search; its time grows with the cells, O(m x n). Tornado's
+neighbour-based search is compared with it (6.2, Figure 9b: the Grid).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What PS2Stream (section VI) found, judged by our figures; and the bars of our own design."""
+"""The findings of PS2Stream (section VI), judged by our figures; and the bars of our own design."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarks.schemes.measure import (
 )
 from benchmarks.schemes.verdicts import Claim, Verdict, best_of_all, graded, held
 
-# PS2Stream has millions of queries: its claims are judged where there are most of them here.
+# PS2Stream has millions of queries: its claims are judged for the most queries measured here.
 MANY = "many"
 
-# VI-B: tuples a second of grid and frequency-based cuts on STS-US-Q1, of metric-based and R-tree
-# cuts on STS-US-Q2.
+# VI-B: tuples a second of grid and frequency-based partitioning on STS-US-Q1, of metric-based and
+# R-tree partitioning on STS-US-Q2.
 Q1_FACTOR = 160_659 / 76_921
 Q2_FACTOR = 267_415 / 181_542
-# VI-C: hybrid against both others on Q3.
+# VI-C: hybrid over both others on Q3.
 Q3_FACTOR = 1.3
 
 # The bars of the design.
@@ -99,7 +99,7 @@ def _hybrid_capacity(figures: Figures, workload: str, factor: float) -> Verdict:
 
 
 def _evenness(figures: Figures, workload: str) -> str:
-    """Says what Algorithm 1 makes even, and what it does not."""
+    """Explains which loads Algorithm 1 balances, and which not."""
     row = figures.load(workload, HYBRID)
     expected = row.get("expected_imbalance")
     if expected is None:

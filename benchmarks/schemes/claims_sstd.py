@@ -1,4 +1,4 @@
-"""What SSTD (section 7) found, judged by our figures."""
+"""The findings of SSTD (section 7), judged by our figures."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _skew(figures: Figures) -> Verdict:
 
 
 def ratio_of_capacity_of(figures: Figures, workload: str, other: str) -> float:
-    """Returns what the QT-tree bears of one workload, by what it bears of another."""
+    """Returns the QT-tree's capacity for one workload over that for another."""
     value: float = figures.load(workload, "qt-tree")["load_capacity"]
     return value / float(figures.load(other, "qt-tree")["load_capacity"])
 

@@ -1,4 +1,4 @@
-"""What Tornado (section 6) and SWARM (section 6) found, judged by our figures."""
+"""The findings of Tornado (section 6) and SWARM (section 6), judged by our figures."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from benchmarks.schemes.forwarding import UNITS, Forwarding
 from benchmarks.schemes.measure import ADAPTED, SWARM_ROUNDS, TILE_A_SLOT
 from benchmarks.schemes.verdicts import Claim, Verdict, graded, held
 
-# Routing that grows by less than this while leaves become 64 times as many, or cells 256 times,
-# is flat: caches alone cost as much.
+# Routing that grows by less than this while leaves become 64 times as many, or cells 256 times, is
+# flat: cache effects alone cost as much.
 FLAT = 2.0
-# Tornado 6.3 calls a throughput "not significantly affected": a fifth less passes for that, half as
+# Tornado 6.3 calls a throughput "not significantly affected": a fifth less counts as that, half as
 # much does not.
 SLIGHT = 0.8
 HALF = 0.5
-# 6.4 calls an overhead "much less"; we take half as much.
+# 6.4 calls an overhead "much less"; we require half as much.
 MUCH = 2.0
 
 
 def ratio_of_capacity(
     figures: Figures, workload: str, better: str, worse: str, case: str = ""
 ) -> float:
-    """Returns how many times the objects a second one scheme bears of what the other does."""
+    """Returns the objects a second that one scheme bears over those of the other."""
     value: float = figures.load(workload, better, case=case)["load_capacity"]
     return value / float(figures.load(workload, worse, case=case)["load_capacity"])
 
@@ -136,7 +136,7 @@ def _sweep(figures: Figures, case: str) -> Verdict:
 
 
 def forwarded(figures: Figures) -> Forwarding:
-    """Returns what queries cost at routing units; raises MissingFigureError."""
+    """Returns the cost of queries at routing units; raises MissingFigureError."""
     row = figures.one("forwarding", scheme="a-grid")
     return Forwarding(**{name: row[name] for name in Forwarding.__slots__})
 
@@ -163,7 +163,7 @@ def _forward_and_broadcast(figures: Figures) -> Verdict:
 
 
 def adapted_capacities(figures: Figures, scheme: str, leaves: int) -> dict[float, float]:
-    """Returns scale → capacity by that of the static map unscaled; raises MissingFigureError."""
+    """Returns scale → capacity over that of the static map unscaled; raises MissingFigureError."""
     about = {"workload": "tornado", "case": "scale", "asked": leaves}
     whole = figures.one("sweeps", **about, scheme="a-grid", scale=1.0)["load_capacity"]
     rows = figures.all("sweeps", **about, scheme=scheme)
@@ -172,7 +172,7 @@ def adapted_capacities(figures: Figures, scheme: str, leaves: int) -> dict[float
 
 
 def _adaptive_and_static(figures: Figures) -> Verdict:
-    # In Tornado an evaluator is a leaf; what several leaves a slot bring is told beside.
+    # In Tornado an evaluator is a leaf; the effect of several leaves for each slot is reported too.
     static, adapted = (adapted_capacities(figures, name, SLOTS) for name in ("a-grid", ADAPTED))
     several = adapted_capacities(figures, ADAPTED, LEAVES)
     gains = [adapted[scale] / static[scale] for scale in static if scale < 1]

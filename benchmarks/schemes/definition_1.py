@@ -1,11 +1,11 @@
-"""PS2Stream's load (Definition 1) with constants that the measurements themselves give.
+"""PS2Stream's load (Definition 1) with constants fitted to the measurements.
 
-A slot's clocked time is right on a quiet machine only. Its counts are always right, and so are
-constants taken from all slots of all schemes together: the seconds of an object that is received,
-of a pair that matches, and of a query that is inserted. Load = these times the counts.
+A slot's measured time is right only on a quiet machine. Its counts are always right, and so are
+constants fitted to all slots of all schemes together: the seconds of an object that is received, of
+a pair that matches, and of a query that is inserted. Load = these times the counts.
 
 Deviation: the paper charges every pair of an object and a query of the worker (c1). With an index
-an object meets but the queries that it matches, and some that it nearly matches, so we charge
+an object meets only the queries that it matches, and some that it nearly matches, so we charge
 matches.
 """
 
@@ -50,7 +50,7 @@ def settle(figures: Figures) -> None:
 
 
 def fit(counts: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """Returns seconds of an object and of a match, least squares, neither negative.
+    """Returns seconds of an object and of a match, least squares, none negative.
 
     Args:
         counts: f8[n, 2], objects and matches of each slot.
@@ -59,7 +59,7 @@ def fit(counts: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[floa
     found = np.linalg.lstsq(counts, seconds, rcond=None)[0]
     for other in (1, 0):
         if found[1 - other] < 0:
-            # One of them cannot be told; all the time is the other's.
+            # One of them cannot be determined; all of the time is the other's.
             column = counts[:, other]
             found = np.zeros(2)
             found[other] = seconds @ column / max(1.0, float(column @ column))

@@ -17,30 +17,30 @@ Row: TypeAlias = dict[str, Any]
 # Workers of the papers' smaller clusters (PS2Stream VI-B and SSTD 7.1: 8), and SSTD's leaves.
 SLOTS = 8
 
-# Workloads in tables and pictures; real data comes last.
+# Workloads in tables and plots; real data comes last.
 ORDER = ("q1", "q2", "q3", "tornado", "swarm", "hotspot",
          "sstd", "sstd-uniform", "sstd-gaussian", "sstd-clustered")  # fmt: skip
 LEAVES = 64
 
-# Members that say what a row is about; all others are what was found.
+# Members that identify a row; all others are results.
 IDENTITY = ("workload", "scheme", "case", "slots", "asked", "side", "area", "keywords", "level",
             "scale")  # fmt: skip
 
 
 class MissingFigureError(LookupError):
-    """Something was not measured, because a scheme, a case or data was not there."""
+    """A figure is missing: a scheme, a case or data was not there."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """All that was measured.
+    """All measurements.
 
     Attributes:
         about: Command, machine, time, revision, seed, sizes.
         rows: Rows by kind: workloads, loads, sweeps, searches, objects, regions, grids, filters,
             forwarding, adapting, replays.
         skipped: What was left out, and why.
-        is_again: Rows take the places of those that say the same of an earlier run.
+        is_again: Rows replace those with the same identity of an earlier run.
     """
 
     about: Row = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Figures:
     is_again: bool = False
 
     def add(self, kind: str, **row: Any) -> Row:
-        """Adds a row; six digits are more than a clock is good for."""
+        """Adds a row, rounded to six digits: clocks are not more precise."""
         row = {name: _rounded(value) for name, value in row.items()}
         rows = self.rows.setdefault(kind, [])
         if self.is_again and kind != "constants":
@@ -76,7 +76,7 @@ class Figures:
                 rows[:] = [row for row in rows if row.get("workload") not in workloads]
 
     def sort(self) -> None:
-        """Puts the rows in the order of the workloads, whichever were measured anew."""
+        """Sorts the rows in the order of the workloads, including kept ones."""
         place = {name: number for number, name in enumerate(ORDER)}
         for rows in self.rows.values():
             rows.sort(key=lambda row: place.get(row.get("workload", ""), len(place)))
@@ -116,8 +116,9 @@ class Figures:
 def load_row(loads: SlotLoads, objects: int, queries: int) -> Row:
     """Returns the members of a row of loads.
 
-    `work_s` is what the slots do together, `capacity` the objects a second that so many
-    cores, one a slot, would bear: until the busiest has too much to do.
+    `work_s` is the work of all slots together, `capacity` the objects a second that this many
+    cores, one for
+    each slot, would bear: until the busiest is overloaded.
     """
     work = loads.work_s(INSERTIONS_PER_OBJECT * objects / max(1, queries))
     products = loads.products()
@@ -132,7 +133,7 @@ def load_row(loads: SlotLoads, objects: int, queries: int) -> Row:
         "checks_max": int(loads.checks.max()),
         "work_s": float(work.sum()),
         "capacity": objects / float(work.max()),
-        # A slot without objects has nothing to do, whatever the clock says.
+        # A slot without objects has no work, whatever the clock shows.
         "imbalance": ratio(float(work.max()), float(np.where(loads.objects, work, 0).min())),
         "max_over_mean": float(work.max() / work.mean()),
         "product_imbalance": ratio(float(products.max()), float(products.min())),
@@ -142,7 +143,7 @@ def load_row(loads: SlotLoads, objects: int, queries: int) -> Row:
 
 
 def ratio(greatest: float, least: float) -> float | None:
-    """Returns Lmax / Lmin; None where a slot has nothing to do."""
+    """Returns Lmax / Lmin; None if a slot has no work."""
     return greatest / least if least > 0 else None
 
 

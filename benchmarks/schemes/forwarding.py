@@ -1,13 +1,14 @@
 """Tornado's forward and broadcast (3.1; 6.2, Figure 10b), by the machines of our routers.
 
-A query comes to one routing unit, which sends it to the slots. All units have to know its keyword:
-either the unit sends the query to all others (broadcast), each of which finds out what Tornado's
-summaries need of it; or it tells them the keywords that are new to a slot (forward), as the owner
-of a part of the registry tells all intake partitions (docs/adr/0018).
+A query arrives at one routing unit, which sends it to the slots. All units have to know its
+keyword: either the unit sends the query to all others (broadcast), each of which derives the
+entries of Tornado's summaries; or it sends them only the keywords that are new to a slot (forward),
+as the owner of a registry partition does to all intake partitions (docs/adr/0018).
 
-Clocked is the code that services run: the query's JSON is parsed, its record written and read, the
-owner places it and writes the records of slots, and slots take these. What is left out is alike for
-both ways: gRPC and the log.
+The services' own code is timed: the query's JSON is parsed, its record written and read, the owner
+places it and writes the records of slots, and slots take these. The omitted parts are the same for
+both
+ways: gRPC and the log.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sirocco.schemes.map.routing import RoutingArrays
 # Tornado, Table 1.
 UNITS = (1, 3, 5, 7, 10, 12)
 
-# Queries that come together: a routing unit that is busy finds so many in a poll.
+# Queries that arrive together: a busy routing unit gets about this many in a poll.
 BATCH = 1_000
 PASSES = 2
 
@@ -48,20 +49,21 @@ Record = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Forwarding:
-    """CPU time of a query, and what is sent between routing units.
+    """CPU time of a query, and bytes sent between routing units.
 
     Attributes:
-        standing: Queries that stood before those that are counted.
+        standing: Queries registered before the counted ones.
         queries: Queries that are counted.
-        own_us: Both ways: parsing it, writing and reading its record, placing it, telling slots.
-        note_us: Broadcast: finding out its keyword and noting it, where the query came to.
+        own_us: Both ways: parsing it, writing and reading its record, placing it, sending it to
+            slots.
+        note_us: Broadcast: deriving and storing its keyword, at the unit of its arrival.
         hear_us: Broadcast: reading its record and the same, at each other unit.
-        tell_us: Forward: finding out its keyword and whether it is new.
+        tell_us: Forward: deriving its keyword and whether it is new.
         write_us: Forward: writing the record of new keywords, for each unit.
-        take_us: Forward: reading that record and noting it, at each unit.
-        again_us: As `write_us` and `take_us` together, if known keywords were told as well.
-        slots_us: Reading the records of slots and taking what they hold, all slots together.
-        new_share: Forward: keywords in these records by queries.
+        take_us: Forward: reading that record and storing it, at each unit.
+        again_us: As `write_us` and `take_us` together, if known keywords were sent as well.
+        slots_us: Reading the records of slots and taking their content, all slots together.
+        new_share: Forward: keywords in these records over queries.
         query_bytes: Broadcast: sent to each other unit.
         keyword_bytes: Forward: sent to each unit.
     """
@@ -85,7 +87,7 @@ class Forwarding:
         return self.own_us + self.note_us + (units - 1) * self.hear_us
 
     def queries_per_s(self, us_per_query: float, units: int, slots: int) -> float:
-        """Returns what so many units and evaluators bear, each on a core of its own."""
+        """Returns the capacity of this many units and evaluators, each on a core of its own."""
         return 1e6 * min(units / us_per_query, slots / self.slots_us)
 
     def forward_us(self, units: int) -> float:
@@ -94,7 +96,7 @@ class Forwarding:
 
 
 def forwarding(routing: RoutingArrays, lines: Sequence[bytes]) -> Forwarding:
-    """Registers queries both ways; counted are those of the second half.
+    """Registers queries both ways; those of the second half are counted.
 
     Args:
         routing: Of the map.
@@ -104,7 +106,7 @@ def forwarding(routing: RoutingArrays, lines: Sequence[bytes]) -> Forwarding:
     first = len(batches) // 2
     runs = [Run(routing) for _ in range(PASSES)]
     clocks: list[list[dict[str, float]]] = [[run.batch(b) for b in batches] for run in runs]
-    # The best pass of each step of each batch: others use the machine as well.
+    # The best pass of each step of each batch: the machine is shared.
     best = {
         name: sum(min(each[at][name] for each in clocks) for at in range(first, len(batches)))
         for name in clocks[0][0]
@@ -139,8 +141,8 @@ class Run:
         self._slots = [Slot(number, 1) for number in range(routing.slots)]
         for slot in self._slots:
             slot.open(0, 0, 1, 0)
-        # One that is told what is new, one that is told all, one that hears all queries, one that
-        # the queries come to.
+        # One unit that gets the new keywords, one that gets all keywords, one that gets all
+        # queries, and one at which the queries arrive.
         summaries = [Summaries(routing.slots, 1) for _ in range(4)]
         self._told, self._told_all, self._hearing, self._noting = summaries
         self._words = words_of(routing.slots)
@@ -148,7 +150,7 @@ class Run:
         self.sums: list[tuple[int, int, int]] = []
 
     def batch(self, lines: Sequence[bytes]) -> dict[str, float]:
-        """Takes queries in all ways; returns seconds of each step."""
+        """Takes queries in all ways; returns the seconds of each step."""
         write_s, records = seconds_of(partial(_written, lines))
         read_s, read = seconds_of(partial(self._read, records))
         changes = [change for _, change in read]
@@ -157,7 +159,7 @@ class Run:
         install_s, installs = seconds_of(partial(_records_of, plain, Installed))
         slots_s, _ = seconds_of(partial(self._install, installs))
         note_s, noted = seconds_of(partial(self._note, self._noting, changes))
-        # Nothing of what the owner read is left by now in the codec's memory of what it wrote.
+        # The codec's cache of its own writes holds nothing of the owner's records by now.
         hear_s, _ = seconds_of(partial(self._hear, records))
         key_s, told = seconds_of(partial(_records_of, telling, Keywords))
         take_s, new = seconds_of(partial(self._take, self._told, told))
@@ -168,7 +170,7 @@ class Run:
             "own": write_s + read_s + place_s + install_s,
             "note": note_s,
             "hear": hear_s,
-            # The same owner, once without and once with somebody to tell.
+            # The same owner, once without and once with units to inform.
             "tell": max(0.0, tell_s - place_s),
             "write": key_s,
             "take": take_s,
@@ -193,7 +195,7 @@ class Run:
         self._note(self._hearing, [change for _, change in self._read(records)])
 
     def _note(self, summaries: Summaries, changes: list[Change]) -> Keywords:
-        """A unit that knows queries themselves: what their slots need (Tornado 3.1)."""
+        """Stores the slots' needs at a unit that gets the queries themselves (Tornado 3.1)."""
         placed = place_new(changes, self._stage, self._routings)
         keys = keys_of_queries(changes, placed.rows, self._routings[_VERSION])
         known: dict[tuple[int, ...], np.ndarray] = {}
@@ -211,7 +213,7 @@ class Run:
 
     @staticmethod
     def _take(summaries: Summaries, records: list[tuple[int, Record]]) -> int:
-        """A unit is told keywords; returns how many."""
+        """Stores keywords at a unit; returns how many."""
         count = 0
         for _, (method, value) in records:
             said = read_record(method, value)
@@ -222,18 +224,18 @@ class Run:
 
     @property
     def standing(self) -> list[int]:
-        """How many queries stand in each slot."""
+        """Returns the number of standing queries of each slot."""
         return [len(slot.standing.families[RANGE].table) for slot in self._slots]
 
     @property
     def states(self) -> list[State]:
-        """What each of the units knows: the same, if all was done right."""
+        """Returns the state of each unit: they are equal, if all is right."""
         units = (self._told, self._told_all, self._hearing, self._noting)
         return [unit.state() for unit in units]
 
 
 def _written(lines: Sequence[bytes]) -> list[tuple[int, Record]]:
-    """Parses queries and writes their records, as the unit that they come to."""
+    """Parses queries and writes their records, as the unit of their arrival."""
     changes: list[tuple[int, Message]] = []
     for line in lines:
         query = parse_query(orjson.loads(line))
@@ -243,7 +245,7 @@ def _written(lines: Sequence[bytes]) -> list[tuple[int, Record]]:
 
 
 def _records_of(effects: list[Effect], kind: type) -> list[tuple[int, Record]]:
-    """Writes the messages of a kind, each with the Kafka partition that it goes to."""
+    """Writes the messages of a kind, each with its Kafka partition."""
     appends = [effect for effect in effects if isinstance(effect, Append)]
     chosen = [(each.partition, each.message) for each in appends if isinstance(each.message, kind)]
     return _records(chosen)

@@ -1,4 +1,4 @@
-"""What each slot has to do: held-out objects and queries are routed, matched and counted."""
+"""The work of each slot: held-out objects and queries are routed, matched and counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sirocco.codec.columns import put_objects, read_objects
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.schemes.map.routing import ObjectRoutes, RoutingArrays
 
-# As many objects as a poll brings together, and as the index takes best.
+# About the objects of one poll, and the best batch for the index.
 BATCH = 1_000
 PASSES = 4
 
@@ -35,11 +35,11 @@ class SlotLoads:
     Attributes:
         objects: i8[m], objects sent to it.
         homes: i8[m], objects that it stores.
-        wanted: i8[m], objects with the key of a query of the slot: all that a filter by keywords
-            at the router would send (Tornado 4.1, H2 of PS2Stream IV-C).
+        wanted: i8[m], objects with the key of a query of the slot: all that a keyword filter at the
+            router would send (Tornado 4.1, H2 of PS2Stream IV-C).
         queries: i8[m], standing range queries sent to it.
-        checks: i8[m], pairs that PS2Stream's workers would look at: the query is listed under a
-            term of the object in the object's cell of GI2 (IV-D).
+        checks: i8[m], pairs that PS2Stream's workers would check: the query is listed under a term
+            of the object in the object's cell of GI2 (IV-D).
         matches: i8[m], pairs that match.
         match_s: f8[m], CPU time of matching its objects in a range index of its queries.
         insert_s: f8[m], CPU time of inserting its queries.
@@ -65,11 +65,11 @@ class SlotLoads:
     def work_s(self, inserted: float) -> NDArray[np.float64]:
         """Returns Definition 1 in measured CPU time, f8[m].
 
-        Objects are received and matched, and a share of the queries is inserted. Deletion is left
-        out, which costs as much as insertion in every scheme.
+        Objects are received and matched, and a share of the queries is inserted. Deletion, which
+        costs as much as insertion in every scheme, is left out.
 
         Args:
-            inserted: Queries inserted by queries standing, see `INSERTIONS_PER_OBJECT`.
+            inserted: Inserted over standing queries, see `INSERTIONS_PER_OBJECT`.
         """
         return self.match_s + self.send_s + self.insert_s * inserted
 
@@ -114,11 +114,11 @@ class SchemeWork:
             slot.once()
 
     def loads(self, expected: NDArray[np.int64], *, with_checks: bool = True) -> SlotLoads:
-        """Returns what was counted and measured.
+        """Returns the counts and measurements.
 
         Args:
             expected: The result of `all_pairs`.
-            with_checks: Count `checks` and `wanted`, which takes long; else they are 0.
+            with_checks: Count `checks` and `wanted`, which takes long; otherwise they are 0.
 
         Raises:
             WrongMatchesError: The slots together do not find exactly these pairs.
@@ -155,8 +155,8 @@ def slot_loads(
 ) -> dict[str, SlotLoads]:
     """Routes objects and queries by several schemes and does the work of each.
 
-    All schemes take part in each pass: what else runs on the machine meanwhile then slows one
-    pass of all of them rather than all passes of one.
+    All schemes take part in each pass: other work on the machine then slows one pass of all of them
+    rather than all passes of one.
 
     Args:
         schemes: Name and arrays of each.
@@ -228,11 +228,11 @@ def wanted_share(arrays: RoutingArrays, stream: Stream, queries: Queries) -> flo
 
 
 class _QueryLists:
-    """Counts what the lists of GI2 would show (PS2Stream IV-D)."""
+    """Counts the pairs that the lists of GI2 would give (PS2Stream IV-D)."""
 
     def __init__(self, stream: Stream, queries: Queries, arrays: RoutingArrays) -> None:
         if not arrays.is_by_keyword:
-            # A worker knows how frequent terms are, though such a map does not.
+            # A worker knows the frequencies of terms, though such a map does not.
             terms, held = np.unique(stream.terms, return_counts=True)
             arrays = replace(arrays, frequent_terms=terms, frequencies=held.astype(np.float32))
         offsets, keys = queries.keys(arrays)
@@ -240,7 +240,7 @@ class _QueryLists:
         self._key_query = np.repeat(np.arange(len(queries)), counts)
         self._vocabulary = np.unique(keys)
         keyed = np.searchsorted(self._vocabulary, keys)
-        # A query without keys stands under a number of its own, which every object has.
+        # A query without keys has a number of its own, which every object has.
         none = np.flatnonzero(counts == 0)
         self._none = len(self._vocabulary)
         self._key_query = np.concatenate([self._key_query, none])
@@ -257,13 +257,13 @@ class _QueryLists:
         known = np.zeros(len(term), bool)
         if self._none:
             known = self._vocabulary[term] == stream.terms
-        # Terms that are no key probe nothing.
+        # Terms that are not keys probe nothing.
         row = np.repeat(np.arange(len(stream)), np.diff(stream.term_offsets))
         self._term_offsets = np.searchsorted(row[known], np.arange(len(stream) + 1))
         self._terms = term[known]
 
     def checks(self, rows: NDArray[np.int64], queries: NDArray[np.int64]) -> tuple[int, int]:
-        """Returns (pairs looked at, objects with a key of the slot)."""
+        """Returns (checked pairs, objects with a key of the slot)."""
         listed, lengths = np.unique(self._postings(queries), return_counts=True)
         width = self._none + 1
         keys = np.zeros(width, bool)
@@ -345,7 +345,7 @@ def _match(
 
 
 def _send(stream: Stream, rows: NDArray[np.int64]) -> int:
-    """Gathers objects, makes records of them and reads these again; returns their bytes."""
+    """Gathers objects, encodes them as records and decodes these; returns their bytes."""
     total = 0
     for begin in range(0, len(rows), BATCH):
         message = ObjectsMessage()

@@ -28,10 +28,10 @@ from sirocco.schemes.map.map_bytes import to_bytes
 from sirocco.schemes.map.routing import RoutingArrays, compile_map
 from sirocco.schemes.workload.sample import Sample
 
-# Tornado 6.2 and SWARM 6: the plain grid is one tile for each machine, whatever lies in it. The
+# Tornado 6.2 and SWARM 6: the plain grid is one tile for each machine, whatever its content. The
 # scheme of the same name makes many tiles and gives each slot its share of them.
 TILE_A_SLOT = "uniform, tile a slot"
-# PS2Stream VI-B: its grid has 2^6 x 2^6 cells, which are then dealt out.
+# PS2Stream VI-B: its grid has 2^6 x 2^6 cells, which are then distributed.
 FINE_GRID = "uniform, 64 x 64"
 # Name in the figures → scheme and number of leaves.
 VARIANTS = {TILE_A_SLOT: ("uniform-grid", SLOTS), FINE_GRID: ("uniform-grid", 4096)}
@@ -43,8 +43,8 @@ TEXT_SCHEMES = ("text-frequency", "text-hypergraph", "text-metric")
 
 # PS2Stream VI-C: from 8 workers on, Figure 11.
 MORE_SLOTS = (16, 24)
-# VI-A: as many queries for an object as the paper has are out of reach, but at this multiple
-# our evaluators too spend most of their time on matching.
+# VI-A: the paper's number of queries for each object is out of reach, but with this multiple our
+# evaluators, too, spend most of their time on matching.
 MANY_TIMES = 10
 SPACE_SCHEMES = (FINE_GRID, "kd-tree", "r-tree")
 PS2STREAM_SCHEMES = ("kdt-tree", *TEXT_SCHEMES, *SPACE_SCHEMES)
@@ -58,9 +58,10 @@ SEARCHES = 2_000
 # Tornado, Table 1 and Figure 11.
 TORNADO_SIDES = (1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 1.5e-2)
 TORNADO_KEYWORDS = (1, 2, 3, 5, 7)
-# Figure 8c: from keywords that no object has to the most frequent ones.
+# Figure 8c: from keywords of no object to the most frequent ones.
 FREQUENCIES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
-# Figure 10b: queries that come, by those of a workload; half of them stand when it is clocked.
+# Figure 10b: arriving queries, relative to those of a workload; half of them stand when it is
+# timed.
 FORWARDED_SHARE = 2
 # Figure 13: in Tornado an evaluator is a leaf; here it has several.
 ADAPTED_LEAVES = (SLOTS, LEAVES)
@@ -68,7 +69,7 @@ ADAPTED_LEAVES = (SLOTS, LEAVES)
 THROUGHPUT_AREAS = (1e-6, 1e-4, 1e-2)
 SWEEP_QUERIES_SHARE = 0.2
 
-# Numbers of leaves and of cells along a grid's side, for how routing grows.
+# Numbers of leaves and of cells along a grid's side, for the growth of routing times.
 ROUTING_LEAVES = (16, 64, 256, 1024)
 ROUTING_LEAVES_QUICK = (64, 1024)
 GRIDS = (128, 256, 512, 1024, 2048)
@@ -84,18 +85,18 @@ Built: TypeAlias = tuple[str, float, PartitionMap, RoutingArrays]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured.
+    """The extent of the measurements.
 
     Attributes:
         size: Of the workloads.
-        seed: Of everything drawn.
+        seed: For all random draws.
         data: Directory of real data.
         schemes: Names of the schemes.
-        replays: (workload, scheme) pairs that go through the real pipeline.
+        replays: (workload, scheme) pairs that are run through the real pipeline.
         more_slots: Further numbers of slots for the schemes that PS2Stream scales.
         routing_leaves: Leaves of the maps whose routing is timed.
         workloads: Names of the workloads; empty for all.
-        is_again: Other schemes than `schemes` are left as they were measured before.
+        is_again: Figures of schemes not in `schemes` are kept.
     """
 
     size: Size
@@ -110,7 +111,7 @@ class Plan:
 
 
 def speaker() -> Say:
-    """Returns what says on stderr, with the time since now, what is done."""
+    """Returns a function that prints progress on stderr, with the time since now."""
     begin_s = time.monotonic()
 
     def say(text: str) -> None:
@@ -123,9 +124,9 @@ def measure(plan: Plan, figures: Figures, say: Say, keep: Callable[[], None]) ->
     """Measures everything but the real pipeline.
 
     Args:
-        plan: How much.
+        plan: The extent.
         figures: Gets the rows.
-        say: Says what is done.
+        say: Prints progress.
         keep: Called after each workload.
     """
     if not list(plan.data.glob("*.jsonl.gz")):
@@ -152,7 +153,7 @@ class _Bench:
         self._maps: dict[tuple[str, int, int], tuple[float, PartitionMap, RoutingArrays]] = {}
 
     def run(self) -> None:
-        """Measures what this workload is for."""
+        """Measures everything that this workload is used for."""
         name = self._workload.name
         self._figures.add(
             "workloads",
@@ -172,7 +173,7 @@ class _Bench:
             self._routing()
         if name == "tornado":
             if not self._plan.is_again:
-                # Of no scheme in particular.
+                # Independent of schemes.
                 self._grids()
             self._tornado_sweeps()
             self._tornado_queries()
@@ -205,7 +206,7 @@ class _Bench:
     def _swarm_rounds(self) -> Built:
         workload, sample = self._workload, self._sample
         if workload.name == "hotspot":
-            # SWARM has seen other objects of the hotspot, which the static maps have not.
+            # SWARM has already seen other objects of the hotspot, the static maps have not.
             queries = workloads.swarm(4, workload.stored, len(workload.sample_queries))
             sample = workload.stored.sample(queries.sample())
         seconds, made = seconds_of(lambda: balanced_map(sample, SLOTS))
@@ -250,7 +251,7 @@ class _Bench:
             self._add_loads(self._built(chosen, leaves=max(LEAVES, 4 * slots), slots=slots))
 
     def _more_queries(self) -> None:
-        """Does the work of PS2Stream's schemes with so many queries that matching is most of it."""
+        """Does the work of PS2Stream's schemes with so many queries that matching dominates."""
         workload = self._workload
         self._say(f"{workload.name}: {MANY_TIMES} times the queries")
         count = MANY_TIMES * self._plan.size.queries
@@ -324,7 +325,7 @@ class _Bench:
             self._figures.add("forwarding", workload="tornado", scheme=name, **asdict(found))
 
     def _tornado_adapting(self) -> None:
-        """Measures static maps and changed ones where all is moved to a part of the world."""
+        """Measures static and changed maps when everything is moved to a part of the world."""
         self._say("tornado: adapting")
         workload = self._workload
         past = adapting.Past.of(workload.sample, workload.queries)
@@ -384,7 +385,7 @@ class _Bench:
 
 
 def replay(plan: Plan, figures: Figures, say: Say, keep: Callable[[], None]) -> None:
-    """Sends workloads through the real pipeline; arguments as of `measure`."""
+    """Runs workloads through the real pipeline; arguments as for `measure`."""
     names = {name for name, _ in plan.replays}
     for workload in workloads.workloads(plan.size, plan.seed, plan.data):
         if not names:

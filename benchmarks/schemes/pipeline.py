@@ -21,10 +21,10 @@ from sirocco.model.text import analyse, term_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A replay of some ten thousand objects takes seconds; one that hangs must not hold the rest up.
+# A replay of some ten thousand objects takes seconds; one that hangs must not delay the rest.
 REPLAY_S_MAX = 120
 
-# Registering and warming up take seconds; so many objects more keep them small in the figures.
+# Registration and warm-up take seconds; this many more objects keep their share small.
 TIMES = 5
 QUERIES_MAX = 10_000
 
@@ -36,10 +36,10 @@ class Replay:
     Attributes:
         objects_per_s: Objects a second, until the last notification is held.
         registered_per_s: Queries registered a second.
-        notifications: How many came.
+        notifications: How many were received.
         expected: How many there should be.
-        wrong: Pairs of an object and a query that are missing, told twice, or should not be there.
-        cpu_us: CPU time of each service by object, microseconds.
+        wrong: Pairs of an object and a query that are missing, doubled, or wrong.
+        cpu_us: CPU time of each service for each object, microseconds.
         error: Why there are no figures; empty if there are.
     """
 
@@ -56,14 +56,14 @@ class ReplayFiles:
     """The files of one workload; the map is built from its sample.
 
     Args:
-        directory: Where they go.
+        directory: Of the files.
         workload: Its held-out objects, several times over, and some of its held-out queries.
     """
 
     def __init__(self, directory: Path, workload: Workload) -> None:
         self._directory = directory
         queries = workload.queries.take(np.arange(min(len(workload.queries), QUERIES_MAX)))
-        # Object x queries + query, ascending: repeated objects are the same again, with later ids.
+        # Object x queries + query, ascending: repeated objects are equal, with later ids.
         once, width = all_pairs(workload.objects, queries), len(workload.objects) * len(queries)
         self._expected = np.concatenate([once + again * width for again in range(TIMES)])
         self._objects = TIMES * len(workload.objects)
@@ -123,7 +123,7 @@ def told_pairs(results: Path, queries: int) -> NDArray[np.int64]:
 
 
 def differing(found: NDArray[np.int64], expected: NDArray[np.int64]) -> int:
-    """Returns how many of the pairs found are not expected, or one too many, or missing.
+    """Returns how many of the found pairs are unexpected, repeated, or missing.
 
     Args:
         found: i8[n], ascending.

@@ -1,4 +1,4 @@
-"""The pictures of the report."""
+"""The plots of the report."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ TRIO = (
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One picture.
+    """One plot.
 
     Attributes:
-        path: Where it is.
-        title: What it shows, in a line.
+        path: Of its file.
+        title: Its content, in a line.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Plot:
 
 
 def draw_all(figures: Figures, directory: Path) -> list[Plot]:
-    """Draws what there are figures for."""
+    """Draws the plots for which there are figures."""
     directory.mkdir(parents=True, exist_ok=True)
     drawn = []
     for name, title, kind, draw in _PLOTS:
@@ -157,7 +157,7 @@ def _grids(figures: Figures) -> Any:
 
 
 def _style(number: int) -> dict[str, Any]:
-    """Returns colour and mark of the n-th scheme; some lie on one another, so marks are hollow."""
+    """Returns colour and mark of the n-th scheme; some coincide, so marks are hollow."""
     return {
         "color": plt.get_cmap("tab20")(number % 20),
         "marker": "os^vDxP*<>h"[number % 11],

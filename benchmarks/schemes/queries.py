@@ -1,4 +1,4 @@
-"""Queries after the papers' recipes: PS2Stream VI-A, SSTD 7.1, Tornado 6, SWARM 6."""
+"""Queries by the papers' recipes: PS2Stream VI-A, SSTD 7.1, Tornado 6, SWARM 6."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sirocco.schemes.workload.sample import QueryKind, SampleQueries
 FREQUENT_SHARE = 0.01
 # VI-C: the regions of Q3, each with the queries of Q1 or of Q2.
 REGIONS_PER_SIDE = 10
-# Which of the two: the same in the queries that the map is built from and in the others.
+# The choice between the two: the same in the queries for the map and in the others.
 REGIONS_SEED = 20170419
 
-# Tornado 6.2 varies the frequency of keywords; words of one level have this share of all words.
+# Tornado 6.2 varies the frequency of keywords; the words of one level have this share of all.
 FREQUENCY_BAND = 0.05
 
 _KM_PER_DEGREE = 111.195
@@ -61,7 +61,7 @@ class Queries:
         return self.take(np.flatnonzero(self.kinds == kind))
 
     def rows(self) -> QueryRows:
-        """Returns the queries as the range index takes them."""
+        """Returns the queries in the form of the range index."""
         count = len(self)
         plain = QueryRows.of_boxes(self.boxes, np.zeros(count + 1, np.int64), self.terms[:0])
         columns = {name: getattr(plain, name) for name in QueryRows.__slots__}
@@ -71,20 +71,20 @@ class Queries:
         return QueryRows(**columns)
 
     def sample(self) -> SampleQueries:
-        """Returns the queries as a builder sees them: by their first conjunction."""
+        """Returns the queries as a builder gets them: by their first conjunction."""
         count = len(self)
         offsets, terms = take_rows(self.term_offsets, self.terms, self.conj_offsets[:-1])
         return SampleQueries(self.kinds, self.boxes, offsets, terms, np.ones(count))
 
     def route(self, arrays: RoutingArrays) -> QueryRoutes:
-        """Routes them as registrations; those with text by their keys where the map is by text."""
+        """Routes them as registrations; those with text by their keys if the map is by text."""
         one_box = np.arange(len(self) + 1)
         if not arrays.is_by_keyword:
             return arrays.route_boxes(self.boxes, one_box)
         return arrays.route_boxes(self.boxes, one_box, *self.keys(arrays))
 
     def keys(self, arrays: RoutingArrays) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Returns the keys of each query (offsets i8[q + 1], keys); none of those without text."""
+        """Returns the keys of each query (offsets i8[q + 1], keys); none for those without text."""
         has_text = np.diff(self.term_offsets) > 0
         offsets = np.concatenate([[0], np.cumsum(has_text)])[self.conj_offsets]
         conjunctions = self.term_offsets[np.concatenate([[True], has_text])]
@@ -97,17 +97,17 @@ def boxes_around(
     width: NDArray[np.float64] | float,
     height: NDArray[np.float64] | float,
 ) -> NDArray[np.float64]:
-    """Returns boxes of these sides in degrees, cut off at the world's border."""
+    """Returns boxes of these sides in degrees, limited to the world."""
     boxes = np.stack([lon - width / 2, lat - height / 2, lon + width / 2, lat + height / 2], 1)
     return np.clip(boxes, (*WORLD[:2], *WORLD[:2]), (*WORLD[2:], *WORLD[2:]))
 
 
 def subscriptions(seed: int, stream: Stream, count: int, group: str) -> Queries:
-    """Makes PS2Stream's queries over posts of the States (VI-A, VI-C).
+    """Creates PS2Stream's queries over posts of the States (VI-A, VI-C).
 
     The centre is the place of an object; the region a square of 1 to 50 km (q1) or 1 to 100 km
     (q2); one to three keywords joined by AND or by OR. Keywords of q1 have the distribution of the
-    objects' terms; a query of q2 has one at least outside the top 1 % of the terms. In q3 each of
+    objects' terms; a query of q2 has at least one outside the top 1 % of the terms. In q3 each of
     10 x 10 regions has the queries of q1 or of q2.
     """
     rng = np.random.default_rng(seed)
@@ -149,14 +149,15 @@ def after_objects(
     keywords: int,
     kinds: tuple[QueryKind, ...] = (QueryKind.RANGE_CONTINUOUS,),
 ) -> Queries:
-    """Makes queries of the place and the words of an object (SSTD 7.1, Tornado 6).
+    """Creates queries from the place and the words of an object (SSTD 7.1, Tornado 6).
 
     Args:
-        seed: Of what is drawn.
+        seed: For all random draws.
         stream: The objects.
         count: How many of each kind.
-        side_share: Side of the region by the side of the world, in both directions.
-        keywords: Words of the object, joined by AND; fewer where it has fewer, 0 for none.
+        count: How many of each kind.
+        side_share: Side of the region relative to the side of the world, in both directions.
+        keywords: Words of the object, joined by AND; fewer if it has fewer, 0 for none.
         kinds: Kinds of query; each has the same regions and words.
     """
     rng = np.random.default_rng(seed)
@@ -165,7 +166,7 @@ def after_objects(
     first = stream.term_offsets[place]
     held = stream.term_offsets[place + 1] - first
     lengths = np.minimum(keywords, held)
-    # Distinct words of the text: a random start and the words after it, around the end.
+    # Distinct words of the text: a random start and the words after it, cyclically.
     at = rng.integers(0, np.maximum(held, 1))[:, None] + np.arange(max(keywords, 1))
     at = np.minimum(first[:, None] + at % np.maximum(held, 1)[:, None], len(stream.terms) - 1)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -181,12 +182,12 @@ def after_objects(
 
 
 def of_frequency(seed: int, stream: Stream, count: int, side_share: float, level: float) -> Queries:
-    """Makes queries of one keyword whose place in the order of frequencies is given (Tornado 6.2).
+    """Creates queries of one keyword at a given place in the order of frequencies (Tornado 6.2).
 
     Args:
-        seed, stream, count, side_share: As of `after_objects`.
-        level: 0 for words that no object has, 1 for the most frequent ones; between them the
-            share of all occurrences that belong to words less frequent than these.
+        seed, stream, count, side_share: As in `after_objects`.
+        level: 0 for words of no object, 1 for the most frequent ones; between them the share of all
+            occurrences that belong to less frequent words.
     """
     rng = np.random.default_rng(seed)
     made = after_objects(seed, stream, count, side_share, 1)
@@ -202,7 +203,7 @@ def of_frequency(seed: int, stream: Stream, count: int, side_share: float, level
 
 
 def sstd_mix(seed: int, stream: Stream, count: int, area_share: float, keywords: int) -> Queries:
-    """Makes equally many queries of SSTD's six kinds, `count` in all (7.1)."""
+    """Creates equally many queries of SSTD's six kinds, `count` in all (7.1)."""
     each = max(1, count // len(SSTD_KINDS))
     return after_objects(seed, stream, each, float(np.sqrt(area_share)), keywords, SSTD_KINDS)
 

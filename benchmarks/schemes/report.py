@@ -1,4 +1,4 @@
-"""The report in Markdown: claims, tables, pictures; everything in it comes from the figures."""
+"""The report in Markdown: claims, tables, plots; all of it is derived from the figures."""
 
 from __future__ import annotations
 
@@ -415,12 +415,12 @@ def _replays(figures: Figures) -> str:
 
 
 def _told(row: Row) -> str:
-    """Says of a replay how its results compare with those of one index of everything."""
+    """Compares the results of a replay with those of one index of everything."""
     if row["notifications"] != row["expected"]:
         return f"{row['notifications']:,} of {row['expected']:,}"
     wrong = row.get("wrong")
     if wrong is None:
-        # Of a run that counted them and no more.
+        # For a run that only counted them.
         return "as many as due"
     return f"{wrong:,} wrong" if wrong else "exact"
 

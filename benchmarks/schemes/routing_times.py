@@ -1,4 +1,4 @@
-"""How long a router takes for an object and for a region, and how that grows."""
+"""The time that a router takes for an object and for a region, and its growth."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sirocco.schemes.workload.spatial_grid import FineGrid, even_grid
 from sirocco.schemes.workload.spatial_load import object_loads, with_queries
 from sirocco.schemes.workload.spatial_map import spatial_map
 
-# What a router takes from its intake partitions in one poll.
+# About the objects that a router takes from its intake partitions in one poll.
 BATCH = 4_096
 REGIONS = 4_096
 
-# Tornado 6, Figure 9b: 0.05 % to 1.5 % of the range; one more where a region holds many leaves.
+# Tornado 6, Figure 9b: 0.05 % to 1.5 % of the range; one more with many leaves in a region.
 SIDES = (0.0005, 0.001, 0.005, 0.01, 0.015, 0.1)
 
 
@@ -38,7 +38,7 @@ class ObjectRouting:
         copies: Slots that an object is sent to, on average.
         leaves, text_nodes, keyword_nodes: Of the map.
         array_bytes: Memory of the routing arrays.
-        map_bytes: Size of the map as it is published.
+        map_bytes: Size of the published map.
     """
 
     objects_per_s: float
@@ -55,7 +55,7 @@ class RegionRouting:
     """Routing of regions of one size by one map.
 
     Attributes:
-        side: Side of a region by the side of the world.
+        side: Side of a region relative to the side of the world.
         ns_per_region: CPU time.
         leaves_hit: Leaves under a region, on average.
     """
@@ -67,12 +67,12 @@ class RegionRouting:
 
 @dataclass(frozen=True, slots=True)
 class GridRouting:
-    """Routing of regions where the same leaves lie on a coarser or finer grid.
+    """Routing of regions with the same leaves on a coarser or finer grid.
 
     Attributes:
         grid: Cells along a side.
-        side, ns_per_region, leaves_hit: As of `RegionRouting`.
-        scan_ns_per_region: CPU time of looking at every cell instead.
+        side, ns_per_region, leaves_hit: As in `RegionRouting`.
+        scan_ns_per_region: CPU time of examining every cell instead.
         cells_hit: Cells under a region, on average.
     """
 
@@ -118,7 +118,7 @@ def route_regions(arrays: RoutingArrays, stream: Stream) -> list[RegionRouting]:
 
 
 def route_on_grids(sample: Sample, sides: tuple[int, ...], leaves: int) -> list[GridRouting]:
-    """Cuts the workload by A-Grid on grids of several sizes, and routes regions on each."""
+    """Partitions the workload by A-Grid on grids of several sizes, and routes regions on each."""
     sample = with_queries(sample)
     rows = np.linspace(0, len(sample) - 1, REGIONS).astype(np.int64)
     out = []
@@ -134,13 +134,13 @@ def route_on_grids(sample: Sample, sides: tuple[int, ...], leaves: int) -> list[
             leaf_of_cell[y0:y1, x0:x1] = number
         for side in SIDES:
             boxes = boxes_around(sample.lon[rows], sample.lat[rows], side * 360, side * 180)
-            # A region that ends at 180 degrees also holds what lies at -180; a plain grid would
-            # have to scan there as well.
+            # A region that ends at 180 degrees also includes -180; a plain grid would have to scan
+            # there as well.
             boxes = boxes[(boxes[:, 0] > WORLD[0]) & (boxes[:, 2] < WORLD[2])]
             seconds, hit = _route(arrays, boxes)
             scan_s, scanned, cells_hit = _scan(grid, leaf_of_cell, len(regions), boxes)
-            # A scan that finds other leaves would be no comparison. Cells are half open, as
-            # leaves are, so the counts are the same to the last.
+            # A scan that finds other leaves would be no comparison. Cells are half open, like
+            # leaves, so the counts are exactly equal.
             assert abs(scanned - hit) < 1e-9, (cells, side, scanned, hit)
             ns = 1e9 / len(boxes)
             out.append(GridRouting(cells, side, seconds * ns, hit, scan_s * ns, cells_hit))

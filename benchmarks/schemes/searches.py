@@ -1,4 +1,4 @@
-"""How many stored objects a snapshot query meets, as SSTD counts its cost (SSTD 4.1.1, 7.3)."""
+"""The stored objects that a snapshot query meets, SSTD's measure of its cost (SSTD 4.1.1, 7.3)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sirocco.schemes.map.routing import RoutingArrays
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """What a snapshot range query meets, on average.
+    """The objects that a snapshot range query meets, on average.
 
     Attributes:
-        leaves: Leaves that the router sends it to.
-        holding: Of these, leaves that hold all its keywords: only there is anything looked at.
+        leaves: Leaves to which the router sends it.
+        holding: Of these, leaves that hold all its keywords: only there objects are examined.
         objects: Objects of these leaves, W_srq of SSTD's cost model.
-        busiest: Of these objects, those of the slot that has most of them: how long the answer
-            takes where slots work side by side.
-        found: Objects that are the answer.
+        busiest: Of these objects, those of the slot that has most of them: they determine the time
+            of an answer if slots work in parallel.
+        found: Objects in the answer.
     """
 
     leaves: float
@@ -57,8 +57,8 @@ class Stored:
         """Routes snapshot queries and counts.
 
         Args:
-            queries: Each with one conjunction at most; a snapshot has no key, so every leaf
-                that its region touches gets it.
+            queries: Each with at most one conjunction; a snapshot has no key, so every leaf that
+                its region touches gets it.
             found: Mean size of an answer.
         """
         count = len(queries)
@@ -79,7 +79,7 @@ class Stored:
     def _holds(
         self, queries: Queries, query: NDArray[np.int64], leaf: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns of each (query, leaf) whether the leaf's objects have all keywords."""
+        """Returns for each (query, leaf) whether the leaf's objects have all keywords."""
         offsets = queries.term_offsets[queries.conj_offsets]
         lengths = np.diff(offsets)[query]
         at = np.arange(lengths.sum()) + np.repeat(
@@ -97,7 +97,7 @@ class Stored:
 
 
 def answer_size(stream: Stream, queries: Queries) -> float:
-    """Returns the mean number of objects that answer a query, by brute force on a few."""
+    """Returns the mean number of objects in an answer, by brute force for a few queries."""
     few = np.linspace(0, len(queries) - 1, min(len(queries), 50)).astype(np.int64)
     row = np.repeat(np.arange(len(stream)), np.diff(stream.term_offsets))
     total = 0

@@ -1,4 +1,4 @@
-"""Objects that the schemes are compared with: posts of one country or the world, and real ones."""
+"""The objects for the comparison of schemes: posts of one country or the world, and real ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sirocco.schemes.workload.columns import take_rows
 from sirocco.schemes.workload.sample import Sample, SampleQueries
 
 # West, south, east, north of the contiguous United States, whose tweets Tornado, SWARM and
-# PS2Stream took. It is laid over the whole world, as the papers' frame is the extent of their data.
+# PS2Stream used. It is scaled to the whole world, as the papers' frame is the extent of their data.
 STATES = (-125.0, 24.5, -66.5, 49.5)
 
 # SSTD 7.2: places around the middle of both axes with a deviation of 1 (degree).
@@ -75,7 +75,7 @@ class Stream:
         rows = np.tile(np.arange(len(self)), times)
         found = self.take(rows)
         ids = np.arange(1, len(rows) + 1, dtype=np.uint64)
-        # A name would stand for the id again.
+        # A name would replace the id.
         nameless = {
             "names": np.empty(0, np.uint8),
             "name_offsets": np.zeros(len(rows) + 1, np.int64),
@@ -97,7 +97,7 @@ def world_posts(seed: int, count: int) -> Stream:
 
 
 def states_posts(seed: int, count: int) -> Stream:
-    """Returns posts of the contiguous United States, whose extent is laid over the world."""
+    """Returns posts of the contiguous United States, whose extent is scaled to the world."""
     posts = WorldPosts(seed)
     cities = posts.cities
     west, south, east, north = STATES
@@ -117,19 +117,19 @@ def file_posts(path: Path) -> Stream:
 
 
 def uniform_places(seed: int) -> Callable[[int], NDArray[np.float64]]:
-    """Returns what draws f8[n, 2] anywhere."""
+    """Returns a function that draws f8[n, 2] anywhere."""
     rng = np.random.default_rng(seed)
     return lambda count: rng.uniform(WORLD[:2], WORLD[2:], (count, 2))
 
 
 def gaussian_places(seed: int) -> Callable[[int], NDArray[np.float64]]:
-    """Returns what draws f8[n, 2] around the middle of the world (SSTD 7.2)."""
+    """Returns a function that draws f8[n, 2] around the middle of the world (SSTD 7.2)."""
     rng = np.random.default_rng(seed)
     return lambda count: rng.normal(0, GAUSSIAN_SPREAD_DEG, (count, 2))
 
 
 def clustered_places(seed: int) -> Callable[[int], NDArray[np.float64]]:
-    """Returns what draws f8[n, 2] in clusters of Zipf weights, some anywhere."""
+    """Returns a function that draws f8[n, 2] in clusters of Zipf weights, some anywhere."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, CLUSTERS + 1)
     centres = rng.uniform(WORLD[:2], WORLD[2:], (CLUSTERS, 2))
@@ -151,12 +151,13 @@ def hotspot(
     """Moves a share of the objects, in place, into a square (SWARM 6.2).
 
     Args:
-        seed: Of what is drawn.
-        stream: Its places are overwritten; they must be its own.
-        share: Of the objects that go there.
-        side_share: Side of the square by the side of the space; it lies in the lower left corner.
-        normal: Whether they lie around its middle with a deviation of 20 % of the side (the
-            paper's variance of 20 % of the side), else anywhere in it.
+        seed: For all random draws.
+        stream: Its places are overwritten; they must not be shared.
+        share: Of the objects that are moved there.
+        side_share: Side of the square relative to the side of the space; it is in the lower left
+            corner.
+        normal: Whether they are around its middle with a deviation of 20 % of the side (the paper's
+            variance of 20 % of the side), otherwise anywhere in it.
 
     Returns:
         bool[n], which were moved.

@@ -1,8 +1,8 @@
-"""SWARM after some rounds of balancing, played on a sample (SWARM 4.2, 4.3).
+"""SWARM after some rounds of balancing, simulated on a sample (SWARM 4.2, 4.3).
 
-The scheme's map is what SWARM begins with, equal areas; its balance comes from rounds. Here the
-sample's objects arrive in as many parts as there are rounds. At the end of each the dearest slot
-gives leaves to the cheapest, or a part of a leaf where no subset will do.
+The scheme's map is SWARM's first one, of equal areas; the rounds then balance it. Here the sample's
+objects arrive in as many parts as there are rounds. At the end of each the most loaded slot gives
+leaves to the least loaded, or a part of a leaf if no subset is suitable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sirocco.schemes.workload.swarm_statistics import LeafStatistics, no_statist
 
 ROUNDS = 64
 
-# The paper's greedy subset (Algorithm 3) has at least half of what could be moved if anything of
-# that size is there at all (4.3.2); where it has less, moving it would change nothing.
+# The paper's greedy subset (Algorithm 3) has at least half of the load to move if any subset of
+# that size exists (4.3.2); if it has less, moving it would change nothing.
 SUBSET_SHARE_MIN = 0.5
 
 
@@ -68,7 +68,7 @@ class _World:
         self._ends = np.linspace(0, len(sample), rounds + 1).astype(np.int64)
 
     def fed(self, part: _Part, number: int) -> LeafStatistics:
-        """Returns the statistics of a leaf after a round; all queries come in the first."""
+        """Returns the statistics of a leaf after a round; all queries arrive in the first."""
         grid = self._grid_of(part.region)
         rows = self._rows(part.region, number)
         found = part.statistics.with_objects(grid, self._sample.lon[rows], self._sample.lat[rows])
@@ -77,7 +77,7 @@ class _World:
         return found.after_round()
 
     def counted(self, region: Region, slot: int, number: int) -> _Part:
-        """Returns a new leaf with what it would have counted since the first round."""
+        """Returns a new leaf with the counts that it would have had since the first round."""
         x0, y0, x1, y1 = region
         part = _Part(region, slot, no_statistics(x1 - x0, y1 - y0))
         for past in range(number + 1):

@@ -1,4 +1,4 @@
-"""CPU time of one thread, the best of some passes: others use the machine as well."""
+"""CPU time of one thread, the best of some passes, since the machine is shared."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PASSES = 3
 
 
 def seconds_of(once: Callable[[], T]) -> tuple[float, T]:
-    """Returns the CPU seconds of one call, and what it returned."""
+    """Returns the CPU seconds of one call, and its result."""
     start = time.thread_time()
     value = once()
     return time.thread_time() - start, value
 
 
 def best_of(once: Callable[[], T], passes: int = PASSES) -> tuple[float, T]:
-    """Returns the CPU seconds of the fastest of some calls, and what the last returned."""
+    """Returns the CPU seconds of the fastest of some calls, and the last result."""
     best, value = seconds_of(once)
     for _ in range(passes - 1):
         seconds, value = seconds_of(once)

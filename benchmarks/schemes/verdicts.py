@@ -1,4 +1,4 @@
-"""What a measured ratio says about a claim."""
+"""Judges a claim by a measured ratio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAME = "no difference"
 REFUTED = "not reproduced"
 UNKNOWN = "not measured"
 
-# CPU times of a busy machine differ by that much from pass to pass; less is no difference.
+# CPU times of a busy machine differ by this much from pass to pass; less is no difference.
 NOISE = 0.1
 
 
@@ -24,7 +24,7 @@ class Verdict:
 
     Attributes:
         state: One of those above.
-        figure: What was measured, in words and numbers.
+        figure: The measurement, in words and numbers.
     """
 
     state: str
@@ -36,13 +36,13 @@ Judge: TypeAlias = Callable[[Figures], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that a paper, or our design, says.
+    """A claim of a paper, or of our design.
 
     Attributes:
         source: Paper and section.
         says: The claim with its factor.
         judge: Decides by the figures.
-        why_not: Why, where it is not reproduced: shown only then.
+        why_not: The reason if it is not reproduced: shown only then.
     """
 
     source: str
@@ -51,7 +51,7 @@ class Claim:
     why_not: str = ""
 
     def verdict(self, figures: Figures) -> Verdict:
-        """Judges; what was not measured is no failure."""
+        """Judges; a missing measurement is no failure."""
         try:
             return self.judge(figures)
         except MissingFigureError as error:
@@ -65,7 +65,7 @@ def graded(value: float, factor: float) -> str:
         value: The measured ratio.
         factor: The claimed one, 1 or more.
     """
-    # Of a gain of some per cent noise may take a fifth, not all.
+    # Of a gain of some per cent, noise may take a fifth, not all.
     enough = 1 + 0.8 * (factor - 1) if factor > 1 else 1 - NOISE
     if value >= enough:
         return REPRODUCED

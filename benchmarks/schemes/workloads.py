@@ -1,4 +1,4 @@
-"""The workloads: what a map is built from, and what is routed by it then."""
+"""The workloads: the samples from which maps are built, and the objects and queries routed then."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOTSPOT_SIDE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the workloads are.
+    """The size of the workloads.
 
     Attributes:
         sample: Objects from which maps are built.
@@ -52,12 +52,12 @@ class Workload:
 
     Attributes:
         name: Short name.
-        about: What it is, in a line.
+        about: Its description, in a line.
         sample: Objects from which a map is built.
         sample_queries: Queries from which it is built.
         objects: Other objects of the same kind.
         queries: Other standing range queries of the same kind.
-        stored: Further objects, for searches; the held-out ones where there are no others.
+        stored: Further objects, for searches; the held-out ones if there are no others.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cut:
-    """A stream cut in three."""
+    """A stream divided into three parts."""
 
     sample: Stream
     objects: Stream
@@ -91,18 +91,18 @@ class _Cut:
     ) -> Workload:
         """Draws the queries, those of the map and the held-out ones by different seeds."""
         known = make(1, self.sample, size.sample_queries)
-        # Of a mix of kinds the standing range queries are what is matched.
+        # Of a mixture of kinds the standing range queries are matched.
         times = len(np.unique(known.kinds))
         asked = make(2, self.objects, times * size.queries).of_kind(QueryKind.RANGE_CONTINUOUS)
         return Workload(name, about, self.sample, known, self.objects, asked, self.stored)
 
 
 def workloads(size: Size, seed: int, data: Path) -> Iterator[Workload]:
-    """Yields all workloads; says where real data is missing by leaving its workload out.
+    """Yields all workloads; a workload of missing real data is left out.
 
     Args:
         size: Of each.
-        seed: Of everything drawn.
+        seed: For all random draws.
         data: Directory of real data, `*.jsonl.gz`.
     """
     states = _cut(streams.states_posts(seed, size.sample + size.objects), size)
@@ -127,7 +127,7 @@ def workloads(size: Size, seed: int, data: Path) -> Iterator[Workload]:
         ("clustered", streams.clustered_places(seed)),
     ):
         about = f"SSTD's queries, {name} places"
-        # All Gaussian places lie within a few regions: each query meets a part of all objects.
+        # All Gaussian places are within a few regions: each query meets a part of all objects.
         few = replace(size, queries=size.queries // 8) if name == "gaussian" else size
         yield world.at(draw).workload(f"sstd-{name}", about, few, sstd)
     for path in sorted(data.glob("*.jsonl.gz")):
@@ -161,12 +161,12 @@ def hotspot(states: _Cut, size: Size, seed: int, *, normal: bool) -> Workload:
 
     objects = heated(states.objects, 0)
     queries = swarm(2, objects, size.queries)
-    # What a scheme that goes on learning has seen of the hotspot by then.
+    # The objects of the hotspot that a scheme which goes on learning has seen by then.
     return replace(calm, objects=objects, queries=queries, stored=heated(states.sample, 1))
 
 
 def real(path: Path, size: Size) -> Workload:
-    """A file of real objects, every second for the map; regions of 0.01 % of its extent."""
+    """Returns the workload of a file, half of it for the map; regions of 0.01 % of its extent."""
     found = streams.file_posts(path)
     rows = np.arange(len(found))
     sample, rest = found.take(rows[::2]), found.take(rows[1::2])
