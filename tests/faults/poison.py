@@ -77,8 +77,7 @@ def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str,
     """Appends; returns the positions of the records that have to go to `dead-letters`.
 
     These are all unreadable records except those on `deliveries`: it has many readers and no owner,
-        so
-    each reader skips such a record, and logs it.
+    so each reader skips such a record, and logs it.
     """
     producer = log.producer("poison")
     senseless: list[tuple[str, int, int]] = []

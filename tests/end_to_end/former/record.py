@@ -7,8 +7,7 @@
 
 The cluster is the embedded one, on event time: its records and blobs are those of Kafka and Redis.
 It writes two files: `REVISION-killed` is the content of log and archive at one instant of work,
-    with
-checkpoints of different ages; `REVISION-drained` is the content after an orderly end.
+with checkpoints of different ages; `REVISION-drained` is the content after an orderly end.
 """
 
 from __future__ import annotations
