@@ -77,7 +77,7 @@ class WeightedDraw:
             keep[high] -= 1 - keep[low]
             if keep[high] < 1:
                 small.append(large.pop())
-        for rest in (*small, *large):  # what is left differs from 1 by rounding alone
+        for rest in (*small, *large):  # the rest differs from 1 only by rounding
             keep[rest] = 1.0
         self._keep = np.array(keep)
         self._other = np.array(other, np.int64)

@@ -135,7 +135,7 @@ def has_connector(session: SparkSession) -> bool:
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         jvm.java.lang.Class.forName(_PROVIDER, False, loader)
-    except Exception:  # py4j has one class for whatever Java throws
+    except Exception:  # py4j has one class for all Java exceptions
         return False
     return True
 

@@ -152,7 +152,7 @@ class _Maker:
             return members | self._window()
         steps = self._steps()
         if 5 <= self._span_ms // 10_000 <= 100 and dice.random() < 0.3:
-            return members  # every 10 s, over all that came
+            return members  # every 10 s, over all objects
         return members | steps
 
     def _conditions(self, one: Members, reach: float, text_share: float) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _region(dice: random.Random, lon: float, lat: float, reach: float) -> dict[s
         return {"circle": {"lon": lon, "lat": lat, "radius_m": reach * 111_000 * dice.random()}}
     west, east = lon - reach * dice.random(), lon + reach * dice.random()
     south, north = max(-90.0, lat - reach * dice.random()), min(90.0, lat + reach * dice.random())
-    if kind == 1:  # with the object on its border, and across the antimeridian where it is near
+    if kind == 1:  # the object on its border; across the antimeridian if near
         west, east = (lon, east) if dice.random() < 0.5 else (west, lon)
     if kind < 3:
         return {"rect": {"west": _wrap(west), "south": south, "east": _wrap(east), "north": north}}
@@ -222,7 +222,7 @@ def _region(dice: random.Random, lon: float, lat: float, reach: float) -> dict[s
     corners += [(lon + dice.uniform(-reach, reach), lat + dice.uniform(-reach, reach))]
     corners += [(lon + dice.uniform(0, reach), lat + dice.uniform(0, reach)) for _ in range(3)]
     ring = [[min(180.0, max(-180.0, x)), min(90.0, max(-90.0, y))] for x, y in corners]
-    if len({(x, y) for x, y in ring}) < 3:  # corners beyond the world fell together at its corner
+    if len({(x, y) for x, y in ring}) < 3:  # corners outside the world coincide at its corner
         return _region(dice, lon, lat, reach)
     return {"polygon": [ring]}
 

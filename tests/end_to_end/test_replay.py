@@ -156,7 +156,7 @@ def test_ids_are_returned_as_they_came(files: Files) -> None:
         if number % 3 == 0:
             one["id"] = f"post {number} é"
         elif number % 3 == 1:
-            one["id"] = 2**64 - 1 - number // 2  # published twice, now and then
+            one["id"] = 2**64 - 1 - number // 2  # some are published twice
     queries = random_queries(objects, 100, SEED)
     files.write(objects, queries)
     files.objects.write_bytes(gzip.compress(files.objects.read_bytes()))

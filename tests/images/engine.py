@@ -184,7 +184,7 @@ class Network:
                 with urllib.request.urlopen(url, timeout=2.0) as answer:
                     return bool(answer.status == 200)
             except OSError:
-                time.sleep(1.0)  # to ask the engine costs more than to ask the process
+                time.sleep(1.0)  # the engine is slower to ask than the process
                 assert self.restarts(host) < RESTARTS_MAX, f"{host} ends at its start"
                 return False
 

@@ -69,7 +69,7 @@ def client_pod(release: None) -> Iterator[None]:
 
 @pytest.mark.usefixtures("release")
 def test_helm_test_finds_a_match_and_tells_of_it() -> None:
-    for _ in range(2):  # the second one takes the pod of the first away
+    for _ in range(2):  # the second one removes the first's pod
         said = helm("test", RELEASE, "--logs", "--timeout=15m")
         assert "Phase:          Succeeded" in said
         assert "matched after" in said

@@ -59,7 +59,7 @@ class Region:
             return bool(twin or self._rectangle(lon, lat))
         latitudes = [vertex[1] for ring in form for vertex in ring]
         if not min(latitudes) <= lat <= max(latitudes):
-            return False  # soon said, while arrays of one row take long
+            return False  # quick, while arrays of one row take long
         return bool(self.mask(np.array([lon], np.float64), np.array([lat], np.float64))[0])
 
     def mask(self, lon: Floats, lat: Floats) -> Bools:

@@ -94,7 +94,7 @@ class SlotLog:
 
     def _next_routed(self) -> Routed:
         source = self._sources[int(self.rng.integers(INTAKE_PARTITIONS))]
-        if self.rng.random() < 0.15:  # a repeat, whole or with a new end
+        if self.rng.random() < 0.15:  # a repeat, complete or with a new end
             begin = int(self.rng.integers(0, source.told + 1))
             if self.rng.random() < 0.5:
                 return source.record(begin)

@@ -124,9 +124,9 @@ def test_results_of_a_replay_are_compared_pair_by_pair(tmp_path: Path) -> None:
     )
     found = told_pairs(results, queries=2)
     assert found.tolist() == [0, 0, 5]
-    assert differing(found, np.array([0, 5])) == 1  # told twice
+    assert differing(found, np.array([0, 5])) == 1  # reported twice
     assert differing(found[1:], np.array([0, 5])) == 0
-    assert differing(found[1:], np.array([0, 3])) == 2  # one missing, one made up
+    assert differing(found[1:], np.array([0, 3])) == 2  # one missing, one invented
     assert differing(found[:0], np.array([0, 3])) == 2
 
 

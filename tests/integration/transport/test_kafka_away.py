@@ -220,7 +220,7 @@ def test_a_successor_goes_on_where_a_transaction_was_begun_as_the_broker_died(
     os.kill(pid, signal.SIGSTOP)
     producer.begin()
     producer.append(topic, 0, b"lost")
-    producer.flush(1.0)  # what begins the transaction is sent meanwhile
+    producer.flush(1.0)  # sends the begin of the transaction
     kafka_server.kill()
     try:
         with pytest.raises(TransactionAborted):

@@ -105,7 +105,7 @@ def test_a_ring_may_touch_the_antimeridian_from_one_side() -> None:
         ("It's_ok 3.5", ["it", "s_ok", "3", "5"]),
         ("STRASSE Straße ﬁre", ["strasse", "strasse", "fire"]),
         ("गाड़ी", ["गाड़ी"]),  # marks belong to words
-        ("①½", ["11", "2"]),  # a slash that NFKC makes of ½ parts them
+        ("①½", ["11", "2"]),  # NFKC turns ½ into a slash, which separates them
         ("-- ", []),
     ],
 )
@@ -137,7 +137,7 @@ def _holds(source: str, text: str) -> bool:
         ("NOT (a b) b", "a b", False),
         ("ANY(x y-z) a", "a y", False),
         ("ANY(x y-z) a", "a z y", True),
-        ("a and b", "a b", False),  # operators only in capitals
+        ("a and b", "a b", False),  # only capitals are operators
         ("rock'n'roll", "roll n rock", True),
     ],
 )

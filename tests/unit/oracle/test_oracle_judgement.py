@@ -236,7 +236,7 @@ def test_where_rounding_is_in_doubt_both_sides_are_right() -> None:
 
     assert told([1, 2], [0.001, 0.001]) == []
     assert told([1, 2], [0.001, 0.002]) == []
-    assert told([2, 1], [0.001, 0.001])  # equal figures go by id
+    assert told([2, 1], [0.001, 0.001])  # equal figures are ordered by id
     assert told([1, 3], [0.001, 0.002])  # 2 is no farther, and comes first
     assert told([1], [0.001], k=1) == []
 

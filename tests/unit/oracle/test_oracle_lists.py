@@ -163,7 +163,7 @@ class TestRanked:
             _at(1, 1, "fire fire road"),
             _at(2, 1, "fire"),
             _at(3, 1, "road sky"),
-            _at(4, 1, "fire", lat=1),  # too far away to count anywhere
+            _at(4, 1, "fire", lat=1),  # too far away to count at all
         ]
         # One idf for both. Mean length 2; norm 1.2 (0.25 + 0.75 length / 2): 1.65 and 0.75.
         # 2 · 2.2 / (2 + 1.65) over 2.2 / (1 + 0.75).

@@ -88,7 +88,7 @@ def test_a_subscription_that_is_closed_while_it_looks_for_a_merger_opens_no_stre
     async def main() -> None:
         async with AsyncClient(cluster.router, retry=QUICK) as client:
             subscription = client.subscribe("s")
-            with cluster.lock:  # the cluster is not described meanwhile
+            with cluster.lock:  # no description of the cluster meanwhile
                 waiting = asyncio.create_task(subscription.next_batch())
                 await asyncio.sleep(0)
                 await subscription.close()
@@ -137,7 +137,7 @@ def test_registering_many_is_told_that_the_client_was_closed(cluster: FakeCluste
 
     async def main() -> None:
         client = AsyncClient(cluster.router, retry=QUICK)
-        with cluster.lock:  # nothing is registered meanwhile
+        with cluster.lock:  # no registration meanwhile
             waiting = asyncio.ensure_future(anext(client.register_many(queries)))
             await asyncio.wait([waiting], timeout=0.2)
             await client.close()

@@ -268,7 +268,7 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
     assert len(rows) == life.index.live_queries + life.index._lives.dead_queries > 20
     assert again.keys() == state.keys()
     for name, column in state.items():
-        if name != "pos_terms":  # another order within a conjunction says the same
+        if name != "pos_terms":  # the order within a conjunction may differ
             assert (again[name] == column).all(), name
             assert again[name].dtype == column.dtype, name
     assert successor.live_queries == life.index.live_queries

@@ -82,7 +82,7 @@ def test_texts_hold_as_sets_say(seed: int) -> None:
                 for wanted, refused in conjunctions
             ]
             if only < 0 and flat == conjunctions[0][0][:1]:
-                continue  # the slice lacks the only term: no row is asked
+                continue  # the slice lacks the only term: no row is examined
             common = (words_of, len(conjunctions), numbers, anchors, only, offsets, words, row)
             assert bool(text_holds(*common, -1)) == any(want), f"seed={seed} {conjunctions} {own}"
             # By an anchor's list a row counts once, for the first conjunction that holds.

@@ -395,7 +395,7 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
     assert len(state["member_values"]) > 20
     assert again.keys() == state.keys()
     for name, column in state.items():
-        if name != "pos_terms":  # another order within a conjunction says the same
+        if name != "pos_terms":  # the order within a conjunction may differ
             assert (again[name] == column).all(), name
             assert again[name].dtype == column.dtype, name
     empty = TrackIndex().state()

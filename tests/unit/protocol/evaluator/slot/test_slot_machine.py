@@ -171,7 +171,7 @@ def test_a_lifetime_ends_to_the_millisecond_and_the_query_leaves_with_slot_time(
     before = take_one(slot, [(1, routed_of(0, 0, [one(1), one(2)], [1_099, 1_100]))])
     assert [number for *_, number in matches_of(before)] == [1]
     slot.expire()
-    assert len(slot.standing) == 1  # the other intake partition has not said its time yet
+    assert len(slot.standing) == 1  # the other intake partition has not reported its time yet
     slot.take([(2, routed_of(1, 0, [], [], time_ms=1_099))])
     slot.expire()
     assert len(slot.standing) == 1

@@ -41,7 +41,7 @@ def test_r1_behind_a_gap_nothing_counts_until_it_is_filled() -> None:
 
 def test_r1_an_unknown_session_begins_behind_what_was_acknowledged() -> None:
     table = SessionTable()
-    assert table.take(record(1, 2, 5), 0) == 5  # its first number never came
+    assert table.take(record(1, 2, 5), 0) == 5  # its first number never arrived
     assert table.take(record(2, 8, 5, acknowledged_to=7), 0) == 0
     assert table.take(record(3, 6, 5, acknowledged_to=7), 0) == 2
     assert table.take(record(4, 9, 5, acknowledged_to=7), 0) == 5
