@@ -1,1 +1,1 @@
-"""Ways to cut the workload: maps, routing arrays, cost model, builders."""
+"""Ways to partition the workload: maps, routing arrays, cost model, builders."""

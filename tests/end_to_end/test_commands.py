@@ -125,13 +125,13 @@ def test_queries_are_removed_by_ids_by_files_and_of_a_subscriber(
         assert tool("queries", "list", "--subscriber", subscriber, "--json") == 0
         return sorted(one["query"]["id"] for one in tool.lines())
 
-    # test: by ids, of which one is unknown: the others go
+    # test: by ids, one of them unknown: the others are removed
     assert tool("queries", "remove", "cleo0", "nobody", "cleo1") == 3
     assert "2 queries removed" in tool.out
     assert "argument:2: nobody: " in tool.err
     assert left() == names[2:]
 
-    # of a file with ids, queries and what is neither
+    # from a file with ids, queries and other lines
     lines = ["cleo2", mine[3], "", "{", '{"id": 5}', "{}", '{"id":' * 3_000, " cleo4 "]
     path = _file(tmp_path / "removed", lines)
     assert tool("queries", "remove", "--file", path, "--json") == 3

@@ -16,7 +16,7 @@ from sirocco.model.text import TextAnalyser
 
 __all__ = ["StoredRows"]
 
-# Rows whose texts are analysed together: more would need memory that comes anew from the system.
+# Rows whose texts are analysed together: for more, the system would have to provide new memory.
 ANALYSED_ROWS = 2_048
 
 _OBJECT_PREFIX = "object."

@@ -1,4 +1,4 @@
-"""What ships to users: the files and the metadata of both wheels."""
+"""The published wheels: the files and the metadata of both."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_a_registry_shows(wheel: tuple[str, list[str], Message]) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in files)
     assert metadata["Description-Content-Type"] == "text/markdown"
-    # The readme, whole.
+    # The whole readme.
     assert len(str(metadata.get_payload()).splitlines()) > 50
     urls = {each.split(", ")[0] for each in metadata.get_all("Project-URL", ())}
     assert urls == {"Homepage", "Documentation", "Changelog", "Issues"}
@@ -65,7 +65,7 @@ def test_each_package_has_its_types(wheel: tuple[str, list[str], Message]) -> No
     packages = {"sirocco": ("sirocco",), "sirocco-client": ("sirocco_api", "sirocco_client")}
     for package in packages[project]:
         assert f"{package}/py.typed" in files
-    # What is generated has its types beside it.
+    # Generated code comes with its types.
     generated = {name for name in files if name.endswith("_pb2.py")}
     assert generated
     assert {f"{name}i" for name in generated} <= set(files)
@@ -77,7 +77,7 @@ def test_all_files_ship_that_the_code_reads(wheel: tuple[str, list[str], Message
     tracked = subprocess.run(
         ["git", "ls-files", *folders], cwd=source, capture_output=True, text=True, check=True
     ).stdout.split()
-    # The recipe of the image is for a clone.
+    # The recipe of the image needs a clone.
     assert sorted(set(tracked) - {"services/Dockerfile"} - set(files)) == []
 
 

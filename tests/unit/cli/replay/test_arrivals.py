@@ -1,4 +1,4 @@
-"""Objects of a far year in a replay: refused by name, and the rest goes on as if they were not."""
+"""Objects of a far year in a replay are refused by name, and the rest continues without them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sirocco.model.query import parse_query
 NOW_MS = 1_795_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-# 30 June 9999, and the first millisecond that computers know.
+# 30 June 9999, and the first millisecond of Unix time.
 FAR_MS, EPOCH_MS = 253_402_300_799_000, 0
 
 
@@ -37,7 +37,7 @@ def test_objects_too_far_ahead_of_the_clock_are_refused_by_row() -> None:
 
 
 def test_years_without_objects_are_as_long_as_their_steps() -> None:
-    """Steps of an hour or a week are what a file of years is for."""
+    """A file of years has steps of an hour or a week."""
     arrivals = Arrivals(HOUR_MS)
     for step in ("1h", "7d"):
         arrivals.expect(terms(step))
@@ -54,7 +54,7 @@ def test_what_makes_too_many_steps_is_refused_and_the_next_goes_on_from_the_one_
     assert refused(arrivals, begin_ms, late_ms, late_ms, begin_ms + 5, late_ms + 5) == [1, 2, 4]
     ((row, error),) = arrivals.jumps(np.array([MISSING_TS, late_ms + 5], np.int64))
     assert (row, error.field) == (1, "ts")
-    # In another batch too, and behind an arrival that is nearer.
+    # Also in another batch, and after an arrival that is nearer.
     assert refused(arrivals, begin_ms + DAY_MS, late_ms + 5, FAR_MS) == [2]
     assert refused(Arrivals(None), begin_ms, FAR_MS) == []
 

@@ -260,7 +260,7 @@ def test_an_end_is_told_of_the_version_alone_that_a_change_replaces(
 def test_an_end_is_told_of_a_version_that_was_in_doubt_when_it_was_removed(
     begin: int, next_one: Change | None
 ) -> None:
-    # What is missing may be the removal of the version that is known, and is: so says the last one.
+    # The missing record may be the removal of the known version, and is: the last record shows it.
     told = _ends_told([REMOVED, ASKING, replace(REMOVED, expected_revision=2), next_one], begin)
     assert told == {slot: [2] for slot in range(SLOTS_COUNT)}
 
@@ -274,10 +274,10 @@ def test_an_end_is_told_of_the_known_version_that_is_removed_behind_one_in_vain(
 
 
 def test_no_end_is_told_of_a_version_that_came_in_vain() -> None:
-    # What follows names the version that is known, which then goes on.
+    # The next record names the known version, which then continues.
     told = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
     assert told == {}
-    # Said again.
+    # Republished.
     again = replace(ASKING, expected_revision=0, epoch=FORMER, is_republished=True)
     assert _ends_told([ALL, ASKING, again], begin=1) == {}
     assert _ends_told([ALL, SILENT_ANEW, again, REMOVED], begin=1) == {
