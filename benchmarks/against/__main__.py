@@ -1,14 +1,15 @@
-"""CPU time of registration and of the whole way, of this checkout against another one.
+"""CPU time of matching, registration and the whole way, of this checkout against another one.
 
 usage: python -m benchmarks.against --before PATH [--kernels PATH] [--rounds N]
                                           [--passes PASS …] [--queries N] [--objects N]
 
-Machines drift by more than a change may cost. So two processes, one in each checkout, run passes in
-turns: `registration` of new queries in bulk, and `publishing`, until the notifications are
-received. Each contains everything, as the memory log of `bench_pipeline`, the client included, and
-CPU time is counted. `speed` is the median over rounds of before by after: 0.97 means that this
-checkout takes 3 % longer. After it come the parts (threads of a service) that take most. A
-difference below some 3 % needs twenty rounds and another run to be credible.
+Machines drift by more than a change may cost. So two processes, one in each checkout, run passes
+in turns: `matching` by a range index alone, `registration` of new queries in bulk, and
+`publishing`, until the notifications are received. The last two contain everything, as the memory
+log of `bench_pipeline`, the client included; CPU time is counted. `speed` is the median over
+rounds of before by after: 0.97 means that this checkout takes 3 % longer. After it come the parts
+(threads of a service) that take most. A difference below some 3 % needs twenty rounds and another
+run to be credible; the index's place in memory alone makes up to 5 % of `matching`.
 
 Kernels of the other checkout that are not compiled at --kernels (`SIROCCO_KERNEL_CACHE`; by default
 as for this one) are compiled first, which takes minutes.
@@ -87,13 +88,13 @@ def rows(name: str, before: Side, after: Side) -> Iterator[dict[str, object]]:
 def main() -> int:
     """Runs the passes and prints the rows."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    passes = ("registration", "publishing")
+    passes = ("matching", "registration", "publishing")
     parser.add_argument("--before", type=Path, required=True, help="the other checkout")
     parser.add_argument("--kernels", type=Path, help="where that one has compiled kernels")
     parser.add_argument("--rounds", type=int, default=20, help="two at least")
     parser.add_argument("--passes", nargs="+", choices=passes, default=passes)
     parser.add_argument("--queries", type=int, default=5_000, help="of a registration")
-    parser.add_argument("--objects", type=int, default=100_000, help="of a publishing")
+    parser.add_argument("--objects", type=int, default=100_000, help="of a matching or publishing")
     asked = parser.parse_args()
     sizes = (asked.queries, asked.objects)
     sides = [Side(asked.before.resolve(), asked.kernels, *sizes), Side(ROOT, None, *sizes)]

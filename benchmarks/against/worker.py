@@ -1,7 +1,8 @@
 """One of the two processes: a whole cluster of one checkout, which runs passes on request.
 
 Each line of the input names a pass; each line of the output is its CPU time in microseconds for a
-query or an object, by part of the system.
+query or an object, by part of the system. `matching` is of a range index alone, made at its first
+pass.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
@@ -21,6 +23,8 @@ from pathlib import Path
 from sirocco_client import Client, query_from_json
 
 from loadgen.clusters import ClusteredWorkload
+from loadgen.match_bench import UNIT_SQUARE, MatchRun, insert_all
+from loadgen.match_workload import make_workload
 
 # The comparing checkout, after everything that belongs to the measured one.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -28,6 +32,8 @@ import bench_pipeline as pipeline
 
 # Number of standing queries before the first pass, so that it is like the others.
 STANDING = 20_000
+# So many are in the index of `matching`.
+MATCHED_QUERIES = 300_000
 
 # Removes member and number from the names of threads.
 _MEMBER = re.compile(r"-[0-9a-f.]+-|_\d+$")
@@ -60,9 +66,30 @@ def tune() -> None:
     raise SystemExit("this checkout has no settings of the interpreter")
 
 
+def matching(queries: int, objects: int) -> Iterator[Counter[str]]:
+    """Yields the CPU time of passes of the reference workload by a range index."""
+    work = make_workload(queries, objects, pipeline.SEED)
+    try:
+        index = importlib.import_module("sirocco.index.standing.range_index")
+    except ModuleNotFoundError:
+        index = importlib.import_module("sirocco.index.range_index")
+    filled = index.RangeIndex(UNIT_SQUARE)
+    insert_all(filled, work)
+    run = MatchRun(filled, work)
+    run.once(on_wire=False), run.once(on_wire=True)
+    while True:
+        used: Counter[str] = Counter()
+        for name, on_wire in (("term ids", False), ("all", True)):
+            before = time.process_time()
+            run.once(on_wire)
+            used[name] = (time.process_time() - before) * 1e6
+        yield used
+
+
 def main(queries: int, objects: int) -> None:
     """Runs passes until the input ends."""
     tune()
+    matches = matching(MATCHED_QUERIES, objects)
     workload = ClusteredWorkload(pipeline.SEED)
     batches = pipeline.columns_of(workload, objects, pipeline.BATCH)
     drawn = (query_from_json(one, pipeline.SUBSCRIBER) for one in workload.queries(sys.maxsize))
@@ -74,6 +101,10 @@ def main(queries: int, objects: int) -> None:
         one.subscription.open()
         threading.Thread(target=one.receive, name="receive", daemon=True).start()
         for name in chain(["set-up"], map(str.strip, sys.stdin)):
+            if name == "matching":
+                used = next(matches)
+                print(json.dumps({part: us / objects for part, us in used.items()}), flush=True)
+                continue
             count = {"set-up": STANDING, "registration": queries, "publishing": objects}[name]
             wanted = [] if name == "publishing" else list(islice(drawn, count))
             before = cpu_us()

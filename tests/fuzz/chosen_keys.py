@@ -65,6 +65,17 @@ def of_bytes_in_the_middle(count: int) -> Keys:
     return _numbers(count) << np.uint64(22)
 
 
+def of_terms_in_cells(count: int) -> Keys:
+    """Each of some terms in each of some cells, as the pyramids of standing queries have them."""
+    numbers = _numbers(count)
+    return (numbers % np.uint64(97)) << np.uint64(32) | numbers // np.uint64(97)
+
+
+def of_terms_in_one_cell(count: int) -> Keys:
+    """Terms counted in steps of 4,096, in one cell."""
+    return _numbers(count) << np.uint64(44) | np.uint64(7 << 26)
+
+
 FAMILIES: tuple[Callable[[int], Keys], ...] = (
     of_products_with_equal_middle,
     of_products_with_equal_top,
@@ -74,6 +85,8 @@ FAMILIES: tuple[Callable[[int], Keys], ...] = (
     of_equal_high_bits,
     in_steps,
     of_bytes_in_the_middle,
+    of_terms_in_cells,
+    of_terms_in_one_cell,
 )
 
 

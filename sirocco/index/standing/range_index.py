@@ -104,6 +104,7 @@ class RangeIndex:
         "_rows",
         "_settled",
         "_table",
+        "_term_parts",
         "_transform",
         "_young",
         "vocabulary",
@@ -142,6 +143,7 @@ class RangeIndex:
         self._probe_keys = np.empty(1 << 13, np.uint64)
         self._probe_hashes = np.empty(1 << 13, np.uint64)
         self._probe_lanes = np.empty(1 << 13, np.int32)
+        self._term_parts = np.empty(1 << 14, np.uint64)
         self._out_objects = np.empty(1 << 13, np.int32)
         self._out_rows = np.empty(1 << 13, np.int32)
 
@@ -355,6 +357,8 @@ class RangeIndex:
         if self._match_state[0] > _STAMPS_MAX - 2 * n:
             self._match_state[0] = 0
             self._rows.stamp[:] = 0
+        if len(self._term_parts) < len(term_ids):
+            self._term_parts = np.empty(len(term_ids), np.uint64)
         probes = 2 * (self._grid.finest_level + 1) * (terms_max + 1)
         if probes > len(self._probe_keys):
             self._probe_keys = np.empty(probes, np.uint64)
@@ -405,6 +409,7 @@ class RangeIndex:
                 self._grid.finest_level,
                 self._cell_levels,
                 self._match_state,
+                self._term_parts,
                 self._probe_keys,
                 self._probe_hashes,
                 self._probe_lanes,

@@ -26,10 +26,8 @@ from sirocco.kernels.base.stretch_table import (
     filter_bits,
     find,
     home_of,
-    secret_of,
     term_part,
 )
-from sirocco.kernels.base.words import multiply_fold
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.knn_offer import (
     ASKED_COUNT,
@@ -96,7 +94,6 @@ def _lists_of_group(
     """
     shift = np.uint64(64 - state[0])
     frontier = state[1]
-    first_secret, second_secret = secret_of(state)
     last = (1 << finest) - 1
     levels_count = (finest >> 1) + 1
     probes = np.int64(0)
@@ -116,7 +113,7 @@ def _lists_of_group(
             down = finest - 2 * level
             cells[level] = knn_key(0, level, fine_column >> down, fine_row >> down)
             cell = cells[level] & np.uint64(0xFFFFFFFF)
-            cell_parts[level] = cell_part(cell, first_secret, second_secret)
+            cell_parts[level] = cell_part(cell, state)
         for i in range(term_begin - 1, term_end):
             # Term 0 is held by all objects: queries without text stand under it.
             term = np.int64(terms[i]) if i >= term_begin else np.int64(0)
@@ -125,8 +122,7 @@ def _lists_of_group(
                 level = trailing_zeros(mask)
                 mask &= mask - np.uint64(1)
                 key = (np.uint64(term) << np.uint64(KNN_TERM_SHIFT)) | cells[level]
-                of_term = term_part(key >> np.uint64(32), first_secret, second_secret)
-                h = multiply_fold(of_term, cell_parts[level])
+                h = term_part(key >> np.uint64(32), state) ^ cell_parts[level]
                 probe_keys[probes] = key
                 probe_hashes[probes] = h
                 probe_lanes[probes] = lanes

@@ -28,10 +28,8 @@ from sirocco.kernels.base.stretch_table import (
     filter_bits,
     find,
     home_of,
-    secret_of,
     term_part,
 )
-from sirocco.kernels.base.words import multiply_fold
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.pyramid import (
     INFO_MULTI,
@@ -177,7 +175,7 @@ def _region_holds(
     types.UniTuple(types.int64, 2)(
         _F8_IN, _F8_IN, _I8_IN, _I4_IN, _I8_IN, _I8_IN, types.int64, types.int64,
         _U8, _U8, _I8, _U2, _I4, _F4, _I8, _F8, _U1, _U4, _I4, _F8,
-        _F8_IN, types.int64, _U2, _I8, _U8, _U8, _I4, _I4, _I4,
+        _F8_IN, types.int64, _U2, _I8, _U8, _U8, _U8, _I4, _I4, _I4,
     )
 )  # fmt: skip
 def match_batch(
@@ -205,6 +203,7 @@ def match_batch(
     finest: Any,
     cell_levels: Any,
     match_state: Any,
+    term_parts: Any,
     probe_keys: Any,
     probe_hashes: Any,
     probe_lanes: Any,
@@ -230,6 +229,7 @@ def match_batch(
         finest: the finest level.
         cell_levels: u2[c], levels in use by queries of each survey cell.
         match_state: i8[3], stamps given so far (changed), levels in use by large regions.
+        term_parts: u8[t], room to work in.
         probe_keys, probe_hashes: u8[p], probe_lanes: i4[p]: room to work in, p ≥ (most terms of
             an object + 1) × levels × 2.
         out_objects, out_rows: i4[m], overwritten, ordered by object.
@@ -241,18 +241,15 @@ def match_batch(
     total = lon.shape[0]
     shift = np.uint64(64 - state[0])
     frontier = state[1]
-    first_secret, second_secret = secret_of(state)
     last = (1 << finest) - 1
     survey = survey_level(finest)
     survey_down = finest - survey
     pair_room = out_rows.shape[0]
     pairs = 0
 
-    terms_max = np.int64(0)
-    for i in range(total):
-        terms_max = max(terms_max, term_offsets[i + 1] - term_offsets[i])
-    term_parts = np.empty(terms_max + 1, np.uint64)
-    no_term = term_part(np.uint64(0), first_secret, second_secret)
+    for i in range(np.uint64(term_offsets[begin]), np.uint64(term_offsets[total])):
+        term_parts[i] = term_part(np.uint64(terms[i]), state)
+    no_term = term_part(np.uint64(0), state)
 
     lane_object = np.empty(_LANES + 1, np.int64)
     lane_x = np.empty(_LANES + 1, np.float64)
@@ -263,14 +260,16 @@ def match_batch(
     while first_object < total:
         # Stage 1: lanes and keys.
         lanes = 0
-        probes = 0
+        # Unsigned indices: signed ones are tested for being negative.
+        probes = np.uint64(0)
         next_object = first_object
         while next_object < total and lanes < _LANES - 1:
             term_begin = term_offsets[next_object]
             term_end = term_offsets[next_object + 1]
             if (
                 lanes > 0
-                and probes + (term_end - term_begin + 1) * (finest + 1) * 2 > (probe_keys.shape[0])
+                and np.int64(probes) + (term_end - term_begin + 1) * (finest + 1) * 2
+                > probe_keys.shape[0]
             ):
                 break
             x = lon[next_object]
@@ -279,9 +278,6 @@ def match_batch(
                 sides = 2
                 x = -180.0
             fine_row = fine_cell(lat[next_object], grid[1], grid[3], last)
-            for i in range(term_end - term_begin):
-                number = np.uint64(terms[term_begin + i])
-                term_parts[i] = term_part(number, first_secret, second_secret)
             for _ in range(sides):
                 fine_column = fine_cell(x, grid[0], grid[2], last)
                 lane_object[lanes] = next_object
@@ -293,38 +289,39 @@ def match_batch(
                     mask &= mask - np.uint64(1)
                     down = finest - level
                     cell = cell_key(0, level, fine_column >> down, fine_row >> down)
-                    of_cell = cell_part(cell, first_secret, second_secret)
+                    of_cell = cell_part(cell, state)
                     if (levels[0] >> level) & 1 != 0:
-                        h = multiply_fold(no_term, of_cell)
+                        h = no_term ^ of_cell
                         probe_keys[probes] = cell
                         probe_hashes[probes] = h
                         probe_lanes[probes] = lanes
                         prefetch(filter_words, home_of(h, shift, frontier) >> FILTER_SHIFT)
-                        probes += 1
-                    for i in range(term_begin, term_end):
+                        probes += np.uint64(1)
+                    for i in range(np.uint64(term_begin), np.uint64(term_end)):
                         # Without a branch: whether a term stands at a level is past guessing.
-                        term = np.int64(terms[i])
-                        key = (np.uint64(term) << np.uint64(32)) | cell
-                        h = multiply_fold(term_parts[i - term_begin], of_cell)
+                        term = np.uint64(terms[i])
+                        key = (term << np.uint64(32)) | cell
+                        h = term_parts[i] ^ of_cell
                         probe_keys[probes] = key
                         probe_hashes[probes] = h
                         probe_lanes[probes] = lanes
                         prefetch(filter_words, home_of(h, shift, frontier) >> FILTER_SHIFT)
-                        probes += (np.int64(levels[term]) >> level) & 1
+                        probes += (np.uint64(levels[term]) >> np.uint64(level)) & np.uint64(1)
                 lanes += 1
                 x = 180.0
             next_object += 1
 
         # Stage 2: the filter.
-        kept = np.int64(0)
+        kept = np.uint64(0)
         for i in range(probes):
             h = probe_hashes[i]
             bits = filter_bits(h)
-            word = filter_words[home_of(h, shift, frontier) >> FILTER_SHIFT]
+            home = np.uint64(home_of(h, shift, frontier))
+            word = filter_words[home >> np.uint64(FILTER_SHIFT)]
             probe_keys[kept] = probe_keys[i]
             probe_hashes[kept] = h
             probe_lanes[kept] = probe_lanes[i]
-            kept += np.int64(word & bits == bits)
+            kept += np.uint64(word & bits == bits)
         for i in range(kept):
             prefetch(slots, 2 * home_of(probe_hashes[i], shift, frontier))
 
