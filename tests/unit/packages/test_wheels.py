@@ -27,7 +27,7 @@ PROJECTS = {
 def wheel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, list[str], Message]:
-    """Project, files and metadata. Built from a copy: a build leaves files beside the sources."""
+    """Returns project, files and metadata; a copy is built, since a build changes the sources."""
     source, folders = PROJECTS[request.param]
     copy, built = (tmp_path_factory.mktemp(name) for name in ("source", "built"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):

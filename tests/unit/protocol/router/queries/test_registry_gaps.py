@@ -294,10 +294,10 @@ def test_of_a_query_that_is_changed_without_end_the_last_ends_are_told() -> None
 
 
 def _ends_told(others: list[Change | None], begin: int) -> dict[int, list[int]]:
-    """Which ends an owner tells that knows the first version and has missed the next record.
+    """Returns the ends reported by an owner that knows version 0 and missed the next record.
 
     Args:
-        others: behind the version at offset 0; the first of them is missing.
+        others: after the version at offset 0; the first of them is missing.
         begin: where it begins to read: 1, with a checkpoint that holds the version, or 0.
     """
     log = Log()
