@@ -30,7 +30,7 @@ from benchmarks.adaptivity.told import Round
 from services.router.admission import UNDER_WAY_BYTES_MAX
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.assignment import settled
-from sirocco.protocol.coordinator.balance_rounds import Standing
+from sirocco.protocol.coordinator.balance_rounds import ClusterState
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE
 
@@ -350,10 +350,10 @@ class Cluster:
 
     # --- what the coordinator sees and does
 
-    def look(self) -> Standing:
+    def look(self) -> ClusterState:
         """Returns the knowledge of the coordinator's machine."""
         owners = tuple(self.members[owner] for owner in self.owner.tolist())
-        return Standing(
+        return ClusterState(
             True, self.phase, self.routed.map, owners, self.members, self.is_granting, ROUTERS
         )
 

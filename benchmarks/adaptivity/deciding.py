@@ -13,7 +13,7 @@ from benchmarks.adaptivity.cluster import Cluster
 from benchmarks.adaptivity.told import Round, counted, counted_so_far
 from benchmarks.schemes.timing import seconds_of
 from services.coordinator.balance_rounds import LOOK_S
-from sirocco.protocol.contract.load_messages import ToldArrivals
+from sirocco.protocol.contract.load_messages import ArrivalReport
 from sirocco.protocol.coordinator.balance_rounds import Decision, RoundSettings
 from sirocco.protocol.coordinator.balance_turns import (
     Ask,
@@ -23,10 +23,10 @@ from sirocco.protocol.coordinator.balance_turns import (
     AskSamples,
     AskSlots,
     Ended,
-    Judged,
     Move,
     Propose,
-    Recall,
+    ReadMemory,
+    RoundResult,
     Save,
     Turn,
     Turns,
@@ -112,7 +112,7 @@ class Coordinator:
                     self._cluster.after(takes_s, partial(self._told, turn, ask))
                     return
                 begin = partial(turn.send, self._answer(ask))
-                if isinstance(ask, Judged):
+                if isinstance(ask, RoundResult):
                     self.log.thinking_s.append(self._thought_s)
         except StopIteration:
             pass
@@ -129,7 +129,7 @@ class Coordinator:
         match ask:
             case AskArrivals(routers):
                 ids = np.array([leaf.id for leaf in cluster.routed.map.leaves], np.int32)
-                told = ToldArrivals(cluster.routed.map.version, ids, cluster.sent.copy())
+                told = ArrivalReport(cluster.routed.map.version, ids, cluster.sent.copy())
                 return dict.fromkeys(routers, told)
             case AskLoads(members, ends_round=True):
                 self._rounds = cluster.end_round()
@@ -152,11 +152,11 @@ class Coordinator:
                 cluster.move({slot: number(taker) for slot, (_, taker) in moves.items()})
             case Propose(partition_map):
                 cluster.change_map(from_bytes(partition_map))
-            case Recall():
+            case ReadMemory():
                 return Memory()
             case Ended(decision):
                 self.log.decisions.append(decision)
-            case Judged():
+            case RoundResult():
                 self._note(ask)
             case _:
                 pass
@@ -181,6 +181,6 @@ class Coordinator:
         slots = cluster.slots_of(cluster.members.index(member))
         return counted_so_far(cluster.routed, round_, slots)
 
-    def _note(self, judged: Judged) -> None:
+    def _note(self, judged: RoundResult) -> None:
         measured = judged.measured
         self.log.rounds.append((self._cluster.now_s, measured.imbalance, judged.state))

@@ -128,7 +128,7 @@ class _Small:
         )
         _await(lambda: self._coordinator.machine.view.map_version > now.version)
         switched_s = time.monotonic()
-        _await(lambda: self._coordinator.machine.standing.phase is Phase.NONE)
+        _await(lambda: self._coordinator.machine.cluster_state.phase is Phase.NONE)
         return switched_s - begin_s, time.monotonic() - switched_s
 
 

@@ -39,12 +39,12 @@ from sirocco.protocol.coordinator.balance_turns import (
     AskSlots,
     Begun,
     Ended,
-    Judged,
     Move,
     Propose,
-    Recall,
-    Remember,
+    ReadMemory,
+    RoundResult,
     Save,
+    SaveMemory,
     Turns,
     Weigh,
 )
@@ -71,7 +71,7 @@ LOOK_S = 0.05
 LOST_S = 1.0
 
 # Leaves named in metrics.
-LEAVES_TOLD = 20
+LEAVES_LOGGED = 20
 
 # How long to wait for the machine; it answers between two steps.
 MACHINE_S = 20.0
@@ -149,8 +149,8 @@ class Balancing:
     def _turn(self) -> None:
         if not self._worker.caught_up.is_set():
             return
-        standing = self._waited(self._worker.look(lambda: self._machine.standing))
-        turn = self._turns.turn(standing)
+        cluster_state = self._waited(self._worker.look(lambda: self._machine.cluster_state))
+        turn = self._turns.turn(cluster_state)
         try:
             ask = next(turn)
             while True:
@@ -185,26 +185,26 @@ class Balancing:
                 self._agreed(self._worker.rebalance(moves))
             case Propose(partition_map):
                 self._agreed(self._worker.propose(partition_map))
-            case Recall():
-                return self._recalled()
-            case Remember(memory):
+            case ReadMemory():
+                return self._read_memory()
+            case SaveMemory(memory):
                 self._store.put(MEMORY_KEY, orjson.dumps(memory_state(memory)))
             case Begun(decision):
-                self._tell_begin(decision)
+                self._log_begin(decision)
             case Ended(decision):
-                self._tell_end(decision)
-            case Judged():
-                self._tell_round(ask)
+                self._log_end(decision)
+            case RoundResult():
+                self._log_round(ask)
         return None
 
-    def _recalled(self) -> Memory:
+    def _read_memory(self) -> Memory:
         kept = self._store.get(MEMORY_KEY)
         try:
             return read_memory(None if kept is None else orjson.loads(kept))
         except orjson.JSONDecodeError:
             return read_memory(None)
 
-    def _tell_begin(self, decision: Decision) -> None:
+    def _log_begin(self, decision: Decision) -> None:
         extra = event(
             "balance_change_begins",
             member=self._member,
@@ -214,7 +214,7 @@ class Balancing:
         )
         logger.info("", extra=extra)
 
-    def _tell_end(self, ended: Decision) -> None:
+    def _log_end(self, ended: Decision) -> None:
         if ended.outcome == "done":
             kind = "map" if ended.map_version else "moves"
             self._metrics.change_seconds.labels(kind=kind).observe(ended.seconds)
@@ -229,22 +229,22 @@ class Balancing:
         )
         logger.info("", extra=extra)
 
-    def _tell_round(self, judged: Judged) -> None:
-        measured = judged.measured
+    def _log_round(self, result: RoundResult) -> None:
+        measured = result.measured
         # With few objects imbalance is chance, nothing is done about it, and it harms nobody: no
         # alarm.
         is_chance = float(measured.loads.objects.sum()) < self._settings.objects_min
         self._metrics.imbalance.set(0.0 if is_chance else measured.imbalance)
-        self._tell_leaves(measured.map, measured.cost)
-        is_lost = judged.is_lost and judged.proposal is None
+        self._log_leaves(measured.map, measured.cost)
+        is_lost = result.is_lost and result.proposal is None
         self._metrics.rounds.labels(outcome="lost" if is_lost else "judged").inc()
-        form = report(judged.balancer, measured, judged.state, self.rounds, judged.proposal)
+        form = report(result.balancer, measured, result.state, self.rounds, result.proposal)
         self._store.put(BALANCE_REPORT, form.SerializeToString())
 
-    def _tell_leaves(self, partition_map: PartitionMap, cost: NDArray[np.float64]) -> None:
+    def _log_leaves(self, partition_map: PartitionMap, cost: NDArray[np.float64]) -> None:
         # Only the most loaded: a map has thousands.
         whole = float(cost.sum())
-        greatest = np.argsort(-cost, kind="stable")[:LEAVES_TOLD]
+        greatest = np.argsort(-cost, kind="stable")[:LEAVES_LOGGED]
         self._metrics.leaf_load.clear()
         for position in greatest.tolist() if whole > 0 else ():
             leaf = partition_map.leaves[position].id

@@ -15,7 +15,7 @@ from sirocco.internal_api.v1 import load_service_pb2 as pb
 from sirocco.internal_api.v1.arrival_service_pb2_grpc import ArrivalServiceStub
 from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceStub
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
+from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport, SampleReport
 from sirocco.runtime.grpc.peer_channels import PLAIN, Channels, Dialer
 from sirocco.schemes.balance.base.view import LeafDetail
 from sirocco.telemetry.logging import event
@@ -96,7 +96,7 @@ class Routers:
     def __init__(self, addresses: Callable[[], Mapping[str, str]], dialer: Dialer = PLAIN) -> None:
         self._peers = Peers(addresses, ArrivalServiceStub, dialer)
 
-    def arrivals(self, members: Iterable[str]) -> dict[str, ToldArrivals]:
+    def arrivals(self, members: Iterable[str]) -> dict[str, ArrivalReport]:
         """Counts of what routers have sent to leaves; those that do not answer are left out."""
         requests = dict.fromkeys(members, arrival_pb.TellArrivalsRequest())
         return _read(self._peers.ask("TellArrivals", requests, ARRIVALS_S), read_arrivals)
@@ -118,7 +118,7 @@ class Evaluators:
         answers = self._peers.ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
         return {member: tuple(answer.slots) for member, answer in answers.items()}
 
-    def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, ToldLoads]:
+    def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, LoadReport]:
         """Counts of evaluators in the round; those that do not answer are left out.
 
         Args:
@@ -143,7 +143,7 @@ class Evaluators:
         found = _read(self._peers.ask("TellDetails", requests, ANSWER_S), read_details)
         return {leaf: detail for each in found.values() for leaf, detail in each.items()}
 
-    def samples(self, sizes: Mapping[str, tuple[int, int]]) -> list[ToldSample]:
+    def samples(self, sizes: Mapping[str, tuple[int, int]]) -> list[SampleReport]:
         """Some objects and queries of evaluators.
 
         Args:

@@ -15,13 +15,13 @@ from sirocco.runtime.grpc.peer_channels import PLAIN, AioChannels, Dialer
 
 # Time limit of one call before the owner is looked up again: longer than routing normally takes.
 # Marks, which have the same effect, are sent once a second.
-ASKED_S = 1.0
+REQUEST_S = 1.0
 
 # Between looks for an owner if there is none.
-AGAIN_S = 0.1
+RETRY_S = 0.1
 
 
-class Hurrying:
+class MarkRequests:
     """Sends flush requests to the owners of intake partitions; belongs to the gRPC loop."""
 
     def __init__(self, view: ControlView, members: Members, dialer: Dialer = PLAIN) -> None:
@@ -29,15 +29,15 @@ class Hurrying:
         self._members = members
         self._channels = AioChannels(dialer)
 
-    async def hurry(self, token: str) -> None:
+    async def request(self, token: str) -> None:
         """Repeats the request until cancelled, or until all owners have confirmed the position."""
-        await asyncio.gather(*(self._hurry(part) for part in token.split(",")))
+        await asyncio.gather(*(self._request(part) for part in token.split(",")))
 
     async def close(self) -> None:
         """Closes the channels."""
         await self._channels.close()
 
-    async def _hurry(self, part: str) -> None:
+    async def _request(self, part: str) -> None:
         request = pb.AwaitProcessedRequest(position_token=part, routed=True)
         partition = int(part.partition(".")[0])
         while True:
@@ -47,10 +47,10 @@ class Hurrying:
                 self._channels.keep(self._members.addresses)
                 stub = ClusterServiceStub(self._channels.to(info.for_peers))
                 try:
-                    await stub.AwaitProcessed(request, timeout=ASKED_S)
+                    await stub.AwaitProcessed(request, timeout=REQUEST_S)
                     return
                 except grpc.aio.AioRpcError as error:
                     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                         continue
             # No owner at the moment; marks are also sent without a request.
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)

@@ -16,7 +16,7 @@ from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 
 from services.merger.evaluators import Asked, Evaluators
-from services.merger.mark_requests import Hurrying
+from services.merger.mark_requests import MarkRequests
 from services.merger.members import Members
 from services.merger.shares import Places
 from sirocco.codec.arrays import check_time
@@ -40,12 +40,12 @@ from sirocco.protocol.search.collectors import collector_of
 from sirocco.protocol.search.gather import (
     Ask,
     Begin,
-    Came,
     Finish,
-    FlushRequest,
     Gather,
     GatherEffect,
-    HandOn,
+    PartArrived,
+    RequestMarks,
+    SendObjects,
     Stop,
     TakeMore,
     Tick,
@@ -153,7 +153,7 @@ class SearchFront(SearchServiceServicer):
         self._members = members
         self._metrics = metrics
         self._evaluators = Evaluators(members, dialer)
-        self._hurrying = Hurrying(view, members, dialer)
+        self._hurrying = MarkRequests(view, members, dialer)
         self._routing: RoutingArrays | None = None
         self._compiling = asyncio.Lock()
         self._limits = settings.merger
@@ -292,12 +292,12 @@ class _Run:
         search: _Search,
         plan: SearchPlan,
         evaluators: Evaluators,
-        hurrying: Hurrying,
+        mark_requests: MarkRequests,
         owner: Callable[[int], str | None],
     ) -> None:
         self._search = search
         self._evaluators = evaluators
-        self._hurrying = hurrying
+        self._hurrying = mark_requests
         self._owner = owner
         self._gather = Gather(
             plan,
@@ -307,14 +307,14 @@ class _Run:
             random.getrandbits(64),
         )
         self._asked: dict[int, Asked] = {}
-        self._inbox: asyncio.Queue[Came | Tick] = asyncio.Queue()
+        self._inbox: asyncio.Queue[PartArrived | Tick] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._hurry: asyncio.Task[None] | None = None
+        self._mark_request: asyncio.Task[None] | None = None
         self._rows = 0
 
     async def responses(self) -> AsyncIterator[pb.SearchResponse]:
         """Yields the answer; raises the error that makes it incomplete."""
-        event: Begin | Came | Tick = Begin()
+        event: Begin | PartArrived | Tick = Begin()
         # The last response of a step waits for its immediate successor: the end can be sent with
         # it.
         held: pb.SearchResponse | None = None
@@ -338,13 +338,13 @@ class _Run:
         """Stops everything in progress: the client may have gone."""
         for asked in self._asked.values():
             self._evaluators.stop(asked)
-        if self._hurry is not None:
-            self._hurry.cancel()
+        if self._mark_request is not None:
+            self._mark_request.cancel()
 
-    async def _stepped(self, event: Begin | Came | Tick) -> list[GatherEffect]:
+    async def _stepped(self, event: Begin | PartArrived | Tick) -> list[GatherEffect]:
         """Steps the gathering; large sums are computed outside the loop."""
         step = partial(self._gather.step, event, self._owner, monotonic_ms())
-        if isinstance(event, Came) and isinstance(event.part, Part):
+        if isinstance(event, PartArrived) and isinstance(event.part, Part):
             self._rows += len(event.part.objects) + len(event.part.terms)
             if event.part.is_last and self._rows > ROWS_BESIDE:
                 return await asyncio.to_thread(step)
@@ -358,22 +358,22 @@ class _Run:
                 self._evaluators.stop(self._asked.pop(number))
             case TakeMore(number):
                 self._evaluators.take_more(self._asked[number])
-            case HandOn(objects, events, origin):
+            case SendObjects(objects, events, origin):
                 yield from write_objects(objects, events, origin)
-            case FlushRequest() if self._hurry is None:
+            case RequestMarks() if self._mark_request is None:
                 token = self._search.message.position_token
-                self._hurry = self._loop.create_task(self._hurrying.hurry(token))
+                self._mark_request = self._loop.create_task(self._hurrying.request(token))
 
     def _ask(self, ask: Ask) -> None:
         message = slot_pb.SlotQuestion()
         put_question(message, self._search.question(ask), self._search.message.query)
 
         def sink(part: Part | SiroccoError) -> None:
-            self._inbox.put_nowait(Came(ask.number, part))
+            self._inbox.put_nowait(PartArrived(ask.number, part))
 
         self._asked[ask.number] = self._evaluators.ask(ask.member, message, sink)
 
-    async def _next(self) -> Came | Tick:
+    async def _next(self) -> PartArrived | Tick:
         if not self._inbox.empty():
             return self._inbox.get_nowait()
         wait_s = max(0, self._gather.deadline_ms() - monotonic_ms()) / 1_000

@@ -22,4 +22,4 @@ class ArrivalBack(ArrivalServiceServicer):
         self, request: pb.TellArrivalsRequest, context: grpc.aio.ServicerContext
     ) -> pb.TellArrivalsResponse:
         """See `arrival_service.proto`."""
-        return write_arrivals(self._intake.arrivals.told())
+        return write_arrivals(self._intake.arrivals.report())

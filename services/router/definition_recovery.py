@@ -16,13 +16,13 @@ from sirocco.telemetry.logging import event
 logger = logging.getLogger(__name__)
 
 # Compaction removes nothing younger than an hour: there is time.
-RECALL_S = 5.0
+RECOVERY_INTERVAL_S = 5.0
 
 # Definitions read in one go; each is a separate read of the log.
-RECALLS_MAX = 100
+DEFINITIONS_MAX = 100
 
 
-class Recalling:
+class DefinitionRecovery:
     """A thread that finds definitions to republish, reads them, and hands them to the machine."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Recalling:
         self._thread.join(5)
 
     def _run(self) -> None:
-        while not self._stopping.wait(RECALL_S):
+        while not self._stopping.wait(RECOVERY_INTERVAL_S):
             try:
                 self.look()
             except SiroccoError as error:
@@ -59,7 +59,7 @@ class Recalling:
     def look(self) -> None:
         """Reads the definitions to republish now; nearly always there are none."""
         for partition, registry in list(self._machine.registries.items()):
-            for handle in list(registry.hidden)[:RECALLS_MAX]:
+            for handle in list(registry.hidden)[:DEFINITIONS_MAX]:
                 place = registry.place(handle)
                 change = None if place == NO_REVISION else self._stored.at(partition, place)
                 if change is None:

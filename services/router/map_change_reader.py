@@ -38,7 +38,7 @@ UNDER_WAY_MAX = 1_000
 SETTLE_S = 60.0
 
 
-class Rereading:
+class MapChangeReader:
     """A thread that reads registry partitions from their beginning while queries are to be copied.
 
     One pass is nearly always enough: a query that changes meanwhile is placed when its change is

@@ -16,8 +16,8 @@ from services.router.admission import Admission
 from services.router.arrivals import ArrivalBack
 from services.router.balance import BalanceFront
 from services.router.cluster import ClusterFront
-from services.router.definition_recovery import Recalling
-from services.router.map_change_reader import Rereading
+from services.router.definition_recovery import DefinitionRecovery
+from services.router.map_change_reader import MapChangeReader
 from services.router.maps import MapFront
 from services.router.owners import OwnerBack, Owners
 from services.router.publish import PublishFront
@@ -57,8 +57,8 @@ class RouterService(Service):
         self._metrics = RouterMetrics(self.registry)
         self._appender = Appender(parts.log, f"{member}-front", self.server.loop)
         stored = StoredQueries(parts.log, self.machine)
-        self._recalling = Recalling(member, self.machine, stored, self.worker)
-        self._rereading = Rereading(member, self.machine, stored, self.worker)
+        self._definition_recovery = DefinitionRecovery(member, self.machine, stored, self.worker)
+        self._map_change_reader = MapChangeReader(member, self.machine, stored, self.worker)
         dialer = parts.security.dialer
         tenants = TenantQueries(stored, self.machine)
         figures = TenantFigures(self._metrics)
@@ -97,8 +97,8 @@ class RouterService(Service):
     def start(self) -> None:
         """Also starts looking for queries to republish or to copy."""
         super().start()
-        self._recalling.start()
-        self._rereading.start()
+        self._definition_recovery.start()
+        self._map_change_reader.start()
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
         """Servicers for clients."""
@@ -153,8 +153,8 @@ class RouterService(Service):
 
     def close(self) -> None:
         """Ends the helpers beside the worker."""
-        self._recalling.stop()
-        self._rereading.stop()
+        self._definition_recovery.stop()
+        self._map_change_reader.stop()
         self._appender.close()
         self._pool.close()
 

@@ -11,7 +11,7 @@ from sirocco.codec.arrays import F8, I8, U8, pack, read_column
 from sirocco.internal_api.v1 import arrival_service_pb2 as arrival_pb
 from sirocco.internal_api.v1 import load_service_pb2 as pb
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
+from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport, SampleReport
 from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 from sirocco.schemes.workload.spatial_aggregates import Aggregates
@@ -26,23 +26,23 @@ _COLUMNS = ("objects", "met", "faded", "queries", "arrivals", "query_bytes")
 _AXIS = ("objects", "queries", "recent", "spans", "recent_spans")
 
 
-def write_arrivals(told: ToldArrivals) -> arrival_pb.TellArrivalsResponse:
+def write_arrivals(told: ArrivalReport) -> arrival_pb.TellArrivalsResponse:
     """Returns the message of a router's report."""
     return arrival_pb.TellArrivalsResponse(
         map_version=told.version, leaves=pack(told.leaves, I4), objects=pack(told.objects, F8)
     )
 
 
-def read_arrivals(message: arrival_pb.TellArrivalsResponse) -> ToldArrivals:
+def read_arrivals(message: arrival_pb.TellArrivalsResponse) -> ArrivalReport:
     """Returns a router's report; raises InvalidArgument."""
     leaves = read_column(message.leaves, I4, "leaves")
     if len(leaves) and int(leaves.min()) < 0:
         raise InvalidArgument("are negative", field="leaves")
     objects = read_column(message.objects, F8, "objects", rows=len(leaves))
-    return ToldArrivals(message.map_version, leaves, objects)
+    return ArrivalReport(message.map_version, leaves, objects)
 
 
-def write_loads(told: ToldLoads) -> pb.TellLoadsResponse:
+def write_loads(told: LoadReport) -> pb.TellLoadsResponse:
     """Returns the message of an evaluator's report."""
     columns = {name: pack(getattr(told.loads, name), F8) for name in _COLUMNS}
     return pb.TellLoadsResponse(
@@ -50,13 +50,13 @@ def write_loads(told: ToldLoads) -> pb.TellLoadsResponse:
     )
 
 
-def read_loads(message: pb.TellLoadsResponse) -> ToldLoads:
+def read_loads(message: pb.TellLoadsResponse) -> LoadReport:
     """Returns an evaluator's report; raises InvalidArgument."""
     leaves = read_column(message.leaves, I4, "leaves")
     columns = {
         name: read_column(getattr(message, name), F8, name, rows=len(leaves)) for name in _COLUMNS
     }
-    return ToldLoads(message.map_version, tuple(message.slots), leaves, LeafLoads(**columns))
+    return LoadReport(message.map_version, tuple(message.slots), leaves, LeafLoads(**columns))
 
 
 def write_details(details: Mapping[int, LeafDetail]) -> pb.TellDetailsResponse:
@@ -109,7 +109,7 @@ def _read_axis(
     return borders, AxisStatistics(**columns, **collectors), met
 
 
-def write_sample(told: ToldSample) -> pb.TellSampleResponse:
+def write_sample(told: SampleReport) -> pb.TellSampleResponse:
     """Returns the message of a sample."""
     sample, queries = told.sample, told.sample.queries
     return pb.TellSampleResponse(
@@ -127,7 +127,7 @@ def write_sample(told: ToldSample) -> pb.TellSampleResponse:
     )
 
 
-def read_sample(message: pb.TellSampleResponse) -> ToldSample:
+def read_sample(message: pb.TellSampleResponse) -> SampleReport:
     """Returns a sample; raises InvalidArgument."""
     boxes = read_column(message.boxes, F8, "boxes")
     if len(boxes) % 4:
@@ -151,4 +151,4 @@ def read_sample(message: pb.TellSampleResponse) -> ToldSample:
         queries,
     )
     draws = read_column(message.handles, U8, "handles", rows=count)
-    return ToldSample(sample, draws, message.objects, message.queries)
+    return SampleReport(sample, draws, message.objects, message.queries)

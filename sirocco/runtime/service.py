@@ -19,7 +19,7 @@ from sirocco.runtime.grpc.tls import PeersAlone
 from sirocco.runtime.loop.worker import Machine, Worker
 from sirocco.runtime.process.clock import held_ms, monotonic_ms, now_ms
 from sirocco.runtime.process.health import HealthServer
-from sirocco.runtime.process.log_reachability import Hearing
+from sirocco.runtime.process.log_reachability import LogReachability
 from sirocco.runtime.process.membership import STUCK_MS, LeaseKeeper, MemberInfo, new_member_id
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.telemetry.logging import event
@@ -96,7 +96,7 @@ class Service:
         self._started_ms = now_ms()
         self._health: HealthServer | None = None
         self._lease: LeaseKeeper | None = None
-        self._hearing = Hearing(parts.log, parts.store, member, self._end_cut_off)
+        self._reachability = LogReachability(parts.log, parts.store, member, self._end_cut_off)
         self._cut_off: Exception | None = None
 
     @classmethod
@@ -177,7 +177,7 @@ class Service:
             self.parts.store, self._describe, lambda: self.worker.beat_ms, self.keep
         )
         self._lease.start()
-        self._hearing.start()
+        self._reachability.start()
         logger.info(
             "",
             extra=event("listening", member=self.member, grpc=self.address, http=self.http_address),
@@ -185,7 +185,7 @@ class Service:
 
     def stop(self) -> bool:
         """Drains and ends; returns whether it did so in time."""
-        self._hearing.stop()
+        self._reachability.stop()
         in_time = self.worker.stop(DRAIN_S)
         if self._lease is not None:
             self._lease.stop(is_harmed=self._is_harmed())
@@ -220,7 +220,7 @@ class Service:
             self.address,
             self.http_address,
             self._started_ms,
-            self.loads() | self._hearing.figures(),
+            self.loads() | self._reachability.figures(),
             self.taken(),
             self._peer_server.address if self._peer_server else "",
         )

@@ -18,7 +18,7 @@ from sirocco_client import Balance, Client
 from services.embedded import EmbeddedCluster
 from services.evaluator.service import EvaluatorService
 from services.router.service import RouterService
-from sirocco.protocol.coordinator.arrival_rates import sent_by
+from sirocco.protocol.coordinator.arrival_rates import routed_totals
 from sirocco.protocol.coordinator.balance_rounds import joined_loads
 from sirocco.protocol.evaluator.load.leaf_reports import loads_of
 from sirocco.runtime.settings import ClusterSettings
@@ -87,8 +87,8 @@ def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], ND
     evaluators = [each for each in cluster.services if isinstance(each, EvaluatorService)]
     view = routers[0].machine.holdings.view
     partition_map = view.map_in_force
-    arrivals = {each.member: each.machine.intake.arrivals.told() for each in routers}
-    sent = sent_by(partition_map, tuple(arrivals), arrivals)
+    arrivals = {each.member: each.machine.intake.arrivals.report() for each in routers}
+    sent = routed_totals(partition_map, tuple(arrivals), arrivals)
     assert sent is not None
     told = {
         each.member: loads_of(each.worker.look(each.machine.leaf_counts_so_far).result())

@@ -20,7 +20,7 @@ from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings, 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess
 from sirocco.local.redis import RedisServer
-from sirocco.runtime.process.log_reachability import HEARD, HEARD_S_MIN
+from sirocco.runtime.process.log_reachability import CONNECTED_S, CONNECTED_S_MIN
 from sirocco.runtime.process.membership import directory
 from sirocco.transport.redis_map_store import RedisMapStore
 from tests.faults import deadly
@@ -97,11 +97,11 @@ class Rig:
         A process's report counts once it has read the log for some time.
         """
         store = RedisMapStore(self.redis.url, prefix=CLUSTER)
-        deadline_s = time.monotonic() + HEARD_S_MIN + READY_S
+        deadline_s = time.monotonic() + CONNECTED_S_MIN + READY_S
         try:
             while True:
-                heard_s = [each.loads.get(HEARD, 0.0) for each in directory(store).values()]
-                if sum(each >= HEARD_S_MIN for each in heard_s) == len(self.cluster.processes):
+                heard_s = [each.loads.get(CONNECTED_S, 0.0) for each in directory(store).values()]
+                if sum(each >= CONNECTED_S_MIN for each in heard_s) == len(self.cluster.processes):
                     return
                 if time.monotonic() > deadline_s:
                     raise TimeoutError(f"the log was heard for {heard_s} s without a break")

@@ -309,7 +309,7 @@ def test_section_v_b_a_new_map_is_carried_out_in_the_second_round_that_wants_it(
     # Too few objects, then enough of them, twice.
     for now_ms, objects in ((DAY_MS, 100), (DAY_MS + 10_000, 1e5), (DAY_MS + 20_000, 1e5)):
         plan = balancer.adjust(view_of_strips(narrow, rounds.memory), now_ms)
-        decision, state = rounds.judge(plan, OWNERS, objects, 3.9, now_ms)
+        decision, state = rounds.decide(plan, OWNERS, objects, 3.9, now_ms)
         states.append(state)
     assert states == ["too few objects to judge by", "wanted in 1 of 2 rounds", ""]
     assert decision.reason == "repartition"

@@ -39,12 +39,12 @@ from sirocco.protocol.coordinator.balance_turns import (
     AskSlots,
     Begun,
     Ended,
-    Judged,
     Move,
     Propose,
-    Recall,
-    Remember,
+    ReadMemory,
+    RoundResult,
     Save,
+    SaveMemory,
     Turn,
     Turns,
     Weigh,
@@ -143,7 +143,7 @@ class BalancingThread:
         if self.node.is_paused or not self.node.has_caught_up:
             self._scheduler.after(1_000 * LOOK_S, self.look)
             return
-        turn = self.turns.turn(self.node.machine.standing)
+        turn = self.turns.turn(self.node.machine.cluster_state)
         self._go_on(turn, lambda: next(turn))
 
     def _go_on(self, turn: Turn, step: Callable[[], Ask]) -> None:
@@ -188,16 +188,16 @@ class BalancingThread:
             case Save(slots):
                 self._save(slots, send)
             case Weigh(weights):
-                self.node.tell(SlotWeights(weights))
+                self.node.sends(SlotWeights(weights))
                 send(None)
             case Move(moves):
                 self._decide(turn, partial(self.node.rebalance, moves))
             case Propose(partition_map):
                 self._decide(turn, partial(self.node.propose, partition_map))
-            case Recall():
+            case ReadMemory():
                 kept = self._store.get(MEMORY_KEY)
                 send(read_memory(None if kept is None else orjson.loads(kept)))
-            case Remember(memory):
+            case SaveMemory(memory):
                 self._store.put(MEMORY_KEY, orjson.dumps(memory_state(memory)))
                 send(None)
             case Begun(decision):
@@ -210,7 +210,7 @@ class BalancingThread:
             case Ended(decision):
                 self._cluster.events[f"plan {decision.outcome}"] += 1
                 send(None)
-            case Judged():
+            case RoundResult():
                 self._cluster.events[f"round: {ask.state}"] += 1
                 send(None)
 
@@ -300,7 +300,7 @@ class BalancingThread:
 
         def begin(node: EvaluatorNode) -> None:
             wanted = offsets(node.machine, tuple(slots[node.member]))
-            node.tell(SaveRequest(tuple(wanted)))
+            node.sends(SaveRequest(tuple(wanted)))
             look(node, wanted)
 
         for node in nodes:
@@ -336,7 +336,7 @@ class BalancingThread:
 
 
 def _arrivals(node: RouterNode) -> Any:
-    told = node.machine.intake.arrivals.told()
+    told = node.machine.intake.arrivals.report()
     weighted = replace(told, objects=WEIGHT * told.objects)
     return read_arrivals(write_arrivals(weighted))
 

@@ -212,7 +212,7 @@ class Cluster:
                         continue
                     recovered = RecoveredDefinition(partition, place, change)
                     delay_ms = self.scheduler.between(*self.log.delays.call)
-                    self.scheduler.after(delay_ms, partial(node.tell, recovered))
+                    self.scheduler.after(delay_ms, partial(node.sends, recovered))
                 if registry.live.unplaced:
                     self._reread(node, partition)
         self.scheduler.after(RECALL_MS, self._recall)
@@ -229,7 +229,7 @@ class Cluster:
                 if isinstance(stored.message, Change) and not stored.is_hidden
             )
             at_ms += self.scheduler.between(*self.log.delays.call)
-            self.scheduler.after(at_ms, partial(node.tell, RegistryRecords(partition, piece)))
+            self.scheduler.after(at_ms, partial(node.sends, RegistryRecords(partition, piece)))
             begin = end
 
     # --- the run

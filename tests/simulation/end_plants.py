@@ -15,7 +15,7 @@ from sirocco.protocol.router.queries.install_records import Installs
 from tests.simulation.plants import Plant
 
 _learn = EndRequests.learn
-_hear = QueryEnds.hear
+_hear = QueryEnds.take_report
 _ends = Installs.ends
 _said = QueryEndings.registry_ends
 _take_messages = Window.take_messages
@@ -49,7 +49,9 @@ def _nothing(self: Any, *args: Any) -> None:
 
 
 END_PLANTS = (
-    Plant("a query has ended when one slot says so", "calm", ((QueryEnds, "hear", _hear_one),)),
+    Plant(
+        "a query has ended when one slot says so", "calm", ((QueryEnds, "take_report", _hear_one),)
+    ),
     Plant(
         "a router forgets at a take-over who asks for the end",
         "kill-router",

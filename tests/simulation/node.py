@@ -270,7 +270,7 @@ class Node:
             self._inbox.append(action)
             self.wake(self.scheduler.now_ms)
 
-    def tell(self, event: Event) -> None:
+    def sends(self, event: Event) -> None:
         """Makes the machine take an event at its next turn."""
         self.post(lambda: self._step(event))
 
@@ -418,7 +418,7 @@ class Node:
                     self._after_all(partial(self._answers.pop(token), outcomes))
                 case Compute(key, job):
                     computed = Computed(key, job())
-                    self._later(self._archive_ms(), partial(self.tell, computed))
+                    self._later(self._archive_ms(), partial(self.sends, computed))
                 case FindEnds():
                     self._later(self._call_ms(), partial(self._find_ends, effect))
                 case Discard(name):
@@ -529,7 +529,7 @@ class Node:
                 offset, state = merger_start(progress, checkpoint, low)
             log_end = self.log_ends[partition] = self.parts.log.partition(topic, partition).high
             loaded = Loaded(topic, partition, epoch, offset, state, slices, log_end)
-            self._later(self._archive_ms(), lambda: self.tell(loaded))
+            self._later(self._archive_ms(), lambda: self.sends(loaded))
 
         self._later(self._archive_ms(), read)
 
@@ -572,7 +572,7 @@ class Node:
     def _find_ends(self, effect: FindEnds) -> None:
         keys = [(effect.topic, partition) for partition in range(effect.partitions)]
         found = EndsFound(np.array([self.parts.log.high(key) for key in keys], np.int64))
-        self._later(self._call_ms(), lambda: self.tell(found))
+        self._later(self._call_ms(), lambda: self.sends(found))
 
     def _sweep(self, effect: Sweep) -> None:
         blobs = self.parts.archive.blobs
@@ -593,14 +593,14 @@ class Node:
 
         def answered(end: int) -> None:
             size = 100 * len(effect.messages)
-            self.tell(Committed(effect.partition, effect.number, size, end))
+            self.sends(Committed(effect.partition, effect.number, size, end))
 
         def commit() -> None:
             if log.producer_generations[effect.partition] != generation:
                 # Fenced: the written part takes offsets that no reader sees.
                 log.skip(DELIVERIES, effect.partition, len(effect.messages) + 1)
                 fenced = Fenced(effect.partition, effect.number)
-                self._later(self.scheduler.between(*log.delays.call), lambda: self.tell(fenced))
+                self._later(self.scheduler.between(*log.delays.call), lambda: self.sends(fenced))
                 return
             log.put(DELIVERIES, effect.partition, list(effect.messages))
             log.skip(DELIVERIES, effect.partition, 1)

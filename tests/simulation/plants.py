@@ -23,7 +23,7 @@ from sirocco.protocol.evaluator.slot import checkpoint as slot_checkpoint
 from sirocco.protocol.evaluator.slot.slot import Changed, Slot
 from sirocco.protocol.evaluator.standing import standing_queries
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepQuery
-from sirocco.protocol.merger.first_step_barrier import FirstWords
+from sirocco.protocol.merger.first_step_barrier import FirstStepBarrier
 from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.machine import MergerMachine
@@ -148,7 +148,7 @@ def _from_memory(
 def _load_aloud(self: MergerMachine, event: Loaded, now_ms: int) -> list[Effect]:
     effects = _merger_loaded(self, event, now_ms)
     for window in self.windows.values():
-        window.is_behind = False
+        window.is_replaying = False
     return effects
 
 
@@ -386,12 +386,12 @@ LIST_PLANTS = (
     Plant(
         "the first step of the past is told before all slots have said it",
         "steps",
-        ((FirstWords, "begin", lambda self, key, count, now_ms: None),),
+        ((FirstStepBarrier, "begin", lambda self, key, count, now_ms: None),),
     ),
     Plant(
         "the first step of the past is told when one slot has said it",
         "steps",
-        ((FirstWords, "end", lambda self, key, slot: key in self),),
+        ((FirstStepBarrier, "end", lambda self, key, slot: key in self),),
     ),
     Plant(
         "versions that ask the same are one",
@@ -431,7 +431,7 @@ LIST_PLANTS = (
     Plant(
         "a merger forgets the list of the version before",
         "moving",
-        ((KnnLists, "_let_go", _drop_the_former),),
+        ((KnnLists, "_mark_former", _drop_the_former),),
     ),
     Plant(
         "a router forgets at a take-over what is followed",

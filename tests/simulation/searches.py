@@ -33,11 +33,11 @@ from sirocco.protocol.search.collectors import collector_of
 from sirocco.protocol.search.gather import (
     Ask,
     Begin,
-    Came,
     Finish,
     Gather,
     GatherEvent,
-    HandOn,
+    PartArrived,
+    SendObjects,
     Stop,
     TakeMore,
     Tick,
@@ -443,7 +443,7 @@ class Search:
                     self._asked.pop(number).stop()
                 case TakeMore(number):
                     self._asked[number].take_more()
-                case HandOn(_, events):
+                case SendObjects(_, events):
                     self._result.keys += keys_of(events)
                 case Finish():
                     self._finish(effect)
@@ -478,7 +478,7 @@ class Search:
                 for slot in part.slots[part.states == DONE].tolist():
                     self._result.answered[slot] = ask.member, floors[slot]
             if not self._gather.is_finished:
-                self._step(Came(ask.number, part))
+                self._step(PartArrived(ask.number, part))
 
         self._asked[ask.number] = self._net.ask(self._merger, ask.member, question, came)
 

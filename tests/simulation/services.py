@@ -260,7 +260,7 @@ class EvaluatorNode(Node):
         def leave() -> None:
             store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
 
-        looks = handing_over(self.machine, lambda at: at(), self.tell, can_be_taken, leave)
+        looks = handing_over(self.machine, lambda at: at(), self.sends, can_be_taken, leave)
         self._look_after(looks, self.scheduler.now_ms + 1_000 * HAND_OVER_S)
 
     def _look_after(self, looks: Iterator[None], deadline_ms: float) -> None:
@@ -313,7 +313,7 @@ class CoordinatorNode(Node):
             if self.scheduler.now_ms - self._lost_store_ms < LEASE_MS:
                 return
             self._lost_store_ms = None
-        self.tell(MembersSeen(members, leading, departed))
+        self.sends(MembersSeen(members, leading, departed))
 
 
 def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: float) -> Node:

@@ -18,12 +18,12 @@ from sirocco.protocol.search.collectors import collector_of
 from sirocco.protocol.search.gather import (
     Ask,
     Begin,
-    Came,
     Finish,
-    FlushRequest,
     Gather,
     GatherEffect,
-    HandOn,
+    PartArrived,
+    RequestMarks,
+    SendObjects,
     Stop,
     TakeMore,
     Tick,
@@ -173,7 +173,9 @@ class Searching:
         """Delivers a part of the answer to a request; returns the new requests."""
         if isinstance(part, SiroccoError) or part.is_last:
             self.open.pop(ask.number, None)
-        return self.took(self.gather.step(Came(ask.number, part), self.world.owner, self.now_ms))
+        return self.took(
+            self.gather.step(PartArrived(ask.number, part), self.world.owner, self.now_ms)
+        )
 
     def answered(self, ask: Ask) -> list[Ask]:
         """Delivers the whole correct answer; returns the new requests."""
@@ -219,10 +221,10 @@ class Searching:
                     self.open.pop(number, None)
                 case TakeMore(number):
                     assert number in {ask.number for ask in self.asks}
-                case HandOn(objects, events):
+                case SendObjects(objects, events):
                     assert len(objects) == len(events)
                     self.handed += events.numbers.tolist()
-                case FlushRequest():
+                case RequestMarks():
                     self.hurries += 1
                 case Finish():
                     self.finish = effect

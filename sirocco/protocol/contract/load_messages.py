@@ -12,7 +12,7 @@ from sirocco.schemes.workload.sample import Sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ToldLoads:
+class LoadReport:
     """The report of one evaluator at the end of a round.
 
     Attributes:
@@ -29,7 +29,7 @@ class ToldLoads:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ToldSample:
+class SampleReport:
     """Some objects and queries, and from how many they were drawn.
 
     Attributes:
@@ -47,7 +47,7 @@ class ToldSample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ToldArrivals:
+class ArrivalReport:
     """The objects that one router has sent.
 
     Attributes:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.protocol.contract.load_messages import ToldLoads
+from sirocco.protocol.contract.load_messages import LoadReport
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.schemes.balance.base.placement import added
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, Stage
@@ -79,7 +79,7 @@ class RoundSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class ClusterState:
     """What the coordinator's machine knows between two steps.
 
     Attributes:
@@ -127,7 +127,7 @@ class Decision:
 
 
 def joined_loads(
-    partition_map: PartitionMap, owners: tuple[str, ...], told: Mapping[str, ToldLoads]
+    partition_map: PartitionMap, owners: tuple[str, ...], told: Mapping[str, LoadReport]
 ) -> tuple[LeafLoads, tuple[int, ...]]:
     """Returns the loads of all leaves, and the slots whose owner did not report theirs.
 
@@ -210,7 +210,7 @@ class Rounds:
         by_change_ms = round(LOOK_SHARE * next(seconds, 0.0) * 1_000)
         return min(max(self.settings.look_ms, by_change_ms), self.settings.interval_ms)
 
-    def judge(
+    def decide(
         self, plan: Plan, owners: tuple[str, ...], objects: float, imbalance: float, now_ms: int
     ) -> tuple[Decision | None, str]:
         """Takes the plan of a round; returns the decision, or None and why there is none.
@@ -269,23 +269,23 @@ class Rounds:
         return ""
 
     def is_over(
-        self, decision: Decision, standing: Standing, told: Mapping[str, tuple[int, ...]]
+        self, decision: Decision, cluster_state: ClusterState, told: Mapping[str, tuple[int, ...]]
     ) -> bool:
         """Whether a decision has been carried out.
 
         Args:
             decision: the one under way.
-            standing: the present state.
+            cluster_state: the present state.
             told: slots that each evaluator owns and is up to date with.
         """
-        if standing.is_granting or standing.phase is not Phase.NONE:
+        if cluster_state.is_granting or cluster_state.phase is not Phase.NONE:
             return False
         if decision.map_version:
-            version = standing.map.version if standing.map is not None else 0
+            version = cluster_state.map.version if cluster_state.map is not None else 0
             if version < decision.map_version:
                 return False
         # A slot may have moved on: its present owner has to be up to date.
-        return all(slot in told.get(standing.owners[slot], ()) for slot in decision.moves)
+        return all(slot in told.get(cluster_state.owners[slot], ()) for slot in decision.moves)
 
     def ended(self, now_ms: int, outcome: str = "done") -> Decision | None:
         """Ends the decision under way."""

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import SiroccoError
-from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
+from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport, SampleReport
 from sirocco.protocol.contract.map_change import Phase
-from sirocco.protocol.coordinator.arrival_rates import Sent, as_came, sent_by
+from sirocco.protocol.coordinator.arrival_rates import RoutedTotals, routed_totals, with_arrivals
 from sirocco.protocol.coordinator.balance_rounds import (
     LOOKS,
+    ClusterState,
     Decision,
     Rounds,
     RoundSettings,
-    Standing,
     evaluator_loads,
     imbalance_of,
     joined_loads,
@@ -61,12 +61,12 @@ FEW_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class ReadMemory:
     """Asks for the memory that the leader before wrote; answered by a `Memory`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Remember:
+class SaveMemory:
     """Writes the balancer's memory."""
 
     memory: Memory
@@ -84,14 +84,14 @@ class AskSlots:
 
 @dataclass(frozen=True, slots=True)
 class AskArrivals:
-    """Asks what routers have sent to leaves; answered by router → `ToldArrivals`."""
+    """Asks what routers have sent to leaves; answered by router → `ArrivalReport`."""
 
     routers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AskLoads:
-    """Asks what evaluators counted in the round; answered by evaluator → `ToldLoads`.
+    """Asks what evaluators counted in the round; answered by evaluator → `LoadReport`.
 
     Attributes:
         evaluators: those that are asked.
@@ -104,7 +104,7 @@ class AskLoads:
 
 @dataclass(frozen=True, slots=True)
 class AskSamples:
-    """Asks for some objects and queries of evaluators; answered by a list of `ToldSample`.
+    """Asks for some objects and queries of evaluators; answered by a list of `SampleReport`.
 
     Attributes:
         sizes: evaluator → how many objects and queries at most.
@@ -192,7 +192,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class RoundResult:
     """Reports to observers that a round is over.
 
     Attributes:
@@ -211,8 +211,8 @@ class Judged:
 
 
 Ask = (
-    Recall
-    | Remember
+    ReadMemory
+    | SaveMemory
     | AskSlots
     | AskArrivals
     | AskLoads
@@ -224,7 +224,7 @@ Ask = (
     | Propose
     | Begun
     | Ended
-    | Judged
+    | RoundResult
 )
 
 # Yields requests, is sent the answers.
@@ -271,19 +271,19 @@ class Turns:
         self._round_began_ms = self._monotonic_ms()
         self._looks = 0
         # What routers had sent at the begin of the round, and at the measurement before.
-        self._began: Sent | None = None
-        self._seen: Sent | None = None
+        self._began: RoutedTotals | None = None
+        self._seen: RoutedTotals | None = None
         # Of the round so far, when evaluators were asked last: the map's version, the loads.
         self._so_far: tuple[int, LeafLoads] | None = None
 
-    def turn(self, standing: Standing) -> Turn:
+    def turn(self, cluster_state: ClusterState) -> Turn:
         """Does what is due now.
 
         Args:
-            standing: what the machine knows at the begin of the turn. It may change before a
+            cluster_state: what the machine knows at the begin of the turn. It may change before a
                 decision, so the machine checks decisions against what it knows then.
         """
-        if not standing.leading:
+        if not cluster_state.leading:
             self._is_leading = False
             return
         if not self._is_leading:
@@ -291,21 +291,21 @@ class Turns:
             self._looks_left = LOOKS
             self._begin()
             self.rounds = Rounds(self._settings)
-            self.rounds.memory = yield Recall()
-            self._began = yield from self._sent(standing, standing.map)
+            self.rounds.memory = yield ReadMemory()
+            self._began = yield from self._sent(cluster_state, cluster_state.map)
         if self.rounds.under_way is not None:
-            yield from self._look_after(self.rounds.under_way, standing)
-        if standing.map is None:
+            yield from self._look_after(self.rounds.under_way, cluster_state)
+        if cluster_state.map is None:
             return
         elapsed_ms = self._monotonic_ms() - self._round_began_ms
         is_whole = elapsed_ms >= self._settings.interval_ms
-        if is_whole or (yield from self._is_cut(standing, standing.map, elapsed_ms)):
+        if is_whole or (yield from self._is_cut(cluster_state, cluster_state.map, elapsed_ms)):
             # An attempt that relieved nothing is not repeated at once: a whole round comes first.
             self._looks_left = LOOKS if is_whole else 0
-            yield from self._round(standing, standing.map, elapsed_ms)
+            yield from self._round(cluster_state, cluster_state.map, elapsed_ms)
 
     def _is_cut(
-        self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int
+        self, cluster_state: ClusterState, partition_map: PartitionMap, elapsed_ms: int
     ) -> Generator[Ask, Any, bool]:
         """Whether a round ends early: at its first measurement, if that is urgent.
 
@@ -317,12 +317,12 @@ class Turns:
         balancer = self._by_scheme(partition_map.scheme)
         begin_ms = self._monotonic_ms()
         is_idle = looks == self._looks or not self._looks_left or begin_ms < self._next_look_ms
-        if is_idle or self._reason_to_skip(standing, (), balancer):
+        if is_idle or self._reason_to_skip(cluster_state, (), balancer):
             return False
         self._looks = looks
-        sent = yield from self._sent(standing, partition_map)
+        sent = yield from self._sent(cluster_state, partition_map)
         self._pause_behind(begin_ms)
-        counted = yield from self._what_objects_meet(standing, partition_map)
+        counted = yield from self._what_objects_meet(cluster_state, partition_map)
         if sent is None or counted is None:
             self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
             return False
@@ -336,11 +336,11 @@ class Turns:
         if came is None:
             return False
         self._looks_left -= 1
-        _, imbalance = _slot_work(partition_map, standing, work(as_came(counted, came)))
+        _, imbalance = _slot_work(partition_map, cluster_state, work(with_arrivals(counted, came)))
         if not self._settings.is_urgent(imbalance):
             return False
         if not is_first:
-            yield from self._begin_anew(standing)
+            yield from self._restart(cluster_state)
             # At least one round has to end, whatever changes between measurements.
             self._looks_left = 1
         return is_first
@@ -352,23 +352,23 @@ class Turns:
         self._next_look_ms = max(apart_ms, begin_ms + least_ms)
 
     def _sent(
-        self, standing: Standing, partition_map: PartitionMap | None
-    ) -> Generator[Ask, Any, Sent | None]:
+        self, cluster_state: ClusterState, partition_map: PartitionMap | None
+    ) -> Generator[Ask, Any, RoutedTotals | None]:
         if partition_map is None:
             return None
-        told: dict[str, ToldArrivals] = yield AskArrivals(standing.routers)
-        return sent_by(partition_map, standing.routers, told)
+        told: dict[str, ArrivalReport] = yield AskArrivals(cluster_state.routers)
+        return routed_totals(partition_map, cluster_state.routers, told)
 
     def _what_objects_meet(
-        self, standing: Standing, partition_map: PartitionMap
+        self, cluster_state: ClusterState, partition_map: PartitionMap
     ) -> Generator[Ask, Any, LeafLoads | None]:
         """Returns what evaluators counted recently; None while some do not report it."""
         version, begin_ms, so_far = partition_map.version, self._monotonic_ms(), self._so_far
         known = self._counted
         if known is not None and known[0] == version and begin_ms < self._next_count_ms:
             return known[1]
-        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators, ends_round=False)
-        loads, missing = joined_loads(partition_map, standing.owners, told)
+        told: dict[str, LoadReport] = yield AskLoads(cluster_state.evaluators, ends_round=False)
+        loads, missing = joined_loads(partition_map, cluster_state.owners, told)
         if missing:
             return None
         self._so_far = version, loads
@@ -383,66 +383,70 @@ class Turns:
         pause_ms = max(MET_LOOKS * self.rounds.look_ms, LOOK_APART * (now_ms - begin_ms))
         self._counted, self._next_count_ms = (version, loads), now_ms + pause_ms
 
-    def _begin_anew(self, standing: Standing) -> Turn:
+    def _restart(self, cluster_state: ClusterState) -> Turn:
         """Ends a round whose figures are not used."""
-        yield AskLoads(standing.evaluators)
+        yield AskLoads(cluster_state.evaluators)
         self._begin()
-        self._began = yield from self._sent(standing, standing.map)
+        self._began = yield from self._sent(cluster_state, cluster_state.map)
 
-    def _look_after(self, decision: Decision, standing: Standing) -> Turn:
-        slots: dict[str, tuple[int, ...]] = yield AskSlots(standing.evaluators)
-        if self.rounds.is_over(decision, standing, slots):
+    def _look_after(self, decision: Decision, cluster_state: ClusterState) -> Turn:
+        slots: dict[str, tuple[int, ...]] = yield AskSlots(cluster_state.evaluators)
+        if self.rounds.is_over(decision, cluster_state, slots):
             yield from self._end("done")
         elif self.rounds.is_late(self._wall_ms()):
             yield from self._end("not waited for any longer")
         if self.rounds.under_way is None:
             # The next decision uses figures from after the change only.
-            yield from self._begin_anew(standing)
+            yield from self._restart(cluster_state)
 
     def _end(self, outcome: str) -> Turn:
         ended = self.rounds.ended(self._wall_ms(), outcome)
         if ended is not None:
             yield Ended(ended)
 
-    def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> Turn:
+    def _round(
+        self, cluster_state: ClusterState, partition_map: PartitionMap, elapsed_ms: int
+    ) -> Turn:
         at_ms, begin_ms, before = self._wall_ms(), self._monotonic_ms(), self._began
         self._begin()
-        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
-        self._began = yield from self._sent(standing, partition_map)
-        loads, missing = joined_loads(partition_map, standing.owners, told)
+        told: dict[str, LoadReport] = yield AskLoads(cluster_state.evaluators)
+        self._began = yield from self._sent(cluster_state, partition_map)
+        loads, missing = joined_loads(partition_map, cluster_state.owners, told)
         if not missing:
             self._count(partition_map.version, loads, begin_ms)
         came = None if self._began is None else self._began.since(before)
         if came is not None:
-            loads = as_came(loads, came)
+            loads = with_arrivals(loads, came)
         cost = work(loads)
-        slot_cost, imbalance = _slot_work(partition_map, standing, cost)
+        slot_cost, imbalance = _slot_work(partition_map, cluster_state, cost)
         balancer = self._by_scheme(partition_map.scheme)
         measured = Measured(
-            at_ms, elapsed_ms, partition_map, standing.owners, loads, cost, imbalance
+            at_ms, elapsed_ms, partition_map, cluster_state.owners, loads, cost, imbalance
         )
-        state, proposal = self._reason_to_skip(standing, missing, balancer), None
+        state, proposal = self._reason_to_skip(cluster_state, missing, balancer), None
         if not missing and float(slot_cost.sum()) > 0:
             yield Weigh(tuple(slot_cost.tolist()))
         if not state and balancer is not None:
             view = View(
                 partition_map,
-                standing.owners,
-                standing.evaluators,
+                cluster_state.owners,
+                cluster_state.evaluators,
                 self._as_of_whole(loads, elapsed_ms),
                 self.rounds.memory,
             )
             plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
-            proposal = proposed(plan, standing.owners, at_ms) if plan.changes else None
+            proposal = proposed(plan, cluster_state.owners, at_ms) if plan.changes else None
             objects = float(loads.objects.sum())
-            decision, state = self.rounds.judge(plan, standing.owners, objects, imbalance, at_ms)
+            decision, state = self.rounds.decide(
+                plan, cluster_state.owners, objects, imbalance, at_ms
+            )
             if decision is not None:
                 state, self._looks_left = "changing", LOOKS
                 yield from self._carry_out(decision, plan)
             # After it: the decision does not depend on what is written here.
-            yield Remember(self.rounds.memory)
+            yield SaveMemory(self.rounds.memory)
         name = "" if balancer is None else balancer.name
-        yield Judged(name, measured, state, proposal, bool(missing))
+        yield RoundResult(name, measured, state, proposal, bool(missing))
 
     def _as_of_whole(self, loads: LeafLoads, elapsed_ms: int) -> LeafLoads:
         """Scales arrivals to a whole round: SWARM compares them with those of the round before."""
@@ -450,17 +454,17 @@ class Turns:
         return replace(loads, arrivals=loads.arrivals * max(missing, 1.0))
 
     def _reason_to_skip(
-        self, standing: Standing, missing: tuple[int, ...], balancer: Balancer | None
+        self, cluster_state: ClusterState, missing: tuple[int, ...], balancer: Balancer | None
     ) -> str:
         if balancer is None:
             return "the scheme has no balancer"
         if missing:
             return f"nothing was told of {len(missing)} slots"
-        if self.rounds.under_way is not None or standing.is_granting:
+        if self.rounds.under_way is not None or cluster_state.is_granting:
             return "changing"
-        if standing.phase is not Phase.NONE:
-            return f"a change of the map is under way ({standing.phase.value})"
-        if len(standing.evaluators) < 2:
+        if cluster_state.phase is not Phase.NONE:
+            return f"a change of the map is under way ({cluster_state.phase.value})"
+        if len(cluster_state.evaluators) < 2:
             return "there is one evaluator"
         return ""
 
@@ -476,7 +480,7 @@ class Turns:
         has_enough = float(view.loads.objects.sum()) >= self._settings.objects_min
         is_uneven = imbalance >= self._settings.imbalance_min
         if view.map.scheme in SAMPLED and has_enough and is_uneven:
-            samples: list[ToldSample] = yield AskSamples(_sample_sizes(view, told))
+            samples: list[SampleReport] = yield AskSamples(_sample_sizes(view, told))
             view = replace(view, sample=joined_sample(samples))
         plan = balancer.adjust(view, at_ms)
         # Once, and for SWARM once more for each evaluator that cannot be relieved.
@@ -512,17 +516,17 @@ class Turns:
 
 
 def _slot_work(
-    partition_map: PartitionMap, standing: Standing, cost: NDArray[np.float64]
+    partition_map: PartitionMap, cluster_state: ClusterState, cost: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
     """Returns the work of each slot, f8[slots], and the imbalance of evaluators by it.
 
     Args:
         partition_map: the one in force.
-        standing: has the owners of the slots.
+        cluster_state: has the owners of the slots.
         cost: f8[leaves].
     """
     slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
-    loads = evaluator_loads(slot_cost, standing.owners, standing.evaluators)
+    loads = evaluator_loads(slot_cost, cluster_state.owners, cluster_state.evaluators)
     return slot_cost, imbalance_of(loads)
 
 

@@ -49,7 +49,7 @@ from sirocco.protocol.contract.messages import (
     SLOTS,
 )
 from sirocco.protocol.coordinator.assignment import balanced, settled
-from sirocco.protocol.coordinator.balance_rounds import Standing
+from sirocco.protocol.coordinator.balance_rounds import ClusterState
 
 SERVICE_OF_TOPIC = {
     INTAKE: "router",
@@ -146,9 +146,9 @@ class CoordinatorMachine:
         return self._claimed and self.view.leader == self.member
 
     @property
-    def standing(self) -> Standing:
+    def cluster_state(self) -> ClusterState:
         """What a balancer has to know."""
-        return Standing(
+        return ClusterState(
             self.leading,
             Phase.COPYING if self._proposal is not None else self.progress.phase,
             self.view.map_in_force,
@@ -205,14 +205,14 @@ class CoordinatorMachine:
         if not self.leading:
             return effects
         if not applied:
-            return effects + self._said_again(declaration)
+            return effects + self._repeated_declarations(declaration)
         if isinstance(declaration, LeaderElected):
             # Records that were void while nobody led, or only a predecessor that stopped at once.
             for void in self._void.values():
-                effects += self._said_again(void)
+                effects += self._repeated_declarations(void)
         return [*effects, *self._switch(), self._view()]
 
-    def _said_again(self, void: Declaration) -> list[Effect]:
+    def _repeated_declarations(self, void: Declaration) -> list[Effect]:
         """Republishes what is in force for the subject of a void record.
 
         The void record is now the newest of its subject, and compaction would keep it instead.

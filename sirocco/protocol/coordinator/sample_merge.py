@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sirocco.protocol.contract.load_messages import ToldSample
+from sirocco.protocol.contract.load_messages import SampleReport
 from sirocco.protocol.contract.query_samples import (
     DRAW_MAX,
     joined_queries,
@@ -15,20 +15,22 @@ from sirocco.schemes.workload.columns import take_rows
 from sirocco.schemes.workload.sample import Sample, SampleQueries
 
 
-def joined_sample(parts: list[ToldSample]) -> Sample | None:
+def joined_sample(parts: list[SampleReport]) -> Sample | None:
     """Returns the samples of several evaluators as one; None where there is nothing.
 
     Each part stands for as many objects and queries as it was drawn from. So the most sparsely
     drawn parts decide how many of the others are taken, down to none.
     """
-    told = [part for part in parts if len(part.sample)]
-    if not told:
+    parts_with_sample = [part for part in parts if len(part.sample)]
+    if not parts_with_sample:
         return None
-    density = min(len(part.sample) / max(part.objects, 1.0) for part in told)
+    density = min(len(part.sample) / max(part.objects, 1.0) for part in parts_with_sample)
     lon, lat, keys, lengths, terms = [], [], [], [], []
     # The sum is rounded: many parts with less than half an object each still yield some.
-    ends = np.rint(np.cumsum([0.0] + [density * part.objects for part in told])).astype(np.int64)
-    for part, share in zip(told, np.diff(ends).tolist(), strict=True):
+    ends = np.rint(
+        np.cumsum([0.0] + [density * part.objects for part in parts_with_sample])
+    ).astype(np.int64)
+    for part, share in zip(parts_with_sample, np.diff(ends).tolist(), strict=True):
         sample = part.sample
         count = min(len(sample), share)
         rows = np.linspace(0, len(sample) - 1, count).astype(np.int64)
@@ -48,7 +50,7 @@ def joined_sample(parts: list[ToldSample]) -> Sample | None:
     )
 
 
-def _distinct_queries(parts: list[ToldSample]) -> SampleQueries:
+def _distinct_queries(parts: list[SampleReport]) -> SampleQueries:
     rows = [
         (part.draws, part.sample.queries.boxes, part.sample.queries.term_offsets) for part in parts
     ]

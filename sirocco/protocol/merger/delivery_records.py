@@ -22,7 +22,7 @@ from sirocco.protocol.contract.columns import (
 from sirocco.protocol.contract.messages import Delivered, Found
 from sirocco.protocol.contract.record_sizes import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
 from sirocco.protocol.merger.list_batch import (
-    ToldLists,
+    ListBatch,
     bytes_of_lists,
     joined_lists,
     joined_names,
@@ -58,7 +58,7 @@ def deliveries(parts: Sequence[Found]) -> Iterator[Delivered]:
         yield _delivered(group)
 
 
-def list_deliveries(parts: Sequence[ToldLists]) -> Iterator[Delivered]:
+def list_deliveries(parts: Sequence[ListBatch]) -> Iterator[Delivered]:
     """Turns lists into records for subscribers; those of one query stay in order."""
     if not parts:
         return
@@ -76,7 +76,7 @@ def list_deliveries(parts: Sequence[ToldLists]) -> Iterator[Delivered]:
         begin = end
 
 
-def _list_delivered(told: ToldLists, lists: ListColumns, owners: NDArray[np.uint32]) -> Delivered:
+def _list_delivered(told: ListBatch, lists: ListColumns, owners: NDArray[np.uint32]) -> Delivered:
     present, counts = np.unique(owners, return_counts=True)
     names = told.queries
     queries, rows = used_rows(lists.queries, len(names))

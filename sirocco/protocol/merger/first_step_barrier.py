@@ -32,21 +32,21 @@ class _Awaited:
     Attributes:
         count: number of slots that report its first step.
         until_ms: once the time of all slots has passed it, the wait ends.
-        said: slots that have reported it.
+        reported: slots that have reported it.
     """
 
     count: int
     until_ms: int
-    said: set[int] = field(default_factory=set)
+    reported: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class FirstWords:
+class FirstStepBarrier:
     """All versions whose first step has not been reported by all slots, by key."""
 
     _awaited: dict[int, _Awaited] = field(default_factory=dict)
     # Slot → versions whose first step it is reporting, until it sends its time.
-    _speaking: dict[int, set[int]] = field(default_factory=dict)
+    _reporting: dict[int, set[int]] = field(default_factory=dict)
     # (until_ms, key), the earliest first; some no longer wait.
     _due: list[tuple[int, int]] = field(default_factory=list)
 
@@ -70,31 +70,31 @@ class FirstWords:
         self._awaited[key] = _Awaited(count, now_ms + WAIT_MS)
         heapq.heappush(self._due, (now_ms + WAIT_MS, key))
 
-    def hear(self, key: int, slot: int) -> None:
+    def note_report(self, key: int, slot: int) -> None:
         """Notes that a slot reports the first step, or a part of it."""
         if key in self._awaited:
-            self._speaking.setdefault(slot, set()).add(key)
+            self._reporting.setdefault(slot, set()).add(key)
 
     def pause(self, slot: int) -> list[int]:
         """Takes a slot's new time; returns the versions that all slots have reported now."""
-        return sorted(key for key in self._speaking.pop(slot, ()) if self.end(key, slot))
+        return sorted(key for key in self._reporting.pop(slot, ()) if self.end(key, slot))
 
     def end(self, key: int, slot: int) -> bool:
         """Ends a slot's report of the first step; returns whether it was the last to report."""
         awaited = self._awaited.get(key)
         if awaited is None:
             return False
-        awaited.said.add(slot)
-        return len(awaited.said) >= awaited.count
+        awaited.reported.add(slot)
+        return len(awaited.reported) >= awaited.count
 
     def expire(self, time_ms: int) -> list[int]:
         """Returns the versions that have waited long enough, now that all slots are at a time."""
-        over = []
+        expired = []
         while self._due and self._due[0][0] < time_ms:
             until_ms, key = heapq.heappop(self._due)
             if key in self._awaited and self._awaited[key].until_ms == until_ms:
-                over.append(key)
-        return over
+                expired.append(key)
+        return expired
 
     def drop(self, key: int) -> None:
         """Stops waiting for a version."""
@@ -105,13 +105,13 @@ class FirstWords:
     def state(self) -> State:
         """Returns versions and the slots that have reported, or are reporting, as columns."""
         awaited = sorted(self._awaited.items())
-        said = [(key, slot) for key, each in awaited for slot in sorted(each.said)]
-        speaking = [(key, slot) for slot, keys in sorted(self._speaking.items()) for key in keys]
+        reported = [(key, slot) for key, each in awaited for slot in sorted(each.reported)]
+        speaking = [(key, slot) for slot, keys in sorted(self._reporting.items()) for key in keys]
         return {
             "awaited.keys": np.array([key for key, _ in awaited], np.uint64),
             "awaited.counts": np.array([each.count for _, each in awaited], np.int64),
             "awaited.until_ms": np.array([each.until_ms for _, each in awaited], np.int64),
-            "awaited.said": np.array(said, np.uint64).reshape(-1, 2),
+            "awaited.said": np.array(reported, np.uint64).reshape(-1, 2),
             "awaited.speaking": np.array(sorted(speaking), np.uint64).reshape(-1, 2),
         }
 
@@ -124,6 +124,6 @@ class FirstWords:
             self._awaited[key] = _Awaited(count, until_ms)
             heapq.heappush(self._due, (until_ms, key))
         for key, slot in state["awaited.said"].tolist():
-            self._awaited[key].said.add(slot)
+            self._awaited[key].reported.add(slot)
         for key, slot in state["awaited.speaking"].tolist():
-            self.hear(key, slot)
+            self.note_report(key, slot)

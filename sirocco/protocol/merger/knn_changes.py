@@ -18,7 +18,7 @@ from sirocco.protocol.contract.columns import (
 )
 from sirocco.protocol.contract.messages import NO_OBJECTS, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.merger.list_batch import ToldLists, joined_names, take_names
+from sirocco.protocol.merger.list_batch import ListBatch, joined_names, take_names
 from sirocco.protocol.merger.list_entries import Entries, names_of, pack_names
 
 
@@ -99,14 +99,14 @@ def entries_of(
     )
 
 
-def changes_told(
+def changed_lists(
     group: Sequence[Candidates],
     merged: Merged,
     parts: NDArray[np.int64],
     objects: NDArray[np.uint32],
     queries: NDArray[np.uint32],
     counts: NDArray[np.int64],
-) -> ToldLists:
+) -> ListBatch:
     """Returns the changed lists, with the objects that are new in them.
 
     Args:
@@ -135,7 +135,7 @@ def changes_told(
         minlength=len(merged.changed),
     )
     removed_names, removed_offsets = pack_names(removed.names)
-    return ToldLists(
+    return ListBatch(
         new_objects,
         new_events,
         names,

@@ -27,8 +27,8 @@ from sirocco.index.base.handle_table import HandleTable
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.record_sizes import PIECE_BYTES_MAX
 from sirocco.protocol.merger.delivery_records import bytes_of
-from sirocco.protocol.merger.knn_changes import Candidates, Merged, changes_told, entries_of
-from sirocco.protocol.merger.list_batch import ToldLists, bytes_of_objects
+from sirocco.protocol.merger.knn_changes import Candidates, Merged, changed_lists, entries_of
+from sirocco.protocol.merger.list_batch import ListBatch, bytes_of_objects
 from sirocco.protocol.merger.list_entries import Entries, pack_names, unpack_names
 
 _ROOM_MIN = 4
@@ -76,7 +76,7 @@ class KnnLists:
     _free_entries: int = 0
     _candidates: list[Candidates] = field(default_factory=list)
     # Lists merged before the caller asked for them.
-    _told: list[ToldLists] = field(default_factory=list)
+    _outgoing: list[ListBatch] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Returns the number of lists."""
@@ -85,7 +85,7 @@ class KnnLists:
     @property
     def has_candidates(self) -> bool:
         """Whether candidates are collected, or merged lists wait to be sent."""
-        return bool(self._candidates or self._told)
+        return bool(self._candidates or self._outgoing)
 
     @property
     def bytes_total(self) -> int:
@@ -123,7 +123,9 @@ class KnnLists:
         known = self._newest.get(named) if named.any() else np.full(len(fresh), -1, np.int32)
         for i in np.flatnonzero((known >= 0) & (named != 0)).tolist():
             is_new[i] = False
-            self._follow(int(known[i]), fresh[i : i + 1], int(ks[missing[i]]), int(versions[i]))
+            self._replace_version(
+                int(known[i]), fresh[i : i + 1], int(ks[missing[i]]), int(versions[i])
+            )
         fresh, missing = fresh[is_new], missing[is_new]
         named, versions = named[is_new], versions[is_new]
         if not len(fresh):
@@ -141,21 +143,21 @@ class KnnLists:
         self._rows.put(fresh, made)
         return self._rows.get(keys)
 
-    def _follow(self, row: int, key: NDArray[np.uint64], k: int, revision: int) -> None:
+    def _replace_version(self, row: int, key: NDArray[np.uint64], k: int, revision: int) -> None:
         """Gives the row of a query to another version of it, if that is later."""
         columns = self._lists
         if revision <= columns["revisions"][row]:
             return
-        self._let_go(row)
+        self._mark_former(row)
         self._rows.drop(columns["keys"][row : row + 1])
         columns["keys"][row], columns["ks"][row], columns["revisions"][row] = key[0], k, revision
         self._rows.put(key, np.array([row], np.int32))
 
-    def _let_go(self, row: int) -> None:
+    def _mark_former(self, row: int) -> None:
         """Marks the list of a row as a previous version's, after merging all candidates for it."""
         if any((each.lists == row).any() for each in self._candidates):
             # Merges all of them at once: the next call finds nothing more.
-            self._told = self.flush()
+            self._outgoing = self.flush()
         self._lists["is_former"][row] = True
 
     def end(self, query: int, offset: int, *, is_continued: bool) -> None:
@@ -170,7 +172,7 @@ class KnnLists:
         if row < 0 or self._lists["revisions"][row] >= offset:
             return
         if is_continued:
-            self._let_go(row)
+            self._mark_former(row)
         else:
             self._drop_rows(np.array([row]))
 
@@ -230,29 +232,29 @@ class KnnLists:
         """Collects candidates; the lists change with the next merge."""
         self._candidates.append(candidates)
 
-    def flush(self, *, tell: bool = True) -> list[ToldLists]:
+    def flush(self, *, sends: bool = True) -> list[ListBatch]:
         """Merges the collected candidates.
 
         Returns:
-            The lists that changed, as they are now; nothing unless `tell`. More than one list of a
+            The lists that changed, as they are now; nothing unless `sends`. More than one list of a
             query only when the new objects do not fit a record.
         """
         collected, self._candidates = self._candidates, []
-        told, self._told = self._told if tell else [], []
+        batches, self._outgoing = self._outgoing if sends else [], []
         for group in self._grouped(collected):
-            some = self._merge(group, tell=tell)
+            some = self._merge(group, sends=sends)
             if some is not None:
-                told.append(some)
-        return told
+                batches.append(some)
+        return batches
 
     def _grouped(self, collected: list[Candidates]) -> list[list[Candidates]]:
         """Splits the candidates so that a list and the objects of each part fit a record."""
         groups: list[list[Candidates]] = []
         size = 0
-        coming = sum(len(each.lists) for each in collected)
+        candidates_total = sum(len(each.lists) for each in collected)
         for whole in collected:
-            is_long = self._may_be_long(whole, coming)
-            for each in _cut_to(whole, LONG_PIECE_BYTES_MAX) if is_long else (whole,):
+            is_long = self._is_long(whole, candidates_total)
+            for each in _split_to(whole, LONG_PIECE_BYTES_MAX) if is_long else (whole,):
                 # A part for a long list is merged by itself.
                 added = PIECE_BYTES_MAX + 1 if is_long else bytes_of(each.found)
                 if not groups or size + added > PIECE_BYTES_MAX:
@@ -262,7 +264,7 @@ class KnnLists:
                 size += added
         return groups
 
-    def _may_be_long(self, each: Candidates, coming: int) -> bool:
+    def _is_long(self, each: Candidates, candidates_total: int) -> bool:
         """Whether the string ids of a list may leave little room beside them in a record."""
         lists = each.lists[each.lists >= 0]
         if not len(lists) or int(self._lists["ks"][lists].max()) <= LONG_LIST:
@@ -274,9 +276,9 @@ class KnnLists:
         is_named = bool(len(each.found.objects.names)) or any(
             self._entries.names[begin : begin + count]
         )
-        return is_named and count + coming > LONG_LIST
+        return is_named and count + candidates_total > LONG_LIST
 
-    def _merge(self, group: list[Candidates], *, tell: bool) -> ToldLists | None:
+    def _merge(self, group: list[Candidates], *, sends: bool) -> ListBatch | None:
         lists = np.concatenate([each.lists for each in group])
         distances_m = np.concatenate([each.distances_m for each in group])
         parts = np.repeat(np.arange(len(group)), [len(each.lists) for each in group])
@@ -297,10 +299,10 @@ class KnnLists:
             return None
         counts = np.bincount(merged.owners[merged.kept], minlength=len(touched))[merged.changed]
         self._write(touched[merged.changed], counts, merged.entries.take(merged.kept))
-        if not tell:
+        if not sends:
             return None
         queries = np.concatenate([each.queries for each in group])[keep]
-        return changes_told(group, merged, parts, objects, queries, counts)
+        return changed_lists(group, merged, parts, objects, queries, counts)
 
     def _may_enter(
         self, lists: NDArray[np.int32], distances_m: NDArray[np.float64]
@@ -368,9 +370,9 @@ class KnnLists:
         )
         self._entries.put(places, entries)
         if self._free_entries > max(_FREE_MIN, self._entries_end // 4):
-            self._close_up()
+            self._compact()
 
-    def _close_up(self) -> None:
+    def _compact(self) -> None:
         """Closes the gaps between pieces: many growing lists leave small pieces free."""
         columns = self._lists
         rows = np.flatnonzero(columns["rooms"][: self._rows_end])
@@ -445,7 +447,7 @@ def _places_of(
     return places.view("V24")
 
 
-def _cut_to(each: Candidates, bytes_max: int) -> Iterator[Candidates]:
+def _split_to(each: Candidates, bytes_max: int) -> Iterator[Candidates]:
     """Yields candidates in parts whose objects take so many bytes together, or of one object."""
     sizes = bytes_of_objects(each.found.objects)[each.objects]
     ends = np.cumsum(sizes)

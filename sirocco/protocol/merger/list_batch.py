@@ -20,7 +20,7 @@ REMOVED_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class ToldLists:
+class ListBatch:
     """Lists to send to subscribers.
 
     Attributes:
@@ -89,7 +89,7 @@ def referring(
     )
 
 
-def joined_lists(parts: Sequence[ToldLists]) -> ToldLists:
+def joined_lists(parts: Sequence[ListBatch]) -> ListBatch:
     """Returns all lists of several parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
@@ -100,7 +100,7 @@ def joined_lists(parts: Sequence[ToldLists]) -> ToldLists:
         np.where(each.objects == NO_ROW, NO_ROW, each.objects + base)
         for each, base in zip(lists, object_bases, strict=True)
     ]
-    return ToldLists(
+    return ListBatch(
         concat([part.objects for part in parts]),
         EventColumns.concat([part.events for part in parts]),
         joined_names([part.queries for part in parts]),
@@ -185,12 +185,12 @@ def take_names(names: QueryNames, rows: NDArray[np.integer]) -> QueryNames:
     )
 
 
-def bytes_of_lists(told: ToldLists) -> NDArray[np.int64]:
+def bytes_of_lists(batch: ListBatch) -> NDArray[np.int64]:
     """i8[l], the most bytes each list takes in a record, with its query and its objects."""
-    lists, queries = told.lists, told.queries
+    lists, queries = batch.lists, batch.queries
     entries = np.diff(lists.name_offsets) + ENTRY_BYTES
     rows = np.flatnonzero(lists.objects != NO_ROW)
-    entries[rows] += bytes_of_objects(told.objects)[lists.objects[rows]]
+    entries[rows] += bytes_of_objects(batch.objects)[lists.objects[rows]]
     removed = np.diff(lists.removed_name_offsets) + REMOVED_BYTES
     names = np.diff(queries.id_offsets) + MATCH_BYTES
     if queries.specs is not None:

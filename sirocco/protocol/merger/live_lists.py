@@ -26,7 +26,7 @@ from sirocco.protocol.contract.query_specs import (
 from sirocco.protocol.merger.former_keys import FormerKeys
 from sirocco.protocol.merger.knn_changes import Candidates
 from sirocco.protocol.merger.knn_lists import KnnLists
-from sirocco.protocol.merger.list_batch import ToldLists
+from sirocco.protocol.merger.list_batch import ListBatch
 from sirocco.protocol.merger.query_ends import QueryEnds
 from sirocco.protocol.merger.query_versions import Versions
 from sirocco.protocol.merger.step_merge import StepMerges
@@ -62,9 +62,9 @@ class LiveLists:
         return len(self.knn) + len(self.steps)
 
     @property
-    def has_news(self) -> bool:
+    def has_output(self) -> bool:
         """Whether there may be something to send."""
-        return self.knn.has_candidates or self.steps.has_news or self.ends.has_news
+        return self.knn.has_candidates or self.steps.has_output or self.ends.has_output
 
     def take(
         self,
@@ -111,9 +111,9 @@ class LiveLists:
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_ENDED).tolist():
-                self._end(specs[row], _told_to(found, specs[row].ended, row), slots[0])
+                self._end(specs[row], _subscription(found, specs[row].ended, row), slots[0])
             for row in np.flatnonzero(kinds == KIND_END).tolist():
-                self.ends.hear(specs[row], *_named(found, row), slots[0], self.slots)
+                self.ends.take_report(specs[row], *_named(found, row), slots[0], self.slots)
                 self.is_live = True
                 self.changes += 1
         told: NDArray[np.int64] = fresh[(fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)]
@@ -154,16 +154,16 @@ class LiveLists:
         slots = range(self.slots)
         positions = np.array([reached.positions.get(slot, 0) for slot in slots], np.int64)
         time_ms = min(reached.times_ms.get(slot, NO_TIME_MS) for slot in slots)
-        over = self.versions.forget(positions, time_ms)
-        for key in over:
+        expired = self.versions.forget(positions, time_ms)
+        for key in expired:
             self.steps.drop(key)
             self.former.forget(key)
-        self.changes += bool(over)
+        self.changes += bool(expired)
 
-    def flush(self, *, tell: bool = True) -> list[ToldLists]:
+    def flush(self, *, sends: bool = True) -> list[ListBatch]:
         """Updates the lists; returns what is to be sent since the last call."""
-        told = self.knn.flush(tell=tell) + self.steps.flush() + self.ends.flush()
-        return told if tell else []
+        told = self.knn.flush(sends=sends) + self.steps.flush() + self.ends.flush()
+        return told if sends else []
 
     # --- records
 
@@ -183,10 +183,10 @@ class LiveLists:
             if not len(rows):
                 return
         present, places = np.unique(matches.queries[rows], return_inverse=True)
-        asked = [specs[row] for row in present.tolist()]
-        keys = np.array([spec.key for spec in asked], np.uint64)[places]
-        ks = np.array([spec.k for spec in asked], np.int32)[places]
-        queries = [_told_to(found, specs[row], row) for row in present.tolist()]
+        live_specs = [specs[row] for row in present.tolist()]
+        keys = np.array([spec.key for spec in live_specs], np.uint64)[places]
+        ks = np.array([spec.k for spec in live_specs], np.int32)[places]
+        queries = [_subscription(found, specs[row], row) for row in present.tolist()]
         self.knn.add(
             Candidates(
                 found,
@@ -194,7 +194,7 @@ class LiveLists:
                     keys,
                     ks,
                     np.array(queries, np.uint64)[places],
-                    np.array([spec.revision for spec in asked], np.int64)[places],
+                    np.array([spec.revision for spec in live_specs], np.int64)[places],
                 ),
                 matches.objects[rows],
                 matches.queries[rows],
@@ -218,27 +218,27 @@ class LiveLists:
             spec = specs[query]
             if spec.kind not in (KIND_TERMS, KIND_RANKED):
                 continue
-            self.steps.take(found, row, spec, now_ms, _told_to(found, spec, query))
+            self.steps.take(found, row, spec, now_ms, _subscription(found, spec, query))
             self.is_live = True
             self.changes += 1
 
-    def _end(self, gone: Spec, query: int, slot: int) -> None:
-        assert gone.ended is not None
-        key = gone.ended.key
-        if self.versions.end(key, gone.ended_by, gone.ended_ms):
+    def _end(self, end: Spec, query: int, slot: int) -> None:
+        assert end.ended is not None
+        key = end.ended.key
+        if self.versions.end(key, end.ended_by, end.ended_ms):
             # Applies to whichever version is the newest here: a slot may have skipped some.
-            self.knn.end(query, gone.ended_by[1], is_continued=gone.is_continued)
-            if not gone.is_continued:
+            self.knn.end(query, end.ended_by[1], is_continued=end.is_continued)
+            if not end.is_continued:
                 self.knn.drop(np.array([key], np.uint64))
-                if query and gone.ended.kind == KIND_RANKED:
-                    self.steps.leave(gone.ended, query, gone.ended_by[1])
+                if query and end.ended.kind == KIND_RANKED:
+                    self.steps.note_dropped(end.ended, query, end.ended_by[1])
             for early in self.versions.forget_early():
                 self.steps.drop(early)
                 self.former.forget(early)
-        elif gone.is_continued:
-            self.steps.stay(key, query, gone.ended_by[1])
-        if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
-            self.steps.end(gone.ended, query, slot, gone.ended_ms)
+        elif end.is_continued:
+            self.steps.note_continued(key, query, end.ended_by[1])
+        if end.ended.kind in (KIND_TERMS, KIND_RANKED):
+            self.steps.end(end.ended, query, slot, end.ended_ms)
         self.is_live = True
         self.changes += 1
 
@@ -264,7 +264,7 @@ class LiveLists:
         self.ends.restore(state)
 
 
-def _told_to(found: Found, spec: Spec | None, row: int) -> int:
+def _subscription(found: Found, spec: Spec | None, row: int) -> int:
     """Returns the number of a row's query, for as long as its subscriber has it."""
     names = found.queries
     query = 0 if spec is None else spec.query

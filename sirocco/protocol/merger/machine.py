@@ -126,7 +126,7 @@ class Window:
         saving: state at the offset of the open transaction, saved once that is committed.
         saved_ms, saved_changes: time of the last state taken, and the count of changes then.
         is_based: whether the first checkpoint has been asked for.
-        is_behind: a predecessor has sent what is read now; it is read for the lists alone.
+        is_replaying: a predecessor has sent what is read now; it is read for the lists alone.
         retained: what is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
     """
 
@@ -147,7 +147,7 @@ class Window:
     saved_ms: int = 0
     saved_changes: int = 0
     is_based: bool = False
-    is_behind: bool = False
+    is_replaying: bool = False
     retained: deque[tuple[int, int]] = field(default_factory=deque)
     retained_bytes: int = 0
 
@@ -164,7 +164,7 @@ class Window:
     @property
     def has_content(self) -> bool:
         """Whether anything waits to be sent."""
-        return bool(self.closed or self.parts) or self.lists.has_news
+        return bool(self.closed or self.parts) or self.lists.has_output
 
     def take_messages(self) -> list[Message]:
         """Takes the messages that wait to be sent, in order."""
@@ -184,7 +184,7 @@ class MergerMachine:
         self._settings = settings
         self._transactions = 0
         # Kafka partition → checkpoint asked for last; the second for those that need a newer one.
-        self._asked: dict[int, str] = {}
+        self._requested_checkpoints: dict[int, str] = {}
         self._lacking: dict[int, str] = {}
         self._forgot_ms = 0
         # Registry partition → offset of its checkpoint when the ends of slots were asked for; None
@@ -230,9 +230,9 @@ class MergerMachine:
             window = self.windows.get(entry.partition)
             if window is None or not isinstance(entry.message, Found):
                 continue
-            if window.is_behind and entry.offset >= window.written_offset:
-                window.lists.flush(tell=False)
-                window.is_behind = False
+            if window.is_replaying and entry.offset >= window.written_offset:
+                window.lists.flush(sends=False)
+                window.is_replaying = False
             window.input_offset = entry.offset + 1
             found, times_ms = entry.message, window.reached.times_ms
             sources = found.intervals.sources.tolist()
@@ -240,15 +240,15 @@ class MergerMachine:
             fresh_from = window.reached.accept(found.intervals)
             part = self._fresh(window, found, fresh_from, before_ms)
             window.lists.advance(window.reached, found.intervals)
-            if part is not None and not window.is_behind:
+            if part is not None and not window.is_replaying:
                 window.parts.append(part)
                 window.bytes_waiting += _bytes_of(part)
-            if window.lists.ends.has_news and not window.is_behind:
+            if window.lists.ends.has_output and not window.is_replaying:
                 # The end of a query is sent after its matches so far and before everything later.
                 window.closed = window.take_messages()
         for window in self.windows.values():
-            if window.is_behind:
-                window.lists.flush(tell=False)
+            if window.is_replaying:
+                window.lists.flush(sends=False)
 
     def _fresh(
         self,
@@ -263,7 +263,7 @@ class MergerMachine:
             return None
         is_fresh = (found.positions >= fresh_from[found.interval_rows])[found.matches.objects]
         fresh = int(is_fresh.sum())
-        if not window.is_behind:
+        if not window.is_replaying:
             window.matches += fresh
             self.matches_total += fresh
             self.repeats_total += len(is_fresh) - fresh
@@ -422,7 +422,7 @@ class MergerMachine:
         # out of date and the next records say so. Or a suspended process has fenced with an old
         # grant and is gone by now: then only this process continues, from the last progress.
         del self.windows[event.partition]
-        return self._behind_fences(self.holdings.reload(PARTIALS, event.partition))
+        return self._after_fences(self.holdings.reload(PARTIALS, event.partition))
 
     def _control(self, event: ControlRead) -> list[Effect]:
         effects, lost = self.holdings.control(event.offset, event.declaration)
@@ -433,7 +433,7 @@ class MergerMachine:
         if isinstance(declaration, CheckpointTaken) and declaration.topic == PARTIALS:
             effects += self._checkpoint_taken(declaration)
             effects += self._again(declaration.partition)
-        return self._behind_fences(effects)
+        return self._after_fences(effects)
 
     def _checkpoint_taken(self, declaration: CheckpointTaken) -> list[Effect]:
         window = self.windows.get(declaration.partition)
@@ -455,13 +455,13 @@ class MergerMachine:
         del self._lacking[partition]
         return self.holdings.reload(PARTIALS, partition)
 
-    def _behind_fences(self, effects: list[Effect]) -> list[Effect]:
+    def _after_fences(self, effects: list[Effect]) -> list[Effect]:
         fenced: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Load):
                 # The predecessor's last transaction must have ended before its progress is read.
                 fenced.append(Fence(effect.partition))
-                self._asked[effect.partition] = effect.name
+                self._requested_checkpoints[effect.partition] = effect.name
             fenced.append(effect)
         return fenced
 
@@ -470,8 +470,8 @@ class MergerMachine:
             return []
         state = event.state or {}
         if "has_lists" in state and state["has_lists"][0] and "reached.slots" not in state:
-            self._lacking[event.partition] = self._asked[event.partition]
-            return self._behind_fences(self._again(event.partition))
+            self._lacking[event.partition] = self._requested_checkpoints[event.partition]
+            return self._after_fences(self._again(event.partition))
         self.holdings.loaded(event)
         progress = _progress(event.offset, Reached())
         if "slots" in state:
@@ -489,7 +489,7 @@ class MergerMachine:
             now_ms,
             floor_offset=event.offset,
             saved_ms=now_ms,
-            is_behind=event.offset < progress.input_offset,
+            is_replaying=event.offset < progress.input_offset,
         )
         if "reached.slots" in state:
             window.lists.restore(state)

@@ -21,7 +21,7 @@ from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_names import names_of_pairs
 from sirocco.protocol.contract.query_specs import Spec
-from sirocco.protocol.merger.list_batch import ToldLists
+from sirocco.protocol.merger.list_batch import ListBatch
 
 # Versions that one Kafka partition of `partials` remembers, some 300 bytes each. With event time
 # the registry never says that a lifetime is over. Then the ends that were sent first are forgotten,
@@ -44,14 +44,14 @@ class _End:
         query, subscriber: its id, and who receives the end.
         slots: those that have passed the record of the registry.
         has_expired: the registry says that its lifetime was over.
-        is_told: its end has been sent.
+        is_sent: its end has been sent.
     """
 
     query: str
     subscriber: str
     slots: set[int] = field(default_factory=set)
     has_expired: bool = False
-    is_told: bool = False
+    is_sent: bool = False
 
 
 @dataclass(slots=True)
@@ -66,21 +66,21 @@ class QueryEnds:
     # Ends that are still to be sent.
     _ends: dict[Place, _End] = field(default_factory=dict)
     # Ends that were sent, the first ones first.
-    _past: dict[Place, _End] = field(default_factory=dict)
+    _sent_ends: dict[Place, _End] = field(default_factory=dict)
     # (end of the lifetime, place) of ends to send when all slots have passed it.
     _due: list[tuple[int, Place]] = field(default_factory=list)
     # (query, subscriber, reason, revision) of ends that wait because results are sent before them.
     _ready: list[tuple[str, str, int, int]] = field(default_factory=list)
-    _told: list[tuple[str, str, int]] = field(default_factory=list)
+    _outgoing: list[tuple[str, str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Returns the number of known versions."""
-        return len(self._ends) + len(self._past)
+        return len(self._ends) + len(self._sent_ends)
 
     @property
-    def has_news(self) -> bool:
+    def has_output(self) -> bool:
         """Whether any end is to be sent."""
-        return bool(self._told)
+        return bool(self._outgoing)
 
     @property
     def is_waiting(self) -> bool:
@@ -92,7 +92,7 @@ class QueryEnds:
         """Returns the earliest end of a lifetime that some slot has passed."""
         return self._due[0][0] if self._due else NEVER_MS
 
-    def hear(self, spec: Spec, query: str, subscriber: str, slot: int, slots: int) -> None:
+    def take_report(self, spec: Spec, query: str, subscriber: str, slot: int, slots: int) -> None:
         """Takes a slot's report that a version has ended there.
 
         Args:
@@ -101,19 +101,19 @@ class QueryEnds:
             slot: the reporting slot.
             slots: number of slots.
         """
-        end = self._past.get(spec.place)
+        end = self._sent_ends.get(spec.place)
         if end is None:
             end = self._ends.setdefault(spec.place, _End(query, subscriber))
         if spec.expires_ms is not None:
-            if not end.is_told:
+            if not end.is_sent:
                 heapq.heappush(self._due, (spec.expires_ms, spec.place))
             self._bound()
             return
         end.slots.add(slot)
         end.has_expired |= spec.has_expired
         if len(end.slots) == slots:
-            self._come(spec.place, end, BY_TTL if end.has_expired else BY_REMOVAL)
-            self._past.pop(spec.place, None)
+            self._queue_end(spec.place, end, BY_TTL if end.has_expired else BY_REMOVAL)
+            self._sent_ends.pop(spec.place, None)
 
     def complete(self, time_ms: int, awaits: Callable[[str, str, int], bool]) -> None:
         """Takes the time that all slots have reached.
@@ -126,43 +126,43 @@ class QueryEnds:
         while self.next_ms < time_ms:
             _, place = heapq.heappop(self._due)
             if (end := self._ends.get(place)) is not None:
-                self._come(place, end, BY_TTL)
+                self._queue_end(place, end, BY_TTL)
         waiting, self._ready = self._ready, []
         for query, subscriber, reason, revision in waiting:
             if awaits(query, subscriber, revision):
                 self._ready.append((query, subscriber, reason, revision))
             else:
-                self._told.append((query, subscriber, reason))
+                self._outgoing.append((query, subscriber, reason))
 
-    def _come(self, place: Place, end: _End, reason: int) -> None:
-        if not end.is_told:
+    def _queue_end(self, place: Place, end: _End, reason: int) -> None:
+        if not end.is_sent:
             self._ready.append((end.query, end.subscriber, reason, place[1]))
-            end.is_told = True
-            self._past[place] = self._ends.pop(place)
+            end.is_sent = True
+            self._sent_ends[place] = self._ends.pop(place)
 
     def _bound(self) -> None:
-        while len(self) > ENDS_MAX and self._past:
-            del self._past[next(iter(self._past))]
+        while len(self) > ENDS_MAX and self._sent_ends:
+            del self._sent_ends[next(iter(self._sent_ends))]
             self.early += 1
 
-    def flush(self) -> list[ToldLists]:
+    def flush(self) -> list[ListBatch]:
         """Returns the ends to send since the last call."""
-        told, self._told = self._told, []
-        return [_told(told)] if told else []
+        outgoing, self._outgoing = self._outgoing, []
+        return [_told(outgoing)] if outgoing else []
 
     # --- as a checkpoint
 
     def state(self) -> State:
         """Returns the state as columns; everything to be sent must have been fetched."""
-        assert not self._told
-        ends = [*self._past.items(), *self._ends.items()]
+        assert not self._outgoing
+        ends = [*self._sent_ends.items(), *self._ends.items()]
         slots = [(i, slot) for i, (_, end) in enumerate(ends) for slot in sorted(end.slots)]
         return {
             "over.places": np.array([place for place, _ in ends], np.int64).reshape(-1, 2),
             **packed("over.queries", [end.query.encode() for _, end in ends]),
             **packed("over.subscribers", [end.subscriber.encode() for _, end in ends]),
             "over.flags": np.array(
-                [(end.has_expired, end.is_told) for _, end in ends], np.bool_
+                [(end.has_expired, end.is_sent) for _, end in ends], np.bool_
             ).reshape(-1, 2),
             "over.slots": np.array(slots, np.int64).reshape(-1, 2),
             **packed("over.ready_queries", [query.encode() for query, *_ in self._ready]),
@@ -185,9 +185,9 @@ class QueryEnds:
             strict=True,
         )
         ends = []
-        for (partition, revision), query, subscriber, (has_expired, is_told) in rows:
-            end = _End(query.decode(), subscriber.decode(), set(), has_expired, is_told)
-            known = self._past if is_told else self._ends
+        for (partition, revision), query, subscriber, (has_expired, is_sent) in rows:
+            end = _End(query.decode(), subscriber.decode(), set(), has_expired, is_sent)
+            known = self._sent_ends if is_sent else self._ends
             known[partition, revision] = end
             ends.append(end)
         for row, slot in state["over.slots"].tolist():
@@ -204,7 +204,7 @@ class QueryEnds:
         self._ready = [(query.decode(), name.decode(), *pair) for query, name, pair in waiting]
 
 
-def _told(ends: list[tuple[str, str, int]]) -> ToldLists:
+def _told(ends: list[tuple[str, str, int]]) -> ListBatch:
     """Returns lists without entries that report ends."""
     count = len(ends)
     names: QueryNames = names_of_pairs([(query, subscriber) for query, subscriber, _ in ends])
@@ -225,4 +225,4 @@ def _told(ends: list[tuple[str, str, int]]) -> ToldLists:
         _NO_OFFSETS,
         ended=np.array([reason for _, _, reason in ends], np.uint8),
     )
-    return ToldLists(NO_OBJECTS, NO_EVENTS, names, lists)
+    return ListBatch(NO_OBJECTS, NO_EVENTS, names, lists)

@@ -120,14 +120,14 @@ class Versions:
             for at, before in arrays.items()
             if before is not None and (before <= positions).all()
         }
-        over = [
+        forgotten = [
             key
             for key, end in self._ends.items()
             if id(end.before) in passed and end.time_ms <= time_ms
         ]
-        for key in over:
+        for key in forgotten:
             del self._ends[key]
-        return over
+        return forgotten
 
     def forget_early(self) -> list[int]:
         """Forgets, and returns, those that ended first when there are too many."""
@@ -135,11 +135,11 @@ class Versions:
             return []
         # Several at once: finding the first of a long dict takes long.
         kept = ENDS_MAX - (ENDS_MAX >> 3)
-        over = list(islice(self._ends, len(self._ends) - kept))
-        for key in over:
+        forgotten = list(islice(self._ends, len(self._ends) - kept))
+        for key in forgotten:
             del self._ends[key]
-        self.early += len(over)
-        return over
+        self.early += len(forgotten)
+        return forgotten
 
     # --- as a checkpoint
 

@@ -36,8 +36,8 @@ from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import Spec, definition_of_spec, read_spec
 from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, FIXED_BYTES, PIECE_BYTES_MAX
-from sirocco.protocol.merger.first_step_barrier import FirstWords
-from sirocco.protocol.merger.list_batch import ENTRY_BYTES, ToldLists, bytes_of_objects
+from sirocco.protocol.merger.first_step_barrier import FirstStepBarrier
+from sirocco.protocol.merger.list_batch import ENTRY_BYTES, ListBatch, bytes_of_objects
 from sirocco.protocol.merger.pending_steps import Step, pending_state, pending_steps
 from sirocco.protocol.search.ranked_merge import Candidates, best, joined
 from sirocco.protocol.search.term_merge import TermCounts, added, most_frequent
@@ -65,19 +65,19 @@ class Version:
     Attributes:
         complete_ms: its newest complete step.
         end_ms: steps from there on do not belong to it: a slot at that time had ended it.
-        told: u8[3, n], ids, sessions and numbers of the ranked list that was sent last.
+        sent: u8[3, n], ids, sessions and numbers of the ranked list that was sent last.
         names: u8[n], `_fingerprints` of its objects; None: not known.
         query, revision: the query and its version, as long as one subscriber has it; 0: not known.
-        left_by: revision of the change that ended it, if no version continues it; else 0.
+        dropped_by: revision of the change that ended it, if no version continues it; else 0.
     """
 
     complete_ms: int = NO_TIME_MS
     end_ms: int = NEVER_MS
-    told: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
+    sent: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
     names: NDArray[np.uint64] | None = None
     query: int = 0
     revision: int = 0
-    left_by: int = 0
+    dropped_by: int = 0
 
 
 @dataclass(slots=True)
@@ -101,20 +101,20 @@ class StepMerges:
     # (time, key), the earliest first; entries of ended versions stay until their time.
     _due: list[tuple[int, int]] = field(default_factory=list)
     # Steps of these versions enter `_due` only when all slots have sent the first one.
-    _first_words: FirstWords = field(default_factory=FirstWords)
-    _told: list[ToldLists] = field(default_factory=list)
-    # Query → revision and `left_by` of the version whose ranked list its subscriber received last,
+    _first_steps: FirstStepBarrier = field(default_factory=FirstStepBarrier)
+    _outgoing: list[ListBatch] = field(default_factory=list)
+    # Query → revision and `dropped_by` of the version whose ranked list its subscriber has,
     # unless that was empty.
-    _standing: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _sent_revisions: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Returns the number of known versions of queries."""
         return len(self._versions)
 
     @property
-    def has_news(self) -> bool:
+    def has_output(self) -> bool:
         """Whether any step was completed since the last `flush`."""
-        return bool(self._told)
+        return bool(self._outgoing)
 
     @property
     def has_pending(self) -> bool:
@@ -124,7 +124,7 @@ class StepMerges:
     @property
     def is_awaiting(self) -> bool:
         """Whether any slot has yet to send the first step of a version that looks back."""
-        return bool(self._first_words)
+        return bool(self._first_steps)
 
     @property
     def pending_steps(self) -> int:
@@ -155,11 +155,11 @@ class StepMerges:
             return
         slot_count = 0 if steps.slot_counts is None else int(steps.slot_counts[row])
         if slot_count and key not in self._versions:
-            self._first_words.begin(key, slot_count, max(now_ms, at_ms))
+            self._first_steps.begin(key, slot_count, max(now_ms, at_ms))
         version = self._version(spec, query)
         if slot_count:
             slot = int(found.intervals.sources[steps.interval_rows[row]])
-            self._first_words.hear(key, slot)
+            self._first_steps.note_report(key, slot)
         if at_ms <= version.complete_ms or at_ms >= version.end_ms:
             self.late_parts += 1
             return
@@ -167,7 +167,7 @@ class StepMerges:
         step = of_version.get(at_ms)
         if step is None:
             step = of_version[at_ms] = Step(_named(found.queries, int(steps.queries[row])))
-            if key not in self._first_words:
+            if key not in self._first_steps:
                 heapq.heappush(self._due, (at_ms, key))
         if spec.kind != KIND_TERMS:
             step.ranked.append(Candidates.of(found, row))
@@ -186,7 +186,7 @@ class StepMerges:
 
     def awaits(self, key: int) -> bool:
         """Whether some slot has yet to send the first step of a version that looks back."""
-        return key in self._first_words
+        return key in self._first_steps
 
     def awaits_query(self, query: int, revision: int) -> bool:
         """Whether steps of versions of a query, up to a revision, are still to be sent."""
@@ -195,41 +195,41 @@ class StepMerges:
 
     def pause(self, slot: int) -> None:
         """Notes that a slot has sent its time, and so all its parts before it."""
-        for key in self._first_words.pause(slot):
-            self._await_no_more(key)
+        for key in self._first_steps.pause(slot):
+            self._end_wait(key)
 
     def complete(self, time_ms: int) -> None:
         """Sends steps before the time that all slots have reached, and more if too many wait."""
-        for key in self._first_words.expire(time_ms):
-            self._give_up(key, time_ms)
+        for key in self._first_steps.expire(time_ms):
+            self._stop_waiting(key, time_ms)
         while self._due and self._due[0][0] < time_ms:
-            self._tell_earliest(is_partial=False)
+            self._send_earliest(is_partial=False)
         while self.bytes_total > self.bytes_max:
             if not self._due:
-                for key in list(self._first_words):
-                    self._give_up(key, time_ms)
+                for key in list(self._first_steps):
+                    self._stop_waiting(key, time_ms)
             if self._due:
-                self._tell_earliest(is_partial=True)
+                self._send_earliest(is_partial=True)
 
-    def _await_no_more(self, key: int) -> None:
+    def _end_wait(self, key: int) -> None:
         """Lets steps of a version be complete when the time of all slots has passed them."""
-        if key in self._first_words:
-            self._first_words.drop(key)
+        if key in self._first_steps:
+            self._first_steps.drop(key)
             for at_ms in self._pending.get(key, ()):
                 heapq.heappush(self._due, (at_ms, key))
 
-    def _give_up(self, key: int, time_ms: int) -> None:
+    def _stop_waiting(self, key: int, time_ms: int) -> None:
         """Does the same without waiting for all slots; steps due by then are sent as partial."""
         for at_ms in sorted(self._pending.get(key, ())):
             if at_ms < time_ms:
-                self._tell(at_ms, key, is_partial=True)
-        self._await_no_more(key)
+                self._send(at_ms, key, is_partial=True)
+        self._end_wait(key)
 
-    def _tell_earliest(self, *, is_partial: bool) -> None:
+    def _send_earliest(self, *, is_partial: bool) -> None:
         at_ms, key = heapq.heappop(self._due)
-        self._tell(at_ms, key, is_partial=is_partial)
+        self._send(at_ms, key, is_partial=is_partial)
 
-    def _tell(self, at_ms: int, key: int, *, is_partial: bool) -> None:
+    def _send(self, at_ms: int, key: int, *, is_partial: bool) -> None:
         of_version = self._pending.get(key)
         step = None if of_version is None else of_version.pop(at_ms, None)
         if of_version is None or step is None:
@@ -240,33 +240,33 @@ class StepMerges:
         self.partial_steps += is_partial
         version = self._versions[key]
         version.complete_ms = at_ms
-        is_other = self._replaces(version)
-        told = _list_of(step, at_ms, version, is_partial=is_partial, is_news=is_other)
-        if told is not None:
-            self._told.append(told)
-            self._stands(version)
+        is_required = self._replaces(version)
+        sent_key = _list_of(step, at_ms, version, is_partial=is_partial, is_required=is_required)
+        if sent_key is not None:
+            self._outgoing.append(sent_key)
+            self._note_sent(version)
 
     def _replaces(self, version: Version) -> bool:
         """Whether the subscriber's list is from a version that this one continues."""
-        revision, left_by = self._standing.get(version.query, (version.revision, 0))
+        revision, dropped_by = self._sent_revisions.get(version.query, (version.revision, 0))
         # A list left by this very version was replaced: a slot that is left cannot know more.
-        is_left = 0 < left_by < version.revision
-        return revision < version.revision and not is_left
+        is_dropped = 0 < dropped_by < version.revision
+        return revision < version.revision and not is_dropped
 
-    def _stands(self, version: Version) -> None:
+    def _note_sent(self, version: Version) -> None:
         """Notes that a list of a version was sent."""
         query, revision = version.query, version.revision
-        if not query or self._standing.get(query, (0, 0))[0] > revision:
+        if not query or self._sent_revisions.get(query, (0, 0))[0] > revision:
             return
-        if version.told.shape[1]:
-            self._standing[query] = revision, version.left_by
+        if version.sent.shape[1]:
+            self._sent_revisions[query] = revision, version.dropped_by
         else:
-            self._standing.pop(query, None)
+            self._sent_revisions.pop(query, None)
 
-    def flush(self) -> list[ToldLists]:
+    def flush(self) -> list[ListBatch]:
         """Returns the lists of the steps that were completed since the last call."""
-        told, self._told = self._told, []
-        return told
+        sent_key, self._outgoing = self._outgoing, []
+        return sent_key
 
     # --- versions that end
 
@@ -288,10 +288,10 @@ class StepMerges:
             self.bytes_total -= of_version.pop(at_ms).bytes_total
         if not of_version:
             self._pending.pop(key, None)
-        if self._first_words.end(key, slot):
-            self._await_no_more(key)
+        if self._first_steps.end(key, slot):
+            self._end_wait(key)
 
-    def leave(self, spec: Spec, query: int, revision: int) -> None:
+    def note_dropped(self, spec: Spec, query: int, revision: int) -> None:
         """Notes that a slot knows of no version that continues an ended one.
 
         Args:
@@ -300,13 +300,13 @@ class StepMerges:
             revision: of the change that ended it: of the version that replaces it, or a removal.
         """
         version = self._version(spec, query)
-        version.left_by = revision
-        standing, left_by = self._standing.get(query, (revision, 0))
+        version.dropped_by = revision
+        sent_revision, dropped_by = self._sent_revisions.get(query, (revision, 0))
         # A version later than a change that left the list neither kept nor replaced it.
-        if standing < revision and (not left_by or spec.revision <= left_by):
-            self._standing[query] = standing, max(left_by, revision)
+        if sent_revision < revision and (not dropped_by or spec.revision <= dropped_by):
+            self._sent_revisions[query] = sent_revision, max(dropped_by, revision)
 
-    def stay(self, key: int, query: int, revision: int) -> None:
+    def note_continued(self, key: int, query: int, revision: int) -> None:
         """Notes that a version does continue an ended one: a slot that is left could not know it.
 
         Args:
@@ -315,20 +315,20 @@ class StepMerges:
             revision: of the change that ended it.
         """
         version = self._versions.get(key)
-        if version is None or version.left_by != revision:
+        if version is None or version.dropped_by != revision:
             return
-        version.left_by = 0
-        if (standing := self._standing.get(query)) and standing[1] == revision:
-            self._standing[query] = standing[0], 0
+        version.dropped_by = 0
+        if (sent_revision := self._sent_revisions.get(query)) and sent_revision[1] == revision:
+            self._sent_revisions[query] = sent_revision[0], 0
 
     def drop(self, key: int) -> None:
         """Forgets a version of a query, and its steps that are not complete."""
         version = self._versions.pop(key, None)
-        if version and version.left_by:
-            _, left_by = self._standing.get(version.query, (0, 0))
-            if left_by == version.left_by:
-                del self._standing[version.query]
-        self._first_words.drop(key)
+        if version and version.dropped_by:
+            _, dropped_by = self._sent_revisions.get(version.query, (0, 0))
+            if dropped_by == version.dropped_by:
+                del self._sent_revisions[version.query]
+        self._first_steps.drop(key)
         steps = self._pending.pop(key, {})
         self.bytes_total -= sum(step.bytes_total for step in steps.values())
 
@@ -336,31 +336,33 @@ class StepMerges:
 
     def state(self) -> State:
         """Returns steps and versions as columns; everything to be sent must have been fetched."""
-        assert not self._told
+        assert not self._outgoing
         steps = [
             (key, at_ms, step)
             for key, of_version in sorted(self._pending.items())
             for at_ms, step in sorted(of_version.items())
         ]
         versions = sorted(self._versions.items())
-        told = [each.told for _, each in versions]
+        sent_key = [each.sent for _, each in versions]
         return {
             **pending_state(steps),
-            **self._first_words.state(),
+            **self._first_steps.state(),
             "versions.keys": np.array([key for key, _ in versions], np.uint64),
             "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
             "versions.end_ms": np.array([each.end_ms for _, each in versions], np.int64),
-            "versions.offsets": np.cumsum([0, *(each.shape[1] for each in told)]),
-            "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *told], axis=1),
+            "versions.offsets": np.cumsum([0, *(each.shape[1] for each in sent_key)]),
+            "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *sent_key], axis=1),
             "versions.has_names": np.array([each.names is not None for _, each in versions]),
             "versions.names": np.concatenate(
-                [_NO_IDS, *(_names_told(each) for _, each in versions)]
+                [_NO_IDS, *(_sent_names(each) for _, each in versions)]
             ),
             "versions.queries": np.array([each.query for _, each in versions], np.uint64),
             "versions.revisions": np.array([each.revision for _, each in versions], np.int64),
-            "versions.left_by": np.array([each.left_by for _, each in versions], np.int64),
-            "standing.queries": np.array(list(self._standing), np.uint64),
-            "standing.revisions": np.array([*self._standing.values()], np.int64).reshape(-1, 2),
+            "versions.left_by": np.array([each.dropped_by for _, each in versions], np.int64),
+            "standing.queries": np.array(list(self._sent_revisions), np.uint64),
+            "standing.revisions": np.array([*self._sent_revisions.values()], np.int64).reshape(
+                -1, 2
+            ),
         }
 
     def restore(self, state: State) -> None:
@@ -373,8 +375,8 @@ class StepMerges:
             strict=True,
         )
         for key, complete_ms, end_ms, (begin, end) in rows:
-            told = state["versions.told"][:, begin:end].copy()
-            self._versions[key] = Version(complete_ms, end_ms, told)
+            sent_key = state["versions.told"][:, begin:end].copy()
+            self._versions[key] = Version(complete_ms, end_ms, sent_key)
         if "versions.names" in state:
             has_names = state["versions.has_names"].tolist()
             bounds = pairwise(state["versions.offsets"].tolist())
@@ -385,24 +387,26 @@ class StepMerges:
                     self._versions[key].names = state["versions.names"][begin:end].copy()
         if "versions.queries" in state:
             columns = [state[f"versions.{name}"].tolist() for name in _OF_QUERIES]
-            for key, query, revision, left_by in zip(
+            for key, query, revision, dropped_by in zip(
                 state["versions.keys"].tolist(), *columns, strict=True
             ):
                 version = self._versions[key]
-                version.query, version.revision, version.left_by = query, revision, left_by
-            stands = map(tuple, state["standing.revisions"].tolist())
-            self._standing = dict(zip(state["standing.queries"].tolist(), stands, strict=True))
-        self._first_words.restore(state)
+                version.query, version.revision, version.dropped_by = query, revision, dropped_by
+            sent_revisions = map(tuple, state["standing.revisions"].tolist())
+            self._sent_revisions = dict(
+                zip(state["standing.queries"].tolist(), sent_revisions, strict=True)
+            )
+        self._first_steps.restore(state)
         for key, at_ms, step in pending_steps(state):
             self._pending.setdefault(key, {})[at_ms] = step
             self.bytes_total += step.weigh()
-            if key not in self._first_words:
+            if key not in self._first_steps:
                 heapq.heappush(self._due, (at_ms, key))
 
 
-def _names_told(version: Version) -> NDArray[np.uint64]:
+def _sent_names(version: Version) -> NDArray[np.uint64]:
     if version.names is None:
-        return np.zeros(version.told.shape[1], np.uint64)
+        return np.zeros(version.sent.shape[1], np.uint64)
     return version.names
 
 
@@ -432,23 +436,25 @@ def _named(names: QueryNames, row: int) -> QueryNames:
 
 
 def _list_of(
-    step: Step, at_ms: int, version: Version, *, is_partial: bool, is_news: bool
-) -> ToldLists | None:
+    step: Step, at_ms: int, version: Version, *, is_partial: bool, is_required: bool
+) -> ListBatch | None:
     """Returns the list of a step; None when nothing changed, unless it is sent in any case."""
     assert step.names.specs is not None
     spec = read_spec(step.names.specs[0])
     if spec.ranked is None:
-        told: ToldLists | None = _terms_list(step, at_ms, spec.k)
+        sent_key: ListBatch | None = _terms_list(step, at_ms, spec.k)
     else:
-        told = _ranked_list(step, at_ms, spec.ranked, version, is_news=is_partial or is_news)
-    if told is None or not is_partial:
-        return told
-    return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
+        sent_key = _ranked_list(
+            step, at_ms, spec.ranked, version, is_required=is_partial or is_required
+        )
+    if sent_key is None or not is_partial:
+        return sent_key
+    return replace(sent_key, lists=replace(sent_key.lists, partial=np.ones(1, np.bool_)))
 
 
 def _ranked_list(
-    step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_news: bool
-) -> ToldLists | None:
+    step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_required: bool
+) -> ListBatch | None:
     found = joined(step.ranked)
     rows, scores = best(query, at_ms, found)
     objects, events = found.objects.take(rows), found.events.take(rows)
@@ -459,19 +465,21 @@ def _ranked_list(
     if is_cut:
         rows, scores = rows[:fits], scores[:fits]
         objects, events = objects.slice(0, fits), events.slice(0, fits)
-    told = np.stack([objects.ids, events.sessions, events.numbers])
+    sent_key = np.stack([objects.ids, events.sessions, events.numbers])
     fingerprints = _fingerprints(objects)
     # Subscribers see ids: two publications of one object are the same to them. Sending nothing
     # means that the list is unchanged, which is not known of a partial one.
-    is_same = np.array_equal(told[0], version.told[0])
+    is_same = np.array_equal(sent_key[0], version.sent[0])
     if version.names is not None:
         # Different string ids may have the same number.
         is_same &= np.array_equal(fingerprints, version.names)
-    if is_same and not is_news:
+    if is_same and not is_required:
         return None
-    known = set(zip(*version.told[1:].tolist(), strict=True))
-    is_new = np.array([key not in known for key in zip(*told[1:].tolist(), strict=True)], np.bool_)
-    version.told, version.names = told, fingerprints
+    known = set(zip(*version.sent[1:].tolist(), strict=True))
+    is_new = np.array(
+        [key not in known for key in zip(*sent_key[1:].tolist(), strict=True)], np.bool_
+    )
+    version.sent, version.names = sent_key, fingerprints
     sizes = np.where(is_new, bytes_of_objects(objects), 0)
     # Objects that do not fit a record after those before them are left out.
     is_new &= np.cumsum(sizes) <= min(PIECE_BYTES_MAX, room - int(objects.name_offsets[-1]))
@@ -479,8 +487,8 @@ def _ranked_list(
     object_rows = np.full(len(rows), NO_ROW, np.uint32)
     object_rows[new] = np.arange(len(new))
     names = objects.names, objects.name_offsets
-    lists = _one_list(at_ms, scores, names, told[0], told[1], told[2], object_rows)
-    return _marked(ToldLists(objects.take(new), events.take(new), step.names, lists), is_cut=is_cut)
+    lists = _one_list(at_ms, scores, names, sent_key[0], sent_key[1], sent_key[2], object_rows)
+    return _marked(ListBatch(objects.take(new), events.take(new), step.names, lists), is_cut=is_cut)
 
 
 def _room(step: Step) -> int:
@@ -491,14 +499,14 @@ def _room(step: Step) -> int:
     return APPENDED_BYTES_MAX - specs - subscribers - len(names.ids) - FIXED_BYTES
 
 
-def _marked(told: ToldLists, *, is_cut: bool) -> ToldLists:
+def _marked(sent_key: ListBatch, *, is_cut: bool) -> ListBatch:
     """Marks a list as partial if it is cut."""
     if not is_cut:
-        return told
-    return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
+        return sent_key
+    return replace(sent_key, lists=replace(sent_key.lists, partial=np.ones(1, np.bool_)))
 
 
-def _terms_list(step: Step, at_ms: int, k: int) -> ToldLists:
+def _terms_list(step: Step, at_ms: int, k: int) -> ListBatch:
     pairs = most_frequent(added(step.terms), k)
     terms, offsets = pack_bytes([term for term, _ in pairs])
     ends = offsets + ENTRY_BYTES * np.arange(len(offsets))
@@ -513,8 +521,8 @@ def _terms_list(step: Step, at_ms: int, k: int) -> ToldLists:
         nothing,
         np.full(count, NO_ROW, np.uint32),
     )
-    told = ToldLists(NO_OBJECTS, NO_EVENTS, step.names, lists)
-    return _marked(told, is_cut=count < len(pairs))
+    sent_key = ListBatch(NO_OBJECTS, NO_EVENTS, step.names, lists)
+    return _marked(sent_key, is_cut=count < len(pairs))
 
 
 def _one_list(

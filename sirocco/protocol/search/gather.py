@@ -67,7 +67,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class PartArrived:
     """A part of the answer to an `Ask`, or the error that ended it."""
 
     ask: int
@@ -117,7 +117,7 @@ class TakeMore:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOn:
+class SendObjects:
     """Sends objects of a range answer to the client now.
 
     Attributes:
@@ -132,7 +132,7 @@ class HandOn:
 
 
 @dataclass(frozen=True, slots=True)
-class FlushRequest:
+class RequestMarks:
     """A flush request: some slot waits for the search's position, so routers report theirs."""
 
 
@@ -151,8 +151,8 @@ class Finish:
     missing: tuple[int, ...]
 
 
-GatherEvent: TypeAlias = Begin | Came | Tick
-GatherEffect: TypeAlias = Ask | Stop | TakeMore | HandOn | FlushRequest | Finish
+GatherEvent: TypeAlias = Begin | PartArrived | Tick
+GatherEffect: TypeAlias = Ask | Stop | TakeMore | SendObjects | RequestMarks | Finish
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class _Slot:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Question:
     member: str
     slots: set[int]
     nearby: tuple[int, ...]
@@ -210,7 +210,7 @@ class Gather:
         self._end_ms = deadline_ms
         self._seed = seed
         self._slots: dict[int, _Slot] = {}
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _Question] = {}
         self._asks = 0
         self._radius_m: float | None = None
         self._is_first_phase = plan.has_rest
@@ -239,8 +239,8 @@ class Gather:
         match event:
             case Begin():
                 self._want(self._plan.first, now_ms)
-            case Came(number, part):
-                effects += self._came(number, part, now_ms)
+            case PartArrived(number, part):
+                effects += self._part_arrived(number, part, now_ms)
             case Tick():
                 effects += self._look(owners, now_ms)
         if self.is_finished:
@@ -251,7 +251,7 @@ class Gather:
             return [*effects, *self._finish(None)]
         is_hopeless = all(slot.is_done or slot.is_lost for slot in self._slots.values())
         if now_ms >= self._end_ms or is_hopeless:
-            return [*effects, *self._give_up()]
+            return [*effects, *self._finish_late()]
         return [*effects, *self._ask(owners, now_ms)]
 
     def deadline_ms(self) -> int:
@@ -289,7 +289,7 @@ class Gather:
             for number in numbers:
                 self._slots[number].ask = self._asks
             nearby = self._nearby(member, owners)
-            self._asked[self._asks] = _Asked(member, set(numbers), nearby)
+            self._asked[self._asks] = _Question(member, set(numbers), nearby)
             # Each answer is about one slot at least.
             answers = 1 + len(self._slots) - len(numbers)
             slots = tuple(sorted(numbers))
@@ -365,7 +365,7 @@ class Gather:
 
     # --- answers
 
-    def _came(self, ask: int, part: Part | SiroccoError, now_ms: int) -> list[GatherEffect]:
+    def _part_arrived(self, ask: int, part: Part | SiroccoError, now_ms: int) -> list[GatherEffect]:
         asked = self._asked.get(ask)
         if asked is None:
             # The question has been dropped since.
@@ -377,14 +377,14 @@ class Gather:
         if part.map_version > self._plan.routing.version and not self._plan.has_changed:
             self._plan = replace(self._plan, has_changed=True)
             if self._collector is not None:
-                return self._begin_anew(now_ms)
+                return self._restart(now_ms)
             self._want(range(self._plan.routing.slots), now_ms)
         effects: list[GatherEffect] = []
         if part.is_waiting and not self._is_behind:
             self._is_behind = True
-            effects.append(FlushRequest())
+            effects.append(RequestMarks())
         if self._collector is None:
-            effects += self._hand_on(ask, part, now_ms)
+            effects += self._send_objects(ask, part, now_ms)
         else:
             asked.parts.append(replace(part, origin=None))
         moved = part.slots[part.states == MOVED].tolist()
@@ -397,7 +397,7 @@ class Gather:
         if self._collector is not None:
             if not self._can_add(asked.parts):
                 self._takes_numbers = False
-                return [*effects, *self._begin_anew(now_ms)]
+                return [*effects, *self._restart(now_ms)]
             try:
                 self._collector.add(asked.parts)
             except InvalidArgument as error:
@@ -415,7 +415,7 @@ class Gather:
                 return False
         return True
 
-    def _begin_anew(self, now_ms: int) -> list[GatherEffect]:
+    def _restart(self, now_ms: int) -> list[GatherEffect]:
         """Asks all slots: the map has changed, and this merger had not read of it.
 
         What evaluators leave out of a list depends on how many are asked, so earlier answers do not
@@ -446,7 +446,7 @@ class Gather:
             slot = self._slots.setdefault(number, _Slot(now_ms))
             slot.is_done, slot.ask, slot.handed = True, None, []
 
-    def _hand_on(self, ask: int, part: Part, now_ms: int) -> list[GatherEffect]:
+    def _send_objects(self, ask: int, part: Part, now_ms: int) -> list[GatherEffect]:
         keep: NDArray[np.bool_] | None = None
         begin = 0
         for number, state, end in zip(
@@ -467,9 +467,9 @@ class Gather:
         if not len(part.objects):
             return []
         if keep is None:
-            return [HandOn(part.objects, part.events, part.origin)]
+            return [SendObjects(part.objects, part.events, part.origin)]
         rows = np.flatnonzero(keep)
-        return [HandOn(part.objects.take(rows), part.events.take(rows))] if len(rows) else []
+        return [SendObjects(part.objects.take(rows), part.events.take(rows))] if len(rows) else []
 
     # --- the end
 
@@ -481,7 +481,7 @@ class Gather:
         self._asked.clear()
         return [*stops, Finish(collected, error, missing)]
 
-    def _give_up(self) -> list[GatherEffect]:
+    def _finish_late(self) -> list[GatherEffect]:
         missing = {n: slot for n, slot in sorted(self._slots.items()) if not slot.is_done}
         waited_ms = self._end_ms - self._begin_ms
         numbers = ", ".join(map(str, missing))

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 APPEND_WAIT_MS = 30_000
 
 
-class Appends:
+class AppendQueue:
     """The producer of one loop; all methods are called in that loop's thread.
 
     Attributes:
@@ -79,7 +79,7 @@ class Appends:
         self.rejected_total += 1
         self._in_time(partial(self._writer.dead_letter, letter))
 
-    def hear(self) -> None:
+    def take_results(self) -> None:
         """Takes confirmations of appends from the log.
 
         Raises:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from sirocco.protocol.contract.effects import Compute, Computed, Effect, Event
-from sirocco.runtime.loop.loop_inbox import Asking
+from sirocco.runtime.loop.loop_inbox import LoopInbox
 from sirocco.runtime.process.process_tuning import step_back
 
 Action = Callable[[], Event | None]
 
 
-class SlowWork:
+class BackgroundJobs:
     """A few threads whose results return as events; an error of theirs ends the loop.
 
     Attributes:
@@ -20,9 +20,9 @@ class SlowWork:
             loop alone.
     """
 
-    def __init__(self, member: str, asking: Asking) -> None:
+    def __init__(self, member: str, inbox: LoopInbox) -> None:
         self.under_way = 0
-        self._asking = asking
+        self._inbox = inbox
         self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
         # Separate pools: a try may take long while the archive or the log does not answer.
         self._loading = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-loading")
@@ -34,7 +34,7 @@ class SlowWork:
         """Begins an action whose event somebody waits for."""
         self._begin(action, self._pool)
 
-    def begin_behind(self, action: Action) -> None:
+    def begin_late(self, action: Action) -> None:
         """Begins an action that must not delay others."""
         self._begin(action, self._background)
 
@@ -44,7 +44,7 @@ class SlowWork:
 
     def compute(self, effect: Compute) -> None:
         """Begins a job of the machine."""
-        self.begin_behind(lambda: Computed(effect.key, effect.job()))
+        self.begin_late(lambda: Computed(effect.key, effect.job()))
 
     def tidy(self, action: Callable[[], object]) -> None:
         """Runs housekeeping: what fails now is asked for again later."""
@@ -71,16 +71,16 @@ class SlowWork:
             try:
                 attempt()
             finally:
-                self._asking.put(ended)
+                self._inbox.put(ended)
 
         def attempt() -> None:
             try:
                 result = action()
             except Exception as error:
-                self._asking.fail(error)
+                self._inbox.fail(error)
                 return
             if result is not None:
-                self._asking.tell(result)
+                self._inbox.tell(result)
 
         self.under_way += 1
         pool.submit(run)

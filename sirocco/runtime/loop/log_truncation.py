@@ -12,7 +12,7 @@ from sirocco.transport.log import Log
 TRUNCATE_INTERVAL_MS = 5_000
 
 
-class Truncating:
+class LogTruncation:
     """Requests of one loop to truncate, until they are carried out."""
 
     def __init__(self, log: Log) -> None:

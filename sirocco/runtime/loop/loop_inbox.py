@@ -19,7 +19,7 @@ Turn = Callable[[], list[Effect]]
 """Something that the loop does at its next turn; it carries out what that returns."""
 
 
-class Asking:
+class LoopInbox:
     """The inbox of a loop, and the futures that wait for its contents.
 
     Args:

@@ -56,12 +56,12 @@ from sirocco.protocol.contract.effects import (
     Unfollow,
 )
 from sirocco.protocol.contract.messages import CONTROL
-from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS, Appends
-from sirocco.runtime.loop.background_jobs import SlowWork
+from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS, AppendQueue
+from sirocco.runtime.loop.background_jobs import BackgroundJobs
 from sirocco.runtime.loop.checkpoints import UNUSABLE, Checkpoints, Loads, Saves, subject
 from sirocco.runtime.loop.hops import DeadLetter, HopReader
-from sirocco.runtime.loop.log_truncation import Truncating
-from sirocco.runtime.loop.loop_inbox import Asking
+from sirocco.runtime.loop.log_truncation import LogTruncation
+from sirocco.runtime.loop.loop_inbox import LoopInbox
 from sirocco.runtime.loop.transactions import Transactions
 from sirocco.runtime.process.clock import Steady, monotonic_ms
 from sirocco.runtime.process.retries import retried
@@ -145,15 +145,15 @@ class Worker:
         self._loads = Loads()
         self._publish = publish
         self._stopping = threading.Event()
-        self._asking = Asking(
+        self._inbox = LoopInbox(
             lambda event: machine.step(event, self._clock.now_ms()),
             lambda: self.is_alive and not self._stopping.is_set(),
         )
-        self._slow = SlowWork(member, self._asking)
-        self._truncating = Truncating(log)
+        self._jobs = BackgroundJobs(member, self._inbox)
+        self._truncation = LogTruncation(log)
         self._transactions = Transactions(member, log, transaction_prefix)
         self._consumer = log.consumer(member)
-        self._appends = Appends(member, log, self._beat)
+        self._appends = AppendQueue(member, log, self._beat)
         self._reader = HopReader(self._appends.reject)
         self._void_grants = 0
         self._term = 0
@@ -176,7 +176,7 @@ class Worker:
 
     def fail(self, error: Exception) -> None:
         """Ends the loop at its next turn, as an error of its own would."""
-        self._asking.fail(error)
+        self._inbox.fail(error)
 
     @property
     def is_alive(self) -> bool:
@@ -205,7 +205,7 @@ class Worker:
 
     def settled(self) -> Future[None]:
         """Returns a future that ends when the log has all that was appended up to now."""
-        return self._asking.settled(self._appends.after_all)
+        return self._inbox.settled(self._appends.after_all)
 
     def change_queries(
         self, partition: int, requests: Sequence[ChangeRequest], deadline_ms: int | None = None
@@ -215,25 +215,25 @@ class Worker:
         They are dropped if the future is cancelled, or `deadline_ms` (epoch) has passed, before the
         machine takes them: done late, they would undo what the client did since.
         """
-        return self._asking.ask(
+        return self._inbox.ask(
             lambda token: ChangeRequests(token, partition, tuple(requests)), deadline_ms
         )
 
     def look(self, at: Callable[[], T]) -> Future[T]:
         """Calls a function in the loop, between two steps; the future has what it returns."""
-        return self._asking.look(at)
+        return self._inbox.look(at)
 
     def rebalance(self, moves: Mapping[int, tuple[str, str]]) -> Future[tuple[Outcome, ...]]:
         """Gives the machine slots that are to change their owner."""
-        return self._asking.ask(lambda token: RebalanceRequest(token, moves), None)
+        return self._inbox.ask(lambda token: RebalanceRequest(token, moves), None)
 
     def propose(self, partition_map: bytes) -> Future[tuple[Outcome, ...]]:
         """Gives the machine a map to put in force; the outcome's revision is its version."""
-        return self._asking.ask(lambda token: ProposedMap(token, partition_map), None)
+        return self._inbox.ask(lambda token: ProposedMap(token, partition_map), None)
 
     def tell(self, event: Event) -> None:
         """Makes the machine take an event at its next turn."""
-        self._asking.tell(event)
+        self._inbox.tell(event)
 
     # --- the loop
 
@@ -275,13 +275,13 @@ class Worker:
                 self._load_newer(entry.message)
         if entries:
             self._step(Polled(tuple(entries)))
-        for effects in self._asking.take_up():
+        for effects in self._inbox.take_up():
             self._carry_out(effects)
         self._step(Tick())
-        self._appends.hear()
+        self._appends.take_results()
         self._appends.run_due()
-        if (truncate := self._truncating.due()) is not None:
-            self._slow.tidy(truncate)
+        if (truncate := self._truncation.due()) is not None:
+            self._jobs.tidy(truncate)
         for save in self._saves.due(monotonic_ms()):
             self._save(save)
         for load in self._loads.due(monotonic_ms()):
@@ -357,22 +357,22 @@ class Worker:
         # Archive writes and transactions put their declarations and further work into the inbox.
         while monotonic_ms() < deadline_ms:
             self._beat()
-            self._appends.hear()
-            for effects in self._asking.take_up():
+            self._appends.take_results()
+            for effects in self._inbox.take_up():
                 self._carry_out(effects)
             self._appends.run_due()
-            if not self._slow.under_way and not self._appends.unacknowledged:
+            if not self._jobs.under_way and not self._appends.unacknowledged:
                 break
             time.sleep(DRAIN_LOOK_S)
-        self._slow.finish()
+        self._jobs.finish()
         self._appends.flush()
 
     def _close(self) -> None:
-        self._slow.close()
+        self._jobs.close()
         self._consumer.close()
         self._appends.close()
         self._transactions.close()
-        self._asking.close()
+        self._inbox.close()
 
     # --- effects
 
@@ -400,18 +400,18 @@ class Worker:
                 case SaveCheckpoint() | Declare() | Answer() | Truncate():
                     self._appends.after_all(self._behind_all(effect))
                 case Compute():
-                    self._slow.compute(effect)
+                    self._jobs.compute(effect)
                 case SetAside():
                     self._appends.reject(DeadLetter.of(effect))
                 case Discard(name):
-                    self._slow.tidy(partial(self._checkpoints.discard, name))
+                    self._jobs.tidy(partial(self._checkpoints.discard, name))
                 case Sweep():
-                    self._slow.tidy(partial(self._checkpoints.sweep, effect))
+                    self._jobs.tidy(partial(self._checkpoints.sweep, effect))
                 case Transact(partition):
                     # The present producer: a later Fence makes another, which must not write this.
                     producer = self._transactions.producer(partition)
                     # Never retried as a whole: it may have been committed when something fails.
-                    self._slow.begin(partial(self._transactions.transact, effect, producer))
+                    self._jobs.begin(partial(self._transactions.transact, effect, producer))
                 case Fence(partition):
                     # In the loop, and before the Load after it in the list goes to the pool.
                     self._transactions.fence(partition)
@@ -429,9 +429,9 @@ class Worker:
             case Declare(declaration):
                 return partial(self._appends.append, CONTROL, 0, declaration)
             case Answer(token, outcomes):
-                return partial(self._asking.answer, token, outcomes)
+                return partial(self._inbox.answer, token, outcomes)
             case Truncate(topic, partition, before):
-                return partial(self._truncating.request, topic, partition, before)
+                return partial(self._truncation.request, topic, partition, before)
 
     def _load_newer(self, taken: CheckpointTaken) -> None:
         """Loads a former owner's newer checkpoint, where its earlier one is unusable."""
@@ -447,9 +447,9 @@ class Worker:
                 found = self._checkpoints.fetch(effect)
             except Exception as error:
                 found = error
-            self._asking.put(partial(self._loaded, effect, found))
+            self._inbox.put(partial(self._loaded, effect, found))
 
-        self._slow.load(load)
+        self._jobs.load(load)
 
     def _loaded(
         self, effect: Load | FindEnds, found: Loaded | EndsFound | Exception
@@ -486,9 +486,9 @@ class Worker:
         self._saves.begun(effect)
 
         def save() -> None:
-            self._asking.put(partial(self._saved, effect, self._checkpoints.tried(effect)))
+            self._inbox.put(partial(self._saved, effect, self._checkpoints.tried(effect)))
 
-        self._slow.begin_behind(save)
+        self._jobs.begin_late(save)
 
     def _saved(self, effect: SaveCheckpoint, taken: CheckpointTaken | None) -> list[Effect]:
         self._saves.ended(effect, taken is not None, monotonic_ms())

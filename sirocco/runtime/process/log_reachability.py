@@ -24,31 +24,31 @@ from sirocco.transport.map_store import MapStore
 logger = logging.getLogger(__name__)
 
 # Interval between requests to the log, and between checks of their results.
-LOOK_S = 1.0
+CHECK_S = 1.0
 
 # More silence than a leader's election or a slow moment. The lease is given back at once, so that
 # with the loading of checkpoints other processes continue within 10 s.
-SILENT_LOOKS_MAX = 6
+SILENT_CHECKS_MAX = 6
 
 # Answers that are further apart than this do not count as a continuous connection.
-DEAF_MS = 3_000
+SILENCE_MS = 3_000
 
 # A process that has reached the log for so long proves that the log is there. After an outage for
 # all, each process reaches the broker within some calls' time limit (10 s). So the first one that
 # does must not be proof for the others that they are cut off.
-HEARD_S_MIN = 30.0
+CONNECTED_S_MIN = 30.0
 
-HEARD = "log_heard_s"
+CONNECTED_S = "log_heard_s"
 
 
-def is_cut_off(silent_looks: int, others: Iterable[Mapping[str, float]]) -> bool:
+def is_cut_off(silent_checks: int, others: Iterable[Mapping[str, float]]) -> bool:
     """Decides by the process's own silence and by the reports of other living processes."""
-    if silent_looks < SILENT_LOOKS_MAX:
+    if silent_checks < SILENT_CHECKS_MAX:
         return False
-    return any(said.get(HEARD, 0.0) >= HEARD_S_MIN for said in others)
+    return any(loads.get(CONNECTED_S, 0.0) >= CONNECTED_S_MIN for loads in others)
 
 
-class Hearing:
+class LogReachability:
     """Asks the log once a second, and checks for answers.
 
     The process's own silence is counted in checks, not in milliseconds: a suspended process was not
@@ -68,12 +68,12 @@ class Hearing:
         self._store = store
         self._member = member
         self._on_cut_off = on_cut_off
-        self._silent_looks = 0
-        self._heard_ms = self._hearing_since_ms = monotonic_ms()
+        self._silent_checks = 0
+        self._answered_ms = self._connected_since_ms = monotonic_ms()
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=action, name=f"{member}-{name}", daemon=True)
-            for name, action in (("ask", self._ask), ("hear", self._look))
+            for name, action in (("ask", self._ask), ("hear", self._check))
         ]
 
     def start(self) -> None:
@@ -87,39 +87,39 @@ class Hearing:
 
     def figures(self) -> dict[str, float]:
         """Returns how long it has reached the log without a break; 0 if it does not now."""
-        heard_ms = self._heard_ms
-        if monotonic_ms() - heard_ms >= DEAF_MS:
-            return {HEARD: 0.0}
-        return {HEARD: max(0, heard_ms - self._hearing_since_ms) / 1_000}
+        answered_ms = self._answered_ms
+        if monotonic_ms() - answered_ms >= SILENCE_MS:
+            return {CONNECTED_S: 0.0}
+        return {CONNECTED_S: max(0, answered_ms - self._connected_since_ms) / 1_000}
 
     def _ask(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        while not self._stopping.wait(CHECK_S):
             with suppress(TransportError):
                 self._log.bounds(CONTROL, 0)
-                self._heard(monotonic_ms())
+                self._note_answer(monotonic_ms())
 
-    def _heard(self, now_ms: int) -> None:
+    def _note_answer(self, now_ms: int) -> None:
         # In this order: a concurrent reader sees too short a time, never too long a one.
-        if now_ms - self._heard_ms >= DEAF_MS:
-            self._hearing_since_ms = now_ms
-        self._heard_ms = now_ms
-        self._silent_looks = 0
+        if now_ms - self._answered_ms >= SILENCE_MS:
+            self._connected_since_ms = now_ms
+        self._answered_ms = now_ms
+        self._silent_checks = 0
 
-    def _look(self) -> None:
-        while not self._stopping.wait(LOOK_S):
-            self._silent_looks += 1
+    def _check(self) -> None:
+        while not self._stopping.wait(CHECK_S):
+            self._silent_checks += 1
             # Without the map store nothing is known about the others.
             with suppress(TransportUnavailable):
-                if self._silent_looks >= SILENT_LOOKS_MAX and self._is_cut_off():
+                if self._silent_checks >= SILENT_CHECKS_MAX and self._is_cut_off():
                     break
         else:
             return
-        extra = event("cut_off", member=self._member, silent_s=self._silent_looks)
+        extra = event("cut_off", member=self._member, silent_s=self._silent_checks)
         logger.error("cut off from the log, others are not", extra=extra)
         self._on_cut_off(TransportUnavailable("cut off from the log, others are not"))
 
     def _is_cut_off(self) -> bool:
-        there = {member.id for member in living(self._store)} - {self._member}
+        members = {member.id for member in living(self._store)} - {self._member}
         described = directory(self._store)
-        said = [described[member].loads for member in there if member in described]
-        return is_cut_off(self._silent_looks, said)
+        loads = [described[member].loads for member in members if member in described]
+        return is_cut_off(self._silent_checks, loads)

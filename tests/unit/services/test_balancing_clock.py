@@ -26,7 +26,7 @@ def test_a_clock_that_is_set_back_does_not_lengthen_the_pause_behind_a_change(
     rounds, clock = balancing.rounds, balancing._turns._wall_ms
 
     def decides() -> bool:
-        return rounds.judge(MOVE, ("a", "b"), 1_000.0, 2.0, clock())[0] is not None
+        return rounds.decide(MOVE, ("a", "b"), 1_000.0, 2.0, clock())[0] is not None
 
     assert decides()
     rounds.ended(clock())

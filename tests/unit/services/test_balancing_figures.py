@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from services.coordinator.service import CoordinatorService
-from sirocco.protocol.coordinator.balance_turns import Judged, Measured
+from sirocco.protocol.coordinator.balance_turns import Measured, RoundResult
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.balance.base.view import LeafLoads
@@ -41,7 +41,7 @@ def tell(service: CoordinatorService, objects: float) -> None:
     loads = LeafLoads(*[np.array([objects, 0.0])] * 6)
     measured = Measured(0, 10_000, MAP, OWNERS, loads, work(loads), 2.0)
     assert service.balancing is not None
-    service.balancing._tell_round(Judged("sstd", measured, "", None, False))
+    service.balancing._log_round(RoundResult("sstd", measured, "", None, False))
 
 
 def imbalance(service: CoordinatorService) -> float | None:

@@ -8,7 +8,7 @@ import pytest
 from sirocco_api.v1 import cluster_service_pb2 as pb
 
 from services.embedded import EmbeddedCluster
-from services.merger.mark_requests import Hurrying
+from services.merger.mark_requests import MarkRequests
 from services.merger.members import Members
 from services.router.cluster import ClusterFront
 from services.router.service import RouterService
@@ -23,7 +23,7 @@ from tests.support.speaking import DEADLINE_S, Speaker, new_session, publish_req
 def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
     async def run() -> list[str]:
         store, view = MemoryMapStore(), ControlView()
-        hurrying = Hurrying(view, Members(store))
+        hurrying = MarkRequests(view, Members(store))
         # There is no server at any of them; only the opened channels count.
         for number in range(3):
             name, address = f"router-{number}", f"127.0.0.1:{number + 1}"
@@ -31,7 +31,7 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
             if number:
                 store.delete(f"member/router-{number - 1}")
             view.owners[INTAKE, 0] = Ownership(name, 1)
-            asking = asyncio.create_task(hurrying.hurry("0.7"))
+            asking = asyncio.create_task(hurrying.request("0.7"))
             while address not in hurrying._channels._channels:
                 await asyncio.sleep(0.01)
             asking.cancel()

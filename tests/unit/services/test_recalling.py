@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from services.embedded import EmbeddedCluster
-from services.router.definition_recovery import Recalling
+from services.router.definition_recovery import DefinitionRecovery
 from services.router.service import RouterService
 from services.router.stored import StoredQueries
 from sirocco.model.query import parse_query, query_handle
@@ -55,7 +55,7 @@ def test_the_definition_in_force_is_said_again_and_shown(
 
     # The service's own thread does the same every few seconds.
     stored = StoredQueries(cluster.log, service.machine)
-    Recalling("test", service.machine, stored, service.worker).look()
+    DefinitionRecovery("test", service.machine, stored, service.worker).look()
     eventually(lambda: is_republished(registry, revision), "it is said again")
 
     again = stored.at(PARTITION, registry.place(HANDLE))

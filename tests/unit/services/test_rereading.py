@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, Rereading
+from services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, MapChangeReader
 from services.router.stored import StoredQueries
 from sirocco.protocol.contract.effects import RegistryRecords
 from sirocco.protocol.contract.messages import Change
@@ -47,7 +47,7 @@ def registry() -> Any:
 
 def copied_again(machine: Machine, stored: Stored, partition: int) -> bool:
     """Returns whether the thread reads a partition that this router gets later."""
-    copying = Rereading(
+    copying = MapChangeReader(
         "test", cast(RouterMachine, machine), cast(StoredQueries, stored), cast(Worker, None)
     )
     copying.start()
@@ -80,7 +80,7 @@ def test_an_unexpected_error_at_one_part_ends_nothing() -> None:
 def test_what_cannot_be_copied_is_not_tried_again_at_once() -> None:
     tried_s: list[float] = []
     stored = Stored(lambda _: tried_s.append(time.monotonic()))
-    copying = Rereading(
+    copying = MapChangeReader(
         "test",
         cast(RouterMachine, Machine(0)),
         cast(StoredQueries, stored),
@@ -130,7 +130,7 @@ class Definitions:
 def test_parts_with_few_are_copied_together_and_never_more_than_so_many_at_once() -> None:
     machine, loop = Machine(0, 1, 2), Loop()
     stored = Definitions(machine, {0: 100, 1: 100, 2: 2_100})
-    copying = Rereading(
+    copying = MapChangeReader(
         "test",
         cast(RouterMachine, machine),
         cast(StoredQueries, stored),

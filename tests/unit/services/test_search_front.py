@@ -32,7 +32,7 @@ from sirocco_client import (
 from services.evaluator import search as evaluator_search
 from services.evaluator.slot_search import PART_BYTES, PART_BYTES_MAX
 from services.merger import search as merger_search
-from services.merger.mark_requests import Hurrying
+from services.merger.mark_requests import MarkRequests
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
 from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
@@ -417,10 +417,10 @@ def test_owners_are_asked_to_hurry_once_however_often_a_token_names_them(
 ) -> None:
     asked: list[str] = []
 
-    async def hurry(_: Hurrying, part: str) -> None:
+    async def hurry(_: MarkRequests, part: str) -> None:
         asked.append(part)
 
-    monkeypatch.setattr(Hurrying, "_hurry", hurry)
+    monkeypatch.setattr(MarkRequests, "_request", hurry)
     token = ",".join(["1.7", "0.3", "1.5"] * 1_000)
     with pytest.raises((DeadlineExceeded, PartialResult)):
         small.client.search(everywhere(), position_token=token, timeout_s=1.0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.protocol.contract.load_messages import ToldLoads, ToldSample
+from sirocco.protocol.contract.load_messages import LoadReport, SampleReport
 from sirocco.protocol.contract.query_samples import (
     DRAW_MAX,
     QuerySample,
@@ -38,7 +38,7 @@ SIDE_MAX = 64
 CELL_DEGREES_MIN = 1e-4
 
 
-def loads_of(counted: Counted) -> ToldLoads:
+def loads_of(counted: Counted) -> LoadReport:
     """Returns the numbers of the leaves that were counted."""
     slot_of_leaf = counted.map.slot_of_leaf
     count = len(slot_of_leaf)
@@ -62,7 +62,7 @@ def loads_of(counted: Counted) -> ToldLoads:
         (counted.objects + arrived)[is_told],
         query_bytes[is_told],
     )
-    return ToldLoads(counted.map.version, tuple(sorted(counted.queries)), ids[is_told], loads)
+    return LoadReport(counted.map.version, tuple(sorted(counted.queries)), ids[is_told], loads)
 
 
 def details_of(counted: Counted, wanted: list[int]) -> dict[int, LeafDetail]:
@@ -82,7 +82,7 @@ def details_of(counted: Counted, wanted: list[int]) -> dict[int, LeafDetail]:
     return details
 
 
-def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSample:
+def sample_of(counted: Counted, objects_max: int, queries_max: int) -> SampleReport:
     """Returns some objects of the last round and some standing range queries."""
     homes = counted.recent.take(np.flatnonzero(counted.recent.is_home))
     some = homes.take(np.arange(0, len(homes), max(1, -(-len(homes) // max(objects_max, 1)))))
@@ -102,7 +102,7 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
         some.event_keys,
         range_queries(boxes[first], *kept),
     )
-    return ToldSample(sample, draws[first], float(len(homes) * homes.every), queries)
+    return SampleReport(sample, draws[first], float(len(homes) * homes.every), queries)
 
 
 def _as_sampled(standing: SlotQueries) -> QuerySample:

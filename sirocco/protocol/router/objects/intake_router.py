@@ -17,7 +17,7 @@ from sirocco.model.objects import concat
 from sirocco.model.text import TermColumns, TextAnalyser
 from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns, event_keys
 from sirocco.protocol.contract.effects import Append, Effect, State
-from sirocco.protocol.contract.load_messages import ToldArrivals
+from sirocco.protocol.contract.load_messages import ArrivalReport
 from sirocco.protocol.contract.messages import (
     INTAKE,
     NO_OBJECTS,
@@ -92,11 +92,11 @@ class LeafArrivals:
         """Counts objects by the ids of their leaves."""
         np.add(self.objects, np.bincount(leaves, minlength=len(self.objects)), out=self.objects)
 
-    def told(self) -> ToldArrivals:
+    def report(self) -> ArrivalReport:
         """Returns the counts as of now."""
         objects = self.objects.copy()
         leaves = np.flatnonzero(objects)
-        return ToldArrivals(
+        return ArrivalReport(
             self.version, leaves.astype(np.int32), objects[leaves].astype(np.float64)
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sirocco.protocol.contract.load_messages import ToldArrivals
-from sirocco.protocol.coordinator.arrival_rates import Sent, as_came, sent_by
+from sirocco.protocol.contract.load_messages import ArrivalReport
+from sirocco.protocol.coordinator.arrival_rates import RoutedTotals, routed_totals, with_arrivals
 from sirocco.schemes.balance.base.view import LeafLoads
 from tests.support.values import uniform_map
 
@@ -14,22 +14,22 @@ MAP = uniform_map(2, 2)
 FIRST, SECOND = (leaf.id for leaf in MAP.leaves)
 
 
-def told(*objects: tuple[int, float], version: int = MAP.version) -> ToldArrivals:
+def told(*objects: tuple[int, float], version: int = MAP.version) -> ArrivalReport:
     leaves, counts = zip(*objects, strict=True) if objects else ((), ())
-    return ToldArrivals(version, np.array(leaves, np.int32), np.array(counts, np.float64))
+    return ArrivalReport(version, np.array(leaves, np.int32), np.array(counts, np.float64))
 
 
 def test_what_routers_sent_adds_up_by_leaf() -> None:
     both = {"r": told((FIRST, 3.0), (SECOND, 1.0)), "s": told((SECOND, 4.0))}
 
-    sent = sent_by(MAP, ("r", "s"), both)
+    sent = routed_totals(MAP, ("r", "s"), both)
 
     assert sent is not None
     assert sent.objects.tolist() == [3.0, 5.0]
 
 
 def test_leaves_that_the_map_does_not_have_are_left_out() -> None:
-    sent = sent_by(MAP, ("r",), {"r": told((FIRST, 3.0), (1_000, 9.0))})
+    sent = routed_totals(MAP, ("r",), {"r": told((FIRST, 3.0), (1_000, 9.0))})
 
     assert sent is not None
     assert sent.objects.tolist() == [3.0, 0.0]
@@ -39,17 +39,17 @@ def test_leaves_that_the_map_does_not_have_are_left_out() -> None:
     "answers", [{}, {"r": told()}, {"r": told(), "s": told(version=MAP.version + 1)}]
 )
 def test_nothing_is_known_while_one_is_silent_or_goes_by_another_map(
-    answers: dict[str, ToldArrivals],
+    answers: dict[str, ArrivalReport],
 ) -> None:
-    assert sent_by(MAP, ("r", "s"), answers) is None
+    assert routed_totals(MAP, ("r", "s"), answers) is None
 
 
 def test_nothing_is_known_where_nobody_owns_intake() -> None:
-    assert sent_by(MAP, (), {}) is None
+    assert routed_totals(MAP, (), {}) is None
 
 
 def test_what_came_since_is_the_difference() -> None:
-    before, now = (Sent(1, ("r",), np.array(each)) for each in ([1.0, 2.0], [4.0, 2.0]))
+    before, now = (RoutedTotals(1, ("r",), np.array(each)) for each in ([1.0, 2.0], [4.0, 2.0]))
 
     came = now.since(before)
 
@@ -61,9 +61,9 @@ def test_what_came_since_is_the_difference() -> None:
 def test_what_came_since_another_map_or_by_other_routers_is_not_known(
     before: tuple[int, tuple[str, ...]] | None,
 ) -> None:
-    earlier = before and Sent(*before, np.zeros(2))
+    earlier = before and RoutedTotals(*before, np.zeros(2))
 
-    assert Sent(1, ("r",), np.ones(2)).since(earlier or None) is None
+    assert RoutedTotals(1, ("r",), np.ones(2)).since(earlier or None) is None
 
 
 def test_loads_are_as_if_all_that_came_had_been_done() -> None:
@@ -77,7 +77,7 @@ def test_loads_are_as_if_all_that_came_had_been_done() -> None:
         none,
     )
 
-    loads = as_came(counted, np.array([40.0, 5.0, 7.0]))
+    loads = with_arrivals(counted, np.array([40.0, 5.0, 7.0]))
 
     assert loads.objects.tolist() == [40.0, 5.0, 7.0]
     # No evaluator has counted objects of the third: they meet as many as others on average.
@@ -88,7 +88,7 @@ def test_loads_are_as_if_all_that_came_had_been_done() -> None:
 
 
 def test_of_nothing_counted_nothing_is_met() -> None:
-    loads = as_came(LeafLoads(*[np.zeros(2)] * 6), np.array([3.0, 0.0]))
+    loads = with_arrivals(LeafLoads(*[np.zeros(2)] * 6), np.array([3.0, 0.0]))
 
     assert loads.objects.tolist() == [3.0, 0.0]
     assert loads.met.tolist() == [0.0, 0.0]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sirocco.model.errors import FailedPrecondition
-from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads
+from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport
 from sirocco.protocol.contract.map_change import Phase
-from sirocco.protocol.coordinator.balance_rounds import LOOKS, RoundSettings, Standing
+from sirocco.protocol.coordinator.balance_rounds import LOOKS, ClusterState, RoundSettings
 from sirocco.protocol.coordinator.balance_turns import (
     MET_LOOKS,
     Ask,
@@ -21,11 +21,11 @@ from sirocco.protocol.coordinator.balance_turns import (
     AskSamples,
     AskSlots,
     Ended,
-    Judged,
     Move,
-    Recall,
-    Remember,
+    ReadMemory,
+    RoundResult,
     Save,
+    SaveMemory,
     Turns,
 )
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, View
@@ -34,8 +34,8 @@ from tests.support.values import uniform_map
 MAP = uniform_map(2, 2)
 # Slots 0 and 1 have a leaf each.
 IDS = np.array([leaf.id for leaf in MAP.leaves], np.int32)
-TOLD = {"a": ToldLoads(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
-STANDING = Standing(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False, ("r",))
+TOLD = {"a": LoadReport(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
+STANDING = ClusterState(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False, ("r",))
 
 
 class Away(Exception):  # noqa: N818 -- as the stores' own
@@ -58,8 +58,8 @@ class Coordinator:
         self,
         failing: type | None = None,
         error: Exception | None = None,
-        told: dict[str, ToldLoads] | None = None,
-        standing: Standing = STANDING,
+        told: dict[str, LoadReport] | None = None,
+        standing: ClusterState = STANDING,
     ) -> None:
         self.now_ms = 0
         self.told, self.standing = told or TOLD, standing
@@ -88,7 +88,7 @@ class Coordinator:
 
     def answer(self, ask: Ask) -> Any:
         match ask:
-            case Recall():
+            case ReadMemory():
                 return Memory()
             case AskLoads():
                 return self.told
@@ -121,11 +121,11 @@ def test_what_is_refused_ends_and_the_round_goes_on() -> None:
     coordinator.turn(1_000)
 
     assert coordinator.outcomes() == ["slot 0 has changed hands meanwhile"]
-    assert isinstance(coordinator.asked[-1], Judged)
+    assert isinstance(coordinator.asked[-1], RoundResult)
 
 
 def test_a_memory_that_cannot_be_written_down_keeps_nothing_from_being_carried_out() -> None:
-    coordinator = Coordinator(Remember, Away("the map store is away"))
+    coordinator = Coordinator(SaveMemory, Away("the map store is away"))
     coordinator.turn(0)
 
     with pytest.raises(Away):
@@ -143,7 +143,7 @@ def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordi
         row = MAP.slot_of_leaf == slot
         came, stand = np.full(1, objects[slot]), np.full(1, queries[slot])
         loads = LeafLoads(came, came, came, stand, came, stand)
-        told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
+        told[member] = LoadReport(MAP.version, (slot,), IDS[row], loads)
     sampled = replace(STANDING, map=replace(MAP, scheme="qt-tree"), owners=("a", "b"))
     return Coordinator(told=told, standing=sampled)
 
@@ -187,7 +187,7 @@ class Stream:
         self.looked_ms: list[int] = []
         self.counted_ms: list[int] = []
         self.ends_ms: list[int] = []
-        self.judged: list[Judged] = []
+        self.judged: list[RoundResult] = []
         self.decided_ms: list[int] = []
         self.arrivals: list[float] = []
         self.plan = plan or Plan(Memory(), "PM", {0: "b"}, maximum_before=2.0, maximum_after=1.0)
@@ -218,7 +218,7 @@ class Stream:
         self.met += done * self.meets
 
     def _turn(self) -> None:
-        standing = Standing(True, Phase.NONE, MAP, self.owners, ("a", "b"), False, ("r",))
+        standing = ClusterState(True, Phase.NONE, MAP, self.owners, ("a", "b"), False, ("r",))
         turn = self.turns.turn(standing)
         try:
             ask = next(turn)
@@ -229,12 +229,12 @@ class Stream:
 
     def _answer(self, ask: Ask) -> Any:
         match ask:
-            case Recall():
+            case ReadMemory():
                 return Memory()
             case AskArrivals(routers):
                 self.looked_ms.append(self.now_ms)
                 self.now_ms += self.takes_ms
-                told = ToldArrivals(self.version, IDS, self.sent[MAP.slot_of_leaf].copy())
+                told = ArrivalReport(self.version, IDS, self.sent[MAP.slot_of_leaf].copy())
                 return {one: told for one in routers if one != self.silent}
             case AskLoads(_, ends_round):
                 answers = self._told()
@@ -248,17 +248,17 @@ class Stream:
                 return {"a": (0,), "b": (1,)}
             case Move():
                 self.decided_ms.append(self.now_ms)
-            case Judged():
+            case RoundResult():
                 self.judged.append(ask)
         return None
 
-    def _told(self) -> dict[str, ToldLoads]:
+    def _told(self) -> dict[str, LoadReport]:
         told = {}
         for slot, member in enumerate("ab"):
             objects, met = (each[slot : slot + 1].copy() for each in (self.counted, self.met))
             loads = LeafLoads(objects, met, objects, objects, objects, objects)
             row = MAP.slot_of_leaf == slot
-            told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
+            told[member] = LoadReport(MAP.version, (slot,), IDS[row], loads)
         return told
 
 

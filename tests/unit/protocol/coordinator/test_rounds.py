@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sirocco.protocol.contract.load_messages import ToldLoads
+from sirocco.protocol.contract.load_messages import LoadReport
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.balance_rounds import (
     AT_INTERVALS,
     CHANGE_MS_MAX,
     URGENT_EXCESS,
+    ClusterState,
     Rounds,
     RoundSettings,
-    Standing,
     imbalance_of,
     joined_loads,
     memory_state,
@@ -32,7 +32,7 @@ NOTHING = Plan(Memory())
 
 
 def standing(owners=OWNERS, phase=Phase.NONE, *, is_granting=False):
-    return Standing(True, phase, None, owners, ("a", "b"), is_granting, ("r",))
+    return ClusterState(True, phase, None, owners, ("a", "b"), is_granting, ("r",))
 
 
 # Uneven, but not so much that it is urgent.
@@ -40,7 +40,7 @@ UNEVEN, URGENT = 1.3, 1.01 + URGENT_EXCESS * 0.2
 
 
 def judged(rounds, plan, now_ms, objects=1_000.0, imbalance=UNEVEN):
-    return rounds.judge(plan, OWNERS, objects, imbalance, now_ms)
+    return rounds.decide(plan, OWNERS, objects, imbalance, now_ms)
 
 
 def test_a_change_has_to_be_wanted_in_two_rounds_in_a_row() -> None:
@@ -209,7 +209,7 @@ def four_leaves() -> PartitionMap:
 
 def told(slots, leaves, objects, version=4):
     column = np.array(objects, np.float64)
-    return ToldLoads(version, slots, np.array(leaves, np.int32), LeafLoads(*[column] * 6))
+    return LoadReport(version, slots, np.array(leaves, np.int32), LeafLoads(*[column] * 6))
 
 
 def test_loads_of_evaluators_become_those_of_the_map() -> None:

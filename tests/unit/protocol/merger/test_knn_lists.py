@@ -223,6 +223,6 @@ def test_an_entry_takes_at_most_64_bytes_beside_its_name() -> None:
         distances_m = rng.random(int(some.sum()))
         queries = np.zeros(len(distances_m), np.uint32)
         lists.add(Candidates(found, rows[some], objects[some], queries, distances_m))
-        lists.flush(tell=False)
+        lists.flush(sends=False)
     assert len(lists) == count
     assert lists.bytes_total / (count * k) <= 64

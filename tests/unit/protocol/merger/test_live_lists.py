@@ -308,7 +308,7 @@ def test_who_is_waited_for_is_known_after_a_take_over() -> None:
     successor.restore(steps.state())
     for known in (steps, successor):
         known.complete(500)
-        assert not known.has_news
+        assert not known.has_output
         part = found_of([(1, 9, 10, 500)], [(1, 9, first_step(1))])
         known.take(part, 0, read_spec(WORDS.spec), 500)
         known.pause(1)
@@ -1015,7 +1015,7 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
         slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
     slots.cluster.registry_saved(21)
     known = slots.known()
-    assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
+    assert (len(known.versions), len(known.steps), len(known.steps._sent_revisions)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("is_continued", [True, False])
@@ -1074,7 +1074,7 @@ def test_a_ranked_query_that_is_registered_anew_says_nothing_of_what_it_lacks() 
     slots.cluster.registry_saved(21)
     # Nothing is kept of ended versions.
     known = slots.known()
-    assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
+    assert (len(known.versions), len(known.steps), len(known.steps._sent_revisions)) == (0, 0, 0)
 
 
 def test_a_step_before_the_end_is_told_when_a_slot_has_said_that_the_query_is_removed() -> None:

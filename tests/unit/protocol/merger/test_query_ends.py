@@ -273,7 +273,7 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
         ]
         begin_s = time.process_time()
         for spec in specs:
-            known.hear(spec, "q", "s", 0, 2)
+            known.take_report(spec, "q", "s", 0, 2)
         return time.process_time() - begin_s
 
     first_s = heard_s(0)

@@ -21,7 +21,7 @@ from sirocco.model.errors import (
 )
 from sirocco.model.query import Query
 from sirocco.protocol.search import gather
-from sirocco.protocol.search.gather import Came, HandOn
+from sirocco.protocol.search.gather import PartArrived, SendObjects
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
 from tests.support import gathering
 from tests.support.gathering import (
@@ -193,8 +193,8 @@ def test_one_answer_is_handed_on_as_it_is_however_many_parts_it_has() -> None:
     handed = [
         effect.objects
         for part in parts
-        for effect in search.gather.step(Came(ask.number, part), world.owner, search.now_ms)
-        if isinstance(effect, HandOn)
+        for effect in search.gather.step(PartArrived(ask.number, part), world.owner, search.now_ms)
+        if isinstance(effect, SendObjects)
     ]
     assert len(handed) > SLOTS
     full = [part.objects for part in parts if len(part.objects)]

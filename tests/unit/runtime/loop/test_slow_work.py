@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from sirocco.runtime.loop.background_jobs import SlowWork
-from sirocco.runtime.loop.loop_inbox import Asking
+from sirocco.runtime.loop.background_jobs import BackgroundJobs
+from sirocco.runtime.loop.loop_inbox import LoopInbox
 
 
 def test_housekeeping_holds_up_neither_transactions_nor_the_end() -> None:
-    slow = SlowWork("m", Asking(lambda _event: [], lambda: True))
+    slow = BackgroundJobs("m", LoopInbox(lambda _event: [], lambda: True))
     answers, done, ended = threading.Event(), threading.Event(), threading.Event()
 
     def end() -> None:

@@ -314,7 +314,7 @@ class Held:
             assert self._go.wait(WAIT_S)
             return []
 
-        worker._asking.put(hold)
+        worker._inbox.put(hold)
         assert reached.wait(WAIT_S)
 
     def let_go(self) -> None:

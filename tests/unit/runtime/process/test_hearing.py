@@ -11,10 +11,10 @@ import pytest
 from sirocco.runtime.process import log_reachability as hearing
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.log_reachability import (
-    HEARD,
-    HEARD_S_MIN,
-    SILENT_LOOKS_MAX,
-    Hearing,
+    CONNECTED_S,
+    CONNECTED_S_MIN,
+    SILENT_CHECKS_MAX,
+    LogReachability,
     is_cut_off,
 )
 from sirocco.runtime.process.membership import LeaseKeeper, MemberInfo
@@ -22,22 +22,22 @@ from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_map_store import MemoryMapStore
 
 WAIT_S = 10.0
-HEARS = {HEARD: HEARD_S_MIN}
+HEARS = {CONNECTED_S: CONNECTED_S_MIN}
 
 
 @pytest.mark.parametrize(
     ("silent", "others", "expected"),
     [
-        (SILENT_LOOKS_MAX, [HEARS], True),
-        (SILENT_LOOKS_MAX - 1, [HEARS], False),
+        (SILENT_CHECKS_MAX, [HEARS], True),
+        (SILENT_CHECKS_MAX - 1, [HEARS], False),
         # The log is away for all.
-        (60, [{HEARD: 0.0}, {HEARD: 0.0}], False),
+        (60, [{CONNECTED_S: 0.0}, {CONNECTED_S: 0.0}], False),
         # It has just returned, and one process read it first.
-        (60, [{HEARD: 2.0}, {HEARD: 0.0}], False),
+        (60, [{CONNECTED_S: 2.0}, {CONNECTED_S: 0.0}], False),
         # Others without a report, and no others.
         (60, [{}], False),
         (60, [], False),
-        (SILENT_LOOKS_MAX, [{}, {HEARD: 0.0}, HEARS], True),
+        (SILENT_CHECKS_MAX, [{}, {CONNECTED_S: 0.0}, HEARS], True),
     ],
 )
 def test_only_who_hears_nothing_while_others_do_is_cut_off(
@@ -53,20 +53,20 @@ def test_who_stood_still_is_no_proof_that_the_log_was_there(
     clock = Clock()
     monkeypatch.setattr(hearing, "monotonic_ms", clock)
     log: Any = FakeLog()
-    heard = Hearing(log, MemoryMapStore(), "router-1", lambda _: None)
+    heard = LogReachability(log, MemoryMapStore(), "router-1", lambda _: None)
     for _ in range(60):
         clock.ms += 1_000
-        heard._heard(clock.ms)
-    assert heard.figures() == {HEARD: 60.0}
+        heard._note_answer(clock.ms)
+    assert heard.figures() == {CONNECTED_S: 60.0}
     clock.ms += 60_000
 
     # test and check: at once, and when it reads again
-    assert heard.figures() == {HEARD: 0.0}
-    heard._heard(clock.ms)
-    assert heard.figures() == {HEARD: 0.0}
+    assert heard.figures() == {CONNECTED_S: 0.0}
+    heard._note_answer(clock.ms)
+    assert heard.figures() == {CONNECTED_S: 0.0}
     clock.ms += 1_000
-    heard._heard(clock.ms)
-    assert heard.figures() == {HEARD: 1.0}
+    heard._note_answer(clock.ms)
+    assert heard.figures() == {CONNECTED_S: 1.0}
 
 
 class Clock:
@@ -96,7 +96,7 @@ class FakeLog:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryMapStore]:
     """A store with another living process that reads the log."""
-    monkeypatch.setattr(hearing, "LOOK_S", 0.01)
+    monkeypatch.setattr(hearing, "CHECK_S", 0.01)
     made = MemoryMapStore()
     info = MemberInfo("router-2", "router", "a:1", "a:2", 0, HEARS)
     keeper = LeaseKeeper(made, lambda: info, monotonic_ms)
@@ -115,7 +115,7 @@ def test_who_is_cut_off_is_told_once(store: MemoryMapStore) -> None:
         told.append(error)
         ended.set()
 
-    heard = Hearing(log, store, "router-1", end)
+    heard = LogReachability(log, store, "router-1", end)
     heard.start()
 
     # test: it reads, it does not
@@ -134,7 +134,7 @@ def test_a_process_alone_waits_for_the_log(store: MemoryMapStore) -> None:
     log: Any = FakeLog()
     log.is_away = True
     ended = threading.Event()
-    heard = Hearing(log, store, "router-2", lambda _: ended.set())
+    heard = LogReachability(log, store, "router-2", lambda _: ended.set())
     heard.start()
     assert not ended.wait(0.3)
     heard.stop()

@@ -175,5 +175,5 @@ def test_chance_changes_nothing(name, objects):
         now_ms = number * settings.interval_ms
         loads = placed(view, work(view.loads)).loads
         plan = decide(BALANCING[name], view, stream, now_ms)
-        decision, _ = rounds.judge(plan, owners, float(objects), imbalance_of(loads), now_ms)
+        decision, _ = rounds.decide(plan, owners, float(objects), imbalance_of(loads), now_ms)
         assert decision is None, f"seed {SEED}, round {number}: {decision}"

@@ -28,7 +28,7 @@ from sirocco.protocol.contract.effects import (
     SaveCheckpoint,
     SaveRequest,
 )
-from sirocco.protocol.contract.load_messages import ToldSample
+from sirocco.protocol.contract.load_messages import SampleReport
 from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.coordinator.sample_merge import joined_sample
 from sirocco.protocol.evaluator.load import leaf_counts
@@ -314,7 +314,7 @@ def told_of(rng, west, objects, objects_told, queries, queries_told):
             np.ones(count),
         ),
     )
-    return ToldSample(sample, handles, float(objects), float(queries))
+    return SampleReport(sample, handles, float(objects), float(queries))
 
 
 def test_a_sample_has_of_each_evaluator_its_share() -> None:

@@ -380,17 +380,17 @@ def test_ties_are_broken_by_session_and_number() -> None:
 
 def test_arrivals_are_those_of_the_map_in_force() -> None:
     made, told = router(0), Told()
-    assert made.arrivals.told().version == made.map_version
+    assert made.arrivals.report().version == made.map_version
     for offset, taken in enumerate(random_log(np.random.default_rng(1), 0, 40)):
         made.add(0, offset, taken, 0)
     told.take(made.flush(0, at_once=True))
-    before = made.arrivals.told()
+    before = made.arrivals.report()
     assert before.objects.sum() == made.objects_total > 0
 
     version = made.map_version + 1
     made.use({**made.routings, version: made.routings[made.map_version]}, version)
 
-    assert made.arrivals.told().version == version
-    assert made.arrivals.told().objects.sum() == 0
+    assert made.arrivals.report().version == version
+    assert made.arrivals.report().objects.sum() == 0
     # A process that had read it before sees the former content.
     assert before.version < version
