@@ -95,11 +95,51 @@ def make_messages(rng: np.random.Generator, count: int) -> dict[str, Message]:
     names = make_names(rng, count)
     none = np.empty(0, np.uint64)
     return {
-        "taken": Taken(1, 1, count, 0, 5, objects, None),
-        "routed": Routed(1, intervals, objects, events, positions, zeros, found),
-        "routed with attributes": Routed(1, intervals, whole, events, positions, zeros, found),
-        "mark": Routed(1, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS),
-        "found": Found(intervals, objects, events, positions, zeros, names, matches),
+        "taken": Taken(
+            session=1,
+            first_number=1,
+            span=count,
+            acknowledged_to=0,
+            received_ms=5,
+            objects=objects,
+            number_deltas=None,
+        ),
+        "routed": Routed(
+            map_version=1,
+            intervals=intervals,
+            objects=objects,
+            events=events,
+            positions=positions,
+            interval_rows=zeros,
+            terms=found,
+        ),
+        "routed with attributes": Routed(
+            map_version=1,
+            intervals=intervals,
+            objects=whole,
+            events=events,
+            positions=positions,
+            interval_rows=zeros,
+            terms=found,
+        ),
+        "mark": Routed(
+            map_version=1,
+            intervals=intervals,
+            objects=NO_OBJECTS,
+            events=NO_EVENTS,
+            positions=NO_POSITIONS,
+            interval_rows=NO_ROWS,
+            terms=NO_TERMS,
+        ),
+        "found": Found(
+            intervals=intervals,
+            objects=objects,
+            events=events,
+            positions=positions,
+            interval_rows=zeros,
+            queries=names,
+            matches=matches,
+        ),
         "installed": Installed.plain(
             0, 0, names, positions, make_queries(rng, count), None, none, NO_POSITIONS
         ),

@@ -43,7 +43,17 @@ def records(rng: np.random.Generator, count: int) -> list[Taken]:
             one = {"id": row, "lon": lon[row], "lat": lat[row], "text": words}
             builder.add(parse_object(json.dumps(one).encode()))
         objects = builder.build()
-        found.append(Taken(1, begin + 1, len(objects), 0, 1_000, objects, None))
+        found.append(
+            Taken(
+                session=1,
+                first_number=begin + 1,
+                span=len(objects),
+                acknowledged_to=0,
+                received_ms=1_000,
+                objects=objects,
+                number_deltas=None,
+            )
+        )
     return found
 
 
@@ -65,12 +75,13 @@ def summary(rng: np.random.Generator, sample: Sample, routing, count: int) -> Ke
     routes = routing.route_boxes(queries.boxes, np.arange(count + 1))
     slots = np.split(routes.slots, routes.slot_offsets[1:-1])
     sets = np.array([set_of(each.tolist(), words_of(SLOTS)) for each in slots])
-    return Keywords(0, 1, *joined(keys, sets), begins=True, ends=True)
+    terms, slots = joined(keys, sets)
+    return Keywords(partition=0, epoch=1, terms=terms, slots=slots, begins=True, ends=True)
 
 
 def run(log: list[Taken], routing, said: Keywords | None) -> tuple[float, IntakeRouter]:
     """Returns the seconds of one thread for the whole log."""
-    router = IntakeRouter(SLOTS, False, summarised=0 if said is None else 1)
+    router = IntakeRouter(slots=SLOTS, event_time=False, summarised=0 if said is None else 1)
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     offset = 0

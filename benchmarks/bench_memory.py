@@ -59,7 +59,14 @@ def produced(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
     while members := list(islice(made, BATCH)):
         parsed = [parse_query(one) for one in members]
         changes = [
-            Change(int.from_bytes(os.urandom(8)), one, "bench", 0, -1, 1 + row)
+            Change(
+                handle=int.from_bytes(os.urandom(8)),
+                query=one,
+                subscriber="bench",
+                start_ms=0,
+                expected_revision=-1,
+                digest=1 + row,
+            )
             for row, one in enumerate(parsed)
         ]
         rows, places = routed_queries(changes, routing)

@@ -108,12 +108,12 @@ class KafkaCluster:
         redis.start()
         stack.callback(redis.stop)
         settings = LocalClusterSettings(
-            "bench",
-            self._kafka.address,
-            redis.url,
-            str(directory / "archive"),
-            {"router": 1, "evaluator": 1, "merger": 1, "coordinator": 1},
-            {"SIROCCO_SLOTS": str(slots), "SIROCCO_STORE": "on" if store else "off"},
+            cluster="bench",
+            kafka=self._kafka.address,
+            redis=redis.url,
+            archive=str(directory / "archive"),
+            counts={"router": 1, "evaluator": 1, "merger": 1, "coordinator": 1},
+            options={"SIROCCO_SLOTS": str(slots), "SIROCCO_STORE": "on" if store else "off"},
         )
         self._cluster = stack.enter_context(LocalCluster(directory, settings))
         (self.router,) = self._cluster.router_addresses
@@ -136,7 +136,7 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGESIZE")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Bench:
     """One cluster with its queries registered and its subscriber reading."""
 
@@ -241,7 +241,14 @@ def bench(kind: str, queries: int, *, store: bool, slots: int) -> Iterator[Bench
         rate = queries / max(1e-9, time.monotonic() - begin_s)
         del wanted
         each = (cluster.evaluator_bytes() - before) / queries
-        one = Bench(cluster, client, subscription, queries, rate, each)
+        one = Bench(
+            cluster=cluster,
+            client=client,
+            subscription=subscription,
+            queries=queries,
+            registered_per_s=rate,
+            bytes_per_query=each,
+        )
         threading.Thread(target=one.receive, daemon=True).start()
         one.publish(columns_of(workload, WARM_UP_OBJECTS, BATCH), None)
         yield one

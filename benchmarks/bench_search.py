@@ -196,7 +196,7 @@ def measure_terms(view: StoreView, data: str, asked: Asked) -> None:
             )
             for x, y in places
         ]  # fmt: skip
-        queries = [TermsQuery("q", "snapshot", K, region) for region in regions]
+        queries = [TermsQuery(id="q", mode="snapshot", k=K, region=region) for region in regions]
         conditions = [compile_condition(compile_queries([query], [0])) for query in queries]
         tops = [partial(_top, view, condition, names) for condition in conditions]
         measure("terms", tops, data=data, dense=dense)
@@ -229,9 +229,16 @@ def measure_ranked(view: StoreView, data: str, asked: Asked) -> None:
 
 def ranked_query(place: tuple[float, float], keywords: list[str]) -> RankedQuery:
     return RankedQuery(
-        "q", "snapshot", *place, RADIUS_M, K, tuple(sorted(set(keywords))),
-        Weights(1 / 3, 1 / 3, 1 / 3), DAY_MS,
-    )  # fmt: skip
+        id="q",
+        mode="snapshot",
+        lon=place[0],
+        lat=place[1],
+        radius_m=RADIUS_M,
+        k=K,
+        keywords=tuple(sorted(set(keywords))),
+        weights=Weights(1 / 3, 1 / 3, 1 / 3),
+        half_life_ms=DAY_MS,
+    )
 
 
 def _ranked(view: StoreView, query: RankedQuery, now_ms: int) -> int:

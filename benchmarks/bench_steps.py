@@ -115,7 +115,13 @@ class Stream:
         """Registers queries with history over their windows, all at once."""
         changes = [
             Change(
-                query_handle(query.id), query, "s", start_ms, -1, 0, past_ms=query.window_ms or 0
+                handle=query_handle(query.id),
+                query=query,
+                subscriber="s",
+                start_ms=start_ms,
+                expected_revision=-1,
+                digest=0,
+                past_ms=query.window_ms or 0,
             )
             for query, start_ms in zip(queries, starts_ms, strict=True)
         ]
@@ -144,13 +150,15 @@ class Stream:
         begin, end = position_of(self._records_taken), position_of(self._records_taken + 1)
         none = np.zeros(count + 1, np.int64)
         return Routed(
-            1,
-            Intervals.of([(0, begin, end, int(arrivals_ms[-1]))]),
-            replace(posts, attributes=np.empty(0, np.uint8), attribute_offsets=none),
-            EventColumns((numbers % 50).astype(np.uint64), numbers.astype(np.uint64), arrivals_ms),
-            begin + np.arange(count),
-            np.zeros(count, np.uint32),
-            self._analyser.analyse_batch(posts.text, posts.text_offsets),
+            map_version=1,
+            intervals=Intervals.of([(0, begin, end, int(arrivals_ms[-1]))]),
+            objects=replace(posts, attributes=np.empty(0, np.uint8), attribute_offsets=none),
+            events=EventColumns(
+                (numbers % 50).astype(np.uint64), numbers.astype(np.uint64), arrivals_ms
+            ),
+            positions=begin + np.arange(count),
+            interval_rows=np.zeros(count, np.uint32),
+            terms=self._analyser.analyse_batch(posts.text, posts.text_offsets),
         )
 
 
@@ -169,7 +177,14 @@ def make_queries(
             min(180.0, lon + width), min(90.0, lat + height),
         )  # fmt: skip
         queries.append(
-            TermsQuery(f"q{number}", "continuous", K, region, window_ms=window_ms, step_ms=step_ms)
+            TermsQuery(
+                id=f"q{number}",
+                mode="continuous",
+                k=K,
+                region=region,
+                window_ms=window_ms,
+                step_ms=step_ms,
+            )
         )
     return queries
 

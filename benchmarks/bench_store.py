@@ -274,7 +274,7 @@ def search_all(stores: list[SlotStore], asked: Asked, searches: int) -> None:
     measure("range_window", ranges(spots, asked.words, window), dense=True)
     circles = compile_queries(
         [
-            RangeQuery("q", "snapshot", Circle(x, y, SIDE * 60_000))
+            RangeQuery(id="q", mode="snapshot", region=Circle(x, y, SIDE * 60_000))
             for x, y in spots[: searches // 4]
         ],
         [0] * (searches // 4),

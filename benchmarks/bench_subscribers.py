@@ -64,7 +64,14 @@ def write(log: KafkaLog, subscribers: int) -> None:
             np.full(OBJECTS, int(time.time() * 1_000), np.int64),
         )
         matches = MatchColumns(np.zeros(OBJECTS, np.uint32), rows)
-        writer.append(DELIVERIES, 0, Delivered(objects, events, names, matches, bounds), 0)
+        writer.append(
+            DELIVERIES,
+            0,
+            Delivered(
+                objects=objects, events=events, queries=names, matches=matches, match_offsets=bounds
+            ),
+            0,
+        )
     assert producer.flush(60.0) == 0
     producer.close()
 
@@ -142,7 +149,7 @@ def main() -> None:
     parser.add_argument("--credit", type=int, default=0)
     args = parser.parse_args()
     prefix = f"bench{uuid.uuid4().hex[:8]}."
-    log = KafkaLog(KafkaSettings(args.kafka, topic_prefix=prefix, replication=1))
+    log = KafkaLog(KafkaSettings(bootstrap=args.kafka, topic_prefix=prefix, replication=1))
     topics = ClusterSettings(slots=1, partials_partitions=1).topics()
     if not args.mock:
         log.create_topics([spec for spec in topics if spec.name == DELIVERIES])

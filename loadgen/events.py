@@ -22,7 +22,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalEvent:
     """One event.
 

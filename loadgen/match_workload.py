@@ -35,7 +35,7 @@ class WorkloadError(ValueError):
     """A workload cannot be read; the message names the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatchWorkload:
     """Objects and queries with integer term ids.
 

@@ -54,7 +54,7 @@ _LANGUAGES: dict[str, dict[str, float]] = {
 LANGUAGES = tuple(_LANGUAGES)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Cities:
     """Cities of the world in the order of their GeoNames ids, n rows.
 

@@ -55,10 +55,10 @@ class EmbeddedCluster:
         self.log = MemoryLog()
         self._loop = LoopThread()
         self._parts = Parts(
-            settings,
-            self.log,
-            MemoryMapStore(),
-            MemoryArchive(),
+            settings=settings,
+            log=self.log,
+            store=MemoryMapStore(),
+            archive=MemoryArchive(),
             loop=self._loop,
             security=security,
         )

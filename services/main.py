@@ -72,13 +72,13 @@ def _serve(
     # has no leader for a moment.
     retried(partial(log.create_topics, cluster.topics()), stopping)
     parts = Parts(
-        cluster,
-        log,
-        store,
-        archive,
-        settings.host,
-        settings.grpc_port,
-        settings.http_port,
+        settings=cluster,
+        log=log,
+        store=store,
+        archive=archive,
+        host=settings.host,
+        grpc_port=settings.grpc_port,
+        http_port=settings.http_port,
         security=security,
         name=settings.name,
     )

@@ -117,7 +117,7 @@ def join(
 ) -> DataFrame:
     """Returns the results of the queries: columns of `matching.FOUND_DDL`, `query` numbers them."""
     joined = prepare(queries, start_ms, now_ms)
-    plain = tuple(getattr(joined, name) for name in joined.__slots__)
+    plain = {name: getattr(joined, name) for name in joined.__slots__}
     shared = session.sparkContext.broadcast(plain)
     found = in_tasks(session, task_items(session, index), joining(index.uri, shared), FOUND_DDL)
     limits = [(i, q.k) for i, q in enumerate(queries) if isinstance(q, KnnQuery)]

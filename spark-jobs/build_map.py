@@ -38,14 +38,14 @@ from sirocco.schemes.map.map_bytes import to_bytes
 NAME = "build_map"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options(MapOptions):
     """The job's options; see `--help`."""
 
     scheme: str = "qt-tree"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The findings and the result of the job.
 

@@ -52,7 +52,7 @@ _STYLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options(MapOptions):
     """The job's options; see `--help`."""
 

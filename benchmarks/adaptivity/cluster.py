@@ -58,7 +58,7 @@ ROUTERS = ("router",)
 PIECES = 20
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Course:
     """The results of a run; f8 by second.
 
@@ -143,8 +143,13 @@ class Cluster:
         self._saved_at_s = np.zeros(slots)
         seconds = int(np.ceil(scene.seconds)) + 1
         by_second = np.zeros(seconds)
-        self.course = Course(by_second, by_second.copy(), np.zeros((seconds, evaluators)),
-                             by_second.copy(), self.backlog.delays)  # fmt: skip
+        self.course = Course(
+            offered=by_second,
+            done=by_second.copy(),
+            busy=np.zeros((seconds, evaluators)),
+            products=by_second.copy(),
+            delays=self.backlog.delays,
+        )
         self.standing = scene.standing(0.0)
         self._queries_change = deque(scene.changes_s().tolist())
         self._begin_round()
@@ -354,7 +359,13 @@ class Cluster:
         """Returns the knowledge of the coordinator's machine."""
         owners = tuple(self.members[owner] for owner in self.owner.tolist())
         return ClusterState(
-            True, self.phase, self.routed.map, owners, self.members, self.is_granting, ROUTERS
+            leading=True,
+            phase=self.phase,
+            map=self.routed.map,
+            owners=owners,
+            evaluators=self.members,
+            is_granting=self.is_granting,
+            routers=ROUTERS,
         )
 
     def slots_of(self, evaluator: int) -> tuple[int, ...]:

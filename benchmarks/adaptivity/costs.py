@@ -40,7 +40,7 @@ PASSES = 3
 SUBSCRIBERS = tuple(f"subscriber-{number}" for number in range(8))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """CPU seconds of one core.
 
@@ -110,7 +110,20 @@ def measure(groups: list[tuple[Stream, Queries]], seed: int) -> Costs:
     object_s, probe_s, hit_s, error = _fitted(taken)
     stream, queries = groups[0]
     size = sum(len(record[1]) for record in map(write, _records(stream))) / len(stream)
-    return Costs(object_s, probe_s, hit_s, *_query_costs(queries), size, error)
+    insert_s, repeat_s, remove_s, save_s, load_s, query_bytes = _query_costs(queries)
+    return Costs(
+        object_s=object_s,
+        probe_s=probe_s,
+        hit_s=hit_s,
+        insert_s=insert_s,
+        repeat_s=repeat_s,
+        remove_s=remove_s,
+        save_s=save_s,
+        load_s=load_s,
+        query_bytes=query_bytes,
+        object_bytes=size,
+        error_share=error,
+    )
 
 
 def write(message: Message) -> tuple[str, bytes]:
@@ -245,13 +258,13 @@ def _records(stream: Stream) -> list[Routed]:
         count = len(part)
         found.append(
             Routed(
-                1,
-                Intervals.of([(0, low, high, number)]),
-                _plain(part.columns),
-                EventColumns(np.zeros(count, np.uint64), part.keys, np.full(count, number)),
-                low + np.arange(count),
-                np.zeros(count, np.uint32),
-                terms_of(part),
+                map_version=1,
+                intervals=Intervals.of([(0, low, high, number)]),
+                objects=_plain(part.columns),
+                events=EventColumns(np.zeros(count, np.uint64), part.keys, np.full(count, number)),
+                positions=low + np.arange(count),
+                interval_rows=np.zeros(count, np.uint32),
+                terms=terms_of(part),
             )
         )
     return found
@@ -273,4 +286,13 @@ def terms_of(stream: Stream) -> TermColumns:
 
 def _one_leaf() -> PartitionMap:
     one, zero = np.ones(1), np.zeros(1, np.int32)
-    return PartitionMap(1, "uniform-grid", WORLD, (Leaf(0, WORLD),), (), zero, one, 1)
+    return PartitionMap(
+        version=1,
+        scheme="uniform-grid",
+        world=WORLD,
+        leaves=(Leaf(0, WORLD),),
+        text_nodes=(),
+        slot_of_leaf=zero,
+        load_of_leaf=one,
+        slots=1,
+    )

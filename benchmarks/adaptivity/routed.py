@@ -29,7 +29,7 @@ class PoolRoutes:
     is_home: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Routed:
     """A scene under a map, m groups, c crowds, l leaves.
 
@@ -101,11 +101,11 @@ def route(scene: Scene, partition_map: PartitionMap) -> Routed:
     stands = scene.queries.route(arrays)
     query = np.repeat(np.arange(len(scene.queries)), np.diff(stands.slot_offsets))
     return Routed(
-        partition_map,
-        by_leaf,
-        tuple(pools),
-        np.array(shares),
-        np.array(hits),
-        query,
-        stands.slots.astype(np.int64),
+        map=partition_map,
+        by_leaf=by_leaf,
+        pools=tuple(pools),
+        shares=np.array(shares),
+        hits=np.array(hits),
+        query=query,
+        slot=stands.slots.astype(np.int64),
     )

@@ -46,7 +46,7 @@ class Crowd:
         return self.begin_s + self.within_s * np.arange(count) / max(count, 1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Scene:
     """A workload that changes, m groups of objects and c crowds of queries.
 
@@ -113,18 +113,18 @@ def scene(
     sizes = [len(crowd.queries) for crowd in crowds]
     crowd_of = np.repeat(np.arange(len(crowds)), sizes)
     return Scene(
-        name,
-        tuple(pools),
-        queries,
-        crowd_of,
-        np.concatenate([crowd.begins_s() for crowd in crowds]),
-        np.repeat([crowd.end_s for crowd in crowds], sizes),
-        tuple(_met(pool, queries, crowd_of, len(crowds)) for pool in pools),
-        shares,
-        seconds,
-        judged_s,
-        tuple(shades),
-        quiet_s,
+        name=name,
+        pools=tuple(pools),
+        queries=queries,
+        crowd_of=crowd_of,
+        begins_s=np.concatenate([crowd.begins_s() for crowd in crowds]),
+        ends_s=np.repeat([crowd.end_s for crowd in crowds], sizes),
+        met=tuple(_met(pool, queries, crowd_of, len(crowds)) for pool in pools),
+        shares=shares,
+        seconds=seconds,
+        judged_s=judged_s,
+        shades=tuple(shades),
+        quiet_s=quiet_s,
     )
 
 

@@ -33,7 +33,7 @@ LOOK_S = 0.001
 QUERY_DEGREES = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settling:
     """Seconds on the clock; the median of some changes.
 
@@ -75,7 +75,15 @@ def measure(few: int = FEW, many: int = MANY) -> Settling:
     slower_s = float(np.median(more, 0).sum()) - prepare_s - retire_s
     copy_s = max(slower_s, 0.0) / (many - few)
     ask_s = float(np.median(asks))
-    return Settling(save_s, grant_s, begin_s, prepare_s, retire_s, copy_s, ask_s)
+    return Settling(
+        save_s=save_s,
+        grant_s=grant_s,
+        begin_s=begin_s,
+        prepare_s=prepare_s,
+        retire_s=retire_s,
+        copy_s=copy_s,
+        ask_s=ask_s,
+    )
 
 
 class _Small:

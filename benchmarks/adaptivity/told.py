@@ -72,14 +72,30 @@ def counted(
     objects = round_.by_group.sum(0)
     none = _joined([], 1)
     some = _recent(scene, routed, round_, standing, rng) if with_objects else none
-    return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, some)
+    return Counted(
+        map=routed.map,
+        routing=routed.by_leaf,
+        queries=queries,
+        objects=objects,
+        met=round_.met,
+        faded=round_.faded,
+        recent=some,
+    )
 
 
 def counted_so_far(routed: Routed, round_: Round, slots: tuple[int, ...]) -> Counted:
     """Returns an evaluator's report during a round, see `LeafCounts.so_far`."""
     queries = dict.fromkeys(slots, NO_QUERIES)
     objects, none = round_.by_group.sum(0), _joined([], 1)
-    return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, none)
+    return Counted(
+        map=routed.map,
+        routing=routed.by_leaf,
+        queries=queries,
+        objects=objects,
+        met=round_.met,
+        faded=round_.faded,
+        recent=none,
+    )
 
 
 def _slot_queries(
@@ -135,14 +151,14 @@ def _taken(
     rows = routes.row[pair]
     some = pool.take(rows)
     return RecentObjects(
-        some.lon,
-        some.lat,
-        terms_of(some),
-        some.keys,
-        np.rint(met[rows]).astype(np.int64),
-        routes.leaf[pair].astype(np.int32),
-        routes.is_home[pair],
-        every,
+        lon=some.lon,
+        lat=some.lat,
+        terms=terms_of(some),
+        event_keys=some.keys,
+        met=np.rint(met[rows]).astype(np.int64),
+        leaf=routes.leaf[pair].astype(np.int32),
+        is_home=routes.is_home[pair],
+        every=every,
     )
 
 
@@ -157,12 +173,12 @@ def _joined(parts: list[RecentObjects], every: int) -> RecentObjects:
     terms = np.concatenate([np.empty(0, np.uint64), *(part.terms.terms for part in parts)])
     lengths = np.concatenate([np.empty(0, np.int32), *(part.terms.lengths for part in parts)])
     return RecentObjects(
-        column("lon", np.float64),
-        column("lat", np.float64),
-        TermColumns(terms, offsets, lengths, np.ones(len(terms), np.uint16)),
-        column("event_keys", np.uint64),
-        column("met", np.int64),
-        column("leaf", np.int32),
-        column("is_home", np.bool_),
-        every,
+        lon=column("lon", np.float64),
+        lat=column("lat", np.float64),
+        terms=TermColumns(terms, offsets, lengths, np.ones(len(terms), np.uint16)),
+        event_keys=column("event_keys", np.uint64),
+        met=column("met", np.int64),
+        leaf=column("leaf", np.int32),
+        is_home=column("is_home", np.bool_),
+        every=every,
     )

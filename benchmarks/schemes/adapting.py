@@ -124,7 +124,12 @@ def adapt(
         drawn = rng.integers(0, len(past.objects), count)
         objects = scaled_places(past.objects.take(drawn), scale)
         counted = _counted(partition_map, objects, past.met[drawn], queries)
-        view = View(partition_map, evaluators, evaluators, loads_of(counted).loads)
+        view = View(
+            map=partition_map,
+            owners=evaluators,
+            evaluators=evaluators,
+            loads=loads_of(counted).loads,
+        )
         imbalances.append(_imbalance(view))
         told += sum(write_loads(loads_of(own)).ByteSize() for own in _by_evaluator(counted))
         central_bytes += central.told_bytes(objects)
@@ -157,7 +162,15 @@ def _counted(
     came = np.bincount(leaf, minlength=leaves).astype(np.float64)
     has_met = np.bincount(leaf, met, leaves).astype(np.float64)
     standing, recent = _standing(partition_map, queries), _recent(objects, met, leaf)
-    return Counted(partition_map, routing, standing, came, has_met, came, recent)
+    return Counted(
+        map=partition_map,
+        routing=routing,
+        queries=standing,
+        objects=came,
+        met=has_met,
+        faded=came,
+        recent=recent,
+    )
 
 
 def _recent(objects: Stream, met: NDArray[np.int64], leaf: NDArray[np.int32]) -> RecentObjects:
@@ -169,7 +182,14 @@ def _recent(objects: Stream, met: NDArray[np.int64], leaf: NDArray[np.int32]) ->
     terms = TermColumns(some.terms, some.term_offsets, lengths, np.ones(len(some.terms), np.uint16))
     homes = np.ones(len(rows), np.bool_)
     return RecentObjects(
-        *(some.lon, some.lat, terms, some.keys, met[rows], leaf[rows], homes, every)
+        lon=some.lon,
+        lat=some.lat,
+        terms=terms,
+        event_keys=some.keys,
+        met=met[rows],
+        leaf=leaf[rows],
+        is_home=homes,
+        every=every,
     )
 
 

@@ -47,7 +47,7 @@ _PARTITION = 0
 Record = tuple[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
     """CPU time of a query, and bytes sent between routing units.
 
@@ -133,8 +133,8 @@ class Run:
     def __init__(self, routing: RoutingArrays) -> None:
         self._routings = {_VERSION: routing}
         self._stage = Stage(base=_VERSION)
-        self._plain = Registry(_PARTITION, 0, 0, _EPOCH)
-        self._telling = Registry(_PARTITION, 0, 0, _EPOCH)
+        self._plain = Registry(partition=_PARTITION, offset=0, floor=0, epoch=_EPOCH)
+        self._telling = Registry(partition=_PARTITION, offset=0, floor=0, epoch=_EPOCH)
         self._telling.keyword_summary = KeywordSummary(
             _PARTITION, _EPOCH, routing.slots, 1, self._telling.live
         )
@@ -204,7 +204,8 @@ class Run:
                 known[slots] = set_of(slots, self._words)
         sets = [known[slots] for own, slots in zip(keys, placed.slots, strict=True) for _ in own]
         flat = np.array([key for own in keys for key in own], np.uint64)
-        said = Keywords(_PARTITION, _EPOCH, *joined(flat, np.array(sets, np.uint64)))
+        terms, slots = joined(flat, np.array(sets, np.uint64))
+        said = Keywords(partition=_PARTITION, epoch=_EPOCH, terms=terms, slots=slots)
         summaries.add(said)
         return said
 
@@ -240,7 +241,20 @@ def _written(lines: Sequence[bytes]) -> list[tuple[int, Record]]:
     for line in lines:
         query = parse_query(orjson.loads(line))
         handle = query_handle(query.id)
-        changes.append((_PARTITION, Change(handle, query, "s", 0, NO_REVISION, handle, _EPOCH)))
+        changes.append(
+            (
+                _PARTITION,
+                Change(
+                    handle=handle,
+                    query=query,
+                    subscriber="s",
+                    start_ms=0,
+                    expected_revision=NO_REVISION,
+                    digest=handle,
+                    epoch=_EPOCH,
+                ),
+            )
+        )
     return _records(changes)
 
 

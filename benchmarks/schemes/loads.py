@@ -28,7 +28,7 @@ GI2_SIDE = 64
 INSERTIONS_PER_OBJECT = 0.1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SlotLoads:
     """The load of each slot, m slots.
 

@@ -83,7 +83,7 @@ Say: TypeAlias = Callable[[str], None]
 Built: TypeAlias = tuple[str, float, PartitionMap, RoutingArrays]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The extent of the measurements.
 

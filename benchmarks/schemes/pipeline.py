@@ -29,7 +29,7 @@ TIMES = 5
 QUERIES_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """One replay, everything in one process on the memory log.
 
@@ -110,7 +110,15 @@ class ReplayFiles:
         )
 
     def _failed(self, reason: str) -> Replay:
-        return Replay(0.0, 0.0, 0, len(self._expected), 0, {}, reason)
+        return Replay(
+            objects_per_s=0.0,
+            registered_per_s=0.0,
+            notifications=0,
+            expected=len(self._expected),
+            wrong=0,
+            cpu_us={},
+            error=reason,
+        )
 
 
 def told_pairs(results: Path, queries: int) -> NDArray[np.int64]:

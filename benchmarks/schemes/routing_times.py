@@ -29,7 +29,7 @@ REGIONS = 4_096
 SIDES = (0.0005, 0.001, 0.005, 0.01, 0.015, 0.1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRouting:
     """Routing of objects by one map.
 

@@ -46,7 +46,7 @@ class Size:
     stored: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Workload:
     """One workload.
 
@@ -94,7 +94,15 @@ class _Cut:
         # Of a mixture of kinds the standing range queries are matched.
         times = len(np.unique(known.kinds))
         asked = make(2, self.objects, times * size.queries).of_kind(QueryKind.RANGE_CONTINUOUS)
-        return Workload(name, about, self.sample, known, self.objects, asked, self.stored)
+        return Workload(
+            name=name,
+            about=about,
+            sample=self.sample,
+            sample_queries=known,
+            objects=self.objects,
+            queries=asked,
+            stored=self.stored,
+        )
 
 
 def workloads(size: Size, seed: int, data: Path) -> Iterator[Workload]:

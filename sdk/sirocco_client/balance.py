@@ -39,7 +39,7 @@ class LeafLoad:
     queries: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceDecision:
     """A change that was decided or is proposed.
 
@@ -66,7 +66,7 @@ class BalanceDecision:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
     """The coordinator's view of the last balancing round.
 
@@ -135,13 +135,13 @@ def read_balance(message: pb.DescribeBalanceResponse) -> Balance:
 
 def _read_decision(message: pb.BalanceDecision) -> BalanceDecision:
     return BalanceDecision(
-        message.at_ms,
-        message.reason,
-        message.moves,
-        message.map_version,
-        message.maximum_before,
-        message.maximum_after,
-        message.moved_queries,
-        message.seconds,
-        message.outcome,
+        at_ms=message.at_ms,
+        reason=message.reason,
+        moves=message.moves,
+        map_version=message.map_version,
+        maximum_before=message.maximum_before,
+        maximum_after=message.maximum_after,
+        moved_queries=message.moved_queries,
+        seconds=message.seconds,
+        outcome=message.outcome,
     )

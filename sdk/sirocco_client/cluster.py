@@ -39,7 +39,7 @@ class Ownership:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
     """One part of the space of the map in force.
 
@@ -61,7 +61,7 @@ class Leaf:
     objects: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
     """The cluster at one moment.
 
@@ -118,14 +118,14 @@ def read_cluster(message: DescribeClusterResponse) -> ClusterDescription:
         ),
         leaves=tuple(
             Leaf(
-                each.id,
-                each.slot,
-                each.west,
-                each.south,
-                each.east,
-                each.north,
-                each.is_text,
-                each.objects,
+                id=each.id,
+                slot=each.slot,
+                west=each.west,
+                south=each.south,
+                east=each.east,
+                north=each.north,
+                is_text=each.is_text,
+                objects=each.objects,
             )
             for each in message.leaves
         ),

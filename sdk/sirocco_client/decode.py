@@ -57,7 +57,7 @@ class Notification:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedNotification(Notification):
     """A tracked value has entered, stays inside, or has left the query's region.
 
@@ -199,11 +199,11 @@ class NotificationBatch(ObjectRows):
                 yield match
                 continue
             yield TrackedNotification(
-                match.query,
-                match.object,
-                match.cursor,
-                match.event,
-                match.arrival_ms,
-                change,
-                track,
+                query=match.query,
+                object=match.object,
+                cursor=match.cursor,
+                event=match.event,
+                arrival_ms=match.arrival_ms,
+                change=change,
+                track=track,
             )

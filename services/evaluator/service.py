@@ -53,11 +53,11 @@ class EvaluatorService(Service):
         self.machine = EvaluatorMachine(
             member,
             EvaluatorSettings(
-                settings.intake_partitions,
-                settings.partials_partitions,
-                settings.kept_ms,
-                settings.store_bytes_max,
-                settings.archive_ms,
+                intake_partitions=settings.intake_partitions,
+                partials_partitions=settings.partials_partitions,
+                retention_ms=settings.kept_ms,
+                store_bytes_max=settings.store_bytes_max,
+                archive_ms=settings.archive_ms,
                 counts_leaves=settings.balances,
                 hashing=hashing,
             ),

@@ -90,7 +90,7 @@ DRAIN_LOOK_S = 0.01
 PARTS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     """One search request.
 
@@ -114,18 +114,18 @@ class _Search:
     def question(self, ask: Ask) -> Question:
         """Returns the question for one evaluator."""
         return Question(
-            self.query,
-            ask.slots,
-            self.now_ms,
-            self.from_ms,
-            self.upto_ms,
-            self.message.position_token,
-            max(1, self.end_ms - monotonic_ms()),
-            ask.radius_m,
-            ask.answers,
-            PARTS,
-            ask.nearby,
-            ask.takes_numbers,
+            query=self.query,
+            slots=ask.slots,
+            now_ms=self.now_ms,
+            from_ms=self.from_ms,
+            upto_ms=self.upto_ms,
+            position_token=self.message.position_token,
+            timeout_ms=max(1, self.end_ms - monotonic_ms()),
+            radius_m=ask.radius_m,
+            answers=ask.answers,
+            parts=PARTS,
+            nearby=ask.nearby,
+            takes_numbers=ask.takes_numbers,
         )
 
 
@@ -239,7 +239,15 @@ class SearchFront(SearchServiceServicer):
         ):
             raise InvalidArgument("is missing: arrivals follow the objects' times", field="now_ms")
         from_ms = EVER_MS if query.window_ms is None else asked_ms - query.window_ms
-        return _Search(request, query, asked_ms, from_ms, upto_ms, begin_ms, end_ms)
+        return _Search(
+            message=request,
+            query=query,
+            now_ms=asked_ms,
+            from_ms=from_ms,
+            upto_ms=upto_ms,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+        )
 
     async def _compiled(self) -> RoutingArrays:
         """Returns the routing arrays of the map in force."""

@@ -269,11 +269,19 @@ def read_request(change: pb.WantedChange) -> ChangeRequest:
     if action is None:
         raise InvalidArgument("is not known", field="changes.action")
     if action == "unregister":
-        return ChangeRequest(action, change.query.id, None, "", change.start_ms)
+        return ChangeRequest(
+            action=action, id=change.query.id, query=None, subscriber="", start_ms=change.start_ms
+        )
     query, subscriber = read_query(change.query, STORED_LIMITS)
     past_ms = change.past_ms if change.HasField("past_ms") else NO_PAST
     return ChangeRequest(
-        action, query.id, query, subscriber, change.start_ms, past_ms, change.start_given
+        action=action,
+        id=query.id,
+        query=query,
+        subscriber=subscriber,
+        start_ms=change.start_ms,
+        past_ms=past_ms,
+        is_start_given=change.start_given,
     )
 
 

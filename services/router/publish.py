@@ -212,7 +212,15 @@ class PublishFront(PublishServiceServicer):
             raise FailedPrecondition("arrivals follow the clock here, and it has not come so far")
         if request.time_ms > self._latest_ms(now_ms()):
             raise self._too_far("time_ms", request.time_ms - now_ms())
-        time = Taken(0, 1, 0, 0, request.time_ms, NO_OBJECTS, None)
+        time = Taken(
+            session=0,
+            first_number=1,
+            span=0,
+            acknowledged_to=0,
+            received_ms=request.time_ms,
+            objects=NO_OBJECTS,
+            number_deltas=None,
+        )
         ends = [
             (partition, self._appender.append(INTAKE, partition, time))
             for partition in range(self._partitions)
@@ -309,13 +317,13 @@ class PublishFront(PublishServiceServicer):
 
     def _append(self, request: PublishRequest, checked: Checked, received_ms: int) -> Pending:
         taken = Taken(
-            request.session,
-            request.first_number,
-            checked.span,
-            request.acknowledged_to,
-            received_ms,
-            checked.objects,
-            checked.deltas,
+            session=request.session,
+            first_number=request.first_number,
+            span=checked.span,
+            acknowledged_to=request.acknowledged_to,
+            received_ms=received_ms,
+            objects=checked.objects,
+            number_deltas=checked.deltas,
         )
         partition = intake_partition(request.session, self._partitions)
         appended = self._appender.append(INTAKE, partition, taken)

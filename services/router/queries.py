@@ -128,7 +128,13 @@ class QueryFront(QueryServiceServicer):
         """See `query_service.proto`."""
         if not request.id:
             raise InvalidArgument("is missing", field="id")
-        change = ChangeRequest("unregister", caller().grant.inward(request.id), None, "", now_ms())
+        change = ChangeRequest(
+            action="unregister",
+            id=caller().grant.inward(request.id),
+            query=None,
+            subscriber="",
+            start_ms=now_ms(),
+        )
         return pb.UnregisterQueryResponse(revision=await self._one(change))
 
     @unary
@@ -249,7 +255,13 @@ class QueryFront(QueryServiceServicer):
         return await self._decided(
             "unregister",
             [
-                ChangeRequest("unregister", grant.inward(name), None, "", at_ms)
+                ChangeRequest(
+                    action="unregister",
+                    id=grant.inward(name),
+                    query=None,
+                    subscriber="",
+                    start_ms=at_ms,
+                )
                 if name
                 else InvalidArgument("is empty", field="id")
                 for name in request.ids
@@ -324,7 +336,13 @@ class QueryFront(QueryServiceServicer):
             self._check_kept(parsed)
             self._check_step(parsed)
         return ChangeRequest(
-            action, parsed.id, parsed, subscriber, start_ms, past_ms, is_start_given
+            action=action,
+            id=parsed.id,
+            query=parsed,
+            subscriber=subscriber,
+            start_ms=start_ms,
+            past_ms=past_ms,
+            is_start_given=is_start_given,
         )
 
     def _check_kept(self, query: TermsQuery | RankedQuery) -> None:

@@ -101,18 +101,18 @@ def read_change(request: pb.ChangeRequest) -> Change:
     if request.HasField("since") and request.since < 0:
         raise InvalidArgument("must not be negative", field="since")
     return Change(
-        request.handle,
-        query,
-        subscriber,
-        request.start_ms,
-        request.expected_revision,
-        request.digest,
-        request.epoch,
-        request.past_ms if request.HasField("past_ms") else NO_PAST,
-        request.restated,
-        read_locators(request.locator, None, 1, "locator")[0] if request.locator else b"",
-        request.start_given,
-        request.since if request.HasField("since") else NO_REVISION,
+        handle=request.handle,
+        query=query,
+        subscriber=subscriber,
+        start_ms=request.start_ms,
+        expected_revision=request.expected_revision,
+        digest=request.digest,
+        epoch=request.epoch,
+        past_ms=request.past_ms if request.HasField("past_ms") else NO_PAST,
+        is_republished=request.restated,
+        locator=read_locators(request.locator, None, 1, "locator")[0] if request.locator else b"",
+        is_start_given=request.start_given,
+        since=request.since if request.HasField("since") else NO_REVISION,
     )
 
 

@@ -216,13 +216,13 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
     elif count > request.span or request.number_deltas:
         raise InvalidArgument(f"is {request.span} with {count} objects", field="span")
     return Taken(
-        request.session,
-        request.first_number,
-        request.span,
-        request.acknowledged_to,
-        request.received_ms,
-        objects,
-        deltas,
+        session=request.session,
+        first_number=request.first_number,
+        span=request.span,
+        acknowledged_to=request.acknowledged_to,
+        received_ms=request.received_ms,
+        objects=objects,
+        number_deltas=deltas,
     )
 
 
@@ -291,19 +291,21 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
         events = read_events(request.events, count)
     terms = read_terms(request, count)
     keys, tracks, values = _read_tracks(request, count)
+    homes, via = _read_places(request, count, len(terms.terms))
     return Routed(
-        request.map_version,
-        intervals,
-        objects,
-        events,
-        read_column(request.positions, I8, "positions", rows=count),
-        read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
-        terms,
-        keys,
-        tracks,
-        values,
-        *_read_places(request, count, len(terms.terms)),
-        None if tracks is None else _read_further(request, tracks, len(keys)),
+        map_version=request.map_version,
+        intervals=intervals,
+        objects=objects,
+        events=events,
+        positions=read_column(request.positions, I8, "positions", rows=count),
+        interval_rows=read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
+        terms=terms,
+        track_keys=keys,
+        tracks=tracks,
+        track_values=values,
+        homes=homes,
+        via=via,
+        further=None if tracks is None else _read_further(request, tracks, len(keys)),
     )
 
 
@@ -380,14 +382,14 @@ def _read_found(request: partial_pb.MergeRequest) -> Found:
         with Member("steps"):
             steps = read_steps(request.steps, len(queries), len(intervals), count)
     return Found(
-        intervals,
-        objects,
-        events,
-        read_column(request.positions, I8, "positions", rows=count),
-        read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
-        queries,
-        matches,
-        steps,
+        intervals=intervals,
+        objects=objects,
+        events=events,
+        positions=read_column(request.positions, I8, "positions", rows=count),
+        interval_rows=read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
+        queries=queries,
+        matches=matches,
+        steps=steps,
     )
 
 
@@ -419,13 +421,23 @@ def _read_delivered(request: delivery_pb.DeliverRequest) -> Delivered:
         request.match_offsets, len(queries.subscribers), len(matches), "match_offsets"
     )
     if not request.HasField("lists"):
-        return Delivered(objects, events, queries, matches, offsets)
+        return Delivered(
+            objects=objects, events=events, queries=queries, matches=matches, match_offsets=offsets
+        )
     with Member("lists"):
         lists = read_lists(request.lists, len(queries), len(objects))
     list_offsets = read_offsets(
         request.list_offsets, len(queries.subscribers), len(lists), "list_offsets"
     )
-    return Delivered(objects, events, queries, matches, offsets, lists, list_offsets)
+    return Delivered(
+        objects=objects,
+        events=events,
+        queries=queries,
+        matches=matches,
+        match_offsets=offsets,
+        lists=lists,
+        list_offsets=list_offsets,
+    )
 
 
 def _write_progress(message: Progress) -> delivery_pb.ProgressRequest:

@@ -33,11 +33,11 @@ def read_keywords(request: pb.SummariseRequest) -> Keywords:
     if bool(count) != bool(len(slots)) or (count and len(slots) % count):
         raise InvalidArgument(f"has {len(slots)} words for {count} keywords", field="slots")
     return Keywords(
-        request.registry_partition,
-        request.epoch,
-        terms,
-        slots.reshape(count, -1) if count else slots.reshape(0, 1),
-        request.begins,
-        request.ends,
-        request.is_withdrawn,
+        partition=request.registry_partition,
+        epoch=request.epoch,
+        terms=terms,
+        slots=slots.reshape(count, -1) if count else slots.reshape(0, 1),
+        begins=request.begins,
+        ends=request.ends,
+        is_withdrawn=request.is_withdrawn,
     )

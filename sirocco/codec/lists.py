@@ -75,23 +75,23 @@ def read_steps(message: pb.StepColumns, queries: int, intervals: int, objects: i
     distances_m = read_column(message.distances_m, F8, "distances_m", rows=candidates)
     check_between(distances_m, 0.0, DISTANCE_M_MAX, "distances_m")
     return StepColumns(
-        read_rows(message.queries, count, queries, "queries"),
-        at_ms,
-        read_column(message.positions, I8, "positions", rows=count),
-        read_rows(message.interval_rows, count, intervals, "interval_rows"),
-        read_offsets(message.entry_offsets, count, len(counts), "entry_offsets"),
-        terms,
-        term_offsets,
-        counts,
-        read_column(message.totals, U8, "totals", rows=2 * count).reshape(-1, 2),
-        holder_offsets,
-        holders,
-        candidate_offsets,
-        read_rows(message.candidates, candidates, objects, "candidates"),
-        read_column(message.token_counts, U4, "token_counts", rows=candidates),
-        distances_m,
-        read_column(message.frequencies, U2, "frequencies", rows=frequencies),
-        read_column(message.slot_counts, U4, "slot_counts", rows=count)
+        queries=read_rows(message.queries, count, queries, "queries"),
+        at_ms=at_ms,
+        positions=read_column(message.positions, I8, "positions", rows=count),
+        interval_rows=read_rows(message.interval_rows, count, intervals, "interval_rows"),
+        entry_offsets=read_offsets(message.entry_offsets, count, len(counts), "entry_offsets"),
+        terms=terms,
+        term_offsets=term_offsets,
+        counts=counts,
+        totals=read_column(message.totals, U8, "totals", rows=2 * count).reshape(-1, 2),
+        holder_offsets=holder_offsets,
+        holders=holders,
+        candidate_offsets=candidate_offsets,
+        candidates=read_rows(message.candidates, candidates, objects, "candidates"),
+        token_counts=read_column(message.token_counts, U4, "token_counts", rows=candidates),
+        distances_m=distances_m,
+        frequencies=read_column(message.frequencies, U2, "frequencies", rows=frequencies),
+        slot_counts=read_column(message.slot_counts, U4, "slot_counts", rows=count)
         if message.slot_counts
         else None,
     )
@@ -132,27 +132,31 @@ def read_lists(message: pb.ListColumns, queries: int, objects: int) -> ListColum
     removed_ids = read_column(message.removed_ids, U8, "removed_ids")
     removed_names = read_column(message.removed_names, U1, "removed_names")
     return ListColumns(
-        read_rows(message.queries, count, queries, "queries"),
-        _times(message.at_ms, count),
-        read_offsets(message.entry_offsets, count, entries, "entry_offsets"),
-        values,
-        names,
-        read_offsets(message.name_offsets, entries, len(names), "name_offsets"),
-        read_column(message.ids, U8, "ids", rows=entries),
-        read_column(message.sessions, U8, "sessions", rows=entries),
-        read_column(message.numbers, U8, "numbers", rows=entries),
-        _object_rows(message.objects, entries, objects),
-        read_offsets(message.removed_offsets, count, len(removed_ids), "removed_offsets"),
-        removed_ids,
-        removed_names,
-        read_offsets(
+        queries=read_rows(message.queries, count, queries, "queries"),
+        at_ms=_times(message.at_ms, count),
+        entry_offsets=read_offsets(message.entry_offsets, count, entries, "entry_offsets"),
+        values=values,
+        names=names,
+        name_offsets=read_offsets(message.name_offsets, entries, len(names), "name_offsets"),
+        ids=read_column(message.ids, U8, "ids", rows=entries),
+        sessions=read_column(message.sessions, U8, "sessions", rows=entries),
+        numbers=read_column(message.numbers, U8, "numbers", rows=entries),
+        objects=_object_rows(message.objects, entries, objects),
+        removed_offsets=read_offsets(
+            message.removed_offsets, count, len(removed_ids), "removed_offsets"
+        ),
+        removed_ids=removed_ids,
+        removed_names=removed_names,
+        removed_name_offsets=read_offsets(
             message.removed_name_offsets,
             len(removed_ids),
             len(removed_names),
             "removed_name_offsets",
         ),
-        read_column(message.partial, U1, "partial", rows=count) != 0 if message.partial else None,
-        read_column(message.ended, U1, "ended", rows=count) if message.ended else None,
+        partial=read_column(message.partial, U1, "partial", rows=count) != 0
+        if message.partial
+        else None,
+        ended=read_column(message.ended, U1, "ended", rows=count) if message.ended else None,
     )
 
 

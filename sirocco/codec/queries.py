@@ -163,7 +163,9 @@ def _plain_range(message: pb.Query, limits: Limits) -> RangeQuery | None:
     if rectangle is None:
         return None
     expression = Expression(kind.text, (Conjunction(terms),))
-    return RangeQuery(message.id, _MODE_NAMES[message.mode], rectangle, expression)
+    return RangeQuery(
+        id=message.id, mode=_MODE_NAMES[message.mode], region=rectangle, expression=expression
+    )
 
 
 def _members(message: pb.Query) -> dict[str, Any]:

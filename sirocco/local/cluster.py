@@ -63,7 +63,7 @@ class Place:
     host: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalClusterSettings:
     """What a cluster on this machine consists of.
 

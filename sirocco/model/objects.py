@@ -32,7 +32,7 @@ Offsets: TypeAlias = NDArray[np.int64]
 MISSING_TS = -(2**63)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRow:
     """One object.
 
@@ -55,7 +55,7 @@ class ObjectRow:
     attributes: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ObjectColumns:
     """A batch of n objects, column by column; byte columns have offsets.
 

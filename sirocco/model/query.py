@@ -57,7 +57,7 @@ class Weights:
     time: float = 1 / 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeQuery:
     """All objects that satisfy region, text and attributes; None is no restriction.
 
@@ -78,7 +78,7 @@ class RangeQuery:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnnQuery:
     """The k nearest objects that satisfy text and attributes; `events` are those of the query."""
 
@@ -94,7 +94,7 @@ class KnnQuery:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TermsQuery:
     """The k most frequent terms of the objects that satisfy region, text and attributes."""
 
@@ -110,7 +110,7 @@ class TermsQuery:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankedQuery:
     """The k best objects by text, distance and age.
 
@@ -230,8 +230,8 @@ class _Reader:
     def range(self) -> RangeQuery:
         track, events = self._track()
         return RangeQuery(
-            self._id,
-            self._mode,
+            id=self._id,
+            mode=self._mode,
             region=self._region(),
             expression=self._expression(),
             where=self._where(),
@@ -246,11 +246,11 @@ class _Reader:
             self._refuse("window", "objects of a continuous knn query do not expire")
         lon, lat = self._point()
         return KnnQuery(
-            self._id,
-            self._mode,
-            lon,
-            lat,
-            self._k(),
+            id=self._id,
+            mode=self._mode,
+            lon=lon,
+            lat=lat,
+            k=self._k(),
             expression=self._expression(),
             where=self._where(),
             ttl_ms=self._ttl_ms(),
@@ -264,9 +264,9 @@ class _Reader:
         if self._mode == "continuous" and step_ms is None:
             raise InvalidArgument("is missing", field="step")
         return TermsQuery(
-            self._id,
-            self._mode,
-            self._k(),
+            id=self._id,
+            mode=self._mode,
+            k=self._k(),
             region=self._region(),
             expression=self._expression(),
             where=self._where(),
@@ -285,13 +285,13 @@ class _Reader:
         step_ms = self._step_ms(window_ms, default_ms=RANKED_STEP_MS)
         half_life_ms = self._duration_ms("half_life", least_ms=1)
         return RankedQuery(
-            self._id,
-            self._mode,
-            lon,
-            lat,
-            radius_m,
-            self._k(),
-            self._keywords(),
+            id=self._id,
+            mode=self._mode,
+            lon=lon,
+            lat=lat,
+            radius_m=radius_m,
+            k=self._k(),
+            keywords=self._keywords(),
             weights=self._weights(),
             half_life_ms=HALF_LIFE_MS if half_life_ms is None else half_life_ms,
             where=self._where(),

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 DRAIN_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a service needs to run.
 
@@ -215,14 +215,14 @@ class Service:
 
     def _describe(self) -> MemberInfo:
         return MemberInfo(
-            self.member,
-            self.name,
-            self.address,
-            self.http_address,
-            self._started_ms,
-            self.loads() | self._reachability.figures(),
-            self.taken(),
-            self._peer_server.address if self._peer_server else "",
+            id=self.member,
+            service=self.name,
+            address=self.address,
+            http_address=self.http_address,
+            started_ms=self._started_ms,
+            loads=self.loads() | self._reachability.figures(),
+            taken=self.taken(),
+            peer_address=self._peer_server.address if self._peer_server else "",
         )
 
     def _servers(self, parts: Parts) -> tuple[GrpcServer, GrpcServer | None]:

@@ -58,7 +58,7 @@ LIMITS = MergerLimits()
 EDGE = EdgeLimits()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
     """What all processes of a cluster have in common; fixed for its life.
 
@@ -152,7 +152,7 @@ class ClusterSettings:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
     """Settings of one process.
 

@@ -26,7 +26,7 @@ TRANSACTION_TIMEOUT_MS: Final = 30_000
 CALL_TIMEOUT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
     """A Kafka cluster and the right to use it.
 

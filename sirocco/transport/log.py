@@ -34,7 +34,7 @@ RECORD_BYTES_MAX = 4 * 1024 * 1024
 APPEND_WAIT_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One record as read from the log.
 

@@ -226,7 +226,15 @@ class MemoryProducer:
                 raise RuntimeError("append of a transactional producer outside a transaction")
             target = log.find(topic, partition)
             offset = target.end
-            record = Record(topic, partition, offset, timestamp_ms, key, value, headers)
+            record = Record(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=timestamp_ms,
+                key=key,
+                value=value,
+                headers=headers,
+            )
             log.put(target, record, size)
             self._acks.append((on_ack, None, offset))
             if self._open is None:

@@ -19,7 +19,7 @@ from sirocco.schemes.workload.sample import QueryKind, Sample
 from sirocco_spark.job import Warning
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The result of one scheme.
 

@@ -46,7 +46,7 @@ _SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Joined:
     """Queries prepared for tasks; consists of the engine's values only, so that it can be sent.
 
@@ -123,7 +123,7 @@ def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.Reco
     """Returns the function that tasks run: pieces of an archive in, `FOUND_DDL` out."""
 
     def join(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
-        joined = Joined(*shared.value)
+        joined = Joined(**shared.value)
         hashing = TermHashing(joined.secret)
         matcher = _Matcher(joined, hashing)
         blobs = open_blobs(uri)

@@ -16,7 +16,7 @@ LEAVES = 64
 SLOTS = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapOptions:
     """The options of a job that builds maps; see `--help`."""
 

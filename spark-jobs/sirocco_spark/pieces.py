@@ -37,7 +37,7 @@ CHECKPOINT = re.compile(rf"checkpoints/{SLOTS}/(\d{{5,}})/(\d{{16,}}-\d{{12,}})"
 LOOKS_MAX = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A blob that holds objects of a slot.
 
@@ -164,7 +164,16 @@ def slice_named(name: str) -> Piece | None:
     if match is None:
         return None
     slot, first, last = (int(part) for part in match.groups())
-    return Piece(name, slot, first, last, last - first + 1, 0, 0, 0)
+    return Piece(
+        name=name,
+        slot=slot,
+        first=first,
+        last=last,
+        rows=last - first + 1,
+        bytes=0,
+        arrival_first=0,
+        arrival_last=0,
+    )
 
 
 def has_heirs(name: str, pieces: Sequence[Piece]) -> bool:

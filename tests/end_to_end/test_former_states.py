@@ -62,13 +62,13 @@ def _record(topic: str, partition: int, offset: int, record: Any) -> Record | No
         return None
     timestamp_ms, key, value, headers = record
     return Record(
-        topic,
-        partition,
-        offset,
-        timestamp_ms,
-        None if key is None else base64.b64decode(key),
-        base64.b64decode(value),
-        tuple((name, base64.b64decode(each)) for name, each in headers),
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
+        key=None if key is None else base64.b64decode(key),
+        value=base64.b64decode(value),
+        headers=tuple((name, base64.b64decode(each)) for name, each in headers),
     )
 
 

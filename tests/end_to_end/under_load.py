@@ -69,12 +69,12 @@ def cluster_of_two(
     `options`: further settings, by the names of their variables.
     """
     settings = LocalClusterSettings(
-        name,
-        kafka.address,
-        redis.url,
-        str(directory / "archive"),
-        {"router": 2, "evaluator": 2, "merger": 2, "coordinator": 2},
-        {"SIROCCO_SLOTS": "16", **options},
+        cluster=name,
+        kafka=kafka.address,
+        redis=redis.url,
+        archive=str(directory / "archive"),
+        counts={"router": 2, "evaluator": 2, "merger": 2, "coordinator": 2},
+        options={"SIROCCO_SLOTS": "16", **options},
     )
     return LocalCluster(directory, settings)
 

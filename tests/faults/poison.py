@@ -99,7 +99,9 @@ def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str,
             on_ack=acknowledged,
         )
 
-    nothing = Record("", 0, 0, 0, b"poison", b"", ())
+    nothing = Record(
+        topic="", partition=0, offset=0, timestamp_ms=0, key=b"poison", value=b"", headers=()
+    )
     for topic, record in genuine.items():
         other = genuine[SLOTS if topic != SLOTS else PARTIALS]
         for partition in range(log.partitions(topic)):

@@ -58,17 +58,17 @@ class Rig:
             self.stop_servers()
             raise
         settings = LocalClusterSettings(
-            CLUSTER,
-            self.kafka.address,
-            self.redis.url,
-            str(self.archive),
-            dict.fromkeys(SERVICES, 2),
-            {
+            cluster=CLUSTER,
+            kafka=self.kafka.address,
+            redis=self.redis.url,
+            archive=str(self.archive),
+            counts=dict.fromkeys(SERVICES, 2),
+            options={
                 "SIROCCO_SLOTS": "16",
                 "SIROCCO_STORE_BYTES": str(STORE_BYTES),
                 "PYTHONPATH": str(DEADLY),
             },
-            {} if wires is None else wires.places,
+            places={} if wires is None else wires.places,
         )
         self.cluster = LocalCluster(directory / "cluster", settings)
 

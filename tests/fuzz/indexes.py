@@ -38,7 +38,7 @@ EVENTS = (ENTERS, INSIDE, EXITS)
 NEVER_DEAD = 1 << 62
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Thing:
     """An object: its place, terms and keys."""
 
@@ -53,7 +53,7 @@ class Thing:
     value: int = 0
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Wish:
     """A query: a disjunction of (required terms, excluded terms)."""
 
@@ -147,9 +147,17 @@ class Drawing:
         dice = self.dice
         self.number += 1
         lon, lat = dice.choice(self.places) if dice.random() < 0.7 else self._place()
-        ids = dice.choice(self.ids), dice.choice(self.ids)
+        own, session = dice.choice(self.ids), dice.choice(self.ids)
         number = self.number | dice.choice([0, 1 << 32, 1 << 63])
-        return Thing(lon, lat, self.some_terms(most), position, *ids, number)
+        return Thing(
+            lon=lon,
+            lat=lat,
+            terms=self.some_terms(most),
+            position=position,
+            id=own,
+            session=session,
+            number=number,
+        )
 
 
 def columns_of(things: Sequence[Thing]) -> tuple[NDArray[np.float64], ...]:
@@ -179,7 +187,15 @@ def nearest(dice: Random) -> None:
         fresh = []
         for _ in range(dice.choice([0, 1, 8, 33])):
             lon, lat = dice.choice(drawing.places)
-            fresh.append(Wish(drawing.text(), lon, lat, dice.choice([1, 2, 7, 100]), born=position))
+            fresh.append(
+                Wish(
+                    text=drawing.text(),
+                    lon=lon,
+                    lat=lat,
+                    k=dice.choice([1, 2, 7, 100]),
+                    born=position,
+                )
+            )
         if fresh:
             points = np.array([[wish.lon, wish.lat] for wish in fresh])
             k = np.array([wish.k for wish in fresh], np.int32)
@@ -232,7 +248,7 @@ def values(dice: Random) -> None:
     position = 0
     for _ in range(6):
         fresh = [
-            Wish(drawing.text(), key=dice.choice(keys), events=dice.choice([14, 10, 4, 8, 0]))
+            Wish(text=drawing.text(), key=dice.choice(keys), events=dice.choice([14, 10, 4, 8, 0]))
             for _ in range(dice.choice([0, 1, 9, 40]))
         ]
         if fresh:
@@ -332,7 +348,17 @@ def stored_of(things: Sequence[Thing]) -> StoredRows:
     """Returns objects without text, as a slot stores them."""
     builder = ObjectColumnsBuilder()
     for thing in things:
-        builder.add(ObjectRow(thing.id, "", thing.lon, thing.lat, MISSING_TS, "", b""))
+        builder.add(
+            ObjectRow(
+                id=thing.id,
+                name="",
+                lon=thing.lon,
+                lat=thing.lat,
+                ts=MISSING_TS,
+                text="",
+                attributes=b"",
+            )
+        )
     _, _, offsets, terms, arrivals, positions = columns_of(things)
     sessions, numbers = _numbers(things, "session", "number")
     return StoredRows(
@@ -352,7 +378,7 @@ def _check_searches(store: SlotStore, things: Sequence[Thing], drawing: Drawing)
     view, dice = store.view(), drawing.dice
     for _ in range(4):
         lon, lat = dice.choice(drawing.places)
-        wish = Wish(drawing.text(), lon, lat, dice.choice([1, 5, 50]))
+        wish = Wish(text=drawing.text(), lon=lon, lat=lat, k=dice.choice([1, 5, 50]))
         condition = compile_condition(queries_of([wish]))
         met = [thing for thing in things if wish.holds(thing.terms)]
         found = [seq for part in scan_range(view, condition) for seq in part.seqs().tolist()]

@@ -25,7 +25,7 @@ SCORE_DECIMALS, SCORE_TOLERANCE = 9, 2.001e-9
 DISTANCE_DOUBT_M = 1e-6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Ranking:
     """All objects that could be in a list, in order.
 
@@ -144,13 +144,13 @@ def ranking(
     values, low, high = (np.round(figure, decimals) for figure in figures)
     order = np.lexsort((rows, objects.keys[rows], sign * values))
     return Ranking(
-        objects,
-        k,
-        rows[order],
-        values[order],
-        low[order],
-        high[order],
-        decimals,
-        SCORE_TOLERANCE if is_score else DISTANCE_TOLERANCE_M,
-        sign,
+        objects=objects,
+        k=k,
+        rows=rows[order],
+        values=values[order],
+        low=low[order],
+        high=high[order],
+        decimals=decimals,
+        tolerance=SCORE_TOLERANCE if is_score else DISTANCE_TOLERANCE_M,
+        sign=sign,
     )

@@ -52,7 +52,13 @@ def view_of(partition_map, owners, objects, queries, query_bytes=None, **more):
     objects, queries = np.array(objects, np.float64), np.array(queries, np.float64)
     size = queries if query_bytes is None else np.array(query_bytes, np.float64)
     loads = LeafLoads(objects, objects, objects, queries, objects, size)
-    return View(partition_map, tuple(owners), tuple(sorted(set(owners))), loads, **more)
+    return View(
+        map=partition_map,
+        owners=tuple(owners),
+        evaluators=tuple(sorted(set(owners))),
+        loads=loads,
+        **more,
+    )
 
 
 def ps2stream(**settings):
@@ -205,7 +211,14 @@ def test_phase_i_a_cell_whose_words_are_all_alike_is_left_whole():
 def text_map(slot_of_leaf, slots):
     """A text cell whose two children mix the topics, beside a plain cell."""
     base = strips(2, [0, 1], 2)
-    node = KeywordNode(7, base.leaves[0].box, None, 2, WORDS, (WORDS % 2).astype(np.int32))
+    node = KeywordNode(
+        id=7,
+        box=base.leaves[0].box,
+        within=None,
+        children=2,
+        terms=WORDS,
+        child_of_term=(WORDS % 2).astype(np.int32),
+    )
     children = [Leaf(5 + child, node.box, Place(7, child)) for child in range(2)]
     return replace(
         base,

@@ -54,10 +54,10 @@ def loads_of(objects, queries=None):
 def view_of(objects, owners, queries=None, partition_map=None, sample=None):
     partition_map = partition_map or strips(len(objects))
     return View(
-        partition_map,
-        tuple(owners),
-        tuple(sorted(set(owners))),
-        loads_of(objects, queries),
+        map=partition_map,
+        owners=tuple(owners),
+        evaluators=tuple(sorted(set(owners))),
+        loads=loads_of(objects, queries),
         sample=sample,
     )
 

@@ -66,7 +66,14 @@ def view_of(partition_map, owners, lon, lat, boxes, memory=READY):
     objects, queries, recent = numbers.T
     loads = LeafLoads(objects, objects, objects, queries, recent, 10 * queries)
     evaluators = tuple(sorted(set(owners)))
-    return View(partition_map, tuple(owners), evaluators, loads, memory, details)
+    return View(
+        map=partition_map,
+        owners=tuple(owners),
+        evaluators=evaluators,
+        loads=loads,
+        memory=memory,
+        details=details,
+    )
 
 
 def find_subset_by_line(costs_of, cost_high, cost_low):

@@ -56,7 +56,7 @@ class Space:
         standing = np.array([details[i].statistics.queries for i in range(count)])
         nothing = np.zeros(count)
         loads = LeafLoads(nothing, met, nothing, standing, nothing, 10 * standing)
-        self.view = View(self.map, names, names, loads, details=details)
+        self.view = View(map=self.map, owners=names, evaluators=names, loads=loads, details=details)
 
     def cells(self, leaf):
         x0, y0, x1, y1 = self.regions[leaf]

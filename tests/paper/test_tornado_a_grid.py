@@ -190,7 +190,16 @@ def map_with_fine_east(strips):
     boxes += [(0.0, south, 180.0, north) for south, north in itertools.pairwise(high)]
     leaves = tuple(Leaf(i, tuple(map(float, box))) for i, box in enumerate(boxes))
     zeros = np.zeros(len(leaves), np.int32)
-    return PartitionMap(1, "test", WORLD, leaves, (), zeros, np.ones(len(leaves)), 1)
+    return PartitionMap(
+        version=1,
+        scheme="test",
+        world=WORLD,
+        leaves=leaves,
+        text_nodes=(),
+        slot_of_leaf=zeros,
+        load_of_leaf=np.ones(len(leaves)),
+        slots=1,
+    )
 
 
 def test_lemma_1_routing_does_not_depend_on_the_granularity_of_the_grid():
@@ -217,7 +226,18 @@ def test_lemma_1_at_most_two_cells_are_read_for_each_leaf_hit(seed):
     boxes = np.array([grid.box(*region) for region in regions])
     leaves = tuple(Leaf(i, tuple(map(float, box))) for i, box in enumerate(boxes))
     zeros = np.zeros(len(leaves), np.int32)
-    arrays = compile_map(PartitionMap(1, "test", WORLD, leaves, (), zeros, np.ones(len(leaves)), 1))
+    arrays = compile_map(
+        PartitionMap(
+            version=1,
+            scheme="test",
+            world=WORLD,
+            leaves=leaves,
+            text_nodes=(),
+            slot_of_leaf=zeros,
+            load_of_leaf=np.ones(len(leaves)),
+            slots=1,
+        )
+    )
     for _ in range(5):
         (west, east), (south, north) = np.sort(rng.uniform(-89, 89, (2, 2)), 1)
         found, reads, _ = neighbour_search(arrays, (west, south, east, north))

@@ -19,7 +19,7 @@ EventKey = tuple[int, int]
 FOREVER_MS = 1 << 62
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Asked:
     """One version of a query in the registry.
 
@@ -117,17 +117,17 @@ def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[As
         assert change.query is not None
         versions.append(
             Asked(
-                revision,
-                change.query,
-                canonical(change.query),
-                change.subscriber,
-                change.start_ms,
-                change.past_ms,
-                stays,
-                sum(not stay.is_copied for stay in stays.values())
+                revision=revision,
+                query=change.query,
+                members=canonical(change.query),
+                subscriber=change.subscriber,
+                start_ms=change.start_ms,
+                past_ms=change.past_ms,
+                stays=stays,
+                is_whole=sum(not stay.is_copied for stay in stays.values())
                 == truth.slot_counts.get((own, revision)),
-                change.is_start_given,
-                change.since,
+                is_start_said=change.is_start_given,
+                since=change.since,
             )
         )
     return versions

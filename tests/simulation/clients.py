@@ -262,7 +262,13 @@ class QueryOwner:
         start_ms = node.now_ms + (act.starts_in_ms or 0)
         is_given = act.starts_in_ms is not None
         return ChangeRequest(
-            act.action, self._id, self._parsed, act.subscriber, start_ms, act.past_ms, is_given
+            action=act.action,
+            id=self._id,
+            query=self._parsed,
+            subscriber=act.subscriber,
+            start_ms=start_ms,
+            past_ms=act.past_ms,
+            is_start_given=is_given,
         )
 
     def _time_out(self, attempt: int) -> None:
@@ -380,7 +386,12 @@ class Rival:
             # With a begin this far away all lifetimes would be over.
             start_ms = node.now_ms + (1 << 40)
             request = ChangeRequest(
-                action, self._id, query, "s-evil", start_ms, is_start_given=True
+                action=action,
+                id=self._id,
+                query=query,
+                subscriber="s-evil",
+                start_ms=start_ms,
+                is_start_given=True,
             )
             node.apply(
                 self._routers.routers,

@@ -85,7 +85,9 @@ class Cluster:
         # In some worlds clocks are so coarse that many events have one time.
         clock_ms = profile.clock_ms if dice.random() < profile.coarse else 1
         archive = SimArchive(is_slow=profile.saves_slowly)
-        self.parts = Parts(log, self.store, archive, planted, clock_ms)
+        self.parts = Parts(
+            log=log, store=self.store, archive=archive, planted=planted, clock_ms=clock_ms
+        )
         self.ledger = Ledger(log, self.world)
         self.ledger.poison = poisonous(seed, profile.poison, self.world.streams)
         self.events: Counter[str] = Counter()

@@ -36,7 +36,7 @@ TORN_BLOBS_MAX = 4
 NO_ROOM_MS = (300.0, 14_000.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """The faults of a world.
 
@@ -123,21 +123,30 @@ class Profile:
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("calm", coded=0.5, duration_ms=8_000),
-        Profile("slow", {"spell": 1_500, "break": 2_000}, delays=SLOW),
+        Profile(name="calm", coded=0.5, duration_ms=8_000),
+        Profile(name="slow", mean_ms={"spell": 1_500, "break": 2_000}, delays=SLOW),
         *(
-            Profile(f"kill-{service}", {"kill": 4_000, "break": 5_000}, (service,))
+            Profile(
+                name=f"kill-{service}", mean_ms={"kill": 4_000, "break": 5_000}, services=(service,)
+            )
             for service in SERVICES
         ),
-        Profile("restart", {"kill": 5_000, "drain": 3_500, "refuse": 4_000, "compact": 3_000}),
-        Profile("refuse", {"refuse": 1_500, "break": 2_500}),
-        Profile("zombie", {"pause": 2_500, "break": 4_000, "spell": 4_000}),
-        Profile("store", {"lose": 4_000, "down": 6_000, "kill": 9_000, "pause": 9_000}),
-        Profile("fenced", {"pause": 1_500}, ("merger", "coordinator"), nodes_min=2),
         Profile(
-            "moving",
-            {"pause": 3_000},
-            ("router",),
+            name="restart",
+            mean_ms={"kill": 5_000, "drain": 3_500, "refuse": 4_000, "compact": 3_000},
+        ),
+        Profile(name="refuse", mean_ms={"refuse": 1_500, "break": 2_500}),
+        Profile(name="zombie", mean_ms={"pause": 2_500, "break": 4_000, "spell": 4_000}),
+        Profile(
+            name="store", mean_ms={"lose": 4_000, "down": 6_000, "kill": 9_000, "pause": 9_000}
+        ),
+        Profile(
+            name="fenced", mean_ms={"pause": 1_500}, services=("merger", "coordinator"), nodes_min=2
+        ),
+        Profile(
+            name="moving",
+            mean_ms={"pause": 3_000},
+            services=("router",),
             duration_ms=40_000,
             churn=6,
             nodes_min=3,
@@ -145,26 +154,26 @@ PROFILES = {
             amid=(Change, Installed, Installed),
         ),
         Profile(
-            "searching",
-            {"kill": 2_500, "pause": 5_000, "spell": 1_500},
-            ("evaluator", "evaluator", "merger"),
+            name="searching",
+            mean_ms={"kill": 2_500, "pause": 5_000, "spell": 1_500},
+            services=("evaluator", "evaluator", "merger"),
             nodes_min=2,
             mixed=0.0,
             searched=1.0,
             searches=(40, 80),
         ),
-        Profile("changing", {"spell": 3_000}, maps=1.0, churn=2, mixed=0.7),
+        Profile(name="changing", mean_ms={"spell": 3_000}, maps=1.0, churn=2, mixed=0.7),
         Profile(
-            "changing-kills",
-            {"kill": 2_500, "pause": 4_000, "break": 5_000, "compact": 4_000},
+            name="changing-kills",
+            mean_ms={"kill": 2_500, "pause": 4_000, "break": 5_000, "compact": 4_000},
             maps=1.0,
             churn=3,
             skew_ms=1_000,
         ),
         Profile(
-            "changing-moving",
-            {"pause": 3_000},
-            ("router",),
+            name="changing-moving",
+            mean_ms={"pause": 3_000},
+            services=("router",),
             duration_ms=40_000,
             churn=6,
             nodes_min=3,
@@ -174,17 +183,17 @@ PROFILES = {
             stops_copies=True,
         ),
         Profile(
-            "balancing",
-            {"kill": 6_000, "pause": 6_000, "break": 6_000, "refuse": 8_000},
-            ("evaluator", "coordinator", "merger"),
+            name="balancing",
+            mean_ms={"kill": 6_000, "pause": 6_000, "break": 6_000, "refuse": 8_000},
+            services=("evaluator", "coordinator", "merger"),
             nodes_min=2,
             slot_moves_ms=700,
         ),
         # Owners of queries begin at checkpoints older than the records that compaction has removed.
         Profile(
-            "gaps",
-            {"kill": 8_000, "pause": 4_000, "full": 9_000, "compact": 1_000},
-            ("router",),
+            name="gaps",
+            mean_ms={"kill": 8_000, "pause": 4_000, "full": 9_000, "compact": 1_000},
+            services=("router",),
             duration_ms=50_000,
             churn=4,
             nodes_min=2,
@@ -196,9 +205,9 @@ PROFILES = {
         ),
         # Steps of slots that lag behind each other and change owners meanwhile, at equal times.
         Profile(
-            "steps",
-            {"scale": 2_500, "spell": 500, "pause": 6_000},
-            ("evaluator",),
+            name="steps",
+            mean_ms={"scale": 2_500, "spell": 500, "pause": 6_000},
+            services=("evaluator",),
             maps=0.0,
             nodes_min=2,
             mixed=1.0,
@@ -208,8 +217,8 @@ PROFILES = {
         ),
         # Queries change their region but not their words, while keyword nodes are rebuilt.
         Profile(
-            "rewording",
-            {"spell": 300},
+            name="rewording",
+            mean_ms={"spell": 300},
             maps=1.0,
             churn=4,
             nodes_min=2,
@@ -220,8 +229,8 @@ PROFILES = {
         ),
         # Steps at exactly the times at which objects arrive.
         Profile(
-            "ticks",
-            {"spell": 2_000},
+            name="ticks",
+            mean_ms={"spell": 2_000},
             maps=0.0,
             duration_ms=8_000,
             mixed=1.0,
@@ -232,9 +241,9 @@ PROFILES = {
         ),
         # Registrations that paused routers repeat after the query's removal.
         Profile(
-            "forgetting",
-            {"pause": 1_500},
-            ("router",),
+            name="forgetting",
+            mean_ms={"pause": 1_500},
+            services=("router",),
             maps=0.0,
             nodes_min=3,
             mixed=0.0,
@@ -246,9 +255,9 @@ PROFILES = {
         ),
         # No router for longer than queries outlast their lifetime, while objects wait.
         Profile(
-            "outage",
-            {"outage": 12_000, "kill": 6_000},
-            ("router",),
+            name="outage",
+            mean_ms={"outage": 12_000, "kill": 6_000},
+            services=("router",),
             delays=SLOW,
             faults_ms=110_000,
             nodes_min=2,
@@ -258,9 +267,9 @@ PROFILES = {
             queries=(30, 60),
         ),
         Profile(
-            "plans",
-            {"kill": 9_000, "pause": 9_000, "cut": 9_000, "scale": 9_000, "break": 9_000},
-            ("evaluator", "evaluator", "coordinator", "merger", "router"),
+            name="plans",
+            mean_ms={"kill": 9_000, "pause": 9_000, "cut": 9_000, "scale": 9_000, "break": 9_000},
+            services=("evaluator", "evaluator", "coordinator", "merger", "router"),
             maps=0.0,
             nodes_min=2,
             pause_ms=(500, 7_000),
@@ -269,9 +278,9 @@ PROFILES = {
             strikes_plans=0.6,
         ),
         Profile(
-            "failover",
-            {"kill": 2_500, "pause": 4_000, "cut": 8_000, "compact": 4_000},
-            ("coordinator",),
+            name="failover",
+            mean_ms={"kill": 2_500, "pause": 4_000, "cut": 8_000, "compact": 4_000},
+            services=("coordinator",),
             maps=0.3,
             nodes_min=2,
             pause_ms=(500, 7_000),
@@ -280,9 +289,9 @@ PROFILES = {
             strikes_plans=0.6,
         ),
         Profile(
-            "scaling",
-            {"scale": 3_000, "spell": 6_000},
-            ("evaluator",),
+            name="scaling",
+            mean_ms={"scale": 3_000, "spell": 6_000},
+            services=("evaluator",),
             maps=0.3,
             nodes_min=2,
             balance_ms=(300, 900),
@@ -290,8 +299,8 @@ PROFILES = {
             hands_all_over=True,
         ),
         Profile(
-            "storm",
-            {
+            name="storm",
+            mean_ms={
                 "kill": 6_000,
                 "pause": 4_000,
                 "drain": 8_000,
@@ -305,9 +314,9 @@ PROFILES = {
             skew_ms=3_000,
         ),
         Profile(
-            "beginnings",
-            {"kill": 6_000, "pause": 6_000, "break": 5_000, "scale": 8_000, "spell": 4_000},
-            ("evaluator", "evaluator", "router"),
+            name="beginnings",
+            mean_ms={"kill": 6_000, "pause": 6_000, "break": 5_000, "scale": 8_000, "spell": 4_000},
+            services=("evaluator", "evaluator", "router"),
             nodes_min=2,
             mixed=0.7,
             kinds=("range", "range", "knn", "tracked", "tracked", "terms"),
@@ -316,9 +325,9 @@ PROFILES = {
         ),
         # Clients ask for changes of ids whose hashes are those of other queries.
         Profile(
-            "colliding",
-            {"kill": 6_000, "pause": 5_000, "compact": 2_000, "break": 5_000},
-            ("router",),
+            name="colliding",
+            mean_ms={"kill": 6_000, "pause": 5_000, "compact": 2_000, "break": 5_000},
+            services=("router",),
             duration_ms=30_000,
             churn=4,
             nodes_min=2,
@@ -331,8 +340,8 @@ PROFILES = {
         ),
         # Objects that end each evaluator that matches them, one after the other.
         Profile(
-            "poison",
-            {"spell": 4_000, "compact": 6_000},
+            name="poison",
+            mean_ms={"spell": 4_000, "compact": 6_000},
             mixed=0.0,
             searched=0.0,
             poison=2,
@@ -341,9 +350,9 @@ PROFILES = {
         ),
         # Processes are hit when they have written a part of a checkpoint.
         Profile(
-            "torn",
-            {"tear": 700, "scale": 8_000, "kill": 8_000, "compact": 6_000},
-            ("evaluator", "evaluator", "evaluator", "router", "merger"),
+            name="torn",
+            mean_ms={"tear": 700, "scale": 8_000, "kill": 8_000, "compact": 6_000},
+            services=("evaluator", "evaluator", "evaluator", "router", "merger"),
             delays=SLOW_ARCHIVE,
             nodes_min=2,
             checkpoints_ms=2_500,
@@ -351,9 +360,9 @@ PROFILES = {
         ),
         # A few queries track members, and start and end: members are forgotten and tracked again.
         Profile(
-            "trackers",
-            {"kill": 9_000, "pause": 3_000},
-            ("router",),
+            name="trackers",
+            mean_ms={"kill": 9_000, "pause": 3_000},
+            services=("router",),
             delays=SLOW,
             duration_ms=30_000,
             churn=2,

@@ -31,7 +31,17 @@ def quartered_map(words: tuple[str, ...], slots: int, seed: int) -> bytes:
         chosen = dice.sample(words, dice.randint(0, len(words)))
         terms = np.sort(np.array([term_hash(word) for word in chosen], np.uint64))
         places = np.array([dice.randrange(children) for _ in chosen], np.int32)
-        nodes.append(KeywordNode(number, box, None, children, terms, places, number < 2))
+        nodes.append(
+            KeywordNode(
+                id=number,
+                box=box,
+                within=None,
+                children=children,
+                terms=terms,
+                child_of_term=places,
+                by_term=number < 2,
+            )
+        )
         for child in range(children):
             leaves.append(Leaf(len(leaves), box, Place(number, child)))
     frequent = np.sort(np.array([term_hash(word) for word in words], np.uint64))

@@ -53,7 +53,7 @@ class BrokenPromiseError(AssertionError):
     """A promise was broken; the text says which."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Published:
     """One object."""
 
@@ -86,7 +86,7 @@ class Published:
         return f"published {self.begin_ms:.0f}-{self.done_ms:.0f} ms"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Version:
     """A query from one change to the next; without members there is no query."""
 
@@ -129,8 +129,11 @@ class Ledger:
         for stream in world.streams:
             for number, members in enumerate(stream.members, 1):
                 words = frozenset(analyse(members.get("text") or ""))
-                self.objects[stream.session, number] = Published(members, words)
-        self.versions = {query_id: [Version(None, "", -1.0)] for query_id in world.life_starts}
+                self.objects[stream.session, number] = Published(members=members, words=words)
+        self.versions = {
+            query_id: [Version(members=None, subscriber="", begin_ms=-1.0)]
+            for query_id in world.life_starts
+        }
         self.names = {query_handle(query_id): query_id for query_id in world.life_starts}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
         # Subscriber → all notifications, in the order of `deliveries`.
@@ -175,9 +178,9 @@ class Ledger:
         if (span := self._tracking.pop(query_id, None)) is not None:
             span.end_ms = min(span.end_ms, now_ms)
         version = Version(
-            act.members,
-            act.subscriber,
-            now_ms,
+            members=act.members,
+            subscriber=act.subscriber,
+            begin_ms=now_ms,
             past_ms=act.past_ms,
             is_start_said=act.starts_in_ms is not None,
         )

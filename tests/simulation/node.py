@@ -101,7 +101,7 @@ class Planted:
 SOUND = Planted()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Shared by all nodes; `clock_ms`: the step of their clocks."""
 
@@ -528,7 +528,15 @@ class Node:
                 checkpoint = None if state is None else (state, offset)
                 offset, state = merger_start(progress, checkpoint, low)
             log_end = self.log_ends[partition] = self.parts.log.partition(topic, partition).high
-            loaded = Loaded(topic, partition, epoch, offset, state, slices, log_end)
+            loaded = Loaded(
+                topic=topic,
+                partition=partition,
+                epoch=epoch,
+                offset=offset,
+                state=state,
+                slices=slices,
+                log_end=log_end,
+            )
             self._later(self._archive_ms(), lambda: self.sends(loaded))
 
         self._later(self._archive_ms(), read)

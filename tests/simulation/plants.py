@@ -94,13 +94,13 @@ def _take_with_gaps(self: SessionTable, record: Taken, received_ms: int) -> int:
     last = known.get(record.session, record.acknowledged_to)
     if record.first_number > last + 1:
         fill = Taken(
-            record.session,
-            last + 1,
-            record.first_number - last - 1,
-            0,
-            record.received_ms,
-            record.objects.slice(0, 0),
-            np.empty(0, np.uint32),
+            session=record.session,
+            first_number=last + 1,
+            span=record.first_number - last - 1,
+            acknowledged_to=0,
+            received_ms=record.received_ms,
+            objects=record.objects.slice(0, 0),
+            number_deltas=np.empty(0, np.uint32),
         )
         _take(self, fill, received_ms)
     return _take(self, record, received_ms)
@@ -115,7 +115,13 @@ def _load_without_positions(self: MergerMachine, event: Loaded, now_ms: int) -> 
     if event.state is not None:
         nothing = np.empty(0, np.int64)
         state = {**event.state, "slots": nothing, "positions": nothing, "times_ms": nothing}
-    loaded = Loaded(event.topic, event.partition, event.epoch, event.offset, state)
+    loaded = Loaded(
+        topic=event.topic,
+        partition=event.partition,
+        epoch=event.epoch,
+        offset=event.offset,
+        state=state,
+    )
     return _merger_loaded(self, loaded, now_ms)
 
 

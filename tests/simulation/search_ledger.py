@@ -49,7 +49,7 @@ class Placed(Protocol):
     home_ms: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Searched:
     """One search.
 

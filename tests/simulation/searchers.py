@@ -70,12 +70,12 @@ class Searchers:
         self._asked += 1
         members = self._question(f"search-{self._asked}", kind)
         search = Searched(
-            f"search-{self._asked} ({kind})",
-            members,
-            self._request(members, is_last=is_last),
-            self._taken(),
-            self._ledger.processed(),
-            is_last,
+            name=f"search-{self._asked} ({kind})",
+            members=members,
+            request=self._request(members, is_last=is_last),
+            taken=self._taken(),
+            processed=self._ledger.processed(),
+            must_be_whole=is_last,
         )
         self._ledger.searches.append(search)
 

@@ -92,7 +92,7 @@ class Request:
     timeout_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Result:
     """The result of a search.
 
@@ -408,7 +408,7 @@ class Search:
         self._view = merger.machine.holdings.view
         now_ms = merger.now_ms
         from_ms = EVER_MS if request.window_ms is None else now_ms - request.window_ms
-        self._result = Result(now_ms, from_ms)
+        self._result = Result(now_ms=now_ms, from_ms=from_ms)
         self._begin_ms = int(net.scheduler.now_ms)
         self._end_ms = self._begin_ms + request.timeout_ms
         self._asked: dict[int, Asking] = {}
@@ -437,7 +437,7 @@ class Search:
         now_ms = int(self._net.scheduler.now_ms)
         for effect in self._gather.step(event, self._owner, now_ms):
             match effect:
-                case Ask(number):
+                case Ask(number=number):
                     self._ask(effect)
                 case Stop(number):
                     self._asked.pop(number).stop()
@@ -460,17 +460,19 @@ class Search:
     def _ask(self, ask: Ask) -> None:
         request = self._request
         question = Question(
-            request.query,
-            ask.slots,
-            self._result.now_ms,
-            self._result.from_ms,
-            NEVER_MS,
-            ",".join(f"{source}.{offset}" for source, offset in request.token.items()),
-            max(1, self._end_ms - int(self._net.scheduler.now_ms)),
-            ask.radius_m,
-            ask.answers,
-            PARTS,
-            ask.nearby,
+            query=request.query,
+            slots=ask.slots,
+            now_ms=self._result.now_ms,
+            from_ms=self._result.from_ms,
+            upto_ms=NEVER_MS,
+            position_token=",".join(
+                f"{source}.{offset}" for source, offset in request.token.items()
+            ),
+            timeout_ms=max(1, self._end_ms - int(self._net.scheduler.now_ms)),
+            radius_m=ask.radius_m,
+            answers=ask.answers,
+            parts=PARTS,
+            nearby=ask.nearby,
         )
 
         def came(part: Part | SiroccoError, floors: Floors) -> None:

@@ -35,7 +35,7 @@ NOWHERE = -1
 SERVICES = ("coordinator", "router", "evaluator", "merger")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The size of the cluster."""
 
@@ -118,13 +118,13 @@ class Stream:
         if request.deltas is not None:
             deltas = np.array(request.deltas, np.uint32)
         taken = Taken(
-            request.session,
-            request.first_number,
-            request.span,
-            request.acknowledged_to,
-            self._node.now_ms,
-            request.objects,
-            deltas,
+            session=request.session,
+            first_number=request.first_number,
+            span=request.span,
+            acknowledged_to=request.acknowledged_to,
+            received_ms=self._node.now_ms,
+            objects=request.objects,
+            number_deltas=deltas,
         )
         landed_at: list[int] = []
         last = request.first_number + request.span - 1
@@ -325,8 +325,8 @@ def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: flo
             return CoordinatorNode(parts, member, shape, skew_ms)
         case "evaluator":
             settings = EvaluatorSettings(
-                shape.intake,
-                shape.partials,
+                intake_partitions=shape.intake,
+                partials_partitions=shape.partials,
                 store_limits=STORE_LIMITS,
                 counts_leaves=shape.balances,
                 hashing=TERMS,

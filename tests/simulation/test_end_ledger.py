@@ -24,9 +24,33 @@ def check(*, is_compacted: bool, later_epoch: int) -> None:
     """Registers and removes a query by an owner of epoch 1; no slot is informed of its end."""
     log = SimLog(Scheduler(0), Delays(), is_coded=False)
     changes = [
-        Change(HANDLE, QUERY, "ann", 0, NO_REVISION, 7, epoch=1),
-        Change(HANDLE, None, "", 0, 0, 0, epoch=1),
-        Change(HANDLE + 1, None, "", 0, 0, 5, epoch=later_epoch),
+        Change(
+            handle=HANDLE,
+            query=QUERY,
+            subscriber="ann",
+            start_ms=0,
+            expected_revision=NO_REVISION,
+            digest=7,
+            epoch=1,
+        ),
+        Change(
+            handle=HANDLE,
+            query=None,
+            subscriber="",
+            start_ms=0,
+            expected_revision=0,
+            digest=0,
+            epoch=1,
+        ),
+        Change(
+            handle=HANDLE + 1,
+            query=None,
+            subscriber="",
+            start_ms=0,
+            expected_revision=0,
+            digest=5,
+            epoch=later_epoch,
+        ),
     ]
     log.put(REGISTRY, 0, list(changes))
     log.scheduler.run_until(2 * COMPACTION_LAG_MS)
@@ -41,13 +65,13 @@ def check(*, is_compacted: bool, later_epoch: int) -> None:
     )
     truth: Any = SimpleNamespace(passed_at=lambda slot, time_ms: None)
     version = Asked(
-        0,
-        QUERY,
-        canonical(QUERY),
-        "ann",
-        0,
-        NO_PAST,
-        {0: Stay(0, 0, end=1)},
+        revision=0,
+        query=QUERY,
+        members=canonical(QUERY),
+        subscriber="ann",
+        start_ms=0,
+        past_ms=NO_PAST,
+        stays={0: Stay(0, 0, end=1)},
         is_whole=True,
         is_start_said=False,
         since=NO_REVISION,

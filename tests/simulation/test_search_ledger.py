@@ -55,8 +55,8 @@ def publish(ledger: Ledger, key: EventKey, lon: float, slot: int, home_ms: float
     """Publishes an object that has been in its slot since `home_ms`."""
     _, number = key
     ledger.objects[key] = Published(
-        {"id": number, "lon": lon, "lat": 0.0, "text": "pizza"},
-        frozenset({"pizza"}),
+        members={"id": number, "lon": lon, "lat": 0.0, "text": "pizza"},
+        words=frozenset({"pizza"}),
         places={slot: (number - 1, 0)},
         arrival_ms=1_000 * number,
         position=position_of(number - 1),
@@ -67,13 +67,20 @@ def publish(ledger: Ledger, key: EventKey, lon: float, slot: int, home_ms: float
 def check(ledger: Ledger, found: dict[EventKey, float]) -> None:
     """Checks a search that found these objects, with their scores."""
     request = Request(parse_query(QUERY), None, TOKEN, 1_000)
-    search = Searched("search (ranked)", QUERY, request, {}, {0: 0}, must_be_whole=False)
+    search = Searched(
+        name="search (ranked)",
+        members=QUERY,
+        request=request,
+        taken={},
+        processed={0: 0},
+        must_be_whole=False,
+    )
     named = [ledger.objects[key] for key in found]
     keys = np.array([*found], np.uint64).reshape(-1, 2)
     arrivals_ms = np.array([one.arrival_ms for one in named], np.int64)
     search.result = Result(
-        NOW_MS,
-        EVER_MS,
+        now_ms=NOW_MS,
+        from_ms=EVER_MS,
         answered={ASKED: ("evaluator", 0)},
         answer=Answer(
             columns_of([one.members for one in named]),

@@ -101,7 +101,7 @@ def make_world(seed: int, profile: Profile) -> World:
     duration_ms, churn = profile.duration_ms, profile.churn
     dice = Random(f"world {seed}")
     kinds = Kinds(
-        dice.random() < profile.mixed,
+        is_mixed=dice.random() < profile.mixed,
         drawn=profile.kinds,
         rewords=profile.rewords,
         removes=profile.removes,
@@ -119,11 +119,11 @@ def make_world(seed: int, profile: Profile) -> World:
         balanced = Random(f"balanced {seed}")
         first_map = built_map(balanced.choice(BALANCED), slots, balanced.randrange(4))
     shape = Shape(
-        slots,
-        dice.randint(1, 3),
-        dice.randint(1, 2),
-        dice.randint(1, 2),
-        first_map,
+        slots=slots,
+        intake=dice.randint(1, 3),
+        registry=dice.randint(1, 2),
+        partials=dice.randint(1, 2),
+        first_map=first_map,
         store=kinds.words is not MANY_WORDS,
         balances=profile.balance_ms is not None,
     )
@@ -156,7 +156,7 @@ def _keyword_map(seed: int, slots: int) -> bytes | None:
     return None if scheme is None else built_map(scheme, slots, dice.randrange(4))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Kinds:
     """The kinds of a world's queries.
 
@@ -192,7 +192,7 @@ class Kinds:
 
 
 # For callers that do not choose kinds.
-ANY_KINDS = Kinds(True)
+ANY_KINDS = Kinds(is_mixed=True)
 
 
 @cache

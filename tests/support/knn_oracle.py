@@ -39,7 +39,7 @@ class KnnObject:
     tint: int = 0
 
 
-@dataclass
+@dataclass(kw_only=True)
 class KnnQuery:
     lon: float
     lat: float
@@ -145,7 +145,7 @@ def random_knn(rng: random.Random, vocabulary: int, places: list[tuple[float, fl
     lon, lat = random_point(rng, places)
     places.append((lon, lat))
     tint = rng.randrange(3) if rng.random() < 0.3 else None
-    return KnnQuery(lon, lat, rng.choice([1, 1, 2, 3, 5, 10, 100]), plain, tint)
+    return KnnQuery(lon=lon, lat=lat, k=rng.choice([1, 1, 2, 3, 5, 10, 100]), text=plain, tint=tint)
 
 
 class Stream:

@@ -100,7 +100,7 @@ class Seen:
     frequencies: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
     """A part of a ranked step."""
 
@@ -202,19 +202,19 @@ def found_of(
     changes = np.array([match[2] for match in matches], np.uint8)
     is_knn = any(item.asked.spec and isinstance(item, Match) for _, _, item in rows)
     return Found(
-        Intervals.of(list(intervals)),
-        columns_of(members),
-        EventColumns(session.astype(np.uint64), number.astype(np.uint64), arrival),
-        np.array(positions, np.int64),
-        np.array(interval_rows, np.uint32),
-        _names(list(queries)),
-        MatchColumns(
+        intervals=Intervals.of(list(intervals)),
+        objects=columns_of(members),
+        events=EventColumns(session.astype(np.uint64), number.astype(np.uint64), arrival),
+        positions=np.array(positions, np.int64),
+        interval_rows=np.array(interval_rows, np.uint32),
+        queries=_names(list(queries)),
+        matches=MatchColumns(
             np.array([match[0] for match in matches], np.uint32),
             np.array([match[1] for match in matches], np.uint32),
             changes if changes.any() else None,
             np.array([match[3] for match in matches]) if is_knn else None,
         ),
-        steps.columns() if steps.rows else None,
+        steps=steps.columns() if steps.rows else None,
     )
 
 
@@ -256,30 +256,30 @@ class _Steps:
         seen = [each for part in self.ranked if part for each in part.seen]
         totals = [(part.total, part.tokens) if part else (0, 0) for part in self.ranked]
         return StepColumns(
-            table[:, 0].astype(np.uint32),
-            table[:, 1].copy(),
-            table[:, 2].copy(),
-            table[:, 3].astype(np.uint32),
-            np.cumsum([0, *map(len, self.terms)]),
-            np.frombuffer(b"".join(words), np.uint8),
-            np.cumsum([0, *map(len, words)]),
-            np.array([count for part in self.terms for _, count in part], np.uint64),
-            np.array(totals, np.uint64).reshape(-1, 2),
-            np.cumsum([0, *map(len, holders)]),
-            np.array([count for part in holders for count in part], np.uint64),
-            np.cumsum([0, *map(len, self.candidates)]),
-            np.array([row for part in self.candidates for row in part], np.uint32),
-            np.array([each.length for each in seen], np.uint32),
-            np.array([each.distance_m for each in seen], np.float64),
-            np.array([f for each in seen for f in each.frequencies], np.uint16),
-            np.array(self.slot_counts, np.uint32) if any(self.slot_counts) else None,
+            queries=table[:, 0].astype(np.uint32),
+            at_ms=table[:, 1].copy(),
+            positions=table[:, 2].copy(),
+            interval_rows=table[:, 3].astype(np.uint32),
+            entry_offsets=np.cumsum([0, *map(len, self.terms)]),
+            terms=np.frombuffer(b"".join(words), np.uint8),
+            term_offsets=np.cumsum([0, *map(len, words)]),
+            counts=np.array([count for part in self.terms for _, count in part], np.uint64),
+            totals=np.array(totals, np.uint64).reshape(-1, 2),
+            holder_offsets=np.cumsum([0, *map(len, holders)]),
+            holders=np.array([count for part in holders for count in part], np.uint64),
+            candidate_offsets=np.cumsum([0, *map(len, self.candidates)]),
+            candidates=np.array([row for part in self.candidates for row in part], np.uint32),
+            token_counts=np.array([each.length for each in seen], np.uint32),
+            distances_m=np.array([each.distance_m for each in seen], np.float64),
+            frequencies=np.array([f for each in seen for f in each.frequencies], np.uint16),
+            slot_counts=np.array(self.slot_counts, np.uint32) if any(self.slot_counts) else None,
         )
 
 
 # --- sent notifications, as plain values
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToldList:
     """A list as a subscriber receives it; `new` maps ids to texts of the objects sent with it."""
 
@@ -330,14 +330,14 @@ def lists_of(delivered: Delivered) -> list[ToldList]:
             at_ms = int(lists.at_ms[at])
             told.append(
                 ToldList(
-                    subscriber,
-                    query_ids[query],
-                    None if at_ms == NO_TIME_MS else at_ms,
-                    tuple(entries),
-                    tuple(new),
-                    tuple(removed),
-                    lists.partial is not None and bool(lists.partial[at]),
-                    0 if lists.ended is None else int(lists.ended[at]),
+                    subscriber=subscriber,
+                    query=query_ids[query],
+                    at_ms=None if at_ms == NO_TIME_MS else at_ms,
+                    entries=tuple(entries),
+                    new=tuple(new),
+                    removed=tuple(removed),
+                    is_partial=lists.partial is not None and bool(lists.partial[at]),
+                    ended=0 if lists.ended is None else int(lists.ended[at]),
                 )
             )
     return told

@@ -52,7 +52,7 @@ from tests.support.values import map_activated
 Told = list[ToldList | tuple[str, int, int, int]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class MergerCluster:
     """The state that outlives a merger, and the merger at work.
 
@@ -128,7 +128,8 @@ class MergerCluster:
         last = next((m for m in reversed(self.written) if isinstance(m, Progress)), None)
         progress = None if last is None else (last, len(self.written))
         checkpoint = (read_state(self.blobs[name]), offset) if name else None
-        return Loaded(PARTIALS, 0, epoch, *merger_start(progress, checkpoint, self.low))
+        offset, state = merger_start(progress, checkpoint, self.low)
+        return Loaded(topic=PARTIALS, partition=0, epoch=epoch, offset=offset, state=state)
 
     def declare(self, declaration: Declaration) -> None:
         """Appends a record to `control`, which the merger reads."""

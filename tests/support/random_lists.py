@@ -33,24 +33,26 @@ def random_steps(
     candidates = int(candidate_offsets[-1])
     frequencies = int((np.diff(holder_offsets) * np.diff(candidate_offsets)).sum())
     return StepColumns(
-        rng.integers(0, queries, count).astype(np.uint32),
-        rng.integers(0, 1 << 41, count),
-        rng.integers(0, 1 << 60, count),
-        rng.integers(0, intervals, count).astype(np.uint32),
-        entry_offsets,
-        terms,
-        term_offsets,
-        rng.integers(0, 1 << 64, int(entry_offsets[-1]), np.uint64),
-        rng.integers(0, 1 << 64, (count, 2), np.uint64),
-        holder_offsets,
-        rng.integers(0, 1 << 64, int(holder_offsets[-1]), np.uint64),
-        candidate_offsets,
-        rng.integers(0, max(objects, 1), candidates).astype(np.uint32),
-        rng.integers(0, 1 << 32, candidates, np.uint32),
-        rng.uniform(0, 2e7, candidates),
-        rng.integers(0, 1 << 16, frequencies, np.uint16),
+        queries=rng.integers(0, queries, count).astype(np.uint32),
+        at_ms=rng.integers(0, 1 << 41, count),
+        positions=rng.integers(0, 1 << 60, count),
+        interval_rows=rng.integers(0, intervals, count).astype(np.uint32),
+        entry_offsets=entry_offsets,
+        terms=terms,
+        term_offsets=term_offsets,
+        counts=rng.integers(0, 1 << 64, int(entry_offsets[-1]), np.uint64),
+        totals=rng.integers(0, 1 << 64, (count, 2), np.uint64),
+        holder_offsets=holder_offsets,
+        holders=rng.integers(0, 1 << 64, int(holder_offsets[-1]), np.uint64),
+        candidate_offsets=candidate_offsets,
+        candidates=rng.integers(0, max(objects, 1), candidates).astype(np.uint32),
+        token_counts=rng.integers(0, 1 << 32, candidates, np.uint32),
+        distances_m=rng.uniform(0, 2e7, candidates),
+        frequencies=rng.integers(0, 1 << 16, frequencies, np.uint16),
         # An empty column means zeros.
-        rng.integers(1, 5, count).astype(np.uint32) if count and rng.random() < 0.5 else None,
+        slot_counts=rng.integers(1, 5, count).astype(np.uint32)
+        if count and rng.random() < 0.5
+        else None,
     )
 
 
@@ -65,20 +67,22 @@ def random_lists(
     partial = rng.random(count) < rng.choice([0.0, 0.5])
     at_ms = np.where(rng.random(count) < 0.5, NO_TIME_MS, rng.integers(0, 1 << 41, count))
     return ListColumns(
-        rng.integers(0, queries, count).astype(np.uint32),
-        at_ms.astype(np.int64),
-        entry_offsets,
-        rng.normal(size=entries),
-        names,
-        name_offsets,
-        rng.integers(0, 1 << 64, entries, np.uint64),
-        rng.integers(0, 1 << 64, entries, np.uint64),
-        rng.integers(0, 1 << 64, entries, np.uint64),
-        np.where(is_new, rng.integers(0, max(objects, 1), entries), NO_ROW).astype(np.uint32),
-        removed_offsets,
-        rng.integers(0, 1 << 64, removed, np.uint64),
-        removed_names,
-        removed_name_offsets,
+        queries=rng.integers(0, queries, count).astype(np.uint32),
+        at_ms=at_ms.astype(np.int64),
+        entry_offsets=entry_offsets,
+        values=rng.normal(size=entries),
+        names=names,
+        name_offsets=name_offsets,
+        ids=rng.integers(0, 1 << 64, entries, np.uint64),
+        sessions=rng.integers(0, 1 << 64, entries, np.uint64),
+        numbers=rng.integers(0, 1 << 64, entries, np.uint64),
+        objects=np.where(is_new, rng.integers(0, max(objects, 1), entries), NO_ROW).astype(
+            np.uint32
+        ),
+        removed_offsets=removed_offsets,
+        removed_ids=rng.integers(0, 1 << 64, removed, np.uint64),
+        removed_names=removed_names,
+        removed_name_offsets=removed_name_offsets,
         # A column of zeros is left out.
-        partial if partial.any() else None,
+        partial=partial if partial.any() else None,
     )

@@ -73,13 +73,13 @@ def random_objects(rng: np.random.Generator, count: int) -> ObjectColumns:
         number = query_handle(name) if name else int(rng.integers(0, 1 << 64, dtype=np.uint64))
         builder.add(
             ObjectRow(
-                number,
-                name,
-                float(rng.uniform(-180, 180)),
-                float(rng.uniform(-90, 90)),
-                MISSING_TS if rng.random() < 0.2 else int(rng.integers(0, 1 << 41)),
-                " ".join(rng.choice(WORDS, rng.integers(0, 9))),
-                b'{"a": 1}' if has_attributes and rng.random() < 0.5 else b"",
+                id=number,
+                name=name,
+                lon=float(rng.uniform(-180, 180)),
+                lat=float(rng.uniform(-90, 90)),
+                ts=MISSING_TS if rng.random() < 0.2 else int(rng.integers(0, 1 << 41)),
+                text=" ".join(rng.choice(WORDS, rng.integers(0, 9))),
+                attributes=b'{"a": 1}' if has_attributes and rng.random() < 0.5 else b"",
             )
         )
     return builder.build()
@@ -200,7 +200,13 @@ def taken(rng: np.random.Generator, count: int) -> Taken:
     deltas = None if is_whole else np.sort(rng.permutation(span)[:count]).astype(np.uint32)
     objects = random_objects(rng, count)
     return Taken(
-        int(rng.integers(1 << 63)), 17, span, 16, int(rng.integers(1 << 41)), objects, deltas
+        session=int(rng.integers(1 << 63)),
+        first_number=17,
+        span=span,
+        acknowledged_to=16,
+        received_ms=int(rng.integers(1 << 41)),
+        objects=objects,
+        number_deltas=deltas,
     )
 
 
@@ -208,21 +214,23 @@ def change(rng: np.random.Generator, _: int) -> Change:
     query = random_query(rng)
     handle = query_handle(query.id)
     if rng.random() < 0.2:
-        return Change(handle, None, "", 5, 7, 0)
+        return Change(
+            handle=handle, query=None, subscriber="", start_ms=5, expected_revision=7, digest=0
+        )
     digest = int(rng.integers(0, 1 << 64, dtype=np.uint64))
     start_ms, epoch = int(rng.integers(1 << 41)), int(rng.integers(1 << 41))
     past_ms = int(rng.choice([NO_PAST, 0, 5_000, (1 << 63) - 1]))
     locator = random_locator(rng)
     is_given = bool(rng.random() < 0.5)
     return Change(
-        handle,
-        query,
-        "sub-é",
-        start_ms,
-        NO_REVISION,
-        digest,
-        epoch,
-        past_ms,
+        handle=handle,
+        query=query,
+        subscriber="sub-é",
+        start_ms=start_ms,
+        expected_revision=NO_REVISION,
+        digest=digest,
+        epoch=epoch,
+        past_ms=past_ms,
         locator=locator,
         is_start_given=is_given,
     )
@@ -257,13 +265,13 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
     if count and rng.random() < 0.5:
         homes, via = rng.random(count) < 0.5, rng.random(len(terms.terms)) < 0.5
     routed = Routed(
-        3,
-        intervals,
-        objects,
-        random_events(rng, count),
-        rng.integers(0, 1 << 60, count),
-        np.sort(rng.integers(0, 4, count)).astype(np.uint32),
-        terms,
+        map_version=3,
+        intervals=intervals,
+        objects=objects,
+        events=random_events(rng, count),
+        positions=rng.integers(0, 1 << 60, count),
+        interval_rows=np.sort(rng.integers(0, 4, count)).astype(np.uint32),
+        terms=terms,
         homes=homes,
         via=via,
     )
@@ -356,14 +364,14 @@ def found(rng: np.random.Generator, count: int) -> Found:
             rng, 1 + count // 3, queries=len(names), intervals=len(intervals), objects=count
         )
     return Found(
-        intervals,
-        random_objects(rng, count),
-        random_events(rng, count),
-        rng.integers(0, 1 << 60, count),
-        np.sort(rng.integers(0, 2, count)).astype(np.uint32),
-        names,
-        matches,
-        steps,
+        intervals=intervals,
+        objects=random_objects(rng, count),
+        events=random_events(rng, count),
+        positions=rng.integers(0, 1 << 60, count),
+        interval_rows=np.sort(rng.integers(0, 2, count)).astype(np.uint32),
+        queries=names,
+        matches=matches,
+        steps=steps,
     )
 
 
@@ -393,7 +401,15 @@ def delivered(rng: np.random.Generator, count: int) -> Delivered:
         inner = np.sort(rng.integers(0, len(lists) + 1, len(names.subscribers) - 1))
         list_offsets = np.array([0, *inner, len(lists)], np.int64)
     objects, events = random_objects(rng, count), random_events(rng, count)
-    return Delivered(objects, events, names, matches, offsets, lists, list_offsets)
+    return Delivered(
+        objects=objects,
+        events=events,
+        queries=names,
+        matches=matches,
+        match_offsets=offsets,
+        lists=lists,
+        list_offsets=list_offsets,
+    )
 
 
 def progress(rng: np.random.Generator, count: int) -> Progress:
@@ -406,7 +422,15 @@ def keywords(rng: np.random.Generator, count: int) -> Keywords:
     words = int(rng.integers(1, 4)) if count else 1
     slots = rng.integers(0, 1 << 63, (count, words)).astype(np.uint64)
     begins, ends, is_withdrawn = (rng.random(3) < 0.5).tolist()
-    return Keywords(3, 1 << 40, terms, slots, begins, ends, is_withdrawn)
+    return Keywords(
+        partition=3,
+        epoch=1 << 40,
+        terms=terms,
+        slots=slots,
+        begins=begins,
+        ends=ends,
+        is_withdrawn=is_withdrawn,
+    )
 
 
 MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {

@@ -39,15 +39,15 @@ def all_candidates(query: RankedQuery, rows: StoredRows, bounds: Bounds) -> Cand
         kept &= np.array(has_a, np.bool_)
     chosen = rows.take(np.flatnonzero(kept))
     return Candidates(
-        0,
-        int(counts.sum()),
-        int(rows.lengths[counts].sum()),
-        (often[counts] > 0).sum(axis=0).astype(np.uint64),
-        chosen.objects,
-        EventColumns(chosen.sessions, chosen.numbers, chosen.arrivals_ms),
-        chosen.lengths.astype(np.uint32),
-        metres[kept],
-        often[kept],
+        slot=0,
+        total=int(counts.sum()),
+        tokens=int(rows.lengths[counts].sum()),
+        holders=(often[counts] > 0).sum(axis=0).astype(np.uint64),
+        objects=chosen.objects,
+        events=EventColumns(chosen.sessions, chosen.numbers, chosen.arrivals_ms),
+        lengths=chosen.lengths.astype(np.uint32),
+        distances_m=metres[kept],
+        frequencies=often[kept],
     )
 
 
@@ -69,15 +69,17 @@ def said(part: RankedPart) -> Candidates:
     """Returns a slot's result, as mergers hold it."""
     rows = part.candidates
     return Candidates(
-        0,
-        part.objects_total,
-        part.tokens_total,
-        part.holders.astype(np.uint64),
-        NO_OBJECTS if rows is None else rows.objects,
-        NO_EVENTS if rows is None else EventColumns(rows.sessions, rows.numbers, rows.arrivals_ms),
-        np.empty(0, np.uint32) if rows is None else rows.lengths.astype(np.uint32),
-        part.distances_m,
-        part.frequencies,
+        slot=0,
+        total=part.objects_total,
+        tokens=part.tokens_total,
+        holders=part.holders.astype(np.uint64),
+        objects=NO_OBJECTS if rows is None else rows.objects,
+        events=NO_EVENTS
+        if rows is None
+        else EventColumns(rows.sessions, rows.numbers, rows.arrivals_ms),
+        lengths=np.empty(0, np.uint32) if rows is None else rows.lengths.astype(np.uint32),
+        distances_m=part.distances_m,
+        frequencies=part.frequencies,
     )
 
 

@@ -32,7 +32,7 @@ class Log:
 
     def __init__(self, offset: int = 0) -> None:
         # The owner has read a record of its own.
-        self.registry = Registry(3, offset, offset, 7)
+        self.registry = Registry(partition=3, offset=offset, floor=offset, epoch=7)
         self.registry.validation.epoch_seen = 7
         self.records: list[Change] = []
         self.answers: dict[int, tuple[Outcome, ...]] = {}

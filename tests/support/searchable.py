@@ -185,7 +185,9 @@ class Searchable:
         return evaluator
 
     def announce(self, member: str, service: str, address: str) -> None:
-        info = MemberInfo(member, service, address, "", 0)
+        info = MemberInfo(
+            id=member, service=service, address=address, http_address="", started_ms=0
+        )
         self.store.put(f"member/{member}", orjson.dumps(asdict(info)))
 
     def give(self, number: int, member: str, *, told: bool = True) -> None:

@@ -50,17 +50,17 @@ class Source:
         objects = columns_of([members for _, members, _ in rows])
         count = len(rows)
         return Routed(
-            1,
-            Intervals.of([(self.number, begin, end, self.time_ms)]),
-            objects,
-            EventColumns(
+            map_version=1,
+            intervals=Intervals.of([(self.number, begin, end, self.time_ms)]),
+            objects=objects,
+            events=EventColumns(
                 np.full(count, self.number, np.uint64),
                 objects.ids.copy(),
                 np.array([arrival for _, _, arrival in rows], np.int64),
             ),
-            np.array([position for position, _, _ in rows], np.int64),
-            np.zeros(count, np.uint32),
-            terms_of(objects),
+            positions=np.array([position for position, _, _ in rows], np.int64),
+            interval_rows=np.zeros(count, np.uint32),
+            terms=terms_of(objects),
         )
 
 

@@ -71,13 +71,13 @@ def taken_of(
     kept = [i for i, one in enumerate(members) if one is not None]
     deltas = None if len(kept) == len(members) else np.array(kept, np.uint32)
     return Taken(
-        session,
-        first_number,
-        len(members),
-        acknowledged_to,
-        received_ms,
-        columns_of([one for one in members if one is not None]),
-        deltas,
+        session=session,
+        first_number=first_number,
+        span=len(members),
+        acknowledged_to=acknowledged_to,
+        received_ms=received_ms,
+        objects=columns_of([one for one in members if one is not None]),
+        number_deltas=deltas,
     )
 
 
@@ -115,21 +115,31 @@ def request_of(
 ) -> ChangeRequest:
     """Returns a client's change request; an id alone for a removal."""
     if isinstance(members, str):
-        return ChangeRequest(action, members, None, "", start_ms)
+        return ChangeRequest(
+            action=action, id=members, query=None, subscriber="", start_ms=start_ms
+        )
     # A log may hold anything, also queries accepted under the limits of an earlier version.
     query = parse_query(members, limits=STORED_LIMITS)
-    return ChangeRequest(action, query.id, query, subscriber, start_ms, past_ms, is_start_given)
+    return ChangeRequest(
+        action=action,
+        id=query.id,
+        query=query,
+        subscriber=subscriber,
+        start_ms=start_ms,
+        past_ms=past_ms,
+        is_start_given=is_start_given,
+    )
 
 
 def change_of(request: ChangeRequest, expected_revision: int = NO_REVISION) -> Change:
     """Returns the registry record of a change request."""
     return Change(
-        query_handle(request.id),
-        request.query,
-        request.subscriber,
-        request.start_ms,
-        expected_revision,
-        digest_of(request),
+        handle=query_handle(request.id),
+        query=request.query,
+        subscriber=request.subscriber,
+        start_ms=request.start_ms,
+        expected_revision=expected_revision,
+        digest=digest_of(request),
         past_ms=request.past_ms,
         is_start_given=request.is_start_given,
     )
@@ -168,17 +178,17 @@ def routed_of(
     time_ms = arrivals_ms[-1] if time_ms is None else time_ms
     begin = position_of(offset) if begin is None else begin
     return Routed(
-        1,
-        Intervals.of([(source, begin, position_of(offset + 1), time_ms)]),
-        objects,
-        EventColumns(
+        map_version=1,
+        intervals=Intervals.of([(source, begin, position_of(offset + 1), time_ms)]),
+        objects=objects,
+        events=EventColumns(
             np.full(count, session, np.uint64),
             objects.ids.copy(),
             np.array(arrivals_ms, np.int64),
         ),
-        np.arange(count) + position_of(offset),
-        np.zeros(count, np.uint32),
-        terms_of(objects),
+        positions=np.arange(count) + position_of(offset),
+        interval_rows=np.zeros(count, np.uint32),
+        terms=terms_of(objects),
     )
 
 

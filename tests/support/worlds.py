@@ -212,7 +212,11 @@ def grid_map(rng, leaves, slots, keywords=0, scheme="random"):
     for number, box in enumerate(boxes):
         if number < keywords:
             child = rng.integers(0, 2, len(WORDS)).astype(np.int32)
-            nodes.append(KeywordNode(number, box, None, 2, WORDS, child))
+            nodes.append(
+                KeywordNode(
+                    id=number, box=box, within=None, children=2, terms=WORDS, child_of_term=child
+                )
+            )
             placed += [(box, Place(number, 0)), (box, Place(number, 1))]
         else:
             placed.append((box, None))

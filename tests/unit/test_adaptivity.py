@@ -23,8 +23,22 @@ from sirocco.schemes.balance.balancers import balancer_of
 
 SEED = 7
 # About the figures measured on the report's machine, with objects that cost a hundred times more.
-COSTS = Costs(2e-4, 2e-9, 7e-6, 7e-7, 8e-8, 4e-7, 3e-7, 8e-7, 300.0, 190.0, 0.0)
-SETTLING = Settling(0.05, 0.01, 0.02, 0.15, 0.5, 1e-5, 0.01)
+COSTS = Costs(
+    object_s=2e-4,
+    probe_s=2e-9,
+    hit_s=7e-6,
+    insert_s=7e-7,
+    repeat_s=8e-8,
+    remove_s=4e-7,
+    save_s=3e-7,
+    load_s=8e-7,
+    query_bytes=300.0,
+    object_bytes=190.0,
+    error_share=0.0,
+)
+SETTLING = Settling(
+    save_s=0.05, grant_s=0.01, begin_s=0.02, prepare_s=0.15, retire_s=0.5, copy_s=1e-5, ask_s=0.01
+)
 SETTING = Setting(COSTS, SETTLING, SEED, evaluators=4, thinks=False)
 ROUNDS = RoundSettings(interval_ms=500, cooldown_ms=500, objects_min=500)
 RATE = 6_000.0
@@ -37,9 +51,17 @@ def pool_of(count: int, seed: int) -> Stream:
     ids, none = np.arange(1, count + 1, dtype=np.uint64), np.zeros(count + 1, np.int64)
     empty = np.empty(0, np.uint8)
     columns = ObjectColumns(
-        ids, empty, none, places[:, 0].copy(), places[:, 1].copy(), ids.astype(np.int64),
-        *(empty, none, empty, none),
-    )  # fmt: skip
+        ids=ids,
+        names=empty,
+        name_offsets=none,
+        lon=places[:, 0].copy(),
+        lat=places[:, 1].copy(),
+        ts=ids.astype(np.int64),
+        text=empty,
+        text_offsets=none,
+        attributes=empty,
+        attribute_offsets=none,
+    )
     return Stream.of(columns)
 
 

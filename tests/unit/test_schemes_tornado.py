@@ -94,7 +94,21 @@ def test_each_unit_more_costs_broadcast_a_query_and_forward_a_keyword(
 )
 def test_forwarding_may_be_worth_nothing(hear_us: float, slots_us: float, state: str) -> None:
     figures = Figures()
-    clocks = Forwarding(1, 1, 60, 5, hear_us, 1, 0.1, 0.1, 0.2, slots_us, 0.3, 100, 5)
+    clocks = Forwarding(
+        standing=1,
+        queries=1,
+        own_us=60,
+        note_us=5,
+        hear_us=hear_us,
+        tell_us=1,
+        write_us=0.1,
+        take_us=0.1,
+        again_us=0.2,
+        slots_us=slots_us,
+        new_share=0.3,
+        query_bytes=100,
+        keyword_bytes=5,
+    )
     figures.add("forwarding", workload="tornado", scheme="a-grid", **asdict(clocks))
     assert claim_of("Fig. 10b").verdict(figures).state == state
     assert max(UNITS) == 12

@@ -57,7 +57,7 @@ class LeafLoad:
     load: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class DemoState:
     """Data of the view, written by the demo."""
 

@@ -26,7 +26,7 @@ from sirocco.transport.redis_map_store import RedisMapStore
 _ANSWER_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """Size of a cluster, and how it splits the workload.
 
@@ -196,7 +196,7 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
 
 def _tidy(settings: ClusterSettings, kafka: str, redis: str) -> None:
     """Removes a cluster's topics and its keys in the map store."""
-    log = KafkaLog(KafkaSettings(kafka, topic_prefix=f"{settings.cluster}."))
+    log = KafkaLog(KafkaSettings(bootstrap=kafka, topic_prefix=f"{settings.cluster}."))
     store = RedisMapStore(redis, prefix=settings.cluster)
     try:
         log.delete_topics([topic.name for topic in settings.topics()])

@@ -27,7 +27,7 @@ NEVER_MS = np.iinfo(np.int64).max
 """Expiry of a query without a lifetime."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRows:
     """Columns of n continuous range queries.
 

@@ -22,7 +22,7 @@ ANALYSED_ROWS = 2_048
 _OBJECT_PREFIX = "object."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StoredRows:
     """n objects with all data that a slot keeps.
 

@@ -45,7 +45,7 @@ class NearList:
     numbers: npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnnIndexStatistics:
     """Sizes of an index, for metrics.
 

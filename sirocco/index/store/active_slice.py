@@ -51,7 +51,7 @@ _TERMS_MAX = 1 << 21
 _BYTES_MAX = 32 << 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ActiveView:
     """The first n rows of an active slice; the arrays may be longer and must not be written.
 
@@ -333,7 +333,9 @@ class ActiveSlice:
         table_row = self._table_row.copy()
         table_row[LAST_SEQ] = self.first_seq + self.rows - 1
         table_row[N_ROWS] = self.rows
-        return ActiveView(self.rows, self.first_seq, **self._columns, table_row=table_row)
+        return ActiveView(
+            rows=self.rows, first_seq=self.first_seq, **self._columns, table_row=table_row
+        )
 
     def _addresses(self) -> NDArray[np.int64]:
         """Returns the slice as a row of a table, without its counts."""

@@ -82,7 +82,7 @@ __all__ = [
 VOCABULARY_MAX = 1 << TERM_BITS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SealedSlice:
     """n ≥ 1 stored objects, sorted along the curve; immutable.
 

@@ -227,7 +227,7 @@ def _members(attributes: bytes) -> dict[str, Any]:
 # Nearest neighbours ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Nearest:
     """The nearest objects, ordered by (distance rounded to 1 mm, id, session, number).
 
@@ -253,13 +253,13 @@ class Nearest:
     def take(self, places: NDArray[np.integer]) -> Nearest:
         """Returns some of the objects, in the given order."""
         return Nearest(
-            self.distances_m[places],
-            self.ids[places],
-            self.sessions[places],
-            self.numbers[places],
-            self.sources,
-            self.table,
-            self.refs[places],
+            distances_m=self.distances_m[places],
+            ids=self.ids[places],
+            sessions=self.sessions[places],
+            numbers=self.numbers[places],
+            sources=self.sources,
+            table=self.table,
+            refs=self.refs[places],
         )
 
     def gather(self, *, terms: bool = True) -> StoredRows | None:
@@ -351,13 +351,13 @@ class _Best:
         ids, sessions, numbers = keys[: 3 * count].reshape(-1, 3).T
         order = np.lexsort((numbers, sessions, ids, metres[:count]))
         return Nearest(
-            metres[order],
-            ids[order],
-            sessions[order],
-            numbers[order],
-            self.sources,
-            self.table,
-            refs[order],
+            distances_m=metres[order],
+            ids=ids[order],
+            sessions=sessions[order],
+            numbers=numbers[order],
+            sources=self.sources,
+            table=self.table,
+            refs=refs[order],
         )
 
 

@@ -118,7 +118,7 @@ class MatchColumns:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepColumns:
     """Reports of slots on steps of terms and ranked queries; s steps.
 
@@ -168,7 +168,7 @@ class StepColumns:
         return len(self.queries)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListColumns:
     """Answers that are lists; l of them with e entries.
 

@@ -47,7 +47,7 @@ class KnownMap:
     partition_map: PartitionMap = field(compare=False, repr=False)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ControlView:
     """The state after a prefix of `control`.
 

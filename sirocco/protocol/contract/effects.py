@@ -54,7 +54,7 @@ class Polled:
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The answer to `Load`: the newest state of the Kafka partition; None if it has none.
 
@@ -89,7 +89,7 @@ class Fenced:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
     """A change request of a client; `query` None removes the query.
 
@@ -288,7 +288,7 @@ class Unfollow:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveCheckpoint:
     """Barrier. Write slices and state to the archive, then declare the state in `control`.
 

@@ -51,7 +51,7 @@ NEVER_MS = (1 << 63) - 1
 AT_ONCE_MS = -(1 << 63)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """`intake`: objects of one session as they were acknowledged.
 
@@ -105,7 +105,7 @@ class TrackedOnly:
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Keywords:
     """`intake`: what the queries of one registry partition need, see `keyword_filter`.
 
@@ -155,7 +155,7 @@ class Retire:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """`registry`: one change to one query.
 
@@ -242,7 +242,7 @@ class Further:
         return Further(own[kept], self.tracks[kept], self.values[kept])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
     """`slots`: objects of one slot, or a mark when there are none.
 
@@ -297,7 +297,7 @@ class EndedColumns:
     has_expired: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
     """`slots`: query changes of one slot, all of one registry partition.
 
@@ -367,23 +367,23 @@ class Installed:
         """Returns changes of plain range queries alone, none of which asks for the past."""
         count = len(revisions)
         return cls(
-            registry_partition,
-            floor,
-            names,
-            revisions,
-            rows,
-            filters,
-            removed,
-            removed_revisions,
-            np.zeros(count, np.uint8),
-            np.zeros(count, np.int64),
-            np.full(count, NO_PAST, np.int64),
-            np.zeros(count, np.uint32),
-            np.zeros(count, np.bool_),
+            registry_partition=registry_partition,
+            floor=floor,
+            names=names,
+            revisions=revisions,
+            rows=rows,
+            filters=filters,
+            removed=removed,
+            removed_revisions=removed_revisions,
+            kinds=np.zeros(count, np.uint8),
+            starts_ms=np.zeros(count, np.int64),
+            past_ms=np.full(count, NO_PAST, np.int64),
+            slot_counts=np.zeros(count, np.uint32),
+            homes=np.zeros(count, np.bool_),
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """`partials`: what an evaluator found for the subscribers of one Kafka partition.
 
@@ -408,7 +408,7 @@ class Found:
     steps: StepColumns | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
     """`deliveries`: matches and lists, those of one subscriber together.
 
@@ -467,23 +467,23 @@ def without_content(message: Message) -> Message | None:
     match message:
         case Routed():
             return Routed(
-                message.map_version,
-                message.intervals,
-                NO_OBJECTS,
-                NO_EVENTS,
-                NO_POSITIONS,
-                NO_ROWS,
-                NO_TERMS,
+                map_version=message.map_version,
+                intervals=message.intervals,
+                objects=NO_OBJECTS,
+                events=NO_EVENTS,
+                positions=NO_POSITIONS,
+                interval_rows=NO_ROWS,
+                terms=NO_TERMS,
             )
         case Found():
             return Found(
-                message.intervals,
-                NO_OBJECTS,
-                NO_EVENTS,
-                NO_POSITIONS,
-                NO_ROWS,
-                NO_NAMES,
-                NO_MATCHES,
+                intervals=message.intervals,
+                objects=NO_OBJECTS,
+                events=NO_EVENTS,
+                positions=NO_POSITIONS,
+                interval_rows=NO_ROWS,
+                queries=NO_NAMES,
+                matches=NO_MATCHES,
             )
         case Installed() if len(message.removed):
             return Installed.plain(

@@ -43,7 +43,7 @@ _REVISION = ',"revision":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """A query's spec, as far as a merger needs it.
 
@@ -137,10 +137,10 @@ def end_spec(place: tuple[int, int], expires_ms: int | None, *, has_expired: boo
 def _read_end(text: str) -> Spec:
     match orjson.loads(text):
         case {"over": [int(partition), int(revision)], "ttl": None, "is_over": bool(has_expired)}:
-            return Spec(KIND_END, 0, place=(partition, revision), has_expired=has_expired)
+            return Spec(kind=KIND_END, key=0, place=(partition, revision), has_expired=has_expired)
         case {"over": [int(partition), int(revision)], "ttl": int(expires_ms)}:
-            return Spec(KIND_END, 0, place=(partition, revision), expires_ms=expires_ms)
-    return Spec(KIND_UNKNOWN, 0)
+            return Spec(kind=KIND_END, key=0, place=(partition, revision), expires_ms=expires_ms)
+    return Spec(kind=KIND_UNKNOWN, key=0)
 
 
 def read_spec(text: str) -> Spec:
@@ -160,7 +160,7 @@ def _read(text: str) -> Spec:
     data = text.encode()
     key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
     former_key = xxhash.xxh3_64_intdigest(data)
-    unknown = Spec(KIND_UNKNOWN, key, former_key)
+    unknown = Spec(kind=KIND_UNKNOWN, key=key, former_key=former_key)
     try:
         members = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -179,9 +179,9 @@ def _read(text: str) -> Spec:
         is_continued = members.get("goes_on") is True
         ended_version = read_spec(ended)
         return Spec(
-            KIND_ENDED,
-            key,
-            former_key,
+            kind=KIND_ENDED,
+            key=key,
+            former_key=former_key,
             ended=ended_version,
             ended_ms=ended_ms,
             ended_by=by,
@@ -190,7 +190,9 @@ def _read(text: str) -> Spec:
     revision = members.pop("revision", NO_REVISION)
     name, k = members.get("kind"), members.get("k")
     if name == "range":
-        return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key, former_key)
+        return Spec(
+            kind=KIND_TRACKED if "track" in members else KIND_RANGE, key=key, former_key=former_key
+        )
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(k, int) or not 1 <= k <= DEFAULT_LIMITS.k:
         return unknown
@@ -205,4 +207,6 @@ def _read(text: str) -> Spec:
         known = query_number(members["id"])
     else:
         revision = NO_REVISION
-    return Spec(kind, key, former_key, k, query, query=known, revision=revision)
+    return Spec(
+        kind=kind, key=key, former_key=former_key, k=k, ranked=query, query=known, revision=revision
+    )

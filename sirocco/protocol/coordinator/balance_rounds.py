@@ -78,7 +78,7 @@ class RoundSettings:
         return imbalance - 1 >= URGENT_EXCESS * (self.imbalance_min - 1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ClusterState:
     """What the coordinator's machine knows between two steps.
 
@@ -101,7 +101,7 @@ class ClusterState:
     routers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A change that was decided.
 
@@ -310,13 +310,13 @@ class Rounds:
 def proposed(plan: Plan, owners: tuple[str, ...], now_ms: int) -> Decision:
     """Returns a plan as a decision."""
     return Decision(
-        now_ms,
-        plan.reason,
-        {slot: (owners[slot], member) for slot, member in plan.moves.items()},
-        plan.map.version if plan.map is not None else 0,
-        plan.maximum_before,
-        plan.maximum_after,
-        plan.moved_queries,
+        at_ms=now_ms,
+        reason=plan.reason,
+        moves={slot: (owners[slot], member) for slot, member in plan.moves.items()},
+        map_version=plan.map.version if plan.map is not None else 0,
+        maximum_before=plan.maximum_before,
+        maximum_after=plan.maximum_after,
+        moved_queries=plan.moved_queries,
     )
 
 

@@ -168,7 +168,7 @@ class Ended:
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Measured:
     """What a round measured.
 
@@ -421,18 +421,24 @@ class Turns:
         slot_cost, imbalance = _slot_work(partition_map, cluster_state, cost)
         balancer = self._by_scheme(partition_map.scheme)
         measured = Measured(
-            at_ms, elapsed_ms, partition_map, cluster_state.owners, loads, cost, imbalance
+            at_ms=at_ms,
+            round_ms=elapsed_ms,
+            map=partition_map,
+            owners=cluster_state.owners,
+            loads=loads,
+            cost=cost,
+            imbalance=imbalance,
         )
         state, proposal = self._reason_to_skip(cluster_state, missing, balancer), None
         if not missing and float(slot_cost.sum()) > 0:
             yield Weigh(tuple(slot_cost.tolist()))
         if not state and balancer is not None:
             view = View(
-                partition_map,
-                cluster_state.owners,
-                cluster_state.evaluators,
-                self._as_of_whole(loads, elapsed_ms),
-                self.rounds.memory,
+                map=partition_map,
+                owners=cluster_state.owners,
+                evaluators=cluster_state.evaluators,
+                loads=self._as_of_whole(loads, elapsed_ms),
+                memory=self.rounds.memory,
             )
             plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
             proposal = proposed(plan, cluster_state.owners, at_ms) if plan.changes else None

@@ -149,13 +149,15 @@ class CoordinatorMachine:
     def cluster_state(self) -> ClusterState:
         """What a balancer has to know."""
         return ClusterState(
-            self.leading,
-            Phase.COPYING if self._proposal is not None else self.progress.phase,
-            self.view.map_in_force,
-            tuple(self._owner(SLOTS, slot) for slot in range(self._settings.partitions[SLOTS])),
-            self._staying.get(SERVICE_OF_TOPIC[SLOTS], ()),
-            any(topic == SLOTS for topic, _ in self._declared),
-            self._routers(),
+            leading=self.leading,
+            phase=Phase.COPYING if self._proposal is not None else self.progress.phase,
+            map=self.view.map_in_force,
+            owners=tuple(
+                self._owner(SLOTS, slot) for slot in range(self._settings.partitions[SLOTS])
+            ),
+            evaluators=self._staying.get(SERVICE_OF_TOPIC[SLOTS], ()),
+            is_granting=any(topic == SLOTS for topic, _ in self._declared),
+            routers=self._routers(),
         )
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:

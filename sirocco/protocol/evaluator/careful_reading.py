@@ -190,7 +190,15 @@ def _emptied(message: Routed | Installed) -> Routed:
     version, intervals = 0, NO_INTERVALS
     if isinstance(message, Routed):
         version, intervals = message.map_version, message.intervals
-    return Routed(version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
+    return Routed(
+        map_version=version,
+        intervals=intervals,
+        objects=NO_OBJECTS,
+        events=NO_EVENTS,
+        positions=NO_POSITIONS,
+        interval_rows=NO_ROWS,
+        terms=NO_TERMS,
+    )
 
 
 def _piece_end(begin: int, suspects: Span) -> int:

@@ -69,7 +69,7 @@ STEPS_TURN_MAX = 1_024
 CHECKPOINT_CHANGES = 200_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatorSettings:
     """Settings that all evaluators of a cluster share.
 
@@ -521,7 +521,14 @@ class EvaluatorMachine:
         spans, new_slices = slot.manifest.begin_save(name, slot.store.slices, slot.limits.full_rows)
         state = slot_state(slot, now_ms, spans)
         effects.append(
-            SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(new_slices))
+            SaveCheckpoint(
+                topic=SLOTS,
+                partition=slot.number,
+                epoch=epoch,
+                offset=slot.offset,
+                state=state,
+                slices=tuple(new_slices),
+            )
         )
         return effects
 

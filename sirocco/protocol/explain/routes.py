@@ -92,7 +92,14 @@ def query_places(query: Query, routing: RoutingArrays, *, has_changed: bool = Fa
         routing: The map in force.
         has_changed: Whether another map was in force before.
     """
-    change = Change(query_handle(query.id), query, "", 0, NO_REVISION, 0)
+    change = Change(
+        handle=query_handle(query.id),
+        query=query,
+        subscriber="",
+        start_ms=0,
+        expected_revision=NO_REVISION,
+        digest=0,
+    )
     change = replace(change, locator=Locators().choose(change, routing))
     rows, (slots,) = routed_queries([change], routing)
     keywords = _keywords(query, change, routing)

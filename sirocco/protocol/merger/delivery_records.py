@@ -91,13 +91,13 @@ def _list_delivered(told: ListBatch, lists: ListColumns, owners: NDArray[np.uint
     )
     return compacted(
         Delivered(
-            told.objects,
-            told.events,
-            named,
-            NO_MATCHES,
-            np.zeros(len(present) + 1, np.int64),
-            referring(lists, rows, lists.objects),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            objects=told.objects,
+            events=told.events,
+            queries=named,
+            matches=NO_MATCHES,
+            match_offsets=np.zeros(len(present) + 1, np.int64),
+            lists=referring(lists, rows, lists.objects),
+            list_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
         )
     )
 
@@ -112,7 +112,11 @@ def _delivered(parts: Sequence[Found]) -> Delivered:
         matches = matches.take(order)
         counts = np.bincount(owners, minlength=len(names.subscribers))
         bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return compacted(Delivered(objects, events, names, matches, bounds))
+    return compacted(
+        Delivered(
+            objects=objects, events=events, queries=names, matches=matches, match_offsets=bounds
+        )
+    )
 
 
 def _joined(
@@ -166,13 +170,15 @@ def compacted(delivered: Delivered) -> Delivered:
         list_objects[is_new] = object_rows[count:]
         lists = referring(lists, query_rows[count:], list_objects)
     return Delivered(
-        kept_objects,
-        kept_events,
-        delivered.queries if queries is None else take_names(delivered.queries, queries),
-        MatchColumns(object_rows[:count], query_rows[:count], matches.changes, matches.distances_m),
-        delivered.match_offsets,
-        lists,
-        delivered.list_offsets,
+        objects=kept_objects,
+        events=kept_events,
+        queries=delivered.queries if queries is None else take_names(delivered.queries, queries),
+        matches=MatchColumns(
+            object_rows[:count], query_rows[:count], matches.changes, matches.distances_m
+        ),
+        match_offsets=delivered.match_offsets,
+        lists=lists,
+        list_offsets=delivered.list_offsets,
     )
 
 
@@ -195,9 +201,9 @@ def of_subscriber(delivered: Delivered, subscriber: str) -> Delivered | None:
         lists = take_lists(delivered.lists, np.arange(first, last))
     return compacted(
         Delivered(
-            delivered.objects,
-            delivered.events,
-            QueryNames(
+            objects=delivered.objects,
+            events=delivered.events,
+            queries=QueryNames(
                 names.handles,
                 names.ids,
                 names.id_offsets,
@@ -205,10 +211,10 @@ def of_subscriber(delivered: Delivered, subscriber: str) -> Delivered | None:
                 (subscriber,),
                 names.specs,
             ),
-            _slice(delivered.matches, begin, end),
-            np.array([0, end - begin], np.int64),
-            lists,
-            None if lists is None else np.array([0, last - first], np.int64),
+            matches=_slice(delivered.matches, begin, end),
+            match_offsets=np.array([0, end - begin], np.int64),
+            lists=lists,
+            list_offsets=None if lists is None else np.array([0, last - first], np.int64),
         )
     )
 

@@ -51,7 +51,7 @@ class Candidates:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
     """One merge: the old entries of the lists concerned, the candidates, and the result.
 
@@ -140,20 +140,20 @@ def changed_lists(
         new_events,
         names,
         ListColumns(
-            by_list,
-            np.full(len(counts), NO_TIME_MS, np.int64),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            kept.distances_m,
-            kept_names,
-            kept_offsets,
-            kept.ids,
-            kept.sessions,
-            kept.numbers,
-            object_rows,
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(removals)]),
-            removed.ids,
-            removed_names,
-            removed_offsets,
+            queries=by_list,
+            at_ms=np.full(len(counts), NO_TIME_MS, np.int64),
+            entry_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            values=kept.distances_m,
+            names=kept_names,
+            name_offsets=kept_offsets,
+            ids=kept.ids,
+            sessions=kept.sessions,
+            numbers=kept.numbers,
+            objects=object_rows,
+            removed_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(removals)]),
+            removed_ids=removed.ids,
+            removed_names=removed_names,
+            removed_name_offsets=removed_offsets,
         ),
     )
 

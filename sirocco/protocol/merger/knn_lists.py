@@ -43,7 +43,7 @@ LONG_PIECE_BYTES_MAX = 256 << 10
 _FREE_MIN = 4_096
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class KnnLists:
     """All lists of one Kafka partition's subscribers.
 
@@ -355,7 +355,15 @@ class KnnLists:
             is_known = np.isin(now, before)
             removed = np.concatenate([removed, former[~np.isin(before, now)]])
             removed = removed[np.argsort(owners[removed], kind="stable")]
-        return Merged(entries, olds, owners, kept, is_known, removed, np.flatnonzero(is_changed))
+        return Merged(
+            entries=entries,
+            olds=olds,
+            owners=owners,
+            kept=kept,
+            is_known=is_known,
+            removed=removed,
+            changed=np.flatnonzero(is_changed),
+        )
 
     def _write(self, rows: NDArray[np.int32], counts: NDArray[np.int64], entries: Entries) -> None:
         columns = self._lists

@@ -32,10 +32,10 @@ from sirocco.protocol.merger.query_versions import Versions
 from sirocco.protocol.merger.step_merge import StepMerges
 
 _NEVER_FRESH = np.iinfo(np.int64).max
-_PLAIN = Spec(KIND_RANGE, 0)
+_PLAIN = Spec(kind=KIND_RANGE, key=0)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LiveLists:
     """The lists of one Kafka partition's subscribers.
 

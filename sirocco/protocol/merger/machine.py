@@ -107,7 +107,7 @@ class MergerSettings:
     step_bytes_max: int = STEP_BYTES_MAX
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Window:
     """State of one owned Kafka partition of `partials`.
 
@@ -278,13 +278,13 @@ class MergerMachine:
         matches = found.matches.take(rows)
         # Objects and names without a match are left out when it is written.
         return Found(
-            found.intervals,
-            found.objects,
-            found.events,
-            found.positions,
-            found.interval_rows,
-            found.queries,
-            MatchColumns(matches.objects, matches.queries, matches.changes),
+            intervals=found.intervals,
+            objects=found.objects,
+            events=found.events,
+            positions=found.positions,
+            interval_rows=found.interval_rows,
+            queries=found.queries,
+            matches=MatchColumns(matches.objects, matches.queries, matches.changes),
         )
 
     # --- windows
@@ -313,8 +313,8 @@ class MergerMachine:
         return effects
 
     def _no_lists(self) -> LiveLists:
-        steps = StepMerges(self._settings.step_bytes_max)
-        return LiveLists(self._settings.slots, steps=steps)
+        steps = StepMerges(bytes_max=self._settings.step_bytes_max)
+        return LiveLists(slots=self._settings.slots, steps=steps)
 
     def _base(self, partition: int, window: Window, now_ms: int) -> list[Effect]:
         """Saves the first checkpoint: a successor starts there if no other was saved."""
@@ -382,7 +382,13 @@ class MergerMachine:
 
     def _saved(self, partition: int, window: Window, state: State) -> SaveCheckpoint:
         epoch = self.holdings.held[PARTIALS, partition].epoch
-        return SaveCheckpoint(PARTIALS, partition, epoch, window.written_offset, state)
+        return SaveCheckpoint(
+            topic=PARTIALS,
+            partition=partition,
+            epoch=epoch,
+            offset=window.written_offset,
+            state=state,
+        )
 
     # --- versions that ended
 
@@ -482,11 +488,11 @@ class MergerMachine:
                 state["times_ms"],
             )
         window = Window(
-            event.offset,
-            _reached(progress),
-            self._no_lists(),
-            progress,
-            now_ms,
+            input_offset=event.offset,
+            reached=_reached(progress),
+            lists=self._no_lists(),
+            progress=progress,
+            written_ms=now_ms,
             floor_offset=event.offset,
             saved_ms=now_ms,
             is_replaying=event.offset < progress.input_offset,

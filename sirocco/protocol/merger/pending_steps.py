@@ -164,15 +164,17 @@ def _ranked_parts(state: State) -> Iterator[Candidates]:
         total, tokens = state["ranked.totals"][i].tolist()
         size = (end - begin) * (last - first)
         yield Candidates(
-            int(state["ranked.slots"][i]),
-            total,
-            tokens,
-            state["ranked.holders"][first:last],
-            objects.slice(begin, end),
-            events.slice(begin, end),
-            state["ranked.lengths"][begin:end],
-            state["ranked.distances_m"][begin:end],
-            state["ranked.frequencies"][at : at + size].reshape(end - begin, last - first),
+            slot=int(state["ranked.slots"][i]),
+            total=total,
+            tokens=tokens,
+            holders=state["ranked.holders"][first:last],
+            objects=objects.slice(begin, end),
+            events=events.slice(begin, end),
+            lengths=state["ranked.lengths"][begin:end],
+            distances_m=state["ranked.distances_m"][begin:end],
+            frequencies=state["ranked.frequencies"][at : at + size].reshape(
+                end - begin, last - first
+            ),
         )
         at += size
 

@@ -58,7 +58,7 @@ _NO_IDS = np.empty(0, np.uint64)
 _NO_OFFSETS = np.zeros(1, np.int64)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Version:
     """State of a version of a query, without its steps.
 
@@ -80,7 +80,7 @@ class Version:
     dropped_by: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StepMerges:
     """All steps of one Kafka partition's subscribers.
 
@@ -376,7 +376,7 @@ class StepMerges:
         )
         for key, complete_ms, end_ms, (begin, end) in rows:
             sent_key = state["versions.told"][:, begin:end].copy()
-            self._versions[key] = Version(complete_ms, end_ms, sent_key)
+            self._versions[key] = Version(complete_ms=complete_ms, end_ms=end_ms, sent=sent_key)
         if "versions.names" in state:
             has_names = state["versions.has_names"].tolist()
             bounds = pairwise(state["versions.offsets"].tolist())
@@ -535,17 +535,18 @@ def _one_list(
     objects: NDArray[np.uint32],
 ) -> ListColumns:
     return ListColumns(
-        np.zeros(1, np.uint32),
-        np.array([at_ms], np.int64),
-        np.array([0, len(values)], np.int64),
-        values,
-        *names,
-        ids,
-        sessions,
-        numbers,
-        objects,
-        np.zeros(2, np.int64),
-        _NO_IDS,
-        _NO_BYTES,
-        _NO_OFFSETS,
+        queries=np.zeros(1, np.uint32),
+        at_ms=np.array([at_ms], np.int64),
+        entry_offsets=np.array([0, len(values)], np.int64),
+        values=values,
+        names=names[0],
+        name_offsets=names[1],
+        ids=ids,
+        sessions=sessions,
+        numbers=numbers,
+        objects=objects,
+        removed_offsets=np.zeros(2, np.int64),
+        removed_ids=_NO_IDS,
+        removed_names=_NO_BYTES,
+        removed_name_offsets=_NO_OFFSETS,
     )

@@ -86,7 +86,9 @@ class RouterMachine:
     def __init__(self, member: str, settings: RouterSettings) -> None:
         self.holdings = Holdings(member, frozenset({INTAKE, REGISTRY}))
         self.intake = IntakeRouter(
-            settings.slots, settings.event_time, registries=settings.registry_partitions
+            slots=settings.slots,
+            event_time=settings.event_time,
+            registries=settings.registry_partitions,
         )
         if not settings.store:
             self.intake.summarised = settings.registry_partitions
@@ -94,11 +96,11 @@ class RouterMachine:
         self._event_time = settings.event_time
         self._intake_partitions = settings.intake_partitions
         self._steps = RouterSteps(
-            self.holdings.view,
-            self.intake,
-            self.registries,
-            settings.intake_partitions,
-            settings.event_time,
+            view=self.holdings.view,
+            intake=self.intake,
+            registries=self.registries,
+            intake_partitions=settings.intake_partitions,
+            event_time=settings.event_time,
         )
         # (topic, Kafka partition) → offset, time, map version of its last checkpoint.
         self._checkpointed: dict[tuple[str, int], tuple[int, int, int]] = {}
@@ -272,7 +274,10 @@ class RouterMachine:
             self._paused.discard(event.partition)
         else:
             registry = Registry(
-                *(event.partition, event.offset, event.offset, event.epoch),
+                partition=event.partition,
+                offset=event.offset,
+                floor=event.offset,
+                epoch=event.epoch,
                 intake_partitions=self._intake_partitions,
             )
             registry.pending_requests.routing = self.intake.routing
@@ -348,7 +353,14 @@ class RouterMachine:
         version = self._map_version(topic, partition)
         self._checkpointed[topic, partition] = offset, now_ms, version
         epoch = self.holdings.held[topic, partition].epoch
-        return SaveCheckpoint(topic, partition, epoch, offset, state(), map_version=version)
+        return SaveCheckpoint(
+            topic=topic,
+            partition=partition,
+            epoch=epoch,
+            offset=offset,
+            state=state(),
+            map_version=version,
+        )
 
     def _drain(self, now_ms: int) -> list[Effect]:
         effects = self._mark(self.holdings.owned(INTAKE), now_ms)

@@ -204,15 +204,15 @@ class RankedCollector:
             self._found.append(
                 Candidates(
                     # Parts of one slot are from different slices: each has totals of its own.
-                    len(self._found),
-                    ranking.objects,
-                    ranking.tokens,
-                    ranking.holders,
-                    part.objects,
-                    part.events,
-                    ranking.lengths,
-                    part.distances_m,
-                    ranking.frequencies,
+                    slot=len(self._found),
+                    total=ranking.objects,
+                    tokens=ranking.tokens,
+                    holders=ranking.holders,
+                    objects=part.objects,
+                    events=part.events,
+                    lengths=ranking.lengths,
+                    distances_m=part.distances_m,
+                    frequencies=ranking.frequencies,
                 )
             )
 

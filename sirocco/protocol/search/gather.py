@@ -79,7 +79,7 @@ class Tick:
     """Time has passed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """Asks an evaluator.
 
@@ -155,7 +155,7 @@ GatherEvent: TypeAlias = Begin | PartArrived | Tick
 GatherEffect: TypeAlias = Ask | Stop | TakeMore | SendObjects | RequestMarks | Finish
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Slot:
     """One slot of the search.
 
@@ -271,7 +271,7 @@ class Gather:
 
     def _want(self, slots: Iterable[int], now_ms: int) -> None:
         for slot in slots:
-            self._slots.setdefault(slot, _Slot(now_ms))
+            self._slots.setdefault(slot, _Slot(due_ms=now_ms))
 
     def _ask(self, owners: Owners, now_ms: int) -> list[GatherEffect]:
         by_member: dict[str, list[int]] = {}
@@ -295,13 +295,13 @@ class Gather:
             slots = tuple(sorted(numbers))
             effects.append(
                 Ask(
-                    self._asks,
-                    member,
-                    slots,
-                    self._radius_m,
-                    answers,
-                    nearby,
-                    self._takes_numbers,
+                    number=self._asks,
+                    member=member,
+                    slots=slots,
+                    radius_m=self._radius_m,
+                    answers=answers,
+                    nearby=nearby,
+                    takes_numbers=self._takes_numbers,
                 )
             )
         return effects
@@ -443,7 +443,7 @@ class Gather:
     def _close(self, numbers: Iterable[int], now_ms: int) -> None:
         for number in numbers:
             # Nothing was known of nearby slots so far.
-            slot = self._slots.setdefault(number, _Slot(now_ms))
+            slot = self._slots.setdefault(number, _Slot(due_ms=now_ms))
             slot.is_done, slot.ask, slot.handed = True, None, []
 
     def _send_objects(self, ask: int, part: Part, now_ms: int) -> list[GatherEffect]:

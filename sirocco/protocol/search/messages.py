@@ -26,7 +26,7 @@ _NO_ENDS = np.empty(0, np.int64)
 _NO_VALUES = np.empty(0, np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A question to an evaluator about some of its slots.
 
@@ -113,7 +113,7 @@ NO_TERM_SUMS = TermSums(
 NO_TERM_COUNTS = TermCounts(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint64))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Part:
     """A part of an answer to a question.
 

@@ -18,7 +18,7 @@ _K1 = 1.2
 _B = 0.75
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Candidates:
     """One slot's report about a step, or several slots' together; q keywords in the query's order.
 
@@ -61,15 +61,15 @@ class Candidates:
         width, count = last - first, end - begin
         rows = steps.candidates[begin:end].astype(np.int64)
         return cls(
-            int(found.intervals.sources[steps.interval_rows[row]]),
-            int(steps.totals[row, 0]),
-            int(steps.totals[row, 1]),
-            steps.holders[first:last].copy(),
-            found.objects.take(rows),
-            found.events.take(rows),
-            steps.token_counts[begin:end].copy(),
-            steps.distances_m[begin:end].copy(),
-            steps.frequencies[at : at + count * width].reshape(count, width).copy(),
+            slot=int(found.intervals.sources[steps.interval_rows[row]]),
+            total=int(steps.totals[row, 0]),
+            tokens=int(steps.totals[row, 1]),
+            holders=steps.holders[first:last].copy(),
+            objects=found.objects.take(rows),
+            events=found.events.take(rows),
+            lengths=steps.token_counts[begin:end].copy(),
+            distances_m=steps.distances_m[begin:end].copy(),
+            frequencies=steps.frequencies[at : at + count * width].reshape(count, width).copy(),
         )
 
 
@@ -91,15 +91,15 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
     _, firsts = np.unique(keys, axis=0, return_index=True)
     rows = np.sort(firsts)
     return Candidates(
-        -1,
-        sum(total for total, _, _ in totals.values()),
-        sum(tokens for _, tokens, _ in totals.values()),
-        np.sum([holders for _, _, holders in totals.values()], axis=0, dtype=np.uint64),
-        concat([part.objects for part in parts]).take(rows),
-        events.take(rows),
-        np.concatenate([part.lengths for part in parts])[rows],
-        np.concatenate([part.distances_m for part in parts])[rows],
-        np.concatenate([part.frequencies for part in parts])[rows],
+        slot=-1,
+        total=sum(total for total, _, _ in totals.values()),
+        tokens=sum(tokens for _, tokens, _ in totals.values()),
+        holders=np.sum([holders for _, _, holders in totals.values()], axis=0, dtype=np.uint64),
+        objects=concat([part.objects for part in parts]).take(rows),
+        events=events.take(rows),
+        lengths=np.concatenate([part.lengths for part in parts])[rows],
+        distances_m=np.concatenate([part.distances_m for part in parts])[rows],
+        frequencies=np.concatenate([part.frequencies for part in parts])[rows],
     )
 
 

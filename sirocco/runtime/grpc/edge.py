@@ -86,7 +86,7 @@ async def from_start(requests: AsyncIterator[_Request]) -> AsyncIterator[_Reques
         del request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeLimits:
     """How much a server takes at a time; see the constants above.
 

@@ -197,7 +197,15 @@ class Checkpoints:
         low, end = self._log.bounds(topic, partition)
         log_end = end if topic == SLOTS else 0
         if not effect.name:
-            return Loaded(topic, partition, epoch, 0, None, (), log_end)
+            return Loaded(
+                topic=topic,
+                partition=partition,
+                epoch=epoch,
+                offset=0,
+                state=None,
+                slices=(),
+                log_end=log_end,
+            )
         _check_offset(effect.offset, low, end, topic, partition)
         state = read_state(self._archive.read(effect.name))
         if topic == REGISTRY:
@@ -210,7 +218,15 @@ class Checkpoints:
                 state = member_declarations.with_members(state, changes)
         names = slice_names(partition, state) if topic == SLOTS else ()
         slices = tuple(read_slice(self._archive.read(name), self._hashing) for name in names)
-        return Loaded(topic, partition, epoch, effect.offset, state, slices, log_end)
+        return Loaded(
+            topic=topic,
+            partition=partition,
+            epoch=epoch,
+            offset=effect.offset,
+            state=state,
+            slices=slices,
+            log_end=log_end,
+        )
 
     def _load_merger(self, effect: Load) -> Loaded:
         found = last_progress(self._log, effect.partition)
@@ -224,7 +240,13 @@ class Checkpoints:
             _check_offset(found.input_offset, 0, partials_end, PARTIALS, effect.partition)
         progress = None if found is None else (found, end)
         offset, state = merger_start(progress, checkpoint, low)
-        return Loaded(effect.topic, effect.partition, effect.epoch, offset, state)
+        return Loaded(
+            topic=effect.topic,
+            partition=effect.partition,
+            epoch=effect.epoch,
+            offset=offset,
+            state=state,
+        )
 
     def ends(self, effect: FindEnds) -> EndsFound:
         """Returns how far the logs of some Kafka partitions go."""

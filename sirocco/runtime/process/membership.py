@@ -47,7 +47,7 @@ LEAVING = "lease/leaving/"
 _MEMBERS = "member/"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberInfo:
     """What a process reports about itself.
 

@@ -97,7 +97,15 @@ def world_map(
     by_term: bool = True,
 ) -> PartitionMap:
     """Returns the map whose only tile is a keyword node, with one child per slot."""
-    node = KeywordNode(0, WORLD, None, children, terms, child.astype(np.int32), by_term)
+    node = KeywordNode(
+        id=0,
+        box=WORLD,
+        within=None,
+        children=children,
+        terms=terms,
+        child_of_term=child.astype(np.int32),
+        by_term=by_term,
+    )
     return PartitionMap(
         version=1,
         scheme=name,

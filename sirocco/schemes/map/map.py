@@ -71,7 +71,7 @@ class Leaf:
     within: Place | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TextNode:
     """A box whose objects are split by text, with frozen keyword lists (SSTD 4.1.2).
 
@@ -101,7 +101,7 @@ class TextNode:
     objects: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KeywordNode:
     """A box whose vocabulary is split among leaves (PS2Stream IV.A, text partitioning).
 
@@ -136,7 +136,7 @@ def _no_frequencies() -> NDArray[np.float32]:
     return np.empty(0, np.float32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PartitionMap:
     """A partition of the workload; checked at construction.
 

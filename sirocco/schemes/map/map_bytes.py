@@ -140,17 +140,17 @@ def _parse(plain: bytes) -> PartitionMap:
     for number, (one, box, place) in enumerate(header["text_nodes"]):
         first = 5 + number * len(_TEXT_COLUMNS)
         own = dict(zip(_TEXT_COLUMNS, columns[first : first + len(_TEXT_COLUMNS)], strict=True))
-        nodes.append(TextNode(_whole(one), _box(box), _place(place), **own))
+        nodes.append(TextNode(id=_whole(one), box=_box(box), within=_place(place), **own))
     rest = iter(columns[5 + len(nodes) * len(_TEXT_COLUMNS) :])
     keyword_nodes = [
         KeywordNode(
-            _whole(one),
-            _box(box),
-            _place(place),
-            _whole(children),
-            next(rest),
-            next(rest),
-            bool(by),
+            id=_whole(one),
+            box=_box(box),
+            within=_place(place),
+            children=_whole(children),
+            terms=next(rest),
+            child_of_term=next(rest),
+            by_term=bool(by),
         )
         for one, box, place, children, by in header["keyword_nodes"]
     ]

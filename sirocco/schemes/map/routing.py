@@ -66,7 +66,7 @@ class QueryRoutes:
     slot_of_leaf: NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RoutingArrays:
     """One map version compiled for routing; created by `compile_map`.
 

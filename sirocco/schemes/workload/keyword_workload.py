@@ -19,7 +19,7 @@ from sirocco.schemes.workload.sample_keys import frequent_terms
 QUERIES_MAX = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KeywordWorkload:
     """Input of the schemes that split by keywords.
 

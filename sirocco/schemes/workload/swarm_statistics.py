@@ -23,7 +23,7 @@ from sirocco.schemes.workload.spatial_grid import FineGrid
 KEPT_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AxisStatistics:
     """The numbers of a leaf's c columns or rows.
 
@@ -197,4 +197,8 @@ class LeafStatistics:
 
 def no_statistics(columns: int, rows: int) -> LeafStatistics:
     """Returns the statistics of an empty leaf of this many cells."""
-    return LeafStatistics(*(AxisStatistics(*[np.zeros(n)] * 8) for n in (columns, rows)))
+    return LeafStatistics(*(_no_statistics(cells) for cells in (columns, rows)))
+
+
+def _no_statistics(cells: int) -> AxisStatistics:
+    return AxisStatistics(**{name: np.zeros(cells) for name in AxisStatistics.__slots__})

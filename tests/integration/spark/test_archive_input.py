@@ -200,7 +200,16 @@ def test_what_is_no_archive_is_refused(spark, tmp_path):
 
 
 def piece(slot: int, first: int, last: int) -> Piece:
-    return Piece(f"{slot}/{first}-{last}", slot, first, last, last - first + 1, 1, 0, 0)
+    return Piece(
+        name=f"{slot}/{first}-{last}",
+        slot=slot,
+        first=first,
+        last=last,
+        rows=last - first + 1,
+        bytes=1,
+        arrival_first=0,
+        arrival_last=0,
+    )
 
 
 @pytest.mark.parametrize(

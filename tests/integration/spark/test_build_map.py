@@ -102,7 +102,9 @@ def test_a_sample_is_the_same_however_the_files_are_cut(spark, tmp_path):
     whole = write_lines(tmp_path / "whole.jsonl", list(reversed(lines)))
     maps = []
     for source in (str(tmp_path / "parts"), whole):
-        options = job.Options(source, tmp_path / "map", sample=500, scheme="uniform-grid")
+        options = job.Options(
+            objects=source, out=tmp_path / "map", sample=500, scheme="uniform-grid"
+        )
         partition_map, summary = job.build_map(spark, options)
         maps.append(to_bytes(partition_map))
         assert (summary.objects, summary.sampled_objects) == (2000, 500)
@@ -161,7 +163,7 @@ def test_bad_lines_are_counted_and_told(spark, tmp_path):
     bad = ["{broken", '{"id": 1, "lon": 181, "lat": 0}', '{"id": 2, "lat": 0}', "[]", "   ", "\t"]
     one_place = [{"id": i, "lon": 1.5, "lat": 2.5} for i in range(100)]
     objects = write_lines(tmp_path / "objects.jsonl", [*one_place, *bad])
-    summary = job.build_map(spark, job.Options(objects, tmp_path / "map", leaves=4))[1]
+    summary = job.build_map(spark, job.Options(objects=objects, out=tmp_path / "map", leaves=4))[1]
     assert summary.objects == 100
     assert summary.refused_objects["count"] == 4
     assert any("lon" in reason for reason in summary.refused_objects["reasons"])
@@ -171,12 +173,12 @@ def test_bad_lines_are_counted_and_told(spark, tmp_path):
 def test_without_any_object_there_is_no_proposal(spark, tmp_path):
     nothing = write_lines(tmp_path / "nothing.jsonl", ["{", ""])
     with pytest.raises(InvalidArgument, match="holds no object: 1 lines or files were refused"):
-        job.build_map(spark, job.Options(nothing, tmp_path / "map"))
+        job.build_map(spark, job.Options(objects=nothing, out=tmp_path / "map"))
     for missing in (str(tmp_path / "nowhere"), f"archive:{tmp_path}/nowhere"):
         with pytest.raises(InvalidArgument, match="nowhere"):
-            job.build_map(spark, job.Options(missing, tmp_path / "map"))
+            job.build_map(spark, job.Options(objects=missing, out=tmp_path / "map"))
     with pytest.raises(InvalidArgument, match="no slices/ and no checkpoints/"):
-        job.build_map(spark, job.Options(f"archive:{tmp_path}", tmp_path / "map"))
+        job.build_map(spark, job.Options(objects=f"archive:{tmp_path}", out=tmp_path / "map"))
 
 
 def command(*arguments: object) -> list[str]:

@@ -37,13 +37,29 @@ def taken(objects: list[dict], session: int, first: int) -> Taken:
     for one in objects:
         rows.add(parse_object(one))
     count = len(objects)
-    return Taken(session, first, count, first - 1, START_MS + first, rows.build(), None)
+    return Taken(
+        session=session,
+        first_number=first,
+        span=count,
+        acknowledged_to=first - 1,
+        received_ms=START_MS + first,
+        objects=rows.build(),
+        number_deltas=None,
+    )
 
 
 def change(query: dict | None, query_id: str, expected: int, epoch: int = 1) -> Change:
     parsed = None if query is None else parse_query(query)
     digest = 0 if query is None else 7
-    return Change(query_handle(query_id), parsed, "me", START_MS, expected, digest, epoch)
+    return Change(
+        handle=query_handle(query_id),
+        query=parsed,
+        subscriber="me",
+        start_ms=START_MS,
+        expected_revision=expected,
+        digest=digest,
+        epoch=epoch,
+    )
 
 
 def intake_records(objects: list[dict]) -> list[tuple[str, bytes]]:
@@ -109,14 +125,18 @@ def test_a_system_is_read_from_its_topics(spark, cluster, monkeypatch, by_connec
 @pytest.mark.kafka
 def test_a_map_is_built_from_the_topics_of_a_system(spark, cluster, tmp_path):
     source = f"kafka:{cluster.bootstrap}/{cluster.name}"
-    options = job.Options(source, tmp_path / "map", source, scheme="kd-tree", leaves=12, slots=3)
+    options = job.Options(
+        objects=source, out=tmp_path / "map", queries=source, scheme="kd-tree", leaves=12, slots=3
+    )
     partition_map, summary = job.build_map(spark, options)
     assert (len(partition_map.leaves), partition_map.slots) == (12, 3)
     # Each object once for each session, each query as in force, and unreadable records.
     assert (summary.objects, summary.sampled_objects, summary.queries) == (600, 600, 2)
     assert (summary.refused_objects["count"], summary.refused_queries["count"]) == (2, 0)
     with pytest.raises(InvalidArgument, match=r"there is no topic nobody\.intake"):
-        job.build_map(spark, job.Options(f"kafka:{cluster.bootstrap}/nobody", tmp_path / "map"))
+        job.build_map(
+            spark, job.Options(objects=f"kafka:{cluster.bootstrap}/nobody", out=tmp_path / "map")
+        )
 
 
 def check_objects(rows: list[dict]) -> None:

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.spark
 
 
 def test_every_scheme_has_its_row_and_its_plot(spark, history: History):
-    options = job.Options(history.source, Path("unused"), history.source, leaves=8, slots=4)
+    options = job.Options(
+        objects=history.source, out=Path("unused"), queries=history.source, leaves=8, slots=4
+    )
     page, summary = job.report(spark, options)
     assert summary["objects"] == OBJECTS
     assert [one["scheme"] for one in summary["schemes"]] == list(SCHEMES)
@@ -38,7 +40,9 @@ def test_every_scheme_has_its_row_and_its_plot(spark, history: History):
     even, tree = (by_name[n]["objects_max_over_mean"] for n in ("uniform-grid", "qt-tree"))
     assert even > tree
     with pytest.raises(InvalidArgument, match="no-such"):
-        job.report(spark, job.Options(history.source, Path("unused"), schemes=("no-such",)))
+        job.report(
+            spark, job.Options(objects=history.source, out=Path("unused"), schemes=("no-such",))
+        )
 
 
 def test_a_curve_of_equal_cells_is_the_diagonal():

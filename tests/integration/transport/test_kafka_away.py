@@ -159,7 +159,7 @@ def test_deleted_topics_are_gone_with_what_was_in_them(log: KafkaLog, topic: str
 
 def test_a_wrong_address_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 1.0)
-    log = KafkaLog(KafkaSettings("127.0.0.1:1"))
+    log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"))
     with pytest.raises(TransportUnavailable):
         log.create_topics([TopicSpec("t", 1)])
     log.close()

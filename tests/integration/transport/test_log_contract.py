@@ -366,7 +366,7 @@ def test_two_clusters_in_one_kafka_do_not_mix(log: Log, topic: str) -> None:
         other: Log = type(log)()
     else:
         other = KafkaLog(
-            KafkaSettings(log.settings.bootstrap, topic_prefix=f"{uuid.uuid4().hex[:6]}.")
+            KafkaSettings(bootstrap=log.settings.bootstrap, topic_prefix=f"{uuid.uuid4().hex[:6]}.")
         )
     with pytest.raises(TransportError):
         other.partitions(topic)

@@ -20,7 +20,16 @@ from tests.support.random_messages import random_query
 @pytest.mark.parametrize("seed", range(100))
 def test_a_change_is_the_same_taken_back_and_parsed(seed: int) -> None:
     query = random_query(np.random.default_rng(seed))
-    request = write_change(Change(query_handle(query.id), query, "sub", 5, 7, 9))
+    request = write_change(
+        Change(
+            handle=query_handle(query.id),
+            query=query,
+            subscriber="sub",
+            start_ms=5,
+            expected_revision=7,
+            digest=9,
+        )
+    )
     taken = read_change(request)
     parsed = read_change(request)
     assert taken.query is query, f"seed={seed}"
@@ -34,7 +43,15 @@ def small(number: int) -> Query:
 
 @pytest.mark.parametrize("past_ms", [0, 5, (1 << 63) - 1])
 def test_how_far_back_to_answer_travels_and_is_never_negative(past_ms: int) -> None:
-    change = Change(query_handle("q1"), small(1), "s", 5, 7, 9, past_ms=past_ms)
+    change = Change(
+        handle=query_handle("q1"),
+        query=small(1),
+        subscriber="s",
+        start_ms=5,
+        expected_revision=7,
+        digest=9,
+        past_ms=past_ms,
+    )
     request = write_change(change)
     assert read_change(request) == change
     assert not write_change(replace(change, past_ms=NO_PAST)).HasField("past_ms")
@@ -46,7 +63,15 @@ def test_how_far_back_to_answer_travels_and_is_never_negative(past_ms: int) -> N
 
 def test_a_locator_travels_and_is_sound() -> None:
     locator = write_locator([Alternative(7, (5, 7), (9,)), HOME])
-    change = Change(query_handle("q1"), small(1), "s", 5, 7, 9, locator=locator)
+    change = Change(
+        handle=query_handle("q1"),
+        query=small(1),
+        subscriber="s",
+        start_ms=5,
+        expected_revision=7,
+        digest=9,
+        locator=locator,
+    )
     assert read_change(write_change(change)) == change
     wrong = replace(change, locator=write_locator([Alternative(7, (5,))]))
     with pytest.raises(InvalidArgument) as caught:
@@ -79,7 +104,16 @@ def test_large_queries_are_not_kept(
 ) -> None:
     monkeypatch.setattr(changes, "_written", WrittenQueries())
     query = parse_query({"id": "q", "kind": "range", "mode": "continuous"} | members)
-    request = write_change(Change(query_handle("q"), query, "s", 0, -1, 1))
+    request = write_change(
+        Change(
+            handle=query_handle("q"),
+            query=query,
+            subscriber="s",
+            start_ms=0,
+            expected_revision=-1,
+            digest=1,
+        )
+    )
     assert len(changes._written) == 0
     assert read_change(request).query == query
 

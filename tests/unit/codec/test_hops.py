@@ -84,8 +84,24 @@ def test_each_message_has_a_hop_that_the_contracts_declare() -> None:
 
 def test_marks_are_small_and_travel() -> None:
     intervals = Intervals.of([(3, 1 << 40, 1 << 41, 5)])
-    mark = Routed(1, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
-    found = Found(intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_NAMES, NO_MATCHES)
+    mark = Routed(
+        map_version=1,
+        intervals=intervals,
+        objects=NO_OBJECTS,
+        events=NO_EVENTS,
+        positions=NO_POSITIONS,
+        interval_rows=NO_ROWS,
+        terms=NO_TERMS,
+    )
+    found = Found(
+        intervals=intervals,
+        objects=NO_OBJECTS,
+        events=NO_EVENTS,
+        positions=NO_POSITIONS,
+        interval_rows=NO_ROWS,
+        queries=NO_NAMES,
+        matches=NO_MATCHES,
+    )
     for message in (mark, found):
         path, request = encode(message)
         value = request.SerializeToString()
@@ -94,10 +110,30 @@ def test_marks_are_small_and_travel() -> None:
 
 
 def test_keys_are_the_subjects_of_compacted_topics() -> None:
-    removal = Change(0x0102030405060708, None, "", 5, 7, 0)
+    removal = Change(
+        handle=0x0102030405060708,
+        query=None,
+        subscriber="",
+        start_ms=5,
+        expected_revision=7,
+        digest=0,
+    )
     assert key_of(removal) == bytes(range(1, 9))
     # Probes belong to no query; one of each ownership is kept.
-    assert key_of(Change(PROBE_HANDLE, None, "", 5, 0, 1, epoch=9)) == b"probe/9"
+    assert (
+        key_of(
+            Change(
+                handle=PROBE_HANDLE,
+                query=None,
+                subscriber="",
+                start_ms=5,
+                expected_revision=0,
+                digest=1,
+                epoch=9,
+            )
+        )
+        == b"probe/9"
+    )
     # An empty value would be a tombstone: the record would be gone and its offset missing.
     assert encode(removal)[1].SerializeToString()
     assert key_of(LeaderElected("m")) == b"leader"
@@ -269,7 +305,9 @@ def test_repeats_of_terms_take_as_little_as_they_need(most: int, size: int) -> N
 
 def test_a_change_of_another_query_than_its_handle_says_is_refused() -> None:
     query = parse_query({"id": "q", "kind": "range", "mode": "continuous"})
-    request = encode(Change(1, query, "s", 5, 7, 9))[1]
+    request = encode(
+        Change(handle=1, query=query, subscriber="s", start_ms=5, expected_revision=7, digest=9)
+    )[1]
     with pytest.raises(InvalidArgument) as caught:
         decode(request)
     assert caught.value.field == "handle"

@@ -77,7 +77,17 @@ def test_questions_travel(members: dict[str, Any]) -> None:
     query = parse_query({"id": "q", "mode": "snapshot", **members})
     for radius_m in (None, 0.0, 12.5):
         question = Question(
-            query, (1, 5, 9), 7, -(1 << 63) + 1, 8, "1.2", 500, radius_m, 3, 4, (0, 2)
+            query=query,
+            slots=(1, 5, 9),
+            now_ms=7,
+            from_ms=-(1 << 63) + 1,
+            upto_ms=8,
+            position_token="1.2",
+            timeout_ms=500,
+            radius_m=radius_m,
+            answers=3,
+            parts=4,
+            nearby=(0, 2),
         )
         message = slot_pb.SlotQuestion()
         put_question(message, question, write_query(query, ""))

@@ -63,7 +63,9 @@ def test_events_gather_posts_around_them() -> None:
 
 
 def test_interest_in_an_event_fades() -> None:
-    event = LocalEvent("fire", 0, 1_000, 0.0, 0.0, 500.0, 10_000.0)
+    event = LocalEvent(
+        topic="fire", city=0, begin_ms=1_000, lon=0.0, lat=0.0, spread_m=500.0, decay_ms=10_000.0
+    )
     assert event.interest(999) == 0
     assert event.interest(1_000) == 1
     assert event.interest(11_000) == pytest.approx(np.exp(-1))

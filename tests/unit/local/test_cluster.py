@@ -63,7 +63,14 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalClusterSet
     (tmp_path / "services" / "__init__.py").touch()
     monkeypatch.chdir(tmp_path)
     counts = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
-    return LocalClusterSettings("c1", "k:1", "redis://r", "a", counts, {"SIROCCO_SLOTS": "32"})
+    return LocalClusterSettings(
+        cluster="c1",
+        kafka="k:1",
+        redis="redis://r",
+        archive="a",
+        counts=counts,
+        options={"SIROCCO_SLOTS": "32"},
+    )
 
 
 @pytest.fixture

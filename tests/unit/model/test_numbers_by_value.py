@@ -78,7 +78,17 @@ def test_files_of_objects_and_queries_refuse_such_lines_alone(tmp_path: Path, nu
 def test_a_batch_from_a_client_refuses_the_row_alone() -> None:
     rows = ObjectColumnsBuilder()
     for i, n in enumerate([5, 2**70, 2**64 - 1, 2.0**70, -(2**63) - 1]):
-        rows.add(ObjectRow(i, "", 0.0, 0.0, 0, "", json.dumps({"n": n, "s": "9" * 30}).encode()))
+        rows.add(
+            ObjectRow(
+                id=i,
+                name="",
+                lon=0.0,
+                lat=0.0,
+                ts=0,
+                text="",
+                attributes=json.dumps({"n": n, "s": "9" * 30}).encode(),
+            )
+        )
     good, errors = split_valid(rows.build())
     assert good.tolist() == [0, 2, 3]
     assert [(row, error.field) for row, error in errors] == [

@@ -90,7 +90,10 @@ def test_take_slice_and_concat_are_those_of_lists(
 
 def test_a_single_batch_is_joined_without_copying_unless_it_has_slack() -> None:
     batch = build(
-        [ObjectRow(1, "a", 1.0, 2.0, 3, "text", b"{}"), ObjectRow(2, "", 4, 5, 6, "", b"")]
+        [
+            ObjectRow(id=1, name="a", lon=1.0, lat=2.0, ts=3, text="text", attributes=b"{}"),
+            ObjectRow(id=2, name="", lon=4, lat=5, ts=6, text="", attributes=b""),
+        ]
     )
     assert concat([batch]) is batch
     loose = dataclasses.replace(
@@ -118,7 +121,15 @@ def test_bytes_total_counts_every_column() -> None:
 def test_parse_line() -> None:
     line = b'{"id": 17, "ts": 1405123200000, "lon": -73.98, "lat": 40.75, "text": "free", "s": [1]}'
     row = parse_object(line)
-    assert row == ObjectRow(17, "", -73.98, 40.75, 1405123200000, "free", b'{"s":[1]}')
+    assert row == ObjectRow(
+        id=17,
+        name="",
+        lon=-73.98,
+        lat=40.75,
+        ts=1405123200000,
+        text="free",
+        attributes=b'{"s":[1]}',
+    )
     assert parse_object(line.decode()) == row
     assert parse_object(json.loads(line)) == row
 

@@ -51,7 +51,7 @@ def test_range() -> None:
 
 def test_range_without_restrictions() -> None:
     query = parse_query({"id": "q", "kind": "range", "mode": "snapshot", "where": {}})
-    assert query == RangeQuery("q", "snapshot")
+    assert query == RangeQuery(id="q", mode="snapshot")
 
 
 def test_track() -> None:

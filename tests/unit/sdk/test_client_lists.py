@@ -47,7 +47,7 @@ TRACKED = Asked("tracked", tracked_spec("tracked"))
 def told_by_a_merger() -> list[Delivered]:
     """Returns the records of two windows, all of one subscriber."""
     seen = Seen("é", (1, 5), 90, 4, 0.0, (1, 0))
-    best = Ranked(BEST, 100, 1, 4, (1, 0), (seen,))
+    best = Ranked(asked=BEST, at_ms=100, total=1, tokens=4, holders=(1, 0), seen=(seen,))
     windows = [
         [Match(NEAR, 1, 5.5), Match(NEAR, "näme", 7.25), Match(Asked("plain"), 3)],
         [Match(NEAR, 2, 1.125), Terms(WORDS, 100, (("東", 3), ("a", 4))), best],
@@ -56,7 +56,7 @@ def told_by_a_merger() -> list[Delivered]:
         found_of([(0, i, i + 1, 101 * i)], [(0, i, item) for item in items])
         for i, items in enumerate(windows)
     ]
-    cluster = MergerCluster(log, 1)
+    cluster = MergerCluster(log=log, slots=1)
     for end in (1, 2):
         cluster.read(end, np.random.default_rng(0))
         cluster.commit()
@@ -110,17 +110,19 @@ def test_lists_as_values_agree_with_the_columns() -> None:
         for each in batch.lists:
             if isinstance(each, TermsStep):
                 entries = tuple((term, float(count)) for term, count in each.terms)
-                found.append(ToldList("ann", each.query, each.at_ms, entries))
+                found.append(
+                    ToldList(subscriber="ann", query=each.query, at_ms=each.at_ms, entries=entries)
+                )
                 continue
             new = each.added if isinstance(each, KnnChange) else each.new
             found.append(
                 ToldList(
-                    "ann",
-                    each.query,
-                    None if isinstance(each, KnnChange) else each.at_ms,
-                    each.entries,
-                    tuple((one.id, one.text) for one in new),
-                    each.removed if isinstance(each, KnnChange) else (),
+                    subscriber="ann",
+                    query=each.query,
+                    at_ms=None if isinstance(each, KnnChange) else each.at_ms,
+                    entries=each.entries,
+                    new=tuple((one.id, one.text) for one in new),
+                    removed=each.removed if isinstance(each, KnnChange) else (),
                 )
             )
         assert found == expected

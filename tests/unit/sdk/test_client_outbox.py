@@ -76,8 +76,15 @@ def record_bytes(request: PublishRequest) -> int:
     """Returns the bytes of a router's record for a request with some refused objects."""
     objects = read_objects(request.objects)
     deltas = np.arange(len(objects), dtype=np.uint32)
-    numbers = request.first_number, len(objects), request.acknowledged_to
-    taken = Taken(request.session, *numbers, 1 << 60, objects, deltas)
+    taken = Taken(
+        session=request.session,
+        first_number=request.first_number,
+        span=len(objects),
+        acknowledged_to=request.acknowledged_to,
+        received_ms=1 << 60,
+        objects=objects,
+        number_deltas=deltas,
+    )
     return encode(taken)[1].ByteSize()
 
 

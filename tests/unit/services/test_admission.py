@@ -47,11 +47,11 @@ class Cluster:
             raise TransportUnavailable("the map store is away")
         return {
             name: MemberInfo(
-                name,
-                name.partition("-")[0],
-                "host:1",
-                "host:2",
-                0,
+                id=name,
+                service=name.partition("-")[0],
+                address="host:1",
+                http_address="host:2",
+                started_ms=0,
                 taken={str(p): position_of(offset) for p, offset in offsets.items()},
             )
             for name, offsets in self.reached.items()
@@ -264,9 +264,16 @@ def test_who_hangs_up_or_fails_leaves_nothing_behind() -> None:
 def test_what_a_dead_evaluator_had_taken_holds_nobody_up() -> None:
     log, store, settings = MemoryLog(), MemoryMapStore(), ClusterSettings(slots=2)
     log.create_topics(settings.topics())
-    router = RouterService(Parts(settings, log, store, MemoryArchive()))
+    router = RouterService(Parts(settings=settings, log=log, store=store, archive=MemoryArchive()))
     for name, offset in (("evaluator-dead", 3), ("evaluator-heir", 90)):
-        info = MemberInfo(name, "evaluator", "a:1", "a:2", 0, taken={"0": position_of(offset)})
+        info = MemberInfo(
+            id=name,
+            service="evaluator",
+            address="a:1",
+            http_address="a:2",
+            started_ms=0,
+            taken={"0": position_of(offset)},
+        )
         store.put(f"member/{name}", info.form())
     # One evaluator's lease has expired, others own its slots; its last report is still there.
     store.acquire(LEASES + "evaluator-heir", "evaluator-heir", LEASE_MS)

@@ -38,7 +38,7 @@ class HeldSlot:
     reached: Reached = field(default_factory=Reached)
     map_version: int = 3
     store: SlotStore = field(default_factory=lambda: SlotStore(StoreLimits(active_rows=10)))
-    manifest: ArchiveManifest = field(default_factory=lambda: ArchiveManifest(3))
+    manifest: ArchiveManifest = field(default_factory=lambda: ArchiveManifest(slot=3))
 
 
 def objects(count: int) -> ObjectColumns:

@@ -12,7 +12,7 @@ from sirocco.protocol.coordinator.balance_rounds import RoundSettings
 from sirocco.schemes.balance.base.view import Memory, Plan
 
 SETTINGS = RoundSettings(interval_ms=10, cooldown_ms=20, rounds=1, objects_min=1, imbalance_min=1.1)
-MOVE = Plan(Memory(), "PM", {0: "b"}, maximum_before=4.0, maximum_after=2.0)
+MOVE = Plan(memory=Memory(), reason="PM", moves={0: "b"}, maximum_before=4.0, maximum_after=2.0)
 WAIT_S = 10.0
 
 

@@ -27,7 +27,7 @@ def service() -> Iterator[CoordinatorService]:
     log = MemoryLog()
     settings = ClusterSettings(slots=2, balance_objects_min=2_000)
     log.create_topics(settings.topics())
-    parts = Parts(settings, log, MemoryMapStore(), MemoryArchive())
+    parts = Parts(settings=settings, log=log, store=MemoryMapStore(), archive=MemoryArchive())
     yield CoordinatorService(parts, b"a map", 1)
     log.close()
 
@@ -39,7 +39,15 @@ def lead(service: CoordinatorService, monkeypatch: pytest.MonkeyPatch, leads: bo
 def tell(service: CoordinatorService, objects: float) -> None:
     """Reports a round with all objects in the leaf of one of two evaluators."""
     loads = LeafLoads(*[np.array([objects, 0.0])] * 6)
-    measured = Measured(0, 10_000, MAP, OWNERS, loads, work(loads), 2.0)
+    measured = Measured(
+        at_ms=0,
+        round_ms=10_000,
+        map=MAP,
+        owners=OWNERS,
+        loads=loads,
+        cost=work(loads),
+        imbalance=2.0,
+    )
     assert service.balancing is not None
     service.balancing._log_round(RoundResult("sstd", measured, "", None, False))
 

@@ -20,7 +20,7 @@ from sirocco.protocol.router.objects.intake_router import IntakeRouter, LeafArri
 @pytest.fixture
 def router() -> Iterator[tuple[IntakeRouter, str]]:
     """Returns a router's intake, and the address of its ArrivalService."""
-    intake = IntakeRouter(2, event_time=False)
+    intake = IntakeRouter(slots=2, event_time=False)
     loop, found = asyncio.new_event_loop(), threading.Event()
     address: list[str] = []
     over = asyncio.Event()

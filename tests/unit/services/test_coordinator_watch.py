@@ -27,7 +27,9 @@ class Watch:
         self.store = MemoryMapStore()
         self._monkeypatch = monkeypatch
         self.service = CoordinatorService(
-            Parts(settings, log, self.store, MemoryArchive()), b"a map", 1
+            Parts(settings=settings, log=log, store=self.store, archive=MemoryArchive()),
+            b"a map",
+            1,
         )
         self.now_ms = 1_000_000
         self.told: list[Event] = []

@@ -27,7 +27,12 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
         # There is no server at any of them; only the opened channels count.
         for number in range(3):
             name, address = f"router-{number}", f"127.0.0.1:{number + 1}"
-            store.put(f"member/{name}", MemberInfo(name, "router", address, "", 0).form())
+            store.put(
+                f"member/{name}",
+                MemberInfo(
+                    id=name, service="router", address=address, http_address="", started_ms=0
+                ).form(),
+            )
             if number:
                 store.delete(f"member/router-{number - 1}")
             view.owners[INTAKE, 0] = Ownership(name, 1)

@@ -122,7 +122,7 @@ def test_what_ended_is_remembered_for_a_while(
 
 
 def test_steps_that_wait_show_how_far_the_slots_have_passed_them() -> None:
-    slots = MergerCluster([], 2)
+    slots = MergerCluster(log=[], slots=2)
     window = slots.machine.windows[0]
     assert _step_lag_s(window) == 0.0
     words = Asked("words", terms_spec("words", 2))

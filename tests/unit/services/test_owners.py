@@ -31,7 +31,11 @@ from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.membership import MemberInfo
 
 REQUEST = ChangeRequest(
-    "register", "q", RangeQuery("q", "continuous", Rectangle(0, 0, 1, 1)), "us", 5
+    action="register",
+    id="q",
+    query=RangeQuery(id="q", mode="continuous", region=Rectangle(0, 0, 1, 1)),
+    subscriber="us",
+    start_ms=5,
 )
 
 
@@ -71,7 +75,11 @@ def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
             cast(RouterMachine, Machine("back")),
             cast(Worker, Loop()),
             cast(StoredQueries, None),
-            lambda: {"back": MemberInfo("back", "router", address, "", 0)},
+            lambda: {
+                "back": MemberInfo(
+                    id="back", service="router", address=address, http_address="", started_ms=0
+                )
+            },
         )
         assert await owners.apply(0, [REQUEST]) == (Outcome(7),)
         # A router of an earlier version sends no such time.
@@ -137,7 +145,7 @@ def test_that_there_is_no_such_query_is_told_unless_an_owner_was_lost_that_had_t
     )
 
     async def run() -> Outcome:
-        removal = ChangeRequest("unregister", "q", None, "", 5)
+        removal = ChangeRequest(action="unregister", id="q", query=None, subscriber="", start_ms=5)
         applied = asyncio.create_task(owners.apply(0, [removal]))
         # Meanwhile no router is asked: there is no owner yet.
         await asyncio.wait([applied], timeout=0.01)
@@ -171,7 +179,9 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
             name = f"back-{number}"
             machine.holdings.view.owners[REGISTRY, 0] = Ownership(name, 1)
             known.clear()
-            known[name] = MemberInfo(name, "router", address, "", 0)
+            known[name] = MemberInfo(
+                id=name, service="router", address=address, http_address="", started_ms=0
+            )
             assert await owners.apply(0, [REQUEST]) == (Outcome(7),)
             await server.stop(None)
         left = set(owners._channels._channels) - {address}

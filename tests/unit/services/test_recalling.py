@@ -38,7 +38,14 @@ def append_late(cluster: EmbeddedCluster) -> None:
     """Appends a pending change of a replaced router."""
     query = parse_query({"id": NAME, "kind": "range", "mode": "continuous", "text": "late"})
     producer = cluster.log.producer("zombie")
-    change = Change(HANDLE, query, "s-recalled", 5, -1, 1)
+    change = Change(
+        handle=HANDLE,
+        query=query,
+        subscriber="s-recalled",
+        start_ms=5,
+        expected_revision=-1,
+        digest=1,
+    )
     HopWriter(producer, lambda *_: None).append(REGISTRY, PARTITION, change, 0)
     producer.flush(DEADLINE_S)
 

@@ -72,7 +72,7 @@ def deliver(log: MemoryLog) -> None:
         )
         for i in range(6)
     ]
-    cluster = MergerCluster(founds, 1)
+    cluster = MergerCluster(log=founds, slots=1)
     writer = HopWriter(log.producer("w"), lambda *_: None)
     for end in range(1, 7):
         cluster.read(end, np.random.default_rng(0))

@@ -323,8 +323,19 @@ def test_a_question_that_is_stopped_amid_a_write_breaks_no_other(small: Searchab
     async def run() -> BrittleCall:
         call = BrittleCall()
         stream = evaluator_search._Stream(small.evaluators["evaluator-0"].front, call)
-        ask, query = slot_pb.SlotQuestion(), ReadRangeQuery("all", "snapshot")
-        question = Question(query, (0,), 2_000, EVER_MS, 2_000, "", 10_000, None, 1, 1)
+        ask, query = slot_pb.SlotQuestion(), ReadRangeQuery(id="all", mode="snapshot")
+        question = Question(
+            query=query,
+            slots=(0,),
+            now_ms=2_000,
+            from_ms=EVER_MS,
+            upto_ms=2_000,
+            position_token="",
+            timeout_ms=10_000,
+            radius_m=None,
+            answers=1,
+            parts=1,
+        )
         put_question(ask, question, write_query(query, ""))
         stream._take(slot_pb.SearchSlotsRequest(question=1, ask=ask))
         while not call.is_writing:

@@ -73,7 +73,13 @@ def write(log: MemoryLog, numbers: range, window: str | None = None, *, text: st
         objects = columns_of([{"id": number, "lon": 1.0, "lat": 1.0, "text": text}])
         events = EventColumns(one, one * np.uint64(number + 1), np.zeros(1, np.int64))
         bounds = np.array([0, 1], np.int64)
-        message = Delivered(objects, events, names, MatchColumns(row, row), bounds)
+        message = Delivered(
+            objects=objects,
+            events=events,
+            queries=names,
+            matches=MatchColumns(row, row),
+            match_offsets=bounds,
+        )
         writer.append(DELIVERIES, 0, message, 0)
     if window is not None:
         producer.commit()

@@ -28,7 +28,7 @@ def service() -> Iterator[Service]:
     log = MemoryLog()
     settings = ClusterSettings(slots=2, balances=False)
     log.create_topics(settings.topics())
-    parts = Parts(settings, log, MemoryMapStore(), MemoryArchive())
+    parts = Parts(settings=settings, log=log, store=MemoryMapStore(), archive=MemoryArchive())
     service = CoordinatorService(parts, to_bytes(uniform_map(2, 2)), 1)
     service.start()
     yield service

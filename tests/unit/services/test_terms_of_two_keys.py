@@ -39,7 +39,18 @@ class Stores(World):
     def parts(self, query: Query, ask: Ask) -> list[Part]:
         hashing = self.hashings[ask.member]
         question = Question(
-            query, ask.slots, 1, 0, 10, "", 1_000, None, ask.answers, 9, (), ask.takes_numbers
+            query=query,
+            slots=ask.slots,
+            now_ms=1,
+            from_ms=0,
+            upto_ms=10,
+            position_token="",
+            timeout_ms=1_000,
+            radius_m=None,
+            answers=ask.answers,
+            parts=9,
+            nearby=(),
+            takes_numbers=ask.takes_numbers,
         )
         found = answer(
             question,

@@ -60,7 +60,7 @@ class Hostile:
         self.calls: list[Any] = []
 
     def ask(self, count: int) -> None:
-        query = write_query(ReadRangeQuery("all", "snapshot"), "")
+        query = write_query(ReadRangeQuery(id="all", mode="snapshot"), "")
         for _ in range(count):
             request = pb.SearchRequest(query=query, timeout_ms=YEAR_MS)
             self.calls.append(self._stub.Search(request, timeout=YEAR_MS / 1_000))

@@ -199,7 +199,15 @@ def test_a_servicer_may_reject_and_its_errors_end_the_dispatch(generated: Any) -
     def record(method: str, number: int) -> Record:
         path = f"/sirocco.test.v1.EchoService/{method}".encode()
         value = request(number=number).SerializeToString()
-        return Record("hop", 0, number, 0, None, value, (("method", path),))
+        return Record(
+            topic="hop",
+            partition=0,
+            offset=number,
+            timestamp_ms=0,
+            key=None,
+            value=value,
+            headers=(("method", path),),
+        )
 
     server.dispatch([record("Take", 0), record("Take", 1)])
     assert [(r.offset, reason) for r, reason in rejected] == [(0, "number: missing")]
@@ -226,7 +234,15 @@ def test_requests_are_decoded_one_at_a_time_and_to_the_end(generated: Any) -> No
     values = [generated.messages.TakeRequest(number=each).SerializeToString() for each in (1, 3, 5)]
     method = ("method", b"/sirocco.test.v1.EchoService/Take")
     server.dispatch(
-        Record("hop", 0, offset, 0, None, value, (method,))
+        Record(
+            topic="hop",
+            partition=0,
+            offset=offset,
+            timestamp_ms=0,
+            key=None,
+            value=value,
+            headers=(method,),
+        )
         for offset, value in enumerate([values[0], b"\xff", values[1], b"\xff", values[2]])
     )
     assert seen == [(1, [0], []), (3, [0, 2], [1])]

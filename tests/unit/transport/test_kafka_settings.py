@@ -61,17 +61,17 @@ def test_security_reaches_every_client_and_secrets_are_not_printed() -> None:
         assert config["ssl.certificate.location"] == "/c.pem"
         assert config["ssl.key.location"] == "/k.pem"
         assert config["ssl.key.password"] == "hidden-2"
-    assert "sasl.username" not in client_config(KafkaSettings("kafka:9092"), "n")
+    assert "sasl.username" not in client_config(KafkaSettings(bootstrap="kafka:9092"), "n")
 
 
 def test_records_are_compressed_as_told() -> None:
-    assert producer_config(KafkaSettings("k:1"), "n", None)["compression.type"] == "lz4"
-    zstd = KafkaSettings("k:1", compression="zstd")
+    assert producer_config(KafkaSettings(bootstrap="k:1"), "n", None)["compression.type"] == "lz4"
+    zstd = KafkaSettings(bootstrap="k:1", compression="zstd")
     assert producer_config(zstd, "n", None)["compression.type"] == "zstd"
 
 
 def test_the_promises_rest_on_these_settings() -> None:
-    settings = KafkaSettings("kafka:9092")
+    settings = KafkaSettings(bootstrap="kafka:9092")
     producer = producer_config(settings, "n", None)
     assert (producer["enable.idempotence"], producer["acks"]) == (True, "all")
     assert "transactional.id" not in producer
@@ -93,10 +93,10 @@ def test_a_certificate_that_the_client_cannot_read_is_an_error_of_this_layer(
 ) -> None:
     authority = tmp_path / "ca.pem"
     authority.write_text("no certificate")
-    broken = KafkaSettings("127.0.0.1:1", security_protocol="SSL", tls_ca=str(authority))
+    broken = KafkaSettings(bootstrap="127.0.0.1:1", security_protocol="SSL", tls_ca=str(authority))
     with pytest.raises(TransportError, match=r"^kafka: .*ssl\.ca\.location"):
         KafkaLog(broken)
-    log = KafkaLog(KafkaSettings("127.0.0.1:1"))
+    log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"))
     log.settings = broken  # type: ignore[misc]
     for make in (log.consumer, log.producer):
         with pytest.raises(TransportError, match=r"^c: .*ssl\.ca\.location"):

@@ -39,7 +39,7 @@ RECENT_MAX = 1 << 14
 QUERIES_MAX = 1 << 10
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RecentObjects:
     """Some objects of a round, in the order of their arrival.
 
@@ -69,14 +69,14 @@ class RecentObjects:
     def take(self, rows: NDArray[np.intp]) -> RecentObjects:
         """Returns some of them."""
         return RecentObjects(
-            self.lon[rows],
-            self.lat[rows],
-            take_terms(self.terms, rows),
-            self.event_keys[rows],
-            self.met[rows],
-            self.leaf[rows],
-            self.is_home[rows],
-            self.every,
+            lon=self.lon[rows],
+            lat=self.lat[rows],
+            terms=take_terms(self.terms, rows),
+            event_keys=self.event_keys[rows],
+            met=self.met[rows],
+            leaf=self.leaf[rows],
+            is_home=self.is_home[rows],
+            every=self.every,
         )
 
 
@@ -107,7 +107,7 @@ _NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_DRAWS
 NO_QUERIES = SlotQueries(_NO_ROWS, _NO_DRAWS, 0, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Counted:
     """All counts at one moment; arrays are in the order of the map's leaves.
 
@@ -193,13 +193,13 @@ class LeafCounts:
         self._add_up()
         self._faded = KEPT_SHARE * self._faded + self._objects
         self._last = Counted(
-            self._map,
-            self._routing,
-            queries,
-            self._objects,
-            self._met,
-            self._faded,
-            replace(_joined(self._recent), every=self._every),
+            map=self._map,
+            routing=self._routing,
+            queries=queries,
+            objects=self._objects,
+            met=self._met,
+            faded=self._faded,
+            recent=replace(_joined(self._recent), every=self._every),
         )
         self._begin()
         return self._last
@@ -214,13 +214,13 @@ class LeafCounts:
             return None
         self._add_up()
         return Counted(
-            self._map,
-            self._routing,
-            dict.fromkeys(slots, NO_QUERIES),
-            self._objects,
-            self._met,
-            self._faded,
-            _joined([]),
+            map=self._map,
+            routing=self._routing,
+            queries=dict.fromkeys(slots, NO_QUERIES),
+            objects=self._objects,
+            met=self._met,
+            faded=self._faded,
+            recent=_joined([]),
         )
 
     def _begin(self) -> None:
@@ -253,7 +253,11 @@ class LeafCounts:
         self._met = self._met + np.bincount(leaves, met[rows], count)
         leaf = np.full(len(lon), -1, np.int32)
         leaf[rows] = leaves
-        self._remember(RecentObjects(lon, lat, terms, keys, met, leaf, homes))
+        self._remember(
+            RecentObjects(
+                lon=lon, lat=lat, terms=terms, event_keys=keys, met=met, leaf=leaf, is_home=homes
+            )
+        )
 
     def _remember(self, objects: RecentObjects) -> None:
         rows = np.arange(-self._skipped % self._every, len(objects), self._every)
@@ -306,13 +310,21 @@ def _joined(parts: list[RecentObjects]) -> RecentObjects:
         none, no_terms = np.empty(0), np.empty(0, np.uint64)
         leaf, met = np.empty(0, np.int32), np.empty(0, np.int64)
         terms = TermColumns(no_terms, np.zeros(1, np.int64), leaf, np.empty(0, np.uint16))
-        return RecentObjects(none, none, terms, no_terms, met, leaf, np.empty(0, np.bool_))
+        return RecentObjects(
+            lon=none,
+            lat=none,
+            terms=terms,
+            event_keys=no_terms,
+            met=met,
+            leaf=leaf,
+            is_home=np.empty(0, np.bool_),
+        )
     return RecentObjects(
-        np.concatenate([part.lon for part in parts]),
-        np.concatenate([part.lat for part in parts]),
-        concat_terms([part.terms for part in parts]),
-        np.concatenate([part.event_keys for part in parts]),
-        np.concatenate([part.met for part in parts]),
-        np.concatenate([part.leaf for part in parts]),
-        np.concatenate([part.is_home for part in parts]),
+        lon=np.concatenate([part.lon for part in parts]),
+        lat=np.concatenate([part.lat for part in parts]),
+        terms=concat_terms([part.terms for part in parts]),
+        event_keys=np.concatenate([part.event_keys for part in parts]),
+        met=np.concatenate([part.met for part in parts]),
+        leaf=np.concatenate([part.leaf for part in parts]),
+        is_home=np.concatenate([part.is_home for part in parts]),
     )

@@ -168,7 +168,9 @@ def step_results(
             part = entry.ranked.nothing if is_empty else entry.ranked.search(view, at_ms, bounds)
             if part.objects_total or entry.is_home or reporters:
                 ranked = ranked_entries(part)
-                results.append(StepResult(row, at_ms, ranked=ranked, reporters=reporters))
+                results.append(
+                    StepResult(query_row=row, at_ms=at_ms, ranked=ranked, reporters=reporters)
+                )
             continue
         k = entry.query.k if entry.is_sole else None
         if is_empty:
@@ -179,7 +181,7 @@ def step_results(
             counts = entry.kept.count(view, entry.condition, bounds, forgotten)
         if len(counts) or entry.is_home or reporters:
             terms = term_entries(counts, k, names)
-            results.append(StepResult(row, at_ms, terms=terms, reporters=reporters))
+            results.append(StepResult(query_row=row, at_ms=at_ms, terms=terms, reporters=reporters))
     return results
 
 
@@ -203,13 +205,13 @@ def ranked_entries(part: RankedPart) -> RankedEntries:
     """Returns the part of a ranked search as columns."""
     stored = part.candidates
     return RankedEntries(
-        np.array([part.objects_total, part.tokens_total], np.uint64),
-        part.holders.astype(np.uint64),
-        NO_OBJECTS if stored is None else stored.objects,
-        NO_EVENTS if stored is None else events_of(stored),
-        np.empty(0, np.uint32) if stored is None else stored.lengths.astype(np.uint32),
-        part.distances_m,
-        part.frequencies.reshape(-1),
+        totals=np.array([part.objects_total, part.tokens_total], np.uint64),
+        holders=part.holders.astype(np.uint64),
+        objects=NO_OBJECTS if stored is None else stored.objects,
+        events=NO_EVENTS if stored is None else events_of(stored),
+        token_counts=np.empty(0, np.uint32) if stored is None else stored.lengths.astype(np.uint32),
+        distances_m=part.distances_m,
+        frequencies=part.frequencies.reshape(-1),
     )
 
 

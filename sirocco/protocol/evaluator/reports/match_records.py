@@ -42,7 +42,7 @@ from sirocco.protocol.evaluator.standing.query_families import Names
 from sirocco.protocol.evaluator.standing.standing_queries import Batch
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Report:
     """The matches of a slot in one section of its log.
 
@@ -144,13 +144,13 @@ def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int
         yield (
             target,
             Found(
-                Intervals.of(rows),
-                NO_OBJECTS,
-                NO_EVENTS,
-                NO_POSITIONS,
-                NO_ROWS,
-                NO_NAMES,
-                NO_MATCHES,
+                intervals=Intervals.of(rows),
+                objects=NO_OBJECTS,
+                events=NO_EVENTS,
+                positions=NO_POSITIONS,
+                interval_rows=NO_ROWS,
+                queries=NO_NAMES,
+                matches=NO_MATCHES,
             ),
         )
 
@@ -304,13 +304,13 @@ def _found(target: int, group: list[Piece]) -> Found:
         query_base += len(found)
     tables = [piece.report.table for piece in group]
     return Found(
-        Intervals.of(intervals),
-        concat(objects),
-        EventColumns.concat(events),
-        np.concatenate(positions),
-        np.repeat(np.arange(len(group), dtype=np.uint32), counts),
-        join_names(list(zip(tables, names, strict=True))),
-        join_matches(matches),
+        intervals=Intervals.of(intervals),
+        objects=concat(objects),
+        events=EventColumns.concat(events),
+        positions=np.concatenate(positions),
+        interval_rows=np.repeat(np.arange(len(group), dtype=np.uint32), counts),
+        queries=join_names(list(zip(tables, names, strict=True))),
+        matches=join_matches(matches),
     )
 
 

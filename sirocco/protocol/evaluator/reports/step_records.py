@@ -41,7 +41,7 @@ class TermEntries:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankedEntries:
     """The result of a slot for a ranked query; see `StepColumns` for the columns of one step."""
 
@@ -57,17 +57,17 @@ class RankedEntries:
         """Returns candidates [begin, end); the totals go with the first ones."""
         width = len(self.holders)
         return RankedEntries(
-            self.totals if begin == 0 else np.zeros_like(self.totals),
-            self.holders if begin == 0 else np.zeros_like(self.holders),
-            self.objects.slice(begin, end),
-            self.events.slice(begin, end),
-            self.token_counts[begin:end],
-            self.distances_m[begin:end],
-            self.frequencies[begin * width : end * width],
+            totals=self.totals if begin == 0 else np.zeros_like(self.totals),
+            holders=self.holders if begin == 0 else np.zeros_like(self.holders),
+            objects=self.objects.slice(begin, end),
+            events=self.events.slice(begin, end),
+            token_counts=self.token_counts[begin:end],
+            distances_m=self.distances_m[begin:end],
+            frequencies=self.frequencies[begin * width : end * width],
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
     """The result of a step of a query in a slot.
 
@@ -103,7 +103,7 @@ class StepResult:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StepReport:
     """The results of steps in a slot at one position of its log.
 
@@ -193,14 +193,16 @@ def _found(
     ranked = [result.ranked for result, _ in steps if result.ranked is not None]
     objects = concat([r.objects for r in ranked]) if ranked else NO_OBJECTS
     return Found(
-        Intervals.of([interval]),
-        objects,
-        EventColumns.concat([r.events for r in ranked]) if ranked else NO_EVENTS,
-        np.full(len(objects), place, np.int64),
-        np.zeros(len(objects), np.uint32),
-        names,
-        NO_MATCHES,
-        _columns([r for r, _ in steps], np.array([row for _, row in steps], np.uint32), place),
+        intervals=Intervals.of([interval]),
+        objects=objects,
+        events=EventColumns.concat([r.events for r in ranked]) if ranked else NO_EVENTS,
+        positions=np.full(len(objects), place, np.int64),
+        interval_rows=np.zeros(len(objects), np.uint32),
+        queries=names,
+        matches=NO_MATCHES,
+        steps=_columns(
+            [r for r, _ in steps], np.array([row for _, row in steps], np.uint32), place
+        ),
     )
 
 
@@ -209,23 +211,23 @@ def _columns(results: list[StepResult], queries: NDArray[np.uint32], place: int)
     ranked = [result.ranked or _NO_RANKED for result in results]
     candidates = sum(len(r.objects) for r in ranked)
     return StepColumns(
-        queries,
-        np.array([result.at_ms for result in results], np.int64),
-        np.full(len(results), place, np.int64),
-        np.zeros(len(results), np.uint32),
-        _ends([len(t.counts) for t in terms]),
-        _joined([t.terms for t in terms], np.uint8),
-        _ends(_joined([np.diff(t.offsets) for t in terms], np.int64)),
-        _joined([t.counts for t in terms], np.uint64),
-        np.array([r.totals for r in ranked], np.uint64).reshape(-1, 2),
-        _ends([len(r.holders) for r in ranked]),
-        _joined([r.holders for r in ranked], np.uint64),
-        _ends([len(r.objects) for r in ranked]),
-        np.arange(candidates, dtype=np.uint32),
-        _joined([r.token_counts for r in ranked], np.uint32),
-        _joined([r.distances_m for r in ranked], np.float64),
-        _joined([r.frequencies for r in ranked], np.uint16),
-        np.array([result.reporters for result in results], np.uint32),
+        queries=queries,
+        at_ms=np.array([result.at_ms for result in results], np.int64),
+        positions=np.full(len(results), place, np.int64),
+        interval_rows=np.zeros(len(results), np.uint32),
+        entry_offsets=_ends([len(t.counts) for t in terms]),
+        terms=_joined([t.terms for t in terms], np.uint8),
+        term_offsets=_ends(_joined([np.diff(t.offsets) for t in terms], np.int64)),
+        counts=_joined([t.counts for t in terms], np.uint64),
+        totals=np.array([r.totals for r in ranked], np.uint64).reshape(-1, 2),
+        holder_offsets=_ends([len(r.holders) for r in ranked]),
+        holders=_joined([r.holders for r in ranked], np.uint64),
+        candidate_offsets=_ends([len(r.objects) for r in ranked]),
+        candidates=np.arange(candidates, dtype=np.uint32),
+        token_counts=_joined([r.token_counts for r in ranked], np.uint32),
+        distances_m=_joined([r.distances_m for r in ranked], np.float64),
+        frequencies=_joined([r.frequencies for r in ranked], np.uint16),
+        slot_counts=np.array([result.reporters for result in results], np.uint32),
     )
 
 
@@ -241,11 +243,11 @@ def _joined(parts: list[NDArray[Scalar]], dtype: type[Scalar]) -> NDArray[Scalar
 
 _NO_TERMS = TermEntries(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint64))
 _NO_RANKED = RankedEntries(
-    np.zeros(2, np.uint64),
-    np.empty(0, np.uint64),
-    NO_OBJECTS,
-    NO_EVENTS,
-    np.empty(0, np.uint32),
-    np.empty(0),
-    np.empty(0, np.uint16),
+    totals=np.zeros(2, np.uint64),
+    holders=np.empty(0, np.uint64),
+    objects=NO_OBJECTS,
+    events=NO_EVENTS,
+    token_counts=np.empty(0, np.uint32),
+    distances_m=np.empty(0),
+    frequencies=np.empty(0, np.uint16),
 )

@@ -49,7 +49,7 @@ def arrivals_of(slice_: SealedSlice) -> Span:
     return slice_.arrival_first_ms, slice_.arrival_last_ms
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ArchiveManifest:
     """The archived slices of one slot.
 

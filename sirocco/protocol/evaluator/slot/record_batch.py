@@ -34,18 +34,22 @@ def joined(
         places.append(position_of(offset) + (kept << PART_BITS))
         offsets.append(np.full(len(kept), offset, np.int64))
     together = concat(objects)
+    is_copy, followed = _followed(parts)
+    homes, via = _places(parts)
     return Batch(
-        together,
-        EventColumns.concat(events),
-        TermParts(terms),
-        np.concatenate(places),
-        np.concatenate(offsets),
-        *_followed(parts),
-        *_places(parts),
-        hashing.analyse(together.text, together.text_offsets, analyser)
+        objects=together,
+        events=EventColumns.concat(events),
+        routed_terms=TermParts(terms),
+        positions=np.concatenate(places),
+        offsets=np.concatenate(offsets),
+        is_copy=is_copy,
+        followed=followed,
+        homes=homes,
+        via=via,
+        numbered=hashing.analyse(together.text, together.text_offsets, analyser)
         if hashing.is_keyed
         else None,
-        _members(parts),
+        track_names=_members(parts),
     )
 
 

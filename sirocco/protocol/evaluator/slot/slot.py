@@ -150,7 +150,7 @@ class Slot:
         self.lifetimes = Lifetimes()
         self.query_endings = QueryEndings()
         self.store = SlotStore(self.limits)
-        self.manifest = ArchiveManifest(number)
+        self.manifest = ArchiveManifest(slot=number)
         self._is_working = False
         self._term_names = TermNames(hashing)
         self._analyser = analyser or TextAnalyser()
@@ -378,18 +378,18 @@ class Slot:
     def _empty_report(self, end: int) -> Report:
         # Only the last report has the time: everything that belongs to it comes before.
         return Report(
-            self.number,
-            end,
-            NO_TIME_MS,
-            self._sent,
-            self._targets,
-            self.standing.plain_names,
-            NO_OBJECTS,
-            NO_EVENTS,
-            np.empty(0, np.int64),
-            _NO_HITS,
-            _NO_HITS,
-            0,
+            slot=self.number,
+            end=end,
+            time_ms=NO_TIME_MS,
+            sent=self._sent,
+            targets=self._targets,
+            table=self.standing.plain_names,
+            objects=NO_OBJECTS,
+            events=NO_EVENTS,
+            positions=np.empty(0, np.int64),
+            object_rows=_NO_HITS,
+            query_rows=_NO_HITS,
+            objects_total=0,
         )
 
     def _accept(self, offset: int, message: Routed, parts: list[Part]) -> None:
@@ -431,14 +431,14 @@ class Slot:
 
     def _step_report(self, results: list[StepResult], pinned: int) -> StepReport:
         return StepReport(
-            self.number,
-            pinned,
-            NO_TIME_MS,
-            self._sent,
-            self._targets,
-            self.standing.names,
-            results,
-            pinned,
+            slot=self.number,
+            end=pinned,
+            time_ms=NO_TIME_MS,
+            sent=self._sent,
+            targets=self._targets,
+            table=self.standing.names,
+            results=results,
+            pinned=pinned,
         )
 
     def _report_changes(self, changed: Changed, pinned: int) -> Reports:
@@ -446,7 +446,10 @@ class Slot:
         if changed.ended:
             ended = [
                 StepResult(
-                    row, self.time_ms, ended_by=(changed.partition, by), is_continued=is_continued
+                    query_row=row,
+                    at_ms=self.time_ms,
+                    ended_by=(changed.partition, by),
+                    is_continued=is_continued,
                 )
                 for row, by, is_continued in changed.ended
             ]

@@ -219,13 +219,13 @@ def _found(interval: tuple[int, int, int, int], ends: list[QueryEnd]) -> Found:
         tuple(end.spec for end in ends),
     )
     return Found(
-        Intervals.of([interval]),
-        NO_OBJECTS,
-        NO_EVENTS,
-        NO_POSITIONS,
-        NO_ROWS,
-        names,
-        NO_MATCHES,
+        intervals=Intervals.of([interval]),
+        objects=NO_OBJECTS,
+        events=NO_EVENTS,
+        positions=NO_POSITIONS,
+        interval_rows=NO_ROWS,
+        queries=names,
+        matches=NO_MATCHES,
     )
 
 

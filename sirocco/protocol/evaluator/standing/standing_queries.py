@@ -94,7 +94,7 @@ class Values:
         return Values(own[kept], self.keys[kept], self.values[kept])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Objects of one section of the log.
 
@@ -153,17 +153,17 @@ class Batch:
     def take(self, rows: NDArray[np.intp]) -> Batch:
         """Returns some of the objects, in the given order."""
         return Batch(
-            self.objects.take(rows),
-            self.events.take(rows),
-            TermParts([take_terms(self.terms, rows)]),
-            self.positions[rows],
-            self.offsets[rows],
-            None if self.is_copy is None else self.is_copy[rows],
-            None if self.followed is None else self.followed.taken(rows, len(self)),
-            None if self.homes is None else self.homes[rows],
-            None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
-            None if self.numbered is None else take_terms(self.numbered, rows),
-            self.track_names,
+            objects=self.objects.take(rows),
+            events=self.events.take(rows),
+            routed_terms=TermParts([take_terms(self.terms, rows)]),
+            positions=self.positions[rows],
+            offsets=self.offsets[rows],
+            is_copy=None if self.is_copy is None else self.is_copy[rows],
+            followed=None if self.followed is None else self.followed.taken(rows, len(self)),
+            homes=None if self.homes is None else self.homes[rows],
+            via=None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
+            numbered=None if self.numbered is None else take_terms(self.numbered, rows),
+            track_names=self.track_names,
         )
 
     def own(self) -> tuple[Batch, NDArray[np.intp]]:
@@ -616,15 +616,15 @@ def stored_rows(batch: Batch, terms: TermColumns) -> StoredRows:
     """Returns the objects of a batch as a store has them, with their terms as they are matched."""
     sessions, numbers, arrivals_ms = batch.columns
     return StoredRows(
-        batch.objects,
-        sessions,
-        numbers,
-        arrivals_ms,
-        np.zeros(len(batch), np.int64),
-        terms.lengths,
-        terms.offsets,
-        terms.terms,
-        terms.counts,
+        objects=batch.objects,
+        sessions=sessions,
+        numbers=numbers,
+        arrivals_ms=arrivals_ms,
+        seqs=np.zeros(len(batch), np.int64),
+        lengths=terms.lengths,
+        term_offsets=terms.offsets,
+        terms=terms.terms,
+        counts=terms.counts,
     )
 
 

@@ -34,7 +34,7 @@ _Next = tuple[int, int, int]
 _COLUMNS = ("handles", "starts_ms", "since_ms", "next_ms", "flags")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StepQuery:
     """One terms or ranked query.
 
@@ -131,17 +131,17 @@ class StepIndex:
             since_ms = start_ms if past == NO_PAST else max(start_ms - past, NO_TIME_MS)
             self._put(
                 StepQuery(
-                    row,
-                    int(handles[i]),
-                    query,
-                    conditions[i],
-                    ranked_of(query, self._hashing),
-                    start_ms,
-                    since_ms,
-                    next_ms,
-                    int(slot_counts[i]),
-                    int(slot_counts[i]) == 1,
-                    bool(homes[i]),
+                    row=row,
+                    handle=int(handles[i]),
+                    query=query,
+                    condition=conditions[i],
+                    ranked=ranked_of(query, self._hashing),
+                    start_ms=start_ms,
+                    since_ms=since_ms,
+                    next_ms=next_ms,
+                    slot_count=int(slot_counts[i]),
+                    is_sole=int(slot_counts[i]) == 1,
+                    is_home=bool(homes[i]),
                 )
             )
             rows.append(row)
@@ -274,17 +274,17 @@ class StepIndex:
             is_sole, is_home = bool(flags & 1), bool(flags & 2)
             self._put(
                 StepQuery(
-                    self._extend(),
-                    handle,
-                    queries[i],
-                    conditions[i],
-                    ranked_of(queries[i], self._hashing),
-                    start_ms,
-                    since_ms,
-                    next_ms,
-                    slot_count,
-                    is_sole,
-                    is_home,
+                    row=self._extend(),
+                    handle=handle,
+                    query=queries[i],
+                    condition=conditions[i],
+                    ranked=ranked_of(queries[i], self._hashing),
+                    start_ms=start_ms,
+                    since_ms=since_ms,
+                    next_ms=next_ms,
+                    slot_count=slot_count,
+                    is_sole=is_sole,
+                    is_home=is_home,
                 )
             )
         return np.arange(len(queries), dtype=np.int32)

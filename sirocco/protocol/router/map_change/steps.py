@@ -16,7 +16,7 @@ from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.routing import RoutingArrays
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RouterSteps:
     """The steps of a map change in the back of a router, checked from time to time.
 

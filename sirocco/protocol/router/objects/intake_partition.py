@@ -37,7 +37,7 @@ class Part:
     keywords: tuple[Keywords, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Source:
     """The state of one owned intake partition at its position."""
 

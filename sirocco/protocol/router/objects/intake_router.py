@@ -101,7 +101,7 @@ class LeafArrivals:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class IntakeRouter:
     """Routes the objects of the owned intake partitions.
 
@@ -175,7 +175,15 @@ class IntakeRouter:
             received_ms, arrival_ms = (int(time) for time in state["times_ms"])
             sessions.restore(state)
         sent = np.full(self.slots, position_of(offset), np.int64)
-        source = Source(partition, offset, received_ms, arrival_ms, sessions, sent, now_ms)
+        source = Source(
+            partition=partition,
+            offset=offset,
+            received_ms=received_ms,
+            arrival_ms=arrival_ms,
+            sessions=sessions,
+            sent=sent,
+            heard_ms=now_ms,
+        )
         # Without a checkpoint, start with the oldest map that anyone may need.
         source.map_version = min(self.routings, default=0)
         if state is not None and "map_version" in state:
@@ -331,7 +339,15 @@ class IntakeRouter:
         for partition, source in self.sources.items():
             if now_ms - source.heard_ms >= MARK_INTERVAL_MS:
                 source.heard_ms = now_ms
-                beat = Taken(0, 1, 0, 0, now_ms, NO_OBJECTS, None)
+                beat = Taken(
+                    session=0,
+                    first_number=1,
+                    span=0,
+                    acknowledged_to=0,
+                    received_ms=now_ms,
+                    objects=NO_OBJECTS,
+                    number_deltas=None,
+                )
                 effects.append(Append(INTAKE, partition, beat))
         return effects
 
@@ -361,13 +377,13 @@ class IntakeRouter:
         order = np.lexsort((row, slots)) if copies else np.argsort(slots, kind="stable")
         rows = row[order].astype(np.int64)
         routed = Routed(
-            version,
-            NO_INTERVALS,
-            objects.take(rows),
-            events.take(rows),
-            positions[rows],
-            sources[rows],
-            take_terms(terms, rows),
+            map_version=version,
+            intervals=NO_INTERVALS,
+            objects=objects.take(rows),
+            events=events.take(rows),
+            positions=positions[rows],
+            interval_rows=sources[rows],
+            terms=take_terms(terms, rows),
         )
         if copies is not None:
             routed = copies.mark(routed, order, len(routes.row))
@@ -432,7 +448,15 @@ class IntakeRouter:
             self.map_version,
             *(self.sources[source].map_version for source in intervals.sources.tolist()),
         )
-        return Routed(version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
+        return Routed(
+            map_version=version,
+            intervals=intervals,
+            objects=NO_OBJECTS,
+            events=NO_EVENTS,
+            positions=NO_POSITIONS,
+            interval_rows=NO_ROWS,
+            terms=NO_TERMS,
+        )
 
     def forget_sessions(self) -> None:
         """Drops the sessions that have been idle too long."""

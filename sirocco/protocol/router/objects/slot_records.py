@@ -149,13 +149,13 @@ def piece_of(
         rows: u4[last - first], row of `intervals` of each.
     """
     record = Routed(
-        routed.map_version,
-        intervals,
-        routed.objects.slice(first, last),
-        routed.events.slice(first, last),
-        routed.positions[first:last],
-        rows,
-        slice_terms(routed.terms, first, last),
+        map_version=routed.map_version,
+        intervals=intervals,
+        objects=routed.objects.slice(first, last),
+        events=routed.events.slice(first, last),
+        positions=routed.positions[first:last],
+        interval_rows=rows,
+        terms=slice_terms(routed.terms, first, last),
     )
     if routed.tracks is not None and routed.tracks[first:last].any():
         found = _tracks_of(routed, first, last)

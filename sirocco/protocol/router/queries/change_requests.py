@@ -49,7 +49,7 @@ from sirocco.schemes.map.routing import RoutingArrays
 PROBE_BITS = 24
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class PendingRequests:
     """The pending change requests of one owned registry partition.
 
@@ -105,7 +105,15 @@ class PendingRequests:
         number = self.epoch << PROBE_BITS | self._probes
         self._probed[number] = []
         # No such query exists, so a change of its revision 0 is void.
-        return Change(PROBE_HANDLE, None, "", now_ms, 0, number, self.epoch)
+        return Change(
+            handle=PROBE_HANDLE,
+            query=None,
+            subscriber="",
+            start_ms=now_ms,
+            expected_revision=0,
+            digest=number,
+            epoch=self.epoch,
+        )
 
     def take_record(self, offset: int, change: Change, *, is_valid: bool) -> list[Effect]:
         """Takes a change of any owner from the log; decides the requests that wait for it."""
@@ -217,12 +225,19 @@ class PendingRequests:
         """
         check_member(request.query, self.member_declarations, self._pending_members)
         change = Change(
-            handle, request.query, request.subscriber, request.start_ms, revision, digest,
-            self.epoch, request.past_ms, is_start_given=request.is_start_given,
+            handle=handle,
+            query=request.query,
+            subscriber=request.subscriber,
+            start_ms=request.start_ms,
+            expected_revision=revision,
+            digest=digest,
+            epoch=self.epoch,
+            past_ms=request.past_ms,
+            is_start_given=request.is_start_given,
             since=self.life_starts.since(handle, revision)
             if request.action == "update"
             else NO_REVISION,
-        )  # fmt: skip
+        )
         locator = self.locators.choose(change, self.routing, self.next_routing)
         if request.query is not None:
             check_change(request.query, request.subscriber, locator)

@@ -19,7 +19,7 @@ from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ChangeValidation:
     """Which changes are in force, as the owner of a registry partition knows it.
 

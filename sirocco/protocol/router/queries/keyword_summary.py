@@ -210,7 +210,10 @@ class KeywordSummary:
         for begin in range(0, max(1, len(terms)), size):
             end = begin + size
             yield Keywords(
-                *(self._partition, self._epoch, terms[begin:end], sets[begin:end]),
+                partition=self._partition,
+                epoch=self._epoch,
+                terms=terms[begin:end],
+                slots=sets[begin:end],
                 begins=begin == 0,
                 ends=end >= len(terms),
             )
@@ -233,7 +236,9 @@ class KeywordSummary:
         for begin in range(0, len(terms), size):
             own = slice(begin, begin + size)
             effects += self._everywhere(
-                Keywords(self._partition, self._epoch, terms[own], sets[own])
+                Keywords(
+                    partition=self._partition, epoch=self._epoch, terms=terms[own], slots=sets[own]
+                )
             )
         return effects
 
@@ -267,4 +272,10 @@ def was_published(state: State) -> bool:
 def withdrawn(partition: int, epoch: int) -> Keywords:
     """Returns a record that withdraws the summary of a registry partition."""
     nothing = np.empty(0, np.uint64)
-    return Keywords(partition, epoch, nothing, nothing.reshape(0, 1), is_withdrawn=True)
+    return Keywords(
+        partition=partition,
+        epoch=epoch,
+        terms=nothing,
+        slots=nothing.reshape(0, 1),
+        is_withdrawn=True,
+    )

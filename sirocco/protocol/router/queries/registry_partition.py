@@ -48,7 +48,7 @@ DEPOSED = "the owner of this part of the registry has changed; try again"
 Read = tuple[int, Change | Prepare | Retire]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Registry:
     """One owned registry partition: it decides on changes, forwards them and answers.
 
@@ -94,11 +94,18 @@ class Registry:
     def __post_init__(self) -> None:
         self.member_declarations = MemberDeclarations(self.partition, self.epoch)
         self.repair = RegistryRepair(self.partition, self.epoch, self.live)
-        self.validation = ChangeValidation(self.epoch, self.offset, self.live, self.repair)
+        self.validation = ChangeValidation(
+            epoch=self.epoch, begin=self.offset, live=self.live, repair=self.repair
+        )
         self.pending_requests = PendingRequests(
-            self.partition, self.epoch, self.live, self.locators, self.validation, self.life_starts,
-            self.member_declarations,
-        )  # fmt: skip
+            partition=self.partition,
+            epoch=self.epoch,
+            live=self.live,
+            locators=self.locators,
+            validation=self.validation,
+            life_starts=self.life_starts,
+            member_declarations=self.member_declarations,
+        )
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns the state for a checkpoint."""
@@ -241,7 +248,15 @@ class Registry:
             if handle in self.pending_requests:
                 continue
             revision = self.live.revision(handle)
-            change = Change(handle, None, "", now_ms, revision, 0, self.epoch)
+            change = Change(
+                handle=handle,
+                query=None,
+                subscriber="",
+                start_ms=now_ms,
+                expected_revision=revision,
+                digest=0,
+                epoch=self.epoch,
+            )
             effects.append(Append(REGISTRY, self.partition, change))
         return effects
 

@@ -79,7 +79,16 @@ class RegistryRepair:
             if self.live.revision(handle) != NO_REVISION or handle in in_doubt:
                 continue
             del self.hidden[handle]
-            denial = Change(handle, None, "", 0, NO_REVISION, 0, self.epoch, is_republished=True)
+            denial = Change(
+                handle=handle,
+                query=None,
+                subscriber="",
+                start_ms=0,
+                expected_revision=NO_REVISION,
+                digest=0,
+                epoch=self.epoch,
+                is_republished=True,
+            )
             effects.append(Append(REGISTRY, self.partition, denial))
         return effects
 

@@ -50,7 +50,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _first(axis: AxisStatistics, at: int) -> AxisStatistics:
-    return AxisStatistics(*(getattr(axis, name)[:at] for name in AxisStatistics.__slots__))
+    return AxisStatistics(**{name: getattr(axis, name)[:at] for name in AxisStatistics.__slots__})
 
 
 def _second(axis: AxisStatistics, at: int) -> AxisStatistics:

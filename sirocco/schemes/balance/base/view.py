@@ -101,7 +101,7 @@ class Memory:
     checked_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class View:
     """The state at the end of a round.
 
@@ -135,7 +135,7 @@ class View:
             raise InvalidArgument("needs one number for each leaf", field="view.loads")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
     """The changes to make.
 

@@ -30,7 +30,7 @@ def _build() -> Build:
     return KdtTree().build
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ps2StreamSettings:
     """Parameters of section V.
 

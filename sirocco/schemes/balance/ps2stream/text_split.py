@@ -134,4 +134,11 @@ class PhaseOne:
         order = np.argsort(keys)
         terms = self._workload.keys[keys[order]]
         old = self._draft[leaf]
-        return KeywordNode(self._draft.next_node, old.box, old.within, 2, terms, child[order])
+        return KeywordNode(
+            id=self._draft.next_node,
+            box=old.box,
+            within=old.within,
+            children=2,
+            terms=terms,
+            child_of_term=child[order],
+        )

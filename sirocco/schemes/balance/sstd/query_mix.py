@@ -139,9 +139,20 @@ class QueryMix:
         if (child_of == child_of[0]).all():
             return None
         terms_of_node = self._statistics.vocabulary[keywords]
-        columns = (terms_of_node, share, held, weights, cell.lengths, held_share, objects)
         children = [rows[child_of == child] for child in range(CHILDREN)]
-        return TextNode(node, box, within, *columns), children
+        split = TextNode(
+            id=node,
+            box=box,
+            within=within,
+            terms=terms_of_node,
+            share=share,
+            held=held,
+            weights=weights,
+            lengths=cell.lengths,
+            held_share=held_share,
+            objects=objects,
+        )
+        return split, children
 
     def _weight(self, box: Box, rows: Rows) -> float:
         cell = self._cell(box)

@@ -50,7 +50,7 @@ class Strip:
     kept_queries: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One operation, or its estimate.
 
@@ -250,7 +250,14 @@ def splits(
                     changes[to] += strip.cost
                     queries, reduction = strip.queries + moved, costs.reduction(changes)
                     yield Operation(
-                        "split/merge", reduction, queries, leaf, None, strip, (y, z), slot
+                        reason="split/merge",
+                        reduction=reduction,
+                        queries=queries,
+                        leaf=leaf,
+                        border=None,
+                        strip=strip,
+                        pair=(y, z),
+                        slot=slot,
                     )
 
 
@@ -327,7 +334,14 @@ def corner_shifts(
         profile = costs.profile(leaf, detail, axis)
         strip = strip_of(detail, profile, axis, at, corner.first_moves)
         reduction = costs.reduction({own: -strip.cost, other: strip.cost})
-        yield Operation("corner shift", reduction, strip.queries, leaf, corner.border, strip)
+        yield Operation(
+            reason="corner shift",
+            reduction=reduction,
+            queries=strip.queries,
+            leaf=leaf,
+            border=corner.border,
+            strip=strip,
+        )
 
 
 def shifts(costs: Costs, near: Neighbourhood, leaf: int) -> Iterator[Operation]:
@@ -348,7 +362,9 @@ def shifts(costs: Costs, near: Neighbourhood, leaf: int) -> Iterator[Operation]:
         # Figure 4: a horizontal shift is across a shared horizontal boundary.
         reason = "vertical shift" if border.axis == 0 else "horizontal shift"
         reduction = costs.reduction({own: -given, other: given})
-        yield Operation(reason, reduction, queries, leaf, border)
+        yield Operation(
+            reason=reason, reduction=reduction, queries=queries, leaf=leaf, border=border
+        )
 
 
 def wanted_shift(costs: Costs, leaf: int, border: Border) -> float:
@@ -372,7 +388,14 @@ def exact_shift(costs: Costs, operation: Operation, detail: LeafDetail) -> Opera
     strip = strip_of(detail, profile, border.axis, at, border.is_before)
     changes = {costs.machine(leaf): -strip.cost, costs.machine(border.neighbour): strip.cost}
     reduction = costs.reduction(changes)
-    return Operation(operation.reason, reduction, strip.queries, leaf, border, strip)
+    return Operation(
+        reason=operation.reason,
+        reduction=reduction,
+        queries=strip.queries,
+        leaf=leaf,
+        border=border,
+        strip=strip,
+    )
 
 
 def nearest_cut(profile: NDArray[np.float64], wanted: float, first_moves: bool) -> int:

@@ -14,7 +14,7 @@ from sirocco.schemes.workload.keyword_terms import TermSet, term_set
 from sirocco.schemes.workload.keyword_workload import KeywordWorkload
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Area:
     """A box of the world.
 
@@ -118,7 +118,15 @@ class Areas:
             strays = np.zeros(len(objects), np.int64)
         count, keyed, unkeyed = float(len(objects)), float(len(keys)), len(queries) - len(keys)
         load = workload.costs.load(count, count, float(seekers), keyed, float(unkeyed))
-        return Area(box, objects, queries, len(keys), seekers, strays, load)
+        return Area(
+            box=box,
+            objects=objects,
+            queries=queries,
+            keyed=len(keys),
+            seekers=seekers,
+            strays=strays,
+            load=load,
+        )
 
 
 def stray_misses(children: int, strays: NDArray[np.int64]) -> NDArray[np.float64]:

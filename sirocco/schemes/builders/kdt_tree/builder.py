@@ -62,7 +62,16 @@ def _map_of(workload: KeywordWorkload, made: Plan, slots: int) -> PartitionMap:
         order = np.argsort(keys)
         order = order[listed[number][order]]
         terms = workload.keys[keys[order]]
-        keyword_nodes.append(KeywordNode(number, box, None, children, terms, child[order]))
+        keyword_nodes.append(
+            KeywordNode(
+                id=number,
+                box=box,
+                within=None,
+                children=children,
+                terms=terms,
+                child_of_term=child[order],
+            )
+        )
     return PartitionMap(
         version=1,
         scheme=KdtTree.name,

@@ -30,7 +30,16 @@ SMALL = _query(text="a OR (b AND c)", region={"circle": {"lon": 10, "lat": 10, "
 
 def _described() -> ClusterDescription:
     leaves = tuple(
-        Leaf(leaf.id, SLOT_OF[leaf.id], *leaf.box, is_text=False, objects=leaf.id + 1)
+        Leaf(
+            id=leaf.id,
+            slot=SLOT_OF[leaf.id],
+            west=leaf.box[0],
+            south=leaf.box[1],
+            east=leaf.box[2],
+            north=leaf.box[3],
+            is_text=False,
+            objects=leaf.id + 1,
+        )
         for leaf in MAP.leaves
     )
     owners = tuple(
@@ -38,14 +47,36 @@ def _described() -> ClusterDescription:
     )
     other = Ownership("intake", SLOTS - 1, "router-1", 1)
     return ClusterDescription(
-        "test", 1, "uniform-grid", len(leaves), SLOTS, "", (), (*owners, other), leaves
+        cluster="test",
+        map_version=1,
+        scheme="uniform-grid",
+        leaf_count=len(leaves),
+        slot_count=SLOTS,
+        leader="",
+        members=(),
+        ownerships=(*owners, other),
+        leaves=leaves,
     )
 
 
 def _balance(leaves: int) -> Balance:
     loads = tuple(LeafLoad(one, SLOT_OF[one], 0.1, 7.0, 0.0, 1.0) for one in range(leaves))
     slots = tuple(SlotLoad(one, "", 0.25, 10.0 * (one + 1), 0.0, 1.0) for one in range(SLOTS))
-    return Balance(True, "", 1, 10_000, 1, 1.0, "", slots, loads, (), None, 0, 0)
+    return Balance(
+        is_on=True,
+        balancer="",
+        at_ms=1,
+        round_ms=10_000,
+        map_version=1,
+        imbalance=1.0,
+        state="",
+        slots=slots,
+        leaves=loads,
+        decisions=(),
+        proposal=None,
+        moves_total=0,
+        map_changes_total=0,
+    )
 
 
 def _report(query: Query, cluster: Cluster, lately: Lately | None = None) -> dict[str, Any]:

@@ -28,7 +28,15 @@ LINES: list[tuple[Told, dict[str, Any], str]] = [
         "coffee",
     ),
     (
-        TrackedNotification("q2", ONE, "0.7", (3, 4), 1_000, "exit", "v1"),
+        TrackedNotification(
+            query="q2",
+            object=ONE,
+            cursor="0.7",
+            event=(3, 4),
+            arrival_ms=1_000,
+            change="exit",
+            track="v1",
+        ),
         {
             "query": "q2",
             "object": ONE.members(),

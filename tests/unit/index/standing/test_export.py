@@ -93,12 +93,12 @@ def test_order_repeats_and_nothing_at_all() -> None:
 def test_columns_that_cannot_be_written_are_taken_in() -> None:
     rng = random.Random(5)
     queries = columns([random_query(rng, VOCABULARY) for _ in range(100)])
-    frozen = []
+    frozen = {}
     for name in QueryRows.__slots__:
         column = getattr(queries, name)
-        frozen.append(np.frombuffer(column.tobytes(), column.dtype).reshape(column.shape))
+        frozen[name] = np.frombuffer(column.tobytes(), column.dtype).reshape(column.shape)
     index = RangeIndex()
-    rows = index.insert(QueryRows(*frozen), 0)
+    rows = index.insert(QueryRows(**frozen), 0)
     exported = export_queries(index, rows)
     assert comparable(exported) == comparable(queries)
     assert (exported.expires_ms == NEVER_MS).any()

@@ -198,7 +198,7 @@ def test_order_of_lists_by_distance_id_session_number() -> None:
     print(f"seed={seed}")
     rng = random.Random(seed)
     index = KnnIndex()
-    queries = [KnnQuery(0.0, 0.0, k) for k in (1, 10, 300, 1_000, 10_000)]
+    queries = [KnnQuery(lon=0.0, lat=0.0, k=k) for k in (1, 10, 300, 1_000, 10_000)]
     live = dict(zip(insert(index, queries, 0), queries, strict=True))
     objects = [
         KnnObject(
@@ -217,7 +217,7 @@ def test_order_of_lists_by_distance_id_session_number() -> None:
 def test_poles_and_antimeridian() -> None:
     index = KnnIndex()
     places = [(0.0, 90.0), (123.0, -90.0), (180.0, 0.0), (-180.0, 60.0), (179.999, -89.9)]
-    queries = [KnnQuery(lon, lat, 2) for lon, lat in places]
+    queries = [KnnQuery(lon=lon, lat=lat, k=2) for lon, lat in places]
     live = dict(zip(insert(index, queries, 0), queries, strict=True))
     rng = random.Random(1)
     stops = [(90.0, 89.999), (-90.0, 89.999), (0.0, -89.999), (-180.0, 0.0), (179.9999, 0.0)]
@@ -232,7 +232,7 @@ def test_poles_and_antimeridian() -> None:
 
 def test_one_object_may_enter_more_lists_than_the_output_held() -> None:
     index = KnnIndex()
-    queries = [KnnQuery(0.0, 0.0, 1, PlainQuery([([10], []), ([11], [])]))] * 20_000
+    queries = [KnnQuery(lon=0.0, lat=0.0, k=1, text=PlainQuery([([10], []), ([11], [])]))] * 20_000
     rows = insert(index, queries, 0)
     plain = PlainObject(1.0, 1.0, (10, 11))
     hits = match(index, [KnnObject(plain, 1, 1, 1), KnnObject(plain, 0, 1, 2)], {})
@@ -278,7 +278,7 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
 
 def test_earlier_positions_after_later_ones_are_exact() -> None:
     index = KnnIndex()
-    (row,) = insert(index, [KnnQuery(0.0, 0.0, 5)], 5)
+    (row,) = insert(index, [KnnQuery(lon=0.0, lat=0.0, k=5)], 5)
     for position, is_met in ((9, True), (4, False), (5, True)):
         item = KnnObject(PlainObject(0.0, 0.0, (), 0, position), 1, 1, position)
         assert match(index, [item], {}) == [(0, row, 0)] * is_met, position
@@ -287,7 +287,7 @@ def test_earlier_positions_after_later_ones_are_exact() -> None:
 def test_the_last_query_is_met_up_to_its_removal() -> None:
     """Also if no query is alive when the batch arrives, and none remains after reclaim."""
     index = KnnIndex()
-    (row,) = insert(index, [KnnQuery(0.0, 0.0, 5)], 0)
+    (row,) = insert(index, [KnnQuery(lon=0.0, lat=0.0, k=5)], 0)
     index.remove(np.array([row], np.int32), 3)
     objects = [KnnObject(PlainObject(1.0, 0.0, (), 0, p), p, 1, p) for p in range(6)]
     assert [hit[0] for hit in match(index, objects, {})] == [0, 1, 2]
@@ -299,7 +299,7 @@ def test_empty_batches_and_read_only_inputs() -> None:
     index = KnnIndex()
     assert insert(index, [], 0) == []
     assert match(index, [], {}) == []
-    (row,) = insert(index, [KnnQuery(0.0, 0.0, 1)], 0)
+    (row,) = insert(index, [KnnQuery(lon=0.0, lat=0.0, k=1)], 0)
     zero = np.frombuffer(b"\0" * 8, np.float64)
     whole, natural = np.frombuffer(b"\0" * 8, np.int64), np.frombuffer(b"\0" * 8, np.uint64)
     offsets = np.frombuffer(b"\0" * 16, np.int64)
@@ -316,8 +316,8 @@ def test_what_cannot_be_is_refused() -> None:
     index = KnnIndex()
     for k in (0, -1, 1 << 16):
         with pytest.raises(ValueError, match="k: must lie in"):
-            insert(index, [KnnQuery(0.0, 0.0, k)], 0)
-    insert(index, [KnnQuery(0.0, 0.0, 1, tint=1)], 0)
+            insert(index, [KnnQuery(lon=0.0, lat=0.0, k=k)], 0)
+    insert(index, [KnnQuery(lon=0.0, lat=0.0, k=1, tint=1)], 0)
     plain = ObjectColumns.of([PlainObject(0.0, 0.0, ())])
     one = np.ones(1, np.uint64)
     with pytest.raises(ValueError, match="accepts"):

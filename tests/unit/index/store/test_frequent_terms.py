@@ -111,7 +111,9 @@ def most_frequent(found: Counter[int], k: int) -> dict[int, int]:
 
 
 def condition_of(region: Rectangle | Circle | Polygon) -> Condition:
-    return compile_condition(compile_queries([TermsQuery("q", "snapshot", 1, region)], [0]))
+    return compile_condition(
+        compile_queries([TermsQuery(id="q", mode="snapshot", k=1, region=region)], [0])
+    )
 
 
 def random_box(rng: np.random.Generator, rows: StoredRows) -> Rectangle:

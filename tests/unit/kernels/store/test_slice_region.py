@@ -25,7 +25,9 @@ from sirocco.model.query import RangeQuery
 
 
 def condition(region: Region) -> Condition:
-    return compile_condition(compile_queries([RangeQuery("q", "snapshot", region)], [0]))
+    return compile_condition(
+        compile_queries([RangeQuery(id="q", mode="snapshot", region=region)], [0])
+    )
 
 
 def relation(asked: Condition, boxes: np.ndarray, node: int) -> int:

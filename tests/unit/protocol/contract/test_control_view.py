@@ -181,7 +181,7 @@ def holdings(*declarations: Declaration) -> tuple[Holdings, list[Effect]]:
 
 
 def loaded(made: Holdings, partition: int, epoch: int) -> bool:
-    return made.loaded(Loaded(SLOTS, partition, epoch, 0, None))
+    return made.loaded(Loaded(topic=SLOTS, partition=partition, epoch=epoch, offset=0, state=None))
 
 
 def test_grants_wait_for_a_map() -> None:

@@ -290,7 +290,7 @@ class Partition:
 
     def __init__(self, *queries: dict[str, Any]) -> None:
         # The log has shown a record of its owner.
-        self.registry = Registry(0, 0, 0, 7)
+        self.registry = Registry(partition=0, offset=0, floor=0, epoch=7)
         self.registry.validation.epoch_seen = 7
         self.records: list[tuple[int, Change | Prepare | Retire]] = []
         self.routings = routings()
@@ -402,7 +402,7 @@ def test_a_checkpoint_keeps_what_is_copied_and_what_is_not() -> None:
     one.read(Prepare(2))
     changes = [(o, r) for o, r in one.records if isinstance(r, Change)]
     copy(one.registry, changes[:1], one.routings)
-    other = Registry(0, one.registry.offset, one.registry.offset, 8)
+    other = Registry(partition=0, offset=one.registry.offset, floor=one.registry.offset, epoch=8)
     other.restore(one.registry.state())
     other.validation.epoch_seen = 8
     assert (other.stage, other.live.unplaced) == (one.registry.stage, 1)
@@ -521,7 +521,7 @@ def test_a_query_that_counts_goes_on_in_its_new_slot_and_is_no_longer_alone_in_t
 
 def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
     def router() -> IntakeRouter:
-        made = IntakeRouter(SLOTS_COUNT, False)
+        made = IntakeRouter(slots=SLOTS_COUNT, event_time=False)
         made.use(routings(), 1)
         made.own(0, 0, None, 0)
         return made
@@ -566,10 +566,12 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
 
 def test_a_router_says_each_step_once_and_when_it_is_due() -> None:
     view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
-    intake = IntakeRouter(SLOTS_COUNT, False)
-    registry = Registry(0, 0, 0, 2)
+    intake = IntakeRouter(slots=SLOTS_COUNT, event_time=False)
+    registry = Registry(partition=0, offset=0, floor=0, epoch=2)
     registry.validation.epoch_seen = 2
-    steps = RouterSteps(view, intake, {0: registry}, 1, event_time=False)
+    steps = RouterSteps(
+        view=view, intake=intake, registries={0: registry}, intake_partitions=1, event_time=False
+    )
     steps.learn()
     intake.own(0, 0, None, 0)
     registry.stage.base = 1
@@ -600,10 +602,12 @@ def test_a_router_says_each_step_once_and_when_it_is_due() -> None:
 def test_what_was_said_for_maps_of_before_is_not_remembered() -> None:
     """A cluster that balances changes its map some thousand times a year."""
     view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
-    intake = IntakeRouter(SLOTS_COUNT, False)
-    registry = Registry(0, 0, 0, 2)
+    intake = IntakeRouter(slots=SLOTS_COUNT, event_time=False)
+    registry = Registry(partition=0, offset=0, floor=0, epoch=2)
     registry.validation.epoch_seen = 2
-    steps = RouterSteps(view, intake, {0: registry}, 1, event_time=False)
+    steps = RouterSteps(
+        view=view, intake=intake, registries={0: registry}, intake_partitions=1, event_time=False
+    )
     steps.learn()
     intake.own(0, 0, None, 0)
     registry.stage.base = 1

@@ -88,7 +88,7 @@ class Owner:
         for at, declaration in enumerate(control):
             effects += self.machine.step(ControlRead(at, declaration), 0)
         (load,) = [effect for effect in effects if isinstance(effect, Load)]
-        self.step(Loaded(REGISTRY, 0, load.epoch, offset, state))
+        self.step(Loaded(topic=REGISTRY, partition=0, epoch=load.epoch, offset=offset, state=state))
 
     def step(self, event: Event) -> None:
         for effect in self.machine.step(event, self.now_ms):

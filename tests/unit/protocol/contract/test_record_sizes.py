@@ -108,7 +108,12 @@ def fits(query: Query, subscriber: str) -> bool:
 
 def told(query: Query, subscriber: str, locator: bytes = b"") -> Installed:
     change = replace(
-        change_of(ChangeRequest("register", query.id, query, subscriber, 0)), locator=locator
+        change_of(
+            ChangeRequest(
+                action="register", id=query.id, query=query, subscriber=subscriber, start_ms=0
+            )
+        ),
+        locator=locator,
     )
     rows, slots = routed_queries([change], uniform_routing(1, 1))
     installs = Installs(0, 0)
@@ -131,7 +136,14 @@ def test_an_accepted_query_fits_every_record_that_follows_from_it(
         return
     installed = told(query, subscriber)
     assert size_of(installed) < min(RECORD_BYTES_MAX, APPENDED_BYTES_MAX + ROOM)
-    change = Change(query_handle(query.id), query, subscriber, 0, NO_REVISION, 1)
+    change = Change(
+        handle=query_handle(query.id),
+        query=query,
+        subscriber=subscriber,
+        start_ms=0,
+        expected_revision=NO_REVISION,
+        digest=1,
+    )
     assert size_of(change) < RECORD_BYTES_MAX
     assert read_change(write_change(change)).query == query
     assert len(read_installed(write_installed(installed)).names) == 1
@@ -163,7 +175,18 @@ def test_a_filter_of_megabytes_is_refused_by_name(kind: str) -> None:
     query = stored_query(members)
     if kind in ("tracked", "knn", "terms"):
         with pytest.raises(InvalidArgument) as caught:
-            read_change(write_change(Change(query_handle(query.id), query, "s", 0, NO_REVISION, 1)))
+            read_change(
+                write_change(
+                    Change(
+                        handle=query_handle(query.id),
+                        query=query,
+                        subscriber="s",
+                        start_ms=0,
+                        expected_revision=NO_REVISION,
+                        digest=1,
+                    )
+                )
+            )
         assert "limit" in str(caught.value)
 
 
@@ -172,7 +195,9 @@ def test_the_owner_of_the_registry_refuses_what_an_older_front_lets_through(kind
     one = router()
     one.own(REGISTRY, 0)
     query = stored_query(FULL | KINDS[kind] | {"where": HUGE})
-    request = ChangeRequest("register", query.id, query, "s", one.now_ms)
+    request = ChangeRequest(
+        action="register", id=query.id, query=query, subscriber="s", start_ms=one.now_ms
+    )
     (probe,) = request_changes(one, 1, request)
     assert isinstance(probe, Append)
     assert size_of(probe.message) < RECORD_BYTES_MAX
@@ -254,7 +279,9 @@ def crowded(keys: int) -> tuple[ObjectColumns, tuple[str, ...]]:
     attributes = "{" + ",".join(f'"{name}":{i}' for i, name in enumerate(names)) + "}"
     text = " ".join(np.base_repr(i + 1296, 36) for i in range(13_000))
     rows = ObjectColumnsBuilder()
-    rows.add(ObjectRow(1, "", 1.0, 2.0, 0, text, attributes.encode()))
+    rows.add(
+        ObjectRow(id=1, name="", lon=1.0, lat=2.0, ts=0, text=text, attributes=attributes.encode())
+    )
     objects = rows.build()
     good, _ = split_valid(objects)
     assert len(good) == 1
@@ -271,15 +298,15 @@ def routed_copies(keys: int) -> Iterator[Routed]:
     rows = np.concatenate([np.zeros(1, np.int64), copies.rows])
     count = len(rows)
     routed = Routed(
-        1,
-        Intervals.of([(0, 0, 1, 5)]),
-        objects.take(rows),
-        EventColumns(
+        map_version=1,
+        intervals=Intervals.of([(0, 0, 1, 5)]),
+        objects=objects.take(rows),
+        events=EventColumns(
             np.ones(count, np.uint64), np.ones(count, np.uint64), np.ones(count, np.int64)
         ),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.uint32),
-        take_terms(terms, rows),
+        positions=np.zeros(count, np.int64),
+        interval_rows=np.zeros(count, np.uint32),
+        terms=take_terms(terms, rows),
     )
     routed = copies.mark(routed, np.arange(count), 1)
     for first, last in record_bounds(routed, 0, count):
@@ -300,16 +327,16 @@ def test_texts_of_many_terms_are_cut_by_what_their_terms_take() -> None:
     text = " ".join(np.base_repr(i + 1296, 36) for i in range(13_000))
     rows = ObjectColumnsBuilder()
     for i in range(80):
-        rows.add(ObjectRow(i, "n" * 256, 1.0, 2.0, 0, text, b""))
+        rows.add(ObjectRow(id=i, name="n" * 256, lon=1.0, lat=2.0, ts=0, text=text, attributes=b""))
     objects = rows.build()
     routed = Routed(
-        1,
-        Intervals.of([(0, 0, 80, 5)]),
-        objects,
-        EventColumns(np.ones(80, np.uint64), np.ones(80, np.uint64), np.ones(80, np.int64)),
-        np.arange(80),
-        np.zeros(80, np.uint32),
-        analyse_batch(objects.text, objects.text_offsets),
+        map_version=1,
+        intervals=Intervals.of([(0, 0, 80, 5)]),
+        objects=objects,
+        events=EventColumns(np.ones(80, np.uint64), np.ones(80, np.uint64), np.ones(80, np.int64)),
+        positions=np.arange(80),
+        interval_rows=np.zeros(80, np.uint32),
+        terms=analyse_batch(objects.text, objects.text_offsets),
     )
     bounds = record_bounds(routed, 0, 80)
     assert [end for _, end in bounds[:-1]] == [begin for begin, _ in bounds[1:]]
@@ -324,7 +351,15 @@ def test_texts_of_many_terms_are_cut_by_what_their_terms_take() -> None:
 def _largest_taken() -> Iterator[Taken]:
     """Returns the largest part of a publish request, see `publish.REQUEST_BYTES_MAX`."""
     objects, _ = crowded(900)
-    yield Taken(1, 1, 40, 0, 1, objects.take(np.zeros(40, np.int64)), None)
+    yield Taken(
+        session=1,
+        first_number=1,
+        span=40,
+        acknowledged_to=0,
+        received_ms=1,
+        objects=objects.take(np.zeros(40, np.int64)),
+        number_deltas=None,
+    )
 
 
 def _largest_installed() -> Iterator[Installed]:
@@ -337,7 +372,16 @@ def _largest_installed() -> Iterator[Installed]:
 def _largest_change() -> Iterator[Change]:
     for members in KINDS.values():
         query = stored_query(FULL | members | {"where": WIDE})
-        yield Change(query_handle(query.id), query, "s" * 256, 0, 0, 1, 0, NO_PAST)
+        yield Change(
+            handle=query_handle(query.id),
+            query=query,
+            subscriber="s" * 256,
+            start_ms=0,
+            expected_revision=0,
+            digest=1,
+            epoch=0,
+            past_ms=NO_PAST,
+        )
 
 
 def _reported() -> Iterator[Found]:
@@ -356,7 +400,14 @@ LARGEST: dict[type, Callable[[], Iterator[Any]]] = {
     Tracked: lambda: iter([Tracked("t" * 256, 1 << 16, 1 << 60)]),
     TrackedOnly: lambda: iter([TrackedOnly(1 << 16, 1 << 60, ("t" * 256,) * MEMBERS_MAX)]),
     Keywords: lambda: iter(
-        [Keywords(0, 0, np.zeros(127, np.uint64), np.zeros((127, SLOTS // 64), np.uint64))]
+        [
+            Keywords(
+                partition=0,
+                epoch=0,
+                terms=np.zeros(127, np.uint64),
+                slots=np.zeros((127, SLOTS // 64), np.uint64),
+            )
+        ]
     ),
     Switch: lambda: iter([Switch(1 << 40)]),
     Prepare: lambda: iter([Prepare(1 << 40)]),

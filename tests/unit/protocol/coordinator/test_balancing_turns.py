@@ -35,7 +35,15 @@ MAP = uniform_map(2, 2)
 # Slots 0 and 1 have a leaf each.
 IDS = np.array([leaf.id for leaf in MAP.leaves], np.int32)
 TOLD = {"a": LoadReport(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
-STANDING = ClusterState(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False, ("r",))
+STANDING = ClusterState(
+    leading=True,
+    phase=Phase.NONE,
+    map=MAP,
+    owners=("a", "a"),
+    evaluators=("a", "b"),
+    is_granting=False,
+    routers=("r",),
+)
 
 
 class Away(Exception):  # noqa: N818 -- as the stores' own
@@ -48,7 +56,9 @@ class Moving:
     name = "moving"
 
     def adjust(self, view: View, now_ms: int) -> Plan:
-        return Plan(view.memory, "PM", {0: "b"}, maximum_before=2.0, maximum_after=1.0)
+        return Plan(
+            memory=view.memory, reason="PM", moves={0: "b"}, maximum_before=2.0, maximum_after=1.0
+        )
 
 
 class Coordinator:
@@ -190,7 +200,9 @@ class Stream:
         self.judged: list[RoundResult] = []
         self.decided_ms: list[int] = []
         self.arrivals: list[float] = []
-        self.plan = plan or Plan(Memory(), "PM", {0: "b"}, maximum_before=2.0, maximum_after=1.0)
+        self.plan = plan or Plan(
+            memory=Memory(), reason="PM", moves={0: "b"}, maximum_before=2.0, maximum_after=1.0
+        )
         settings = RoundSettings(self.INTERVAL_MS, 5_000, 2, 100, 1.2)
         clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
         self.turns = Turns(settings, clock, clock, lambda _: self)
@@ -218,7 +230,15 @@ class Stream:
         self.met += done * self.meets
 
     def _turn(self) -> None:
-        standing = ClusterState(True, Phase.NONE, MAP, self.owners, ("a", "b"), False, ("r",))
+        standing = ClusterState(
+            leading=True,
+            phase=Phase.NONE,
+            map=MAP,
+            owners=self.owners,
+            evaluators=("a", "b"),
+            is_granting=False,
+            routers=("r",),
+        )
         turn = self.turns.turn(standing)
         try:
             ask = next(turn)
@@ -338,7 +358,7 @@ def test_behind_a_change_counting_begins_anew_and_is_judged_again_at_the_first_l
 
 
 def test_what_cannot_be_relieved_is_not_tried_at_every_look() -> None:
-    stream = Stream(Plan(Memory()))
+    stream = Stream(Plan(memory=Memory()))
     stream.rates = HOT
 
     stream.run(16_120)
@@ -479,7 +499,9 @@ def test_routers_that_go_by_another_map_as_yet_say_nothing() -> None:
 
 
 def test_who_has_many_queries_to_copy_looks_for_longer_before_it_does() -> None:
-    stream = Stream(Plan(Memory(), "split", map=replace(MAP, version=MAP.version + 1)))
+    stream = Stream(
+        Plan(memory=Memory(), reason="split", map=replace(MAP, version=MAP.version + 1))
+    )
     stream.rates = HOT
     stream.run(8_040)
     (decision,) = stream.turns.rounds.decisions

@@ -27,12 +27,22 @@ from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
 
 SETTINGS = RoundSettings(1_000, 5_000, 2, 100, 1.2)
 OWNERS = ("a", "a", "b")
-MOVE = Plan(Memory(repeats=3), "PM", {0: "b"}, maximum_before=4.0, maximum_after=2.0)
-NOTHING = Plan(Memory())
+MOVE = Plan(
+    memory=Memory(repeats=3), reason="PM", moves={0: "b"}, maximum_before=4.0, maximum_after=2.0
+)
+NOTHING = Plan(memory=Memory())
 
 
 def standing(owners=OWNERS, phase=Phase.NONE, *, is_granting=False):
-    return ClusterState(True, phase, None, owners, ("a", "b"), is_granting, ("r",))
+    return ClusterState(
+        leading=True,
+        phase=phase,
+        map=None,
+        owners=owners,
+        evaluators=("a", "b"),
+        is_granting=is_granting,
+        routers=("r",),
+    )
 
 
 # Uneven, but not so much that it is urgent.
@@ -61,7 +71,7 @@ def test_a_change_has_to_be_wanted_in_two_rounds_in_a_row() -> None:
     ("plan", "objects", "imbalance", "reason"),
     [
         (NOTHING, 1_000.0, 2.0, "nothing to change"),
-        (Plan(Memory(), wants=(3,)), 1_000.0, 2.0, "details are missing"),
+        (Plan(memory=Memory(), wants=(3,)), 1_000.0, 2.0, "details are missing"),
         (MOVE, 99.0, 2.0, "too few objects to judge by"),
         (MOVE, 1_000.0, 1.19, "balanced well enough"),
     ],
@@ -204,7 +214,16 @@ def four_leaves() -> PartitionMap:
     boxes += [(west, 0.0, 0.0, north), (0.0, 0.0, east, north)]
     leaves = tuple(Leaf(7 + n, box) for n, box in enumerate(boxes))
     slots = np.array([0, 0, 1, 2], np.int32)
-    return PartitionMap(4, "uniform-grid", WORLD, leaves, (), slots, np.ones(4), 3)
+    return PartitionMap(
+        version=4,
+        scheme="uniform-grid",
+        world=WORLD,
+        leaves=leaves,
+        text_nodes=(),
+        slot_of_leaf=slots,
+        load_of_leaf=np.ones(4),
+        slots=3,
+    )
 
 
 def told(slots, leaves, objects, version=4):

@@ -221,7 +221,17 @@ class Evaluator:
                 self.control(Attempted(SLOTS, slot, self.epoch(slot), *amid))
             (load,) = self.control(Granted(0, SLOTS, slot, "m", has_ended=True))
             assert isinstance(load, Load)
-            self.loaded = self.step(Loaded(SLOTS, slot, load.epoch, 0, None, (), until))
+            self.loaded = self.step(
+                Loaded(
+                    topic=SLOTS,
+                    partition=slot,
+                    epoch=load.epoch,
+                    offset=0,
+                    state=None,
+                    slices=(),
+                    log_end=until,
+                )
+            )
 
     def epoch(self, slot: int = 0) -> int:
         return self.machine.holdings.view.owners[SLOTS, slot].epoch
@@ -342,7 +352,11 @@ def test_the_record_that_ended_two_goes_to_dead_letters_and_the_next_is_matched(
         if member != "m":
             one.control(Attempted(SLOTS, 0, epoch, 1, 2))
     (load,) = [each for each in effects if isinstance(each, Load)]
-    one.step(Loaded(SLOTS, 0, load.epoch, 0, None, (), 3))
+    one.step(
+        Loaded(
+            topic=SLOTS, partition=0, epoch=load.epoch, offset=0, state=None, slices=(), log_end=3
+        )
+    )
 
     # test
     one.poll(0, 3)

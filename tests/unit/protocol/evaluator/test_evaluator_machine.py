@@ -93,7 +93,15 @@ class Evaluator:
 
     def load(self, effect: Effect, offset: int = 0, state: State | None = None) -> list[Effect]:
         assert isinstance(effect, Load)
-        return self.step(Loaded(effect.topic, effect.partition, effect.epoch, offset, state))
+        return self.step(
+            Loaded(
+                topic=effect.topic,
+                partition=effect.partition,
+                epoch=effect.epoch,
+                offset=offset,
+                state=state,
+            )
+        )
 
     def own(self, slot: int, offset: int = 0, state: State | None = None) -> None:
         (load,) = self.grant(slot)
@@ -203,7 +211,11 @@ def test_a_slot_is_behind_until_it_has_read_what_was_there_when_it_was_loaded() 
     evaluator = Evaluator()
     (load,) = evaluator.grant(3)
     assert isinstance(load, Load)
-    evaluator.step(Loaded(SLOTS, 3, load.epoch, 2, None, (), 5))
+    evaluator.step(
+        Loaded(
+            topic=SLOTS, partition=3, epoch=load.epoch, offset=2, state=None, slices=(), log_end=5
+        )
+    )
     slot = evaluator.machine.slots[3]
     assert slot.is_catching_up
     evaluator.poll((3, 2, objects(0, "one")), (3, 3, mark(1)))

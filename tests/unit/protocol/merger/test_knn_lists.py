@@ -76,12 +76,12 @@ class Both:
                 assert f"q{query}" not in by_query, where
                 continue
             assert by_query.pop(f"q{query}") == ToldList(
-                f"s{query % 3}",
-                f"q{query}",
-                None,
-                tuple((each[4], each[0]) for each in now),
-                tuple((each[4], f"text of {each[4]}") for each in new),
-                tuple(each[4] for each in before if each not in now),
+                subscriber=f"s{query % 3}",
+                query=f"q{query}",
+                at_ms=None,
+                entries=tuple((each[4], each[0]) for each in now),
+                new=tuple((each[4], f"text of {each[4]}") for each in new),
+                removed=tuple(each[4] for each in before if each not in now),
             ), where
         assert not by_query, where
 

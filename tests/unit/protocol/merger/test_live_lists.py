@@ -67,7 +67,7 @@ class Slots:
     """Two slots that report in turn; each report of a slot is a record of its own."""
 
     def __init__(self, slots: int = 2) -> None:
-        self.cluster = MergerCluster([], slots)
+        self.cluster = MergerCluster(log=[], slots=slots)
         self.ends = [0] * slots
         self.times_ms = [0] * slots
 
@@ -349,7 +349,7 @@ def test_many_parts_of_a_step_are_added_up_as_they_come(monkeypatch: pytest.Monk
 
 def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
     def step(at_ms: int, *seen: Seen) -> Ranked:
-        return Ranked(BEST, at_ms, 5, 50, (2, 1), seen)
+        return Ranked(asked=BEST, at_ms=at_ms, total=5, tokens=50, holders=(2, 1), seen=seen)
 
     def one(name: int, number: int, distance_m: float, at_ms: int) -> Seen:
         return Seen(name, (1, number), at_ms, 10, distance_m, (1, 0))
@@ -381,20 +381,32 @@ def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str)
     one, other = PAIRS[0]
     seen = [Seen(name, (1, n), 150, 10, 10.0, (1, 0)) for n, name in enumerate((one, other, other))]
     slots = Slots(1)
-    slots.say(0, Ranked(BEST, 200, 5, 50, (2, 1), (seen[0],)), time_ms=201)
+    slots.say(
+        0,
+        Ranked(asked=BEST, at_ms=200, total=5, tokens=50, holders=(2, 1), seen=(seen[0],)),
+        time_ms=201,
+    )
     assert [each.entries[0][0] for each in slots.told()] == [one]
     known = slots.cluster.machine.windows[0].lists
     if restored != "not":
         state = dict(known.state())
         if restored == "from before":
             del state["versions.names"], state["versions.has_names"]
-        known = slots.cluster.machine.windows[0].lists = LiveLists(1)
+        known = slots.cluster.machine.windows[0].lists = LiveLists(slots=1)
         known.restore(state)
-    slots.say(0, Ranked(BEST, 300, 5, 50, (2, 1), (seen[1],)), time_ms=301)
+    slots.say(
+        0,
+        Ranked(asked=BEST, at_ms=300, total=5, tokens=50, holders=(2, 1), seen=(seen[1],)),
+        time_ms=301,
+    )
     told = [each.entries[0][0] for each in slots.told()]
     # Facts missing in an older checkpoint are unknown until something changes.
     assert told == ([] if restored == "from before" else [other])
-    slots.say(0, Ranked(BEST, 400, 5, 50, (2, 1), (seen[2],)), time_ms=401)
+    slots.say(
+        0,
+        Ranked(asked=BEST, at_ms=400, total=5, tokens=50, holders=(2, 1), seen=(seen[2],)),
+        time_ms=401,
+    )
     assert slots.told() == []
 
 
@@ -441,7 +453,14 @@ def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() 
     def step(at_ms: int, begin: int, end: int) -> Ranked:
         seen = tuple(Seen(ids[i], (1, i), 50, 10, i / 100, holds) for i in range(begin, end))
         total, tokens = (k, 10 * k) if begin == 0 else (0, 0)
-        return Ranked(asked, at_ms, total, tokens, (total,) + (0,) * 63, seen)
+        return Ranked(
+            asked=asked,
+            at_ms=at_ms,
+            total=total,
+            tokens=tokens,
+            holders=(total,) + (0,) * 63,
+            seen=seen,
+        )
 
     def say(at_ms: int) -> list[Any]:
         for begin in range(0, k, 2_500):
@@ -472,16 +491,41 @@ def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_
         found = found_of([(0, begin, begin + 1, time_ms)], [(0, begin, part)])
         slots.cluster.log.append(found)
 
-    record(0, NO_TIME_MS, Ranked(BEST, 100, 3, 12, (4, 1), (first,)))
-    record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (second, third)))
+    record(
+        0,
+        NO_TIME_MS,
+        Ranked(asked=BEST, at_ms=100, total=3, tokens=12, holders=(4, 1), seen=(first,)),
+    )
+    record(
+        0,
+        101,
+        Ranked(asked=BEST, at_ms=100, total=3, tokens=12, holders=(4, 1), seen=(second, third)),
+    )
     # A repeat of a step that the slot's time completes adds nothing.
-    record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (Seen(9, (1, 9), 93, 4, 2.0, (9, 9)),)))
+    record(
+        0,
+        101,
+        Ranked(
+            asked=BEST,
+            at_ms=100,
+            total=3,
+            tokens=12,
+            holders=(4, 1),
+            seen=(Seen(9, (1, 9), 93, 4, 2.0, (9, 9)),),
+        ),
+    )
     slots.say(1, time_ms=101)
     ((_, entries),) = lists(slots.told())
     assert [name for name, _ in entries] == [3, 1]
 
     slots = Slots()
-    slots.say(0, Ranked(BEST, 100, 3, 12, (4, 1), (first, second, third)), time_ms=101)
+    slots.say(
+        0,
+        Ranked(
+            asked=BEST, at_ms=100, total=3, tokens=12, holders=(4, 1), seen=(first, second, third)
+        ),
+        time_ms=101,
+    )
     slots.say(1, time_ms=101)
     assert lists(slots.told()) == [("best", entries)]
 
@@ -496,7 +540,9 @@ def test_what_was_left_unsaid_of_a_ranked_step_that_looks_back_counts_likewise()
         slots.say(slot, time_ms=500)
 
     def record(place: int, time_ms: int, *seen: Seen) -> None:
-        part = Ranked(BEST, 100, 3, 12, (4, 1), seen, slot_count=1)
+        part = Ranked(
+            asked=BEST, at_ms=100, total=3, tokens=12, holders=(4, 1), seen=seen, slot_count=1
+        )
         at = position_of(1, place)
         found = found_of([(0, at, at + 1, time_ms)], [(0, at, part)])
         slots.cluster.log.append(found)
@@ -612,19 +658,25 @@ def test_a_partial_ranked_step_is_told_even_if_the_list_seems_unchanged() -> Non
     steps = slots.cluster.machine.windows[0].lists.steps
     seen = (Seen(7, (1, 1), 50, 3, 10.0, (1, 1)),)
     for slot in (0, 1):
-        part = Ranked(BEST, 100, 1, 3, (1, 1), seen if slot == 0 else ())
+        part = Ranked(
+            asked=BEST, at_ms=100, total=1, tokens=3, holders=(1, 1), seen=seen if slot == 0 else ()
+        )
         slots.say(slot, part, time_ms=101)
     (first,) = slots.told()
     assert [name for name, _ in first.entries] == [7]
     steps.bytes_max = STEP_BYTES
-    slots.say(0, Ranked(BEST, 200, 1, 3, (1, 1), seen), time_ms=201)
+    slots.say(
+        0, Ranked(asked=BEST, at_ms=200, total=1, tokens=3, holders=(1, 1), seen=seen), time_ms=201
+    )
     (second,) = slots.told()
     assert (second.at_ms, second.is_partial, first.is_partial) == (200, True, False)
     assert [name for name, _ in second.entries] == [7]
     # Complete and unchanged: nothing to report.
     steps.bytes_max = 100 * STEP_BYTES
     for slot in (0, 1):
-        part = Ranked(BEST, 300, 1, 3, (1, 1), seen if slot == 0 else ())
+        part = Ranked(
+            asked=BEST, at_ms=300, total=1, tokens=3, holders=(1, 1), seen=seen if slot == 0 else ()
+        )
         slots.say(slot, part, time_ms=301)
     assert slots.told() == []
 
@@ -635,7 +687,11 @@ def test_what_waits_weighs_the_same_after_a_take_over() -> None:
     for at_ms in (100, 200, 300):
         slots.say(0, Terms(WORDS, at_ms, (("word", 1), ("é", 2))), time_ms=at_ms)
         seen = (Seen("näme", (1, at_ms), 50, 3, 10.0, (1, 1)),)
-        slots.say(0, Ranked(BEST, at_ms, 1, 3, (1, 1), seen), time_ms=at_ms + 1)
+        slots.say(
+            0,
+            Ranked(asked=BEST, at_ms=at_ms, total=1, tokens=3, holders=(1, 1), seen=seen),
+            time_ms=at_ms + 1,
+        )
     slots.told()
     before = steps.bytes_total
     successor = step_merge.StepMerges()
@@ -848,7 +904,18 @@ def test_records_name_what_they_speak_of() -> None:
         [
             (0, 0, Match(NEAR, "näme", 5.0)),
             (0, 1, Terms(WORDS, 100, (("é", 3),))),
-            (1, 0, Ranked(BEST, 100, 5, 50, (1, 2), (Seen(3, (2, 1), 90, 4, 2.5, (1, 0)),))),
+            (
+                1,
+                0,
+                Ranked(
+                    asked=BEST,
+                    at_ms=100,
+                    total=5,
+                    tokens=50,
+                    holders=(1, 2),
+                    seen=(Seen(3, (2, 1), 90, 4, 2.5, (1, 0)),),
+                ),
+            ),
         ],
     )
     again = decode(encode(found)[1])
@@ -891,7 +958,7 @@ def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
         # A successor that begins here knows this.
         window = slots.cluster.machine.windows[0]
         assert slots.told() == []
-        restored = LiveLists(2)
+        restored = LiveLists(slots=2)
         restored.restore(window.lists.state())
         window.lists = restored
     slots.say(0, Match(SECOND, 3, 30.0))
@@ -968,7 +1035,11 @@ OLD, NEW = (version(BEST, number) for number in (5, 9))
 def say_ranked(slots: Slots, asked: Asked, at_ms: int, *objects: int) -> None:
     """Appends a step that slot 0 reports alone, and that both have passed."""
     seen = tuple(Seen(number, (1, number), 50, 3, 10.0, (1, 1)) for number in objects)
-    slots.say(0, Ranked(asked, at_ms, 5, 50, (2, 1), seen), time_ms=at_ms + 1)
+    slots.say(
+        0,
+        Ranked(asked=asked, at_ms=at_ms, total=5, tokens=50, holders=(2, 1), seen=seen),
+        time_ms=at_ms + 1,
+    )
     slots.say(1, time_ms=at_ms + 1)
 
 
@@ -989,7 +1060,7 @@ def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
     if is_taken_over:
         window = slots.cluster.machine.windows[0]
         assert slots.told() == []
-        restored = LiveLists(2)
+        restored = LiveLists(slots=2)
         restored.restore(window.lists.state())
         window.lists = restored
     say_ranked(slots, NEW, 200)
@@ -1026,7 +1097,9 @@ def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
     slots = Slots()
     slots.say(1, End(OLD, 150, by=(0, 9), is_continued=is_continued), time_ms=150)
     seen = (Seen(7, (1, 7), 50, 3, 10.0, (1, 1)),)
-    slots.say(0, Ranked(OLD, 100, 5, 50, (2, 1), seen), time_ms=101)
+    slots.say(
+        0, Ranked(asked=OLD, at_ms=100, total=5, tokens=50, holders=(2, 1), seen=seen), time_ms=101
+    )
     assert ranked_lists(slots.told()) == [(100, [7])]
     slots.say(0, End(OLD, 150, by=(0, 9), is_continued=True), time_ms=150)
     say_ranked(slots, NEW, 200)
@@ -1082,7 +1155,9 @@ def test_a_step_before_the_end_is_told_when_a_slot_has_said_that_the_query_is_re
     say_ranked(slots, OLD, 100, 7)
     for slot in (0, 1):
         slots.say(slot, End(OLD, 150, by=(0, 9), is_continued=True), time_ms=150)
-    slots.say(0, Ranked(NEW, 200, 5, 50, (2, 1), ()), time_ms=201)
+    slots.say(
+        0, Ranked(asked=NEW, at_ms=200, total=5, tokens=50, holders=(2, 1), seen=()), time_ms=201
+    )
     slots.say(0, End(NEW, 250, by=(0, 20)), time_ms=250)
     assert ranked_lists(slots.told()) == [(100, [7])]
     slots.say(1, time_ms=201)

@@ -144,7 +144,16 @@ def random_parts(
         holders = (len(seen), len(seen))
         tokens = sum(each.length for each in seen)
         now = version(asked, life_starts[asked])
-        items.append(Ranked(now, at_ms, len(seen), tokens, holders, tuple(seen)))
+        items.append(
+            Ranked(
+                asked=now,
+                at_ms=at_ms,
+                total=len(seen),
+                tokens=tokens,
+                holders=holders,
+                seen=tuple(seen),
+            )
+        )
     return items
 
 
@@ -204,7 +213,7 @@ def run(
 ) -> tuple[list[Told], MergerCluster]:
     """Returns the notifications of windows; at some the merger dies before or after the commit."""
     rng = np.random.default_rng(seed)
-    cluster = MergerCluster(log, SLOTS, is_save_slow)
+    cluster = MergerCluster(log=log, slots=SLOTS, is_save_slow=is_save_slow)
     told: list[Told] = []
     for number, end in enumerate(ends_at):
         death = deaths.get(number)
@@ -247,10 +256,10 @@ def test_each_step_is_told_once_with_what_all_slots_counted(seed: int) -> None:
                         counts[word] += count
         expected = [
             ToldList(
-                "s0",
-                asked.id,
-                at_ms,
-                tuple(
+                subscriber="s0",
+                query=asked.id,
+                at_ms=at_ms,
+                entries=tuple(
                     (word, float(count))
                     for word, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[
                         :k
@@ -291,7 +300,11 @@ def test_ranked_lists_are_told_when_their_ids_change(seed: int) -> None:
             new = [(s.object, f"text of {s.object}") for _, s in best if s.event not in known]
             known = {seen.event for _, seen in best}
             entries = tuple((seen.object, score) for score, seen in best)
-            expected.append(ToldList("s1", asked.id, at_ms, entries, tuple(new)))
+            expected.append(
+                ToldList(
+                    subscriber="s1", query=asked.id, at_ms=at_ms, entries=entries, new=tuple(new)
+                )
+            )
         assert lists_for(told, asked) == expected, f"seed={seed}"
 
 

@@ -71,23 +71,23 @@ def found_of(
     names = random_names(np.random.default_rng(0), 0)
     objects = columns_of([{"id": p, "lon": 1, "lat": 1, "text": f"t{p}"} for p in places])
     return Found(
-        Intervals.of([(slot, begin, end, time_ms)]),
-        objects,
-        EventColumns(
+        intervals=Intervals.of([(slot, begin, end, time_ms)]),
+        objects=objects,
+        events=EventColumns(
             np.full(len(places), slot, np.uint64),
             np.array(places, np.uint64),
             np.zeros(len(places), np.int64),
         ),
-        np.array(places, np.int64),
-        np.zeros(len(places), np.uint32),
-        type(names)(
+        positions=np.array(places, np.int64),
+        interval_rows=np.zeros(len(places), np.uint32),
+        queries=type(names)(
             np.arange(len(queries), dtype=np.uint64),
             np.frombuffer(b"".join(ids), np.uint8),
             np.cumsum([0, *map(len, ids)]).astype(np.int64),
             np.array([subscribers.index(s) for _, s in queries], np.uint32),
             tuple(subscribers),
         ),
-        MatchColumns(
+        matches=MatchColumns(
             np.array([row for row, _ in rows], np.uint32),
             np.array([query for _, query in rows], np.uint32),
         ),
@@ -133,7 +133,9 @@ class Shell:
             self.step(ControlRead(at, declaration))
         state = None if progress is None else progress_state(progress, self.end_offset)
         self.offset = offset
-        self.step(Loaded(PARTIALS, self.partition, 2, offset, state))
+        self.step(
+            Loaded(topic=PARTIALS, partition=self.partition, epoch=2, offset=offset, state=state)
+        )
 
     def poll(self, *founds: Found, now_ms: int = 0) -> list[Effect]:
         entries = tuple(
@@ -385,7 +387,7 @@ def test_r5_who_is_fenced_begins_anew_from_what_is_safe() -> None:
     assert shell.step(Committed(0, transact.number, 10, 4)) == []
     assert shell.machine.windows == {}
     (load,) = (effect for effect in effects if isinstance(effect, Load))
-    shell.step(Loaded(PARTIALS, 0, load.epoch, 0, None))
+    shell.step(Loaded(topic=PARTIALS, partition=0, epoch=load.epoch, offset=0, state=None))
     assert shell.machine.holdings.owns(PARTIALS, 0)
 
 
@@ -406,7 +408,10 @@ def granted() -> Shell:
 def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
     # init: others have sent lists while it was paused.
     shell = granted()
-    assert shell.step(Loaded(PARTIALS, 0, 2, 7, with_lists(7))) == []
+    assert (
+        shell.step(Loaded(topic=PARTIALS, partition=0, epoch=2, offset=7, state=with_lists(7)))
+        == []
+    )
     assert not shell.machine.holdings.owns(PARTIALS, 0)
     assert shell.step(Tick(), 60_000) == []
 
@@ -415,7 +420,10 @@ def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
     assert effects == [Unfollow(PARTIALS, 0), Fence(0), Load(PARTIALS, 0, 2, "n", 5)]
 
     # check: with a useless checkpoint it behaves as without one.
-    assert shell.step(Loaded(PARTIALS, 0, 2, 9, with_lists(9))) == []
+    assert (
+        shell.step(Loaded(topic=PARTIALS, partition=0, epoch=2, offset=9, state=with_lists(9)))
+        == []
+    )
     effects = shell.step(ControlRead(4, CheckpointTaken(PARTIALS, 0, 2, 4, "less")))
     assert not any(isinstance(effect, Load) for effect in effects)
     shell.step(ControlRead(5, Granted(0, PARTIALS, 0, "other")))
@@ -426,7 +434,9 @@ def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
 def test_r5_a_checkpoint_that_is_told_of_while_it_loads_is_loaded_as_well() -> None:
     shell = granted()
     shell.step(ControlRead(3, CheckpointTaken(PARTIALS, 0, 2, 5, "n")))
-    effects = shell.step(Loaded(PARTIALS, 0, 2, 7, with_lists(7)))
+    effects = shell.step(
+        Loaded(topic=PARTIALS, partition=0, epoch=2, offset=7, state=with_lists(7))
+    )
     assert effects == [Unfollow(PARTIALS, 0), Fence(0), Load(PARTIALS, 0, 2, "n", 5)]
 
 
@@ -469,7 +479,9 @@ def random_delivered(rng: np.random.Generator) -> Delivered:
     )
     matches = MatchColumns(rng.integers(0, 12, len(rows)).astype(np.uint32), rows.astype(np.uint32))
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Delivered(objects, events, names, matches, bounds)
+    return Delivered(
+        objects=objects, events=events, queries=names, matches=matches, match_offsets=bounds
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))

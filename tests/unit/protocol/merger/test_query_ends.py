@@ -49,12 +49,12 @@ def asking(**more: Any) -> dict[str, Any]:
 
 def removal(revision: int, now_ms: int) -> Change:
     return Change(
-        change_of(request_of("register", asking(), "s", 0), -1).handle,
-        None,
-        "",
-        now_ms,
-        revision,
-        0,
+        handle=change_of(request_of("register", asking(), "s", 0), -1).handle,
+        query=None,
+        subscriber="",
+        start_ms=now_ms,
+        expected_revision=revision,
+        digest=0,
     )
 
 
@@ -223,7 +223,7 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
     assert ends(slots.told()) == [1]
     if is_taken_over:
         lists = slots.cluster.machine.windows[0].lists
-        restored = LiveLists(2)
+        restored = LiveLists(slots=2)
         restored.restore(dict(read_state(write_state(lists.state()))))
         slots.cluster.machine.windows[0].lists = restored
     slots.say(1, Match(PLAIN, 2), Match(PLAIN, 3), time_ms=1_000)
@@ -248,11 +248,15 @@ def test_an_end_comes_behind_lists_and_steps() -> None:
     near, best = Asked("near", knn_spec("near", 2)), Asked("best", ranked_spec("best", 2))
     near, best = version(near, 5), version(best, 6)
     slots.say(0, Match(near, 1, 5.0))
-    slots.say(0, Ranked(best, 100, 5, 50, (2, 1), ()), time_ms=101)
+    slots.say(
+        0, Ranked(asked=best, at_ms=100, total=5, tokens=50, holders=(2, 1), seen=()), time_ms=101
+    )
     slots.say(0, QueryEnd(near, (0, 5), expires_ms=500), time_ms=200)
     slots.say(0, Gone(best, 150, by=(0, 9)), time_ms=200)
     slots.say(0, QueryEnd(best, (0, 6)), time_ms=200)
-    slots.say(1, Ranked(best, 100, 5, 50, (2, 1), ()), time_ms=99)
+    slots.say(
+        1, Ranked(asked=best, at_ms=100, total=5, tokens=50, holders=(2, 1), seen=()), time_ms=99
+    )
     assert ends(slots.told()) == [[1]]
     slots.say(1, Gone(best, 150, by=(0, 9)), time_ms=99)
     slots.say(1, QueryEnd(best, (0, 6)), time_ms=99)
@@ -292,8 +296,8 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
 
 
 def test_a_checkpoint_of_before_knows_of_no_ends() -> None:
-    lists = LiveLists(2)
+    lists = LiveLists(slots=2)
     state = {name: column for name, column in lists.state().items() if not name.startswith("over.")}
-    LiveLists(2).restore(state)
+    LiveLists(slots=2).restore(state)
     assert not len(lists.ends)
     assert np.array_equal(state["versions.keys"], np.empty(0, np.uint64))

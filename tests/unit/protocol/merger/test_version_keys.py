@@ -33,7 +33,7 @@ class Lists:
     """The lists from one slot's reports."""
 
     def __init__(self) -> None:
-        self.lists = LiveLists(1)
+        self.lists = LiveLists(slots=1)
         self.reached = Reached()
         self.end = 0
 
@@ -73,7 +73,14 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             None if spec.ended is None else read(text[len(specs._ENDED) :].rpartition(specs._AT)[0])
         )
         return Spec(
-            spec.kind, spec.former_key, 0, spec.k, spec.ranked, ended, spec.ended_ms, spec.ended_by
+            kind=spec.kind,
+            key=spec.former_key,
+            former_key=0,
+            k=spec.k,
+            ranked=spec.ranked,
+            ended=ended,
+            ended_ms=spec.ended_ms,
+            ended_by=spec.ended_by,
         )
 
     read_now = read_spec
@@ -87,7 +94,7 @@ def restored(lists: Lists, *, is_old: bool) -> Lists:
     if is_old:
         for name in ("former.keys", "former.new_keys"):
             del state[name]
-    lists.lists = LiveLists(1)
+    lists.lists = LiveLists(slots=1)
     lists.lists.restore(state)
     return lists
 
@@ -116,7 +123,7 @@ def test_what_an_old_checkpoint_knows_goes_on_and_ends(
     assert lists.say(Match(NEAR, 3, 1.0)) == []
     # Another query that has the old key is different.
     key = read_spec(WORDS.spec).former_key
-    stranger = Spec(specs.KIND_KNN, 5, key)
+    stranger = Spec(kind=specs.KIND_KNN, key=5, former_key=key)
     assert lists.lists.former.known(stranger) is stranger
 
 

@@ -87,7 +87,7 @@ class Life:
 def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
     """Returns a random life: objects arrive, queries are registered, changed, removed, repeated."""
     dice, rng, life = Random(seed), np.random.default_rng(seed), Life()
-    log, router = Log(), IntakeRouter(SLOTS, False)
+    log, router = Log(), IntakeRouter(slots=SLOTS, event_time=False)
     log.registry.pending_requests.routing = routing
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
@@ -264,7 +264,7 @@ def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
     # init: small records, and copies as well.
     monkeypatch.setattr(slot_records, "SLOT_ROWS_MAX", 7)
     rng, routing = np.random.default_rng(seed), routing_of(seed)
-    router = IntakeRouter(SLOTS, False)
+    router = IntakeRouter(slots=SLOTS, event_time=False)
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     if seed % 2:
@@ -332,7 +332,9 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     # A query removed and registered again continues; and a restarted owner knows it too.
     locator("unregister")
     state = dict(read_state(write_state(log.registry.state())))
-    log.registry = type(log.registry)(3, log.registry.offset, log.registry.offset, 7)
+    log.registry = type(log.registry)(
+        partition=3, offset=log.registry.offset, floor=log.registry.offset, epoch=7
+    )
     log.registry.restore(state)
     log.registry.pending_requests.routing = routing
     third = locator("register", text="light")

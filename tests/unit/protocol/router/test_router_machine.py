@@ -90,7 +90,15 @@ class Router:
 
     def load(self, effect: Effect, offset: int = 0, state: State | None = None) -> list[Effect]:
         assert isinstance(effect, Load)
-        return self.step(Loaded(effect.topic, effect.partition, effect.epoch, offset, state))
+        return self.step(
+            Loaded(
+                topic=effect.topic,
+                partition=effect.partition,
+                epoch=effect.epoch,
+                offset=offset,
+                state=state,
+            )
+        )
 
     def own(self, topic: str, partition: int, offset: int = 0, state: State | None = None) -> None:
         (load,) = self.grant(topic, partition)
@@ -499,7 +507,15 @@ def test_an_owner_that_was_deposed_by_the_log_saves_no_state_of_its_queries() ->
     one.objects(0, 0, 1)
     register(one, "q")
     epoch = one.machine.registries[0].epoch
-    successors = Change(11, None, "", one.now_ms, 0, 0, epoch + 1)
+    successors = Change(
+        handle=11,
+        query=None,
+        subscriber="",
+        start_ms=one.now_ms,
+        expected_revision=0,
+        digest=0,
+        epoch=epoch + 1,
+    )
     one.poll((REGISTRY, 0, 1, successors))
     found = saves(one.step(Draining()))
     assert [(s.topic, s.partition, s.offset) for s in found] == [(INTAKE, 0, 1)]
@@ -578,7 +594,22 @@ def test_partitions_whose_map_is_gone_are_counted_until_it_comes() -> None:
     one.own_registry(5, registry)
     assert one.machine.waiting_for_map == 1
     assert routed(one.objects(0, 5, 1, 2)) == {}
-    one.poll((REGISTRY, 0, 5, Change(11, None, "", one.now_ms, 0, 0, 1)))
+    one.poll(
+        (
+            REGISTRY,
+            0,
+            5,
+            Change(
+                handle=11,
+                query=None,
+                subscriber="",
+                start_ms=one.now_ms,
+                expected_revision=0,
+                digest=0,
+                epoch=1,
+            ),
+        )
+    )
     assert one.machine.waiting_for_map == 2
 
     # check: nothing is lost when that map arrives.

@@ -22,18 +22,25 @@ def test_scores_in_the_middle_between_two_are_rounded_by_their_value(radius_m: f
     )
     ones = np.ones(count, np.uint32)
     found = Candidates(
-        0,
-        count,
-        count,
-        np.array([count], np.uint64),
-        columns,
-        events,
-        ones,
-        distances_m,
-        ones[:, None].astype(np.uint16),
+        slot=0,
+        total=count,
+        tokens=count,
+        holders=np.array([count], np.uint64),
+        objects=columns,
+        events=events,
+        lengths=ones,
+        distances_m=distances_m,
+        frequencies=ones[:, None].astype(np.uint16),
     )
     query = RankedQuery(
-        "q", "snapshot", 0.0, 0.0, radius_m, count, ("light",), weights=Weights(0.0, 1.0, 0.0)
+        id="q",
+        mode="snapshot",
+        lon=0.0,
+        lat=0.0,
+        radius_m=radius_m,
+        k=count,
+        keywords=("light",),
+        weights=Weights(0.0, 1.0, 0.0),
     )
     rows, scores = best(query, 0, found)
     exact = [round(1 - each / radius_m, 9) for each in distances_m.tolist()]

@@ -21,7 +21,15 @@ from sirocco.transport.errors import (
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
 
-TIME = Taken(0, 1, 0, 0, 7, NO_OBJECTS, None)
+TIME = Taken(
+    session=0,
+    first_number=1,
+    span=0,
+    acknowledged_to=0,
+    received_ms=7,
+    objects=NO_OBJECTS,
+    number_deltas=None,
+)
 
 
 class Refusing(MemoryLog):

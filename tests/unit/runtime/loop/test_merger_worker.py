@@ -113,8 +113,15 @@ def test_a_successor_tells_what_leads_on_from_the_lists_of_its_predecessor(
         cluster.say(Match(NEAR, 3, 3.0), Terms(WORDS, 100, (("a", 2),)), time_ms=101)
         told = cluster.told(4)
     assert told[2:] == [
-        ToldList("ann", "near", None, ((3, 3.0), (2, 4.0)), ((3, "text of 3"),), (1,)),
-        ToldList("ann", "words", 100, (("a", 3.0),)),
+        ToldList(
+            subscriber="ann",
+            query="near",
+            at_ms=None,
+            entries=((3, 3.0), (2, 4.0)),
+            new=((3, "text of 3"),),
+            removed=(1,),
+        ),
+        ToldList(subscriber="ann", query="words", at_ms=100, entries=(("a", 3.0),)),
     ]
 
 

@@ -247,11 +247,18 @@ def test_barriers_wait_for_every_append_before_them(
         if not isinstance(event, ChangeRequests):
             return []
         outcome = Answer(event.token, (Outcome(7),))
-        return [said, said, outcome, SaveCheckpoint(INTAKE, 1, 5, 9, state)]
+        return [
+            said,
+            said,
+            outcome,
+            SaveCheckpoint(topic=INTAKE, partition=1, epoch=5, offset=9, state=state),
+        ]
 
     with running(log, Script(answer), archive) as worker:
         # test
-        future = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
+        future = worker.change_queries(
+            0, [ChangeRequest(action="unregister", id="q", query=None, subscriber="", start_ms=0)]
+        )
         settled = worker.settled()
         eventually(lambda: len(acks.held) == 2)
         time.sleep(0.03)
@@ -286,7 +293,9 @@ def test_who_hangs_up_does_not_disturb_the_loop(
             await waiting
 
     with running(log, Script(answer)) as worker:
-        answered = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
+        answered = worker.change_queries(
+            0, [ChangeRequest(action="unregister", id="q", query=None, subscriber="", start_ms=0)]
+        )
         settled = worker.settled()
         eventually(lambda: acks.held)
         for future in (answered, settled):
@@ -295,7 +304,9 @@ def test_who_hangs_up_does_not_disturb_the_loop(
         assert answered.result(WAIT_S) == (Outcome(7),)
         settled.result(WAIT_S)
         # The next request is served.
-        again = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
+        again = worker.change_queries(
+            0, [ChangeRequest(action="unregister", id="q", query=None, subscriber="", start_ms=0)]
+        )
         eventually(lambda: acks.held)
         acks.release()
         assert again.result(WAIT_S) == (Outcome(7),)
@@ -327,9 +338,9 @@ def test_a_wish_is_not_carried_out_when_nobody_waits_for_it_any_more(log: Memory
         return [Answer(event.token, (Outcome(7),))] if isinstance(event, ChangeRequests) else []
 
     script = Script(answer)
-    gone = ChangeRequest("unregister", "gone", None, "", 0)
-    late = ChangeRequest("unregister", "late", None, "", 0)
-    kept = ChangeRequest("unregister", "kept", None, "", 0)
+    gone = ChangeRequest(action="unregister", id="gone", query=None, subscriber="", start_ms=0)
+    late = ChangeRequest(action="unregister", id="late", query=None, subscriber="", start_ms=0)
+    kept = ChangeRequest(action="unregister", id="kept", query=None, subscriber="", start_ms=0)
     with running(log, script) as worker:
         held = Held(worker)
         given_up = worker.change_queries(0, [gone])
@@ -358,7 +369,9 @@ def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
         return [Append(INTAKE, 0, taken_of(1, 1, [])), Answer(event.token, (Outcome(7),))]
 
     with running(log, Script(answer)) as worker:
-        future = worker.change_queries(0, [ChangeRequest("unregister", "q", None, "", 0)])
+        future = worker.change_queries(
+            0, [ChangeRequest(action="unregister", id="q", query=None, subscriber="", start_ms=0)]
+        )
         with pytest.raises(Unavailable):
             future.result(WAIT_S)
         eventually(lambda: not worker.is_alive)
@@ -638,7 +651,9 @@ def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> N
     archive, state = MemoryArchive(), {"rows": np.arange(5)}
     append(log, CONTROL, ELECTED)
     fill(log, SLOTS, 1, 40)
-    first = Script(on(Draining, SaveCheckpoint(SLOTS, 1, 3, 40, state)))
+    first = Script(
+        on(Draining, SaveCheckpoint(topic=SLOTS, partition=1, epoch=3, offset=40, state=state))
+    )
     with running(log, first, archive) as worker:
         worker.caught_up.wait(WAIT_S)
     (taken,) = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]

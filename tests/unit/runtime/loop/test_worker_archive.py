@@ -93,7 +93,10 @@ def test_an_archive_without_room_ends_nothing_and_is_tried_again(
     monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
     archive, state = FullArchive(), {"rows": np.arange(5)}
     append(log, CONTROL, ELECTED)
-    saves = [SaveCheckpoint(SLOTS, *at, state) for at in ((1, 3, 40), (1, 3, 50), (0, 3, 7))]
+    saves = [
+        SaveCheckpoint(topic=SLOTS, partition=partition, epoch=3, offset=offset, state=state)
+        for partition, offset in ((1, 40), (1, 50), (0, 7))
+    ]
 
     # test
     script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
@@ -119,7 +122,14 @@ def test_a_slice_that_an_owner_of_another_version_left_is_as_good(
     left = write_slice(seal(rows.take(np.arange(held))))
     pq.write_table(pq.read_table(pa.BufferReader(left)), sink, compression="gzip")
     archive.write("slices/a", sink.getvalue().to_pybytes())
-    save = SaveCheckpoint(SLOTS, 1, 3, 40, {"rows": np.arange(5)}, (("slices/a", seal(rows)),))
+    save = SaveCheckpoint(
+        topic=SLOTS,
+        partition=1,
+        epoch=3,
+        offset=40,
+        state={"rows": np.arange(5)},
+        slices=(("slices/a", seal(rows)),),
+    )
 
     # test
     append(log, CONTROL, ELECTED)
@@ -140,7 +150,12 @@ def test_a_save_of_what_another_owns_by_now_is_not_tried_again(
     monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
     archive = FullArchive()
     append(log, CONTROL, ELECTED)
-    saves = [SaveCheckpoint(SLOTS, each, 3, 40, {"rows": np.arange(5)}) for each in (0, 1)]
+    saves = [
+        SaveCheckpoint(
+            topic=SLOTS, partition=each, epoch=3, offset=40, state={"rows": np.arange(5)}
+        )
+        for each in (0, 1)
+    ]
     script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
     with running(log, script, archive) as worker:
         eventually(lambda: worker.unsaved == 2)
@@ -310,7 +325,11 @@ def test_draining_gives_up_loads_and_leaves_checkpoints_all_the_same(log: Memory
 
     archive, state = Half(), {"rows": np.arange(5)}
     append(log, CONTROL, ELECTED)
-    drained = on(Draining, SaveCheckpoint(SLOTS, 1, 3, 40, state), Load(INTAKE, 2, 7, "late", 3))
+    drained = on(
+        Draining,
+        SaveCheckpoint(topic=SLOTS, partition=1, epoch=3, offset=40, state=state),
+        Load(INTAKE, 2, 7, "late", 3),
+    )
     script = Script(loads(2), drained)
     with running(log, script, archive) as worker:
         assert archive.asked.wait(WAIT_S)

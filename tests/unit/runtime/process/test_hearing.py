@@ -98,7 +98,14 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryMapStore]:
     """A store with another living process that reads the log."""
     monkeypatch.setattr(hearing, "CHECK_S", 0.01)
     made = MemoryMapStore()
-    info = MemberInfo("router-2", "router", "a:1", "a:2", 0, HEARS)
+    info = MemberInfo(
+        id="router-2",
+        service="router",
+        address="a:1",
+        http_address="a:2",
+        started_ms=0,
+        loads=HEARS,
+    )
     keeper = LeaseKeeper(made, lambda: info, monotonic_ms)
     keeper.start()
     yield made

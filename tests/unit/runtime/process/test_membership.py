@@ -61,7 +61,15 @@ def eventually(condition: Callable[[], object]) -> None:
 
 
 def info(name: str = "router-1") -> MemberInfo:
-    return MemberInfo(name, "router", "a:1", "a:2", 5, {"x": 1.5}, {"0": 7})
+    return MemberInfo(
+        id=name,
+        service="router",
+        address="a:1",
+        http_address="a:2",
+        started_ms=5,
+        loads={"x": 1.5},
+        taken={"0": 7},
+    )
 
 
 @pytest.fixture
@@ -91,7 +99,18 @@ def test_who_has_ended_and_not_by_what_it_took_has_parted(
 ) -> None:
     monkeypatch.setattr(membership, "LEASE_MS", 60_000)
     for name, is_harmed in (("evaluator-1", False), ("evaluator-2", True)):
-        keeper = LeaseKeeper(store, partial(MemberInfo, name, "evaluator", "", "", 0), monotonic_ms)
+        keeper = LeaseKeeper(
+            store,
+            partial(
+                MemberInfo,
+                id=name,
+                service="evaluator",
+                address="",
+                http_address="",
+                started_ms=0,
+            ),
+            monotonic_ms,
+        )
         keeper.start()
         keeper.leave()
         assert seen(store)[0] == (Member(name, "evaluator", is_leaving=True),)

@@ -25,10 +25,10 @@ def view_of(partition_map, reserved=()):
     count = len(partition_map.leaves)
     numbers = np.arange(1.0, count + 1)
     return View(
-        partition_map,
-        ("one",) * partition_map.slots,
-        ("one",),
-        LeafLoads(*[numbers] * 6),
+        map=partition_map,
+        owners=("one",) * partition_map.slots,
+        evaluators=("one",),
+        loads=LeafLoads(*[numbers] * 6),
         reserved=frozenset(reserved),
     )
 

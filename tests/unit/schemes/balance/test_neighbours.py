@@ -23,7 +23,9 @@ def draft_of(partition_map):
     count = len(partition_map.leaves)
     owners = ("one",) * partition_map.slots
     loads = LeafLoads(*[np.ones(count)] * 6)
-    return Draft(View(partition_map, owners, ("one",), loads), np.ones(count))
+    return Draft(
+        View(map=partition_map, owners=owners, evaluators=("one",), loads=loads), np.ones(count)
+    )
 
 
 def random_draft(rng):

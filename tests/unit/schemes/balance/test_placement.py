@@ -25,7 +25,12 @@ def view_of(cost, owners, evaluators, objects=None):
     base = replace(base, slot_of_leaf=np.arange(count, dtype=np.int32))
     cost = np.array(cost, np.float64)
     objects = cost if objects is None else np.array(objects, np.float64)
-    return View(base, tuple(owners), tuple(evaluators), LeafLoads(objects, *[cost] * 5))
+    return View(
+        map=base,
+        owners=tuple(owners),
+        evaluators=tuple(evaluators),
+        loads=LeafLoads(objects, *[cost] * 5),
+    )
 
 
 def house(cost, owners, evaluators):

@@ -21,7 +21,12 @@ def draft_of(slot_of_leaf, owners, cost):
     cost = np.array(cost, np.float64)
     base = grid_map(np.random.default_rng(3), len(cost), len(owners))
     base = replace(base, slot_of_leaf=np.array(slot_of_leaf, np.int32))
-    view = View(base, tuple(owners), tuple(sorted(set(owners))), LeafLoads(*[cost] * 6))
+    view = View(
+        map=base,
+        owners=tuple(owners),
+        evaluators=tuple(sorted(set(owners))),
+        loads=LeafLoads(*[cost] * 6),
+    )
     return placed(view, cost), Draft(view, cost)
 
 

@@ -22,7 +22,13 @@ def _map(rng: np.random.Generator, children: int, slots: int, *, by_term: bool) 
     """Returns a map: the west is one leaf, the east a keyword node."""
     known = np.sort(rng.choice(TERMS, 5, replace=False))
     node = KeywordNode(
-        7, EAST, None, children, known, rng.integers(0, children, 5).astype(np.int32), by_term
+        id=7,
+        box=EAST,
+        within=None,
+        children=children,
+        terms=known,
+        child_of_term=rng.integers(0, children, 5).astype(np.int32),
+        by_term=by_term,
     )
     leaves = [Leaf(100, WEST), *(Leaf(c, EAST, Place(7, c)) for c in range(children))]
     return PartitionMap(

@@ -36,16 +36,16 @@ REFUSED_BYTES_MAX = 96 << 20
 
 def text_node(number: int, box: Any, within: Place | None, terms: int, lengths: int) -> TextNode:
     return TextNode(
-        number,
-        box,
-        within,
-        np.arange(terms, dtype=np.uint64),
-        np.zeros((terms, 3)),
-        np.zeros(terms, np.uint8),
-        np.zeros(3),
-        np.zeros((3, lengths)),
-        np.zeros((CHILDREN, 3)),
-        np.zeros(CHILDREN),
+        id=number,
+        box=box,
+        within=within,
+        terms=np.arange(terms, dtype=np.uint64),
+        share=np.zeros((terms, 3)),
+        held=np.zeros(terms, np.uint8),
+        weights=np.zeros(3),
+        lengths=np.zeros((3, lengths)),
+        held_share=np.zeros((CHILDREN, 3)),
+        objects=np.zeros(CHILDREN),
     )
 
 
@@ -104,7 +104,9 @@ def frames_of_cells() -> PartitionMap:
 
 def keyword_map(terms: int) -> PartitionMap:
     one = np.arange(terms, dtype=np.uint64)
-    node = KeywordNode(0, WORLD, None, 1, one, np.zeros(terms, np.int32))
+    node = KeywordNode(
+        id=0, box=WORLD, within=None, children=1, terms=one, child_of_term=np.zeros(terms, np.int32)
+    )
     return assembled([Leaf(0, WORLD, Place(0, 0))], [], [node])
 
 
@@ -166,7 +168,13 @@ def test_maps_of_ours_are_far_below_the_bounds() -> None:
 
 def test_children_of_all_keyword_nodes_are_bounded_before_places_are_made_for_them() -> None:
     one = KeywordNode(
-        0, WORLD, None, 16_384, np.arange(4, dtype=np.uint64), np.zeros(4, np.int32), True
+        id=0,
+        box=WORLD,
+        within=None,
+        children=16_384,
+        terms=np.arange(4, dtype=np.uint64),
+        child_of_term=np.zeros(4, np.int32),
+        by_term=True,
     )
     words = [replace(one, id=number) for number in range(1_000)]
     data = map_bytes.to_bytes(assembled([Leaf(5_000, WORLD, Place(0, 0))], [], words))

@@ -149,7 +149,16 @@ def map_with_keywords():
     words = np.array([3, 5, 8], np.uint64)
     return make(
         leaves=(Leaf(0, WORLD, Place(4, 0)), Leaf(1, WORLD, Place(4, 1))),
-        keyword_nodes=(KeywordNode(4, WORLD, None, 2, words, np.array([0, 1, 0], np.int32)),),
+        keyword_nodes=(
+            KeywordNode(
+                id=4,
+                box=WORLD,
+                within=None,
+                children=2,
+                terms=words,
+                child_of_term=np.array([0, 1, 0], np.int32),
+            ),
+        ),
         frequent_terms=words,
         frequencies=np.ones(3, np.float32),
     )

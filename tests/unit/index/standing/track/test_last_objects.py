@@ -15,15 +15,15 @@ def rows_of(ids: list[int]) -> StoredRows:
     objects = columns_of([{"id": i, "lon": 1, "lat": 1, "text": f"a w{i}"} for i in ids])
     count, terms = len(ids), terms_of(objects)
     return StoredRows(
-        objects,
-        np.full(count, 7, np.uint64),
-        objects.ids.copy(),
-        np.arange(count, dtype=np.int64),
-        np.zeros(count, np.int64),
-        terms.lengths,
-        terms.offsets,
-        terms.terms,
-        terms.counts,
+        objects=objects,
+        sessions=np.full(count, 7, np.uint64),
+        numbers=objects.ids.copy(),
+        arrivals_ms=np.arange(count, dtype=np.int64),
+        seqs=np.zeros(count, np.int64),
+        lengths=terms.lengths,
+        term_offsets=terms.offsets,
+        terms=terms.terms,
+        counts=terms.counts,
     )
 
 

@@ -51,7 +51,9 @@ class World:
     def __init__(
         self, seed: int, *, counts: bool = True, hashing: TermHashing = WIRE_TERMS
     ) -> None:
-        settings = EvaluatorSettings(1, 2, counts_leaves=counts, hashing=hashing)
+        settings = EvaluatorSettings(
+            intake_partitions=1, partials_partitions=2, counts_leaves=counts, hashing=hashing
+        )
         self.rng = np.random.default_rng(seed)
         self.machine = EvaluatorMachine("m", settings)
         self.offsets = dict.fromkeys(range(SLOTS_COUNT), 0)
@@ -64,7 +66,7 @@ class World:
         for slot in range(SLOTS_COUNT):
             (load,) = self.declare(Granted(0, SLOTS, slot, "m"))
             assert isinstance(load, Load)
-            self.step(Loaded(SLOTS, slot, load.epoch, 0, None))
+            self.step(Loaded(topic=SLOTS, partition=slot, epoch=load.epoch, offset=0, state=None))
 
     def step(self, event):
         return self.machine.step(event, BEGIN_MS)

@@ -27,7 +27,9 @@ def fill(store: SlotStore, rows: int) -> None:
     for _ in range(rows):
         at = store.next_seq
         builder = ObjectColumnsBuilder()
-        builder.add(ObjectRow(at, "", at % 90, 0.0, at, "fire", b""))
+        builder.add(
+            ObjectRow(id=at, name="", lon=at % 90, lat=0.0, ts=at, text="fire", attributes=b"")
+        )
         objects = builder.build()
         one = np.array([at + 1], np.uint64)
         terms = analyse_batch(objects.text, objects.text_offsets)
@@ -38,7 +40,7 @@ class Slot:
     """A store, its archive manifest, and the blobs that were written."""
 
     def __init__(self) -> None:
-        self.store, self.manifest = SlotStore(LIMITS), ArchiveManifest(3)
+        self.store, self.manifest = SlotStore(LIMITS), ArchiveManifest(slot=3)
         self.archive: dict[str, SealedSlice] = {}
         self.offset = 0
         self.written = 0
@@ -145,22 +147,25 @@ def test_a_slice_of_too_many_parts_is_written_anew() -> None:
     (whole,) = store.slices
     span = span_of(whole)
     few = {(at, at + 1): (0, 0) for at in range(0, 2 * PARTS_MAX, 2)}
-    assert ArchiveManifest(3, archived=few).begin_save("name", [whole], 1 << 20) == (list(few), [])
+    assert ArchiveManifest(slot=3, archived=few).begin_save("name", [whole], 1 << 20) == (
+        list(few),
+        [],
+    )
     many = {(at, at): (0, 0) for at in range(2 * PARTS_MAX)}
     brought = (slice_name(3, span), whole)
-    assert ArchiveManifest(3, archived=many).begin_save("name", [whole], 1 << 20) == (
+    assert ArchiveManifest(slot=3, archived=many).begin_save("name", [whole], 1 << 20) == (
         [span],
         [brought],
     )
     # Or one that is full.
-    assert ArchiveManifest(3, archived=few).begin_save("name", [whole], 2 * PARTS_MAX) == (
+    assert ArchiveManifest(slot=3, archived=few).begin_save("name", [whole], 2 * PARTS_MAX) == (
         [span],
         [brought],
     )
 
 
 def test_parts_have_to_be_all_of_it() -> None:
-    manifest = ArchiveManifest(3, archived={(0, 3): (0, 0), (8, 11): (0, 0), (2, 7): (0, 0)})
+    manifest = ArchiveManifest(slot=3, archived={(0, 3): (0, 0), (8, 11): (0, 0), (2, 7): (0, 0)})
     assert manifest.parts((0, 11)) == []
     assert manifest.parts((2, 11)) == [(2, 7), (8, 11)]
     assert manifest.parts((0, 3)) == [(0, 3)]

@@ -75,19 +75,19 @@ def routed_with_copies(
     order = np.argsort(rows, kind="stable")
     doubled = objects.take(rows[order])
     plain = Routed(
-        1,
-        Intervals.of(
+        map_version=1,
+        intervals=Intervals.of(
             [(source, position_of(offset), position_of(offset + 1), arrivals_ms[-1])],
         ),
-        doubled,
-        EventColumns(
+        objects=doubled,
+        events=EventColumns(
             np.full(len(rows), source, np.uint64),
             doubled.ids.copy(),
             np.array(arrivals_ms, np.int64)[rows[order]],
         ),
-        position_of(offset) + rows[order],
-        np.zeros(len(rows), np.uint32),
-        terms_of(doubled),
+        positions=position_of(offset) + rows[order],
+        interval_rows=np.zeros(len(rows), np.uint32),
+        terms=terms_of(doubled),
     )
     return plain if copies is None else copies.mark(plain, order, count)
 
@@ -129,7 +129,7 @@ class Version:
         return [(self.members["id"], "exit", number) for number in left]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Story:
     """A random log and its meaning: groups, each of which comes before the next."""
 
@@ -211,7 +211,7 @@ class Story:
 @pytest.mark.parametrize("way", ["one by one", "in batches", "with restarts"])
 def test_objects_before_the_begin_are_nothing_to_a_query(seed: int, way: str) -> None:
     # init
-    story = Story(np.random.default_rng(seed)).tell(120)
+    story = Story(rng=np.random.default_rng(seed)).tell(120)
     rng, slot, found = np.random.default_rng(seed), opened(), []
 
     # test

@@ -226,13 +226,13 @@ def test_objects_whose_attributes_are_damaged_have_none() -> None:
     fields = {name: getattr(routed.objects, name) for name in routed.objects.__slots__}
     objects = type(routed.objects)(**fields | {"attributes": damaged})
     broken = Routed(
-        1,
-        routed.intervals,
-        objects,
-        routed.events,
-        routed.positions,
-        routed.interval_rows,
-        routed.terms,
+        map_version=1,
+        intervals=routed.intervals,
+        objects=objects,
+        events=routed.events,
+        positions=routed.positions,
+        interval_rows=routed.interval_rows,
+        terms=routed.terms,
     )
     assert [number for *_, number in matches_of(take_one(slot, [(1, broken)]))] == [2]
 

@@ -62,15 +62,15 @@ def posts(rng: np.random.Generator, number: int, now_ms: int) -> Routed:
     begin, end = position_of(number), position_of(number + 1)
     numbers = np.arange(number * BATCH, (number + 1) * BATCH).astype(np.uint64)
     return Routed(
-        1,
-        Intervals.of([(0, begin, end, now_ms)]),
-        objects,
-        EventColumns(
+        map_version=1,
+        intervals=Intervals.of([(0, begin, end, now_ms)]),
+        objects=objects,
+        events=EventColumns(
             np.ones(BATCH, np.uint64), numbers, np.sort(rng.integers(-90, 1, BATCH)) + now_ms
         ),
-        begin + np.arange(BATCH),
-        np.zeros(BATCH, np.uint32),
-        TextAnalyser().analyse_batch(objects.text, objects.text_offsets),
+        positions=begin + np.arange(BATCH),
+        interval_rows=np.zeros(BATCH, np.uint32),
+        terms=TextAnalyser().analyse_batch(objects.text, objects.text_offsets),
     )
 
 
@@ -80,10 +80,10 @@ def queries(rng: np.random.Generator) -> list[TermsQuery]:
         side = float(rng.choice([0.5, 2.0, 20.0]))
         asked.append(
             TermsQuery(
-                f"q{number}",
-                "continuous",
-                int(rng.choice([1, 5, 40])),
-                Rectangle(-side, -side, side, side),
+                id=f"q{number}",
+                mode="continuous",
+                k=int(rng.choice([1, 5, 40])),
+                region=Rectangle(-side, -side, side, side),
                 window_ms=int(rng.choice([500, 1_500, 4_000])),
                 step_ms=int(rng.choice([100, 300, 500])),
                 ttl_ms=int(rng.choice([5_000, 1 << 40])),
@@ -115,7 +115,15 @@ def test_steps_say_what_searches_would(trial: int) -> None:
         if number == 5:
             starts_ms = [START_MS + 600 + int(rng.integers(0, 300)) for _ in asked]
             changes = [
-                Change(query_handle(q.id), q, "s", at, -1, 0, past_ms=int(rng.choice([0, 2_000])))
+                Change(
+                    handle=query_handle(q.id),
+                    query=q,
+                    subscriber="s",
+                    start_ms=at,
+                    expected_revision=-1,
+                    digest=0,
+                    past_ms=int(rng.choice([0, 2_000])),
+                )
                 for q, at in zip(asked, starts_ms, strict=True)
             ]
             installs = Installs(0, 0)
@@ -159,9 +167,22 @@ def test_steps_say_what_searches_would(trial: int) -> None:
     ("query", "oldest_ms"),
     [
         # (at - window, at], so that windows as long as a step share no object.
-        (TermsQuery("q", "continuous", 3, window_ms=1_000, step_ms=1_000), 1),
+        (TermsQuery(id="q", mode="continuous", k=3, window_ms=1_000, step_ms=1_000), 1),
         # The count of a search at that time.
-        (RankedQuery("q", "continuous", 0, 0, 1e3, 3, ("a",), window_ms=1_000, step_ms=1_000), 0),
+        (
+            RankedQuery(
+                id="q",
+                mode="continuous",
+                lon=0,
+                lat=0,
+                radius_m=1e3,
+                k=3,
+                keywords=("a",),
+                window_ms=1_000,
+                step_ms=1_000,
+            ),
+            0,
+        ),
     ],
 )
 def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
@@ -169,7 +190,14 @@ def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
 ) -> None:
     slot = opened()
     installs = Installs(0, 0)
-    change = Change(query_handle("q"), query, "s", START_MS, -1, 0)
+    change = Change(
+        handle=query_handle("q"),
+        query=query,
+        subscriber="s",
+        start_ms=START_MS,
+        expected_revision=-1,
+        digest=0,
+    )
     installs.install([(1, change)], compile_queries([query], [START_MS]), [(0,)])
     slot.take([(0, installs.installed(0))])
     (entry,) = slot.standing.steps.queries.values()
@@ -185,11 +213,21 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
     monkeypatch.setattr(step_found, "PIECE_BYTES_MAX", 1)
     slot, reached = opened(), Reached()
     asked: list[Query] = [
-        TermsQuery("steps", "continuous", 1, window_ms=1_000, step_ms=1_000),
-        RangeQuery("all", "continuous"),
+        TermsQuery(id="steps", mode="continuous", k=1, window_ms=1_000, step_ms=1_000),
+        RangeQuery(id="all", mode="continuous"),
     ]
     changes = [
-        (number, Change(query_handle(query.id), query, "s", START_MS, -1, 0))
+        (
+            number,
+            Change(
+                handle=query_handle(query.id),
+                query=query,
+                subscriber="s",
+                start_ms=START_MS,
+                expected_revision=-1,
+                digest=0,
+            ),
+        )
         for number, query in enumerate(asked, 1)
     ]
     installs = Installs(0, 0)
@@ -225,11 +263,29 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
     monkeypatch.setattr(slot_module, "STEPS_MAX", 5)
     rng = np.random.default_rng(turn)
     ranked = RankedQuery(
-        "best", "continuous", 0, 0, 1e6, 3, ("word3", "word4"), window_ms=9_000, step_ms=700
+        id="best",
+        mode="continuous",
+        lon=0,
+        lat=0,
+        radius_m=1e6,
+        k=3,
+        keywords=("word3", "word4"),
+        window_ms=9_000,
+        step_ms=700,
     )
-    asked: list[Query] = [*queries(rng), ranked, RangeQuery("all", "continuous")]
+    asked: list[Query] = [*queries(rng), ranked, RangeQuery(id="all", mode="continuous")]
     changes = [
-        (number, Change(query_handle(query.id), query, "s", START_MS, -1, 0))
+        (
+            number,
+            Change(
+                handle=query_handle(query.id),
+                query=query,
+                subscriber="s",
+                start_ms=START_MS,
+                expected_revision=-1,
+                digest=0,
+            ),
+        )
         for number, query in enumerate(asked, 1)
     ]
     installs = Installs(0, 0)

@@ -11,7 +11,7 @@ from sirocco.model.query import TermsQuery
 from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex
 
-EVERY_3_S = TermsQuery("q", "continuous", 5, window_ms=10_000, step_ms=3_000)
+EVERY_3_S = TermsQuery(id="q", mode="continuous", k=5, window_ms=10_000, step_ms=3_000)
 
 
 def inserted(index: StepIndex, query: TermsQuery, start_ms: int) -> int:

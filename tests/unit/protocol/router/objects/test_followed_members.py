@@ -106,7 +106,9 @@ class Owner(Log):
 
     def __init__(self, offset: int = 0, epoch: int = 7, state: State | None = None) -> None:
         super().__init__(offset)
-        self.registry = Registry(3, offset, offset, epoch, intake_partitions=2)
+        self.registry = Registry(
+            partition=3, offset=offset, floor=offset, epoch=epoch, intake_partitions=2
+        )
         if state is not None:
             self.registry.restore(read_state(write_state(state)))
         self.registry.validation.epoch_seen = epoch

@@ -26,7 +26,7 @@ SLOTS_COUNT = 5
 
 
 def router(*partitions: int, event_time: bool = False) -> IntakeRouter:
-    made = IntakeRouter(SLOTS_COUNT, event_time)
+    made = IntakeRouter(slots=SLOTS_COUNT, event_time=event_time)
     made.use({1: uniform_routing(SLOTS_COUNT, 24)}, 1)
     for partition in partitions:
         made.own(partition, 0, None, 0)
@@ -87,7 +87,17 @@ def random_log(rng: np.random.Generator, partition: int, records: int) -> list[T
     for _ in range(records):
         now_ms += int(rng.integers(-20, 60))
         if rng.random() < 0.1:
-            log.append(Taken(0, 1, 0, 0, now_ms, columns_of([]), None))
+            log.append(
+                Taken(
+                    session=0,
+                    first_number=1,
+                    span=0,
+                    acknowledged_to=0,
+                    received_ms=now_ms,
+                    objects=columns_of([]),
+                    number_deltas=None,
+                )
+            )
             continue
         session = int(rng.integers(1, 4))
         first = max(1, next_number[session] + int(rng.choice([0, 0, 0, 0, -3, -8, 2])))
@@ -238,7 +248,7 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
         told.take(first.flush(0, at_once=True))
 
     # test: its successor splits by other flushes.
-    second, again = IntakeRouter(SLOTS_COUNT, False), Told(position_of(reached))
+    second, again = IntakeRouter(slots=SLOTS_COUNT, event_time=False), Told(position_of(reached))
     second.use({1: uniform_routing(SLOTS_COUNT, 24)}, 1)
     second.own(0, reached, state, 0)
     for offset in range(reached, len(log)):

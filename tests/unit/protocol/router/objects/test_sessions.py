@@ -11,7 +11,15 @@ from sirocco.protocol.router.objects.publish_sessions import SessionTable
 
 
 def record(session: int, first: int, span: int, acknowledged_to: int = 0) -> Taken:
-    return Taken(session, first, span, acknowledged_to, 0, NO_OBJECTS, None)
+    return Taken(
+        session=session,
+        first_number=first,
+        span=span,
+        acknowledged_to=acknowledged_to,
+        received_ms=0,
+        objects=NO_OBJECTS,
+        number_deltas=None,
+    )
 
 
 def test_r1_records_in_order_are_new() -> None:

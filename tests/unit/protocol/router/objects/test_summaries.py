@@ -63,7 +63,9 @@ def keywords(
     terms: dict[int, set[int]], partition: int = 0, epoch: int = 1, **more: Any
 ) -> Keywords:
     sets = np.array([set_of(slots, 1) for slots in terms.values()], np.uint64).reshape(-1, 1)
-    return Keywords(partition, epoch, np.array(list(terms), np.uint64), sets, **more)
+    return Keywords(
+        partition=partition, epoch=epoch, terms=np.array(list(terms), np.uint64), slots=sets, **more
+    )
 
 
 def whole(terms: dict[int, set[int]], partition: int = 0, epoch: int = 1) -> Keywords:
@@ -189,7 +191,11 @@ def test_what_is_said_for_other_slots_opens_all() -> None:
     summaries = Summaries(9, 1)
     summaries.add(whole({}))
     assert kept(summaries, [[1]], [(0, 0)]) == [False]
-    summaries.add(Keywords(0, 1, np.array([1], np.uint64), np.zeros((1, 2), np.uint64)))
+    summaries.add(
+        Keywords(
+            partition=0, epoch=1, terms=np.array([1], np.uint64), slots=np.zeros((1, 2), np.uint64)
+        )
+    )
     assert kept(summaries, [[1]], [(0, 0)]) == [True]
 
 
@@ -197,7 +203,7 @@ def test_what_is_said_for_other_slots_opens_all() -> None:
 
 
 def intake_router(partitions: int = 1) -> IntakeRouter:
-    made = IntakeRouter(SLOTS_COUNT, False, summarised=1)
+    made = IntakeRouter(slots=SLOTS_COUNT, event_time=False, summarised=1)
     made.use({1: uniform_routing(SLOTS_COUNT, SLOTS_COUNT)}, 1)
     for partition in range(partitions):
         made.own(partition, 0, None, 0)
@@ -309,7 +315,7 @@ class Owner:
     """An owner of a registry partition, and the intake partitions to which it appends."""
 
     def __init__(self, epoch: int = EPOCH, state: dict[str, Any] | None = None, offset: int = 0):
-        self.registry = Registry(3, offset, offset, epoch)
+        self.registry = Registry(partition=3, offset=offset, floor=offset, epoch=epoch)
         self.registry.keyword_summary = KeywordSummary(
             3, epoch, SLOTS_COUNT, INTAKES, self.registry.live
         )
@@ -574,7 +580,9 @@ class Back:
         self.control(map_activated(0, slots=SLOTS_COUNT))
         (load,) = self.control(Granted(0, REGISTRY, 0, "m"))
         assert isinstance(load, Load)
-        self.loaded = self.machine.step(Loaded(REGISTRY, 0, load.epoch, 0, state), 0)
+        self.loaded = self.machine.step(
+            Loaded(topic=REGISTRY, partition=0, epoch=load.epoch, offset=0, state=state), 0
+        )
 
     def control(self, declaration: Any) -> list[Effect]:
         offset = self.machine.holdings.view.next_offset

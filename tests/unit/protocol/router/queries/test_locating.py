@@ -26,7 +26,15 @@ PLACES = compile_map(from_bytes(first_map(ClusterSettings(slots=4, leaves=16), "
 def change(text: str | None, revision: int) -> Change:
     members: dict[str, Any] = {"id": "q", "kind": "range", "mode": "continuous"}
     members |= {} if text is None else {"text": text}
-    return Change(query_handle("q"), parse_query(members), "ann", 0, revision, 0, 1)
+    return Change(
+        handle=query_handle("q"),
+        query=parse_query(members),
+        subscriber="ann",
+        start_ms=0,
+        expected_revision=revision,
+        digest=0,
+        epoch=1,
+    )
 
 
 def test_a_change_goes_on_from_what_was_copied_for_the_map_that_is_prepared() -> None:
@@ -61,7 +69,7 @@ def test_what_has_a_locator_goes_on_from_it_under_a_map_of_places() -> None:
 
 def owner_of(*records: Change | Prepare, of: RoutingArrays, to: RoutingArrays) -> Registry:
     """Returns the owner of a partition with the second map prepared after the first one."""
-    registry = Registry(0, 0, 0, 1)
+    registry = Registry(partition=0, offset=0, floor=0, epoch=1)
     registry.validation.epoch_seen = 1
     registry.pending_requests.routing = of
     registry.read(list(enumerate(records)), {1: of, 2: to})

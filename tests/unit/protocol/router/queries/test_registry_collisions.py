@@ -125,7 +125,7 @@ def test_an_owner_that_has_just_begun_refuses_it_too() -> None:
     log.ask(registered(VICTIM))
     successor = Log(100)
     successor.records = list(log.records)
-    successor.registry = Registry(3, log.head, log.head, 8)
+    successor.registry = Registry(partition=3, offset=log.head, floor=log.head, epoch=8)
     successor.registry.restore(log.registry.state())
     assert isinstance(refusal(successor, registered(EVIL)), AlreadyExists)
     assert isinstance(refusal(successor, request_of("unregister", EVIL)), NotFound)
@@ -149,7 +149,7 @@ def test_a_checkpoint_from_before_finds_out_whose_its_queries_are(is_said_again:
     assert not former_identities.are_missing(state)
     successor = Log(0)
     successor.records = list(log.records)
-    successor.registry = Registry(3, log.head, log.head, 8)
+    successor.registry = Registry(partition=3, offset=log.head, floor=log.head, epoch=8)
     successor.registry.restore(state)
     for evil in (EVIL, PAIRS[0][1]):
         assert isinstance(refusal(successor, registered(evil)), AlreadyExists)
@@ -202,9 +202,24 @@ def test_an_id_whose_handle_is_zero_is_one_like_any_other() -> None:
 
 def test_records_of_an_id_whose_handle_is_zero_have_its_key() -> None:
     change = change_of(registered(ZERO))
-    removal = Change(0, None, "", 5, 3, 0, epoch=9)
+    removal = Change(
+        handle=0, query=None, subscriber="", start_ms=5, expected_revision=3, digest=0, epoch=9
+    )
     assert key_of(change) == key_of(removal) == bytes(8)
-    assert key_of(Change(0, None, "", 5, 0, 1, epoch=9)) == b"probe/9"
+    assert (
+        key_of(
+            Change(
+                handle=0,
+                query=None,
+                subscriber="",
+                start_ms=5,
+                expected_revision=0,
+                digest=1,
+                epoch=9,
+            )
+        )
+        == b"probe/9"
+    )
 
 
 def test_fingerprints_tell_apart_what_handles_do_not() -> None:

@@ -76,7 +76,7 @@ class Owner:
 
     def __init__(self, log: Log, offset: int = 0, state: State | None = None, epoch: int = EPOCH):
         self.log = log
-        self.registry = Registry(0, offset, offset, epoch)
+        self.registry = Registry(partition=0, offset=offset, floor=offset, epoch=epoch)
         self.registry.stage.base = 1
         if state is not None:
             self.registry.restore(state)
@@ -570,4 +570,12 @@ def test_the_probe_of_a_router_that_was_replaced_hides_no_epoch() -> None:
 
 
 def probe(epoch: int) -> Change:
-    return Change(PROBE_HANDLE, None, "", 0, 0, epoch, epoch)
+    return Change(
+        handle=PROBE_HANDLE,
+        query=None,
+        subscriber="",
+        start_ms=0,
+        expected_revision=0,
+        digest=epoch,
+        epoch=epoch,
+    )

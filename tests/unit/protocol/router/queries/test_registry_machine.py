@@ -68,7 +68,17 @@ def test_r3_an_owner_that_was_replaced_unknowingly_does_not_answer_from_memory(a
     handle = query_handle("a")
     if action == "register":
         # Another has removed it meanwhile: here it still seems registered.
-        log.records.append(Change(handle, None, "", 5, 0, 0, epoch=8))
+        log.records.append(
+            Change(
+                handle=handle,
+                query=None,
+                subscriber="",
+                start_ms=5,
+                expected_revision=0,
+                digest=0,
+                epoch=8,
+            )
+        )
     else:
         # Another has removed and registered it anew: here it would seem removed.
         log.ask(request_of("unregister", "a"))
@@ -99,7 +109,17 @@ def test_r3_a_removal_of_before_is_not_taken_for_the_one_that_is_wished() -> Non
     log = Log()
     log.ask(request_of("register", query("a")))
     # A removal and a registration under this ownership, not read here when the request arrives.
-    log.records.append(Change(query_handle("a"), None, "", 5, 0, 0, epoch=7))
+    log.records.append(
+        Change(
+            handle=query_handle("a"),
+            query=None,
+            subscriber="",
+            start_ms=5,
+            expected_revision=0,
+            digest=0,
+            epoch=7,
+        )
+    )
     other = change_of(request_of("register", query("a", -10, 10), start_ms=6))
     log.records.append(replace(other, epoch=7))
     assert log.ask(request_of("unregister", "a", start_ms=9)).error is None
@@ -270,7 +290,7 @@ def test_r3_a_successor_leaves_the_slots_as_the_log_says_wherever_its_predecesso
     # test: its successor begins at a checkpoint and reads in other batches.
     second = Log()
     second.records = log.records
-    second.registry = Registry(3, checkpoint, checkpoint, 9)
+    second.registry = Registry(partition=3, offset=checkpoint, floor=checkpoint, epoch=9)
     second.registry.live.restore(state)
     while second.registry.offset < log.head:
         second.read(min(log.head, second.registry.offset + int(rng.integers(1, 12))))

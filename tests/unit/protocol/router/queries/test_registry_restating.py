@@ -149,7 +149,17 @@ def test_a_deposed_owner_says_nothing_again() -> None:
     log.ask(request_of("unregister", "b"))
     zombie(log, change_of(request_of("register", query("a", text="y"))))
     zombie(log, change_of(request_of("register", query("b", text="y"))))
-    log.records.append(Change(PROBE_HANDLE, None, "", 0, 0, 1, EPOCH + 1))
+    log.records.append(
+        Change(
+            handle=PROBE_HANDLE,
+            query=None,
+            subscriber="",
+            start_ms=0,
+            expected_revision=0,
+            digest=1,
+            epoch=EPOCH + 1,
+        )
+    )
     before = len(log.records)
     log.read()
     assert recall(log) == []
@@ -169,7 +179,7 @@ def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
         replace(log.records[0], expected_revision=0, epoch=EPOCH, is_republished=True)
     )
     log.read()
-    log.registry = Registry(3, log.head, log.head, EPOCH + 1)
+    log.registry = Registry(partition=3, offset=log.head, floor=log.head, epoch=EPOCH + 1)
     log.registry.restore(first.state())
     assert log.registry.place(A) == 4
     assert recall(log) == [], "nothing was read of its own ownership yet"
@@ -189,7 +199,7 @@ def test_a_checkpoint_of_before_knows_of_nothing_unsaid() -> None:
     log.ask(request_of("register", query("a")))
     added = ("unsaid", "said_again", "places")
     state = {name: value for name, value in log.registry.state().items() if name not in added}
-    restored = Registry(3, 1, 1, EPOCH)
+    restored = Registry(partition=3, offset=1, floor=1, epoch=EPOCH)
     restored.restore(state)
     assert (restored.hidden, restored.place(A)) == ({}, 0)
 
@@ -212,13 +222,21 @@ def replayed(
 ) -> Log:
     """Returns an owner that begins at a checkpoint and reads the compacted log."""
     log = Log()
-    log.registry = Registry(3, begin, begin, epoch)
+    log.registry = Registry(partition=3, offset=begin, floor=begin, epoch=epoch)
     if state:
         log.registry.restore(state)  # type: ignore[arg-type]
     for offset, change in compacted(records, begin, upto):
         log.carry_out(log.registry.read([(offset, change)], {1: ROUTING}))
     # Doubtful changes are sent once the log has shown a record of its own.
-    announced = Change(PROBE_HANDLE, None, "", 0, 0, 1, epoch)
+    announced = Change(
+        handle=PROBE_HANDLE,
+        query=None,
+        subscriber="",
+        start_ms=0,
+        expected_revision=0,
+        digest=1,
+        epoch=epoch,
+    )
     log.carry_out(log.registry.read([(len(records), announced)], {1: ROUTING}))
     return log
 
