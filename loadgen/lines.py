@@ -27,15 +27,11 @@ from sirocco.model.objects import (
     pack_bytes,
     parse_object,
 )
-from sirocco.runtime.process.gzip_files import DAMAGES, open_packed
+from sirocco.runtime.process.gzip_files import DAMAGES, LINE_BYTES_MAX, cut_lines, open_packed
 
 T = TypeVar("T")
 
 _FIXED = ("id", "lon", "lat", "ts", "text")
-
-# A line may hold one object at all limits, escaped in the worst form (six bytes for one), twice
-# over; a longer one is not an object, and to read on would take all memory.
-LINE_BYTES_MAX = 12 * (DEFAULT_LIMITS.text_bytes + DEFAULT_LIMITS.attribute_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +80,9 @@ def numbered_lines(path: Path) -> Iterator[NumberedLine]:
     number = 0
     with open_packed(path) as source:
         try:
-            while line := source.readline(LINE_BYTES_MAX + 1):
+            for read in cut_lines(source):
                 number += 1
-                if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
-                    while (rest := source.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
-                        pass
-                if number == 1:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
+                line = read.removeprefix(b"\xef\xbb\xbf") if number == 1 else read
                 if line and not line.isspace():
                     yield number, line
         except DAMAGES as error:

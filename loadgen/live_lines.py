@@ -26,6 +26,10 @@ LINGER_S = 0.05
 # The greatest content of a pipe, by Linux' default.
 _READ_BYTES = 1 << 16
 
+# Bytes that are unpacked at once. 64 KiB of gzip hold up to 64 MiB, and split into empty lines
+# these take half a gigabyte.
+_UNPACKED_BYTES = 1 << 18
+
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 
@@ -92,7 +96,7 @@ class _Pieces:
     """The bytes of a pipe as they arrive, unpacked if they are gzip.
 
     Attributes:
-        is_over: the pipe has ended.
+        is_over: the pipe has ended, and all of it has been returned.
     """
 
     def __init__(self, source: FileIO) -> None:
@@ -100,6 +104,9 @@ class _Pieces:
         self._source = source
         self._begin: bytes | None = b""
         self._packed: zlib._Decompress | None = None
+        # Read, but not unpacked yet; if the last piece was full, `_packed` may hold more.
+        self._rest = b""
+        self._is_full = False
         self._damage: zlib.error | None = None
 
     def next(self, timeout_s: float | None) -> bytes:
@@ -110,6 +117,8 @@ class _Pieces:
         """
         if self._damage is not None:
             raise self._damage
+        if self._packed is not None and (self._rest or self._is_full):
+            return self._unpacked(self._packed)
         if not select.select([self._source], [], [], timeout_s and max(0.0, timeout_s))[0]:
             return b""
         data = self._source.read(_READ_BYTES) or b""
@@ -121,29 +130,30 @@ class _Pieces:
             data, self._begin = self._begin, None
             if data.startswith(_GZIP):
                 self._packed = zlib.decompressobj(_GZIP_WBITS)
-        return data if self._packed is None else self._unpacked(data)
-
-    def _unpacked(self, data: bytes) -> bytes:
-        assert self._packed is not None
-        unpacked = []
-        while data:
-            if self._packed.eof:
-                # Gzip files may follow each other, with zeros between.
-                data = data.lstrip(b"\0")
-                if not data:
-                    break
-                self._packed = zlib.decompressobj(_GZIP_WBITS)
-            before = self._packed.copy()
-            try:
-                unpacked.append(self._packed.decompress(data))
-            except zlib.error as error:
-                self._damage = error
-                unpacked.append(_sound(before, data))
-                break
-            data = self._packed.unused_data
+        if self._packed is None:
+            return data
+        self._rest = data
         if self.is_over and not self._packed.eof:
             raise EOFError("it ends before its end was marked")
-        return b"".join(unpacked)
+        return self._unpacked(self._packed)
+
+    def _unpacked(self, packed: zlib._Decompress) -> bytes:
+        """Unpacks a piece of what was read."""
+        if packed.eof:
+            # Gzip files may follow each other, with zeros between.
+            self._rest, self._is_full = self._rest.lstrip(b"\0"), False
+            if not self._rest:
+                return b""
+            packed = self._packed = zlib.decompressobj(_GZIP_WBITS)
+        before, data = packed.copy(), self._rest
+        try:
+            piece = packed.decompress(data, _UNPACKED_BYTES)
+        except zlib.error as error:
+            self._damage = error
+            return _sound(before, data)
+        self._is_full = len(piece) == _UNPACKED_BYTES
+        self._rest = packed.unused_data if packed.eof else packed.unconsumed_tail
+        return piece
 
 
 def _sound(packed: zlib._Decompress, data: bytes) -> bytes:
@@ -170,6 +180,10 @@ class _Lines:
         """Yields the lines that end in a piece, or with it."""
         if not (piece or is_last):
             return
+        if len(self._rest) > self._bytes_max + len(_MARK):
+            # Nothing more of this line is kept.
+            _, end, behind = piece.partition(b"\n")
+            piece = end + behind
         lines = (self._rest + piece).split(b"\n")
         # The rest of a line that is too long is dropped.
         self._rest = lines.pop()[: self._bytes_max + 1 + len(_MARK)]

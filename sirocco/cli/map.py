@@ -9,6 +9,7 @@ from typing import Any
 
 from sirocco_client import MapChange
 
+from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say, say_json
@@ -64,7 +65,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _propose(args: argparse.Namespace) -> int:
-    data = args.file.read_bytes()
+    data = read_whole(args.file)
     with connect(args) as client:
         if args.as_next:
             data = _as_next(args.file, data, client.map_change().map_version + 1)

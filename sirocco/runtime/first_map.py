@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
-from sirocco.runtime.process.gzip_files import DAMAGES, open_packed
+from sirocco.runtime.process.gzip_files import DAMAGES, LINE_BYTES_MAX, cut_lines, open_packed
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import to_bytes
@@ -18,6 +18,9 @@ from sirocco.schemes.workload.sampling import sample_of
 
 # More do not change a map of some hundred leaves, and building takes a second for them.
 SAMPLE_OBJECTS_MAX = 100_000
+
+# A hundred thousand lines as long as lines may be are a hundred gigabytes.
+SAMPLE_BYTES_MAX = 256 << 20
 
 
 def first_map(settings: ClusterSettings, sample: str) -> bytes:
@@ -45,8 +48,14 @@ def read_sample(path: Path) -> ObjectColumns:
     Skips lines that are not objects, and data that cannot be unpacked.
     """
     builder = ObjectColumnsBuilder()
-    with open_packed(path) as lines, suppress(*DAMAGES):
-        for line in islice(lines, SAMPLE_OBJECTS_MAX):
+    room = SAMPLE_BYTES_MAX
+    with open_packed(path) as source, suppress(*DAMAGES):
+        for line in islice(cut_lines(source), SAMPLE_OBJECTS_MAX):
+            room -= len(line)
+            if room < 0:
+                break
+            if len(line) > LINE_BYTES_MAX:
+                continue
             with suppress(InvalidArgument):
                 builder.add(parse_object(line))
     return builder.build()

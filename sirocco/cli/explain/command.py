@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sirocco_client import (
@@ -23,6 +21,7 @@ from sirocco_client import (
 )
 from sirocco_client.queries import write_query
 
+from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.numbers import epoch_ms
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
@@ -125,7 +124,7 @@ def _read_query(file: str) -> Asked:
     from sirocco.cli.explain.report import Asked  # noqa: PLC0415
     from sirocco.model.query import parse_query  # noqa: PLC0415
 
-    text = _read(file)
+    text = read_whole(file)
     return _parsed(file, lambda: Asked(parse_query(_loaded(text, "query"))))
 
 
@@ -136,7 +135,7 @@ def _read_object(args: argparse.Namespace) -> ObjectRow | None:
         return _parsed("--object", lambda: parse_object(_loaded(args.object, "object")))
     if args.object_file is None:
         return None
-    text = _read(args.object_file)
+    text = read_whole(args.object_file)
     return _parsed(args.object_file, lambda: parse_object(_loaded(text, "object")))
 
 
@@ -146,10 +145,6 @@ def _window_ms(window: str | None) -> int | None:
     if window is None:
         return None
     return _parsed("--window", lambda: parse_duration_ms(window, "window"))
-
-
-def _read(file: str) -> bytes:
-    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
 
 
 def _loaded(text: bytes | str, field: str) -> Any:

@@ -10,12 +10,13 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from loadgen.damage import DamagedFileError
-from loadgen.lines import LINE_BYTES_MAX, BadLine, numbered_lines
+from loadgen.lines import BadLine, numbered_lines
 from loadgen.live_lines import NumberedLine, is_live
 from sirocco.cli.files.query_documents import query_documents
 from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
 from sirocco.model.json_text import load_json
 from sirocco.model.query import Query, parse_query
+from sirocco.runtime.process.gzip_files import LINE_BYTES_MAX
 
 # Input from a pipe is kept in memory up to this size, and the rest on disk.
 _KEPT_BYTES_MAX = 64 << 20

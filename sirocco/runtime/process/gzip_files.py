@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
+from sirocco.model.limits import DEFAULT_LIMITS
+
 _MAGIC = b"\x1f\x8b"
+
+# One object at all limits, escaped at the worst (six bytes for one), and twice that. A longer line
+# is no object, and reading all of it could take all memory: half a megabyte of gzip holds a line
+# of half a gigabyte.
+LINE_BYTES_MAX = 12 * (DEFAULT_LIMITS.text_bytes + DEFAULT_LIMITS.attribute_bytes)
 
 # Errors of reading a packed file that is cut off or damaged.
 DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -23,3 +31,12 @@ def open_packed(path: Path) -> IO[bytes]:
     # Peeks instead of reading: a pipe does not go back.
     is_packed = plain.peek(2)[:2] == _MAGIC
     return cast(IO[bytes], gzip.GzipFile(fileobj=plain)) if is_packed else plain
+
+
+def cut_lines(source: IO[bytes]) -> Iterator[bytes]:
+    """Yields all lines; one of more than `LINE_BYTES_MAX` comes cut to one byte more than that."""
+    while line := source.readline(LINE_BYTES_MAX + 1):
+        if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+            while (rest := source.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
+                pass
+        yield line

@@ -170,3 +170,36 @@ def test_what_is_no_pipe_and_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         next(read_objects(tmp_path / "missing", "missing"))
     assert list(read_objects(Path("/dev/null"), "null")) == []
+
+
+@pytest.mark.parametrize("content", [b"\n", b"ab\n"])
+def test_a_packed_pipe_takes_no_more_memory_than_a_plain_one(
+    pipe: tuple[Path, int], content: bytes
+) -> None:
+    """A kilobyte of gzip may hold a megabyte of lines."""
+    path, writing = pipe
+    count = (1 << 20) // len(content)
+    packed = gzip.compress(content * count) * 2 + gzip.compress(b"\nlast")
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as out:
+            out.write(packed)
+
+    threading.Thread(target=write, daemon=True).start()
+    tracemalloc.start()
+    number, last = 0, b""
+    for chunk in live_chunks(path, 1_000, 1_000):
+        number, last = chunk[-1]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (number, last) == (2 * count * content.count(b"\n") + 2, b"last")
+    assert peak < 6_000_000
+
+
+def test_a_packed_pipe_ends_where_a_piece_ends(pipe: tuple[Path, int]) -> None:
+    path, writing = pipe
+    line = b"x" * 1_023 + b"\n"
+    os.write(writing, gzip.compress(line * 256) + b"\0\0" + gzip.compress(line * 512))
+    os.close(writing)
+    lines = [number for chunk in live_chunks(path, 1_000, 2_000) for number, _ in chunk]
+    assert lines == list(range(1, 769))

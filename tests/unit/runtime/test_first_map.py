@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +80,25 @@ def test_only_so_many_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = tmp_path / "sample.jsonl"
     path.write_bytes(b"".join(line(i, float(i)) for i in range(10)))
     assert read_sample(path).lon.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_line_without_an_end_takes_no_memory(tmp_path: Path) -> None:
+    """Some kilobytes of gzip hold a line of gigabytes."""
+    path = tmp_path / "sample.jsonl"
+    long = b'{"id": 2, "lon": 2, "lat": 2, "text": "' + b"a" * (64 << 20) + b'"}\n'
+    path.write_bytes(gzip.compress(line(1, 1.0) + long + line(3, 3.0), 1))
+    tracemalloc.start()
+    assert read_sample(path).lon.tolist() == [1.0, 3.0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "sample.jsonl"
+    path.write_bytes(line(1, 1.0) + b"x" * 500 + b"\n" + line(2, 2.0))
+    monkeypatch.setattr(first_map_module, "SAMPLE_BYTES_MAX", 500)
+    assert read_sample(path).lon.tolist() == [1.0]
 
 
 def test_a_sample_without_any_object_counts_as_none(tmp_path: Path) -> None:
