@@ -20,6 +20,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from sirocco.cli.__main__ import _COMMANDS, _DESCRIPTION, command_module
+from sirocco.model.durations import format_duration
 from sirocco.runtime import settings
 from sirocco.telemetry import metrics
 
@@ -180,13 +181,18 @@ class _Recorder:
         self._note(name, f"{default:g}", f"{least:g} to {greatest:g}")
         return default
 
-    def duration_ms(self, name: str, default: str, least: int) -> int:
+    def duration_ms(self, name: str, default_ms: int, least: int) -> int:
+        default = format_duration(default_ms)
         self._note(name, default, f"a duration of {least} ms or more" if least else "a duration")
         return 1_000
 
-    def retention_ms(self, name: str, default: str) -> int:
-        self._note(name, default, "a duration, or `unlimited`")
+    def retention_ms(self, name: str, default_ms: int | None) -> int:
+        self._note(name, settings.shown_retention(default_ms), "a duration, or `unlimited`")
         return 1_000
+
+    def switch(self, name: str, default: bool) -> bool:
+        self._note(name, "on" if default else "off", "`on`, `off`")
+        return default
 
     def choice(self, name: str, default: str | None, choices: tuple[str, ...]) -> str:
         self._note(name, default, ", ".join(f"`{each}`" for each in choices))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from sirocco.model.durations import parse_duration_ms
+from sirocco.model.durations import format_duration, parse_duration_ms
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.messages import (
     CONTROL,
@@ -24,7 +24,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.runtime.grpc.edge import EdgeLimits
 from sirocco.runtime.grpc.security import SecuritySettings
 from sirocco.runtime.grpc.tls import TlsFiles
-from sirocco.transport.kafka_settings import COMPRESSIONS, KafkaSettings
+from sirocco.transport.kafka_settings import COMPRESSION, COMPRESSIONS, KafkaSettings
 from sirocco.transport.log import TopicSpec
 
 T = TypeVar("T")
@@ -213,6 +213,14 @@ class ProcessSettings:
                 raise InvalidArgument(f"{path}: {error.strerror}", field=name) from error
 
 
+# What the variables below are without a value, stated once: the chart and the command line are
+# compared with these.
+DEFAULTS = ClusterSettings()
+
+# Of services that live by the clock; a replay of files has no clock to be ahead of.
+ARRIVAL_SKEW_MAX_MS = 3_600_000
+
+
 def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSettings:
     """Reads all settings.
 
@@ -222,33 +230,49 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
     read = _Reader(os.environ if environment is None else environment)
     event_time = read.choice("SIROCCO_ARRIVAL", "wall", ("wall", "event")) == "event"
     cluster = ClusterSettings(
-        cluster=read.text("SIROCCO_CLUSTER", "sirocco"),
-        slots=read.integer("SIROCCO_SLOTS", 16, SLOTS_MAX),
-        leaves=read.integer("SIROCCO_LEAVES", 64, SLOTS_MAX),
+        cluster=read.text("SIROCCO_CLUSTER", DEFAULTS.cluster),
+        slots=read.integer("SIROCCO_SLOTS", DEFAULTS.slots, SLOTS_MAX),
+        leaves=read.integer("SIROCCO_LEAVES", DEFAULTS.leaves, SLOTS_MAX),
         intake_partitions=read.integer(
-            "SIROCCO_INTAKE_PARTITIONS", 1 if event_time else 4, PARTITIONS_MAX
+            "SIROCCO_INTAKE_PARTITIONS",
+            1 if event_time else DEFAULTS.intake_partitions,
+            PARTITIONS_MAX,
         ),
-        registry_partitions=read.integer("SIROCCO_REGISTRY_PARTITIONS", 4, PARTITIONS_MAX),
-        partials_partitions=read.integer("SIROCCO_PARTIALS_PARTITIONS", 2, PARTITIONS_MAX),
-        scheme=read.text("SIROCCO_SCHEME", "qt-tree"),
-        retained_bytes_max=read.integer("SIROCCO_RETAINED_BYTES", 1 << 30, 1 << 50),
-        step_bytes_max=read.integer("SIROCCO_STEP_BYTES", 256 << 20, 1 << 50),
-        retention_ms=read.retention_ms("SIROCCO_RETENTION", "24h"),
-        store_bytes_max=read.integer("SIROCCO_STORE_BYTES", 4 << 30, 1 << 50),
-        archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", "30d"),
+        registry_partitions=read.integer(
+            "SIROCCO_REGISTRY_PARTITIONS", DEFAULTS.registry_partitions, PARTITIONS_MAX
+        ),
+        partials_partitions=read.integer(
+            "SIROCCO_PARTIALS_PARTITIONS", DEFAULTS.partials_partitions, PARTITIONS_MAX
+        ),
+        scheme=read.text("SIROCCO_SCHEME", DEFAULTS.scheme),
+        retained_bytes_max=read.integer(
+            "SIROCCO_RETAINED_BYTES", DEFAULTS.retained_bytes_max, 1 << 50
+        ),
+        step_bytes_max=read.integer("SIROCCO_STEP_BYTES", DEFAULTS.step_bytes_max, 1 << 50),
+        retention_ms=read.retention_ms("SIROCCO_RETENTION", DEFAULTS.retention_ms),
+        store_bytes_max=read.integer("SIROCCO_STORE_BYTES", DEFAULTS.store_bytes_max, 1 << 50),
+        archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", DEFAULTS.archive_ms),
         event_time=event_time,
-        arrival_skew_max_ms=read.retention_ms("SIROCCO_ARRIVAL_SKEW_MAX", "1h"),
-        store=read.choice("SIROCCO_STORE", "on", ("on", "off")) == "on",
-        balances=read.choice("SIROCCO_BALANCE", "on", ("on", "off")) == "on",
-        balance_interval_ms=read.duration_ms("SIROCCO_BALANCE_INTERVAL", "10s", 100),
-        balance_cooldown_ms=read.duration_ms("SIROCCO_BALANCE_COOLDOWN", "30s", 0),
-        balance_objects_min=read.integer("SIROCCO_BALANCE_OBJECTS", 2_000, 1 << 50, least=0),
-        balance_threshold=read.number("SIROCCO_BALANCE_THRESHOLD", 1.2, 1.0, 1_000.0),
+        arrival_skew_max_ms=read.retention_ms("SIROCCO_ARRIVAL_SKEW_MAX", ARRIVAL_SKEW_MAX_MS),
+        store=read.switch("SIROCCO_STORE", DEFAULTS.store),
+        balances=read.switch("SIROCCO_BALANCE", DEFAULTS.balances),
+        balance_interval_ms=read.duration_ms(
+            "SIROCCO_BALANCE_INTERVAL", DEFAULTS.balance_interval_ms, 100
+        ),
+        balance_cooldown_ms=read.duration_ms(
+            "SIROCCO_BALANCE_COOLDOWN", DEFAULTS.balance_cooldown_ms, 0
+        ),
+        balance_objects_min=read.integer(
+            "SIROCCO_BALANCE_OBJECTS", DEFAULTS.balance_objects_min, 1 << 50, least=0
+        ),
+        balance_threshold=read.number(
+            "SIROCCO_BALANCE_THRESHOLD", DEFAULTS.balance_threshold, 1.0, 1_000.0
+        ),
         merger=MergerLimits(
-            read.integer("SIROCCO_STREAMS", 4_096, 1 << 20),
-            read.integer("SIROCCO_SEARCHES", 256, 1 << 16),
-            read.duration_ms("SIROCCO_SEARCH_TIMEOUT_MAX", "5m", 100),
-            read.duration_ms("SIROCCO_UNREAD_TIMEOUT", "30s", 100),
+            read.integer("SIROCCO_STREAMS", LIMITS.streams_max, 1 << 20),
+            read.integer("SIROCCO_SEARCHES", LIMITS.searches_max, 1 << 16),
+            read.duration_ms("SIROCCO_SEARCH_TIMEOUT_MAX", LIMITS.search_timeout_max_ms, 100),
+            read.duration_ms("SIROCCO_UNREAD_TIMEOUT", LIMITS.unread_ms, 100),
         ),
         edge=EdgeLimits(
             calls=read.integer("SIROCCO_CALLS", EDGE.calls, 1 << 20),
@@ -335,7 +359,7 @@ def _kafka(read: _Reader, cluster: str) -> KafkaSettings:
         tls_certificate=certificate,
         tls_key=key,
         topic_prefix=f"{cluster}.",
-        compression=read.choice("SIROCCO_KAFKA_COMPRESSION", "lz4", COMPRESSIONS),
+        compression=read.choice("SIROCCO_KAFKA_COMPRESSION", COMPRESSION, COMPRESSIONS),
     )
 
 
@@ -357,6 +381,11 @@ def _redis(read: _Reader) -> tuple[str, str]:
     return url, tls.text("SIROCCO_REDIS_CA", "")
 
 
+def shown_retention(duration_ms: int | None) -> str:
+    """Returns a duration as people write it; `unlimited` for None."""
+    return "unlimited" if duration_ms is None else format_duration(duration_ms)
+
+
 class _Reader:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -376,20 +405,23 @@ class _Reader:
             raise InvalidArgument(f"{value:g} is not within {least:g} … {greatest:g}", field=name)
         return value
 
-    def duration_ms(self, name: str, default: str, least: int) -> int:
-        value = parse_duration_ms(self.text(name, default), name)
+    def duration_ms(self, name: str, default_ms: int, least: int) -> int:
+        value = parse_duration_ms(self.text(name, format_duration(default_ms)), name)
         if value < least:
             raise InvalidArgument(f"{value} ms is less than {least} ms", field=name)
         return value
 
-    def retention_ms(self, name: str, default: str) -> int | None:
+    def retention_ms(self, name: str, default_ms: int | None) -> int | None:
         """A duration; None for `unlimited`."""
-        raw = self.text(name, default)
+        raw = self.text(name, shown_retention(default_ms))
         return None if raw == "unlimited" else parse_duration_ms(raw, name)
 
     def when(self, is_used: bool, otherwise: str) -> _Reader:
         """Returns a reader of settings that depend on another one: it refuses them where unused."""
         return self if is_used else _Unused(self._environment, otherwise)
+
+    def switch(self, name: str, default: bool) -> bool:
+        return self.choice(name, "on" if default else "off", ("on", "off")) == "on"
 
     def choice(self, name: str, default: str | None, choices: tuple[str, ...]) -> str:
         value = self._read(name, default, str)

@@ -11,6 +11,7 @@ from sirocco.transport.log import RECORD_BYTES_MAX
 # CPU a byte from producer and consumer together: less than a network and replicas take. zstd: to
 # 0.36, at twice the cost for the producer and three times for each consumer.
 COMPRESSIONS: Final = ("none", "lz4", "zstd", "snappy", "gzip")
+COMPRESSION = "lz4"
 
 Config: TypeAlias = dict[str, str | int | float | bool]
 
@@ -56,7 +57,7 @@ class KafkaSettings:
     tls_key_password: str = field(default="", repr=False)
     replication: int = -1
     topic_prefix: str = ""
-    compression: str = "lz4"
+    compression: str = COMPRESSION
 
     def __post_init__(self) -> None:
         """Refuses settings that can only fail later, with the name of the field."""

@@ -16,7 +16,7 @@ from sirocco.cli.terminal.terminal import note
 from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings
 from sirocco.local.usage import usage_here
 from sirocco.runtime.process.process_tuning import tune
-from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.settings import DEFAULTS, ClusterSettings
 from sirocco.transport.errors import TransportError
 from sirocco.transport.kafka_log import KafkaLog, reachable
 from sirocco.transport.kafka_settings import KafkaSettings
@@ -45,8 +45,8 @@ class Shape:
     evaluators: int = 1
     mergers: int = 1
     slots: int = 8
-    leaves: int = 64
-    scheme: str = "qt-tree"
+    leaves: int = DEFAULTS.leaves
+    scheme: str = DEFAULTS.scheme
     event_arrivals: bool = False
     sample: Path | None = None
     balances: bool = False
@@ -59,9 +59,11 @@ class Shape:
             slots=self.slots,
             leaves=self.leaves,
             # Every router must own a Kafka partition.
-            intake_partitions=1 if self.event_arrivals else max(4, self.routers),
-            registry_partitions=max(4, self.routers),
-            partials_partitions=max(2, self.mergers),
+            intake_partitions=1
+            if self.event_arrivals
+            else max(DEFAULTS.intake_partitions, self.routers),
+            registry_partitions=max(DEFAULTS.registry_partitions, self.routers),
+            partials_partitions=max(DEFAULTS.partials_partitions, self.mergers),
             scheme=self.scheme,
             event_time=self.event_arrivals,
             balances=self.balances,
