@@ -138,7 +138,7 @@ class Balancing:
                 pause_s = look_s
             except (TransportUnavailable, SiroccoError, FutureTimeoutError) as error:
                 extra = event("balance_round_lost", member=self._member, reason=str(error))
-                logger.info("", extra=extra)
+                logger.info("balancing round lost; the next one follows", extra=extra)
                 self._metrics.rounds.labels(outcome="lost").inc()
             except Exception:
                 # A failing balancer must not end the coordinator.
@@ -212,7 +212,7 @@ class Balancing:
             moves=len(decision.moves),
             map_version=decision.map_version,
         )
-        logger.info("", extra=extra)
+        logger.info("a change for balance begins", extra=extra)
 
     def _log_end(self, ended: Decision) -> None:
         if ended.outcome == "done":
@@ -227,7 +227,7 @@ class Balancing:
             outcome=ended.outcome,
             seconds=round(ended.seconds, 3),
         )
-        logger.info("", extra=extra)
+        logger.info("a change for balance has ended", extra=extra)
 
     def _log_round(self, result: RoundResult) -> None:
         measured = result.measured

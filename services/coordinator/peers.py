@@ -72,8 +72,8 @@ class Peers:
                 answers[member] = call.result()
             except grpc.RpcError as error:
                 code = error.code().name if isinstance(error, grpc.Call) else type(error).__name__
-                extra = event("peer_silent", member=member, method=method, code=code)
-                logger.info("", extra=extra)
+                extra = event("peer_no_answer", member=member, method=method, code=code)
+                logger.info("a process does not answer; the next round asks again", extra=extra)
         return answers
 
     def close(self) -> None:
@@ -173,5 +173,5 @@ def _read(answers: Mapping[str, Any], read: Callable[[Any], T]) -> dict[str, T]:
             found[member] = read(answer)
         except InvalidArgument as error:
             extra = event("peer_unreadable", member=member, reason=str(error))
-            logger.warning("", extra=extra)
+            logger.warning("the answer of a process cannot be read; it is left out", extra=extra)
     return found

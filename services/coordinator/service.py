@@ -104,7 +104,8 @@ class CoordinatorService(Service):
         try:
             self.parts.store.release(LEADER_LEASE, self.member)
         except TransportUnavailable:
-            logger.warning("", extra=event("lead_left_to_expire", member=self.member))
+            extra = event("lead_not_released", member=self.member)
+            logger.warning("the leader's lease cannot be released; it expires", extra=extra)
         return super().stop()
 
     def refresh(self) -> None:
@@ -130,7 +131,7 @@ class CoordinatorService(Service):
         except TransportUnavailable as error:
             # It is only a view: the next change writes it again.
             extra = event("view_not_written", member=self.member, reason=str(error))
-            logger.warning("", extra=extra)
+            logger.warning("the owners cannot be published; the next change does", extra=extra)
 
     def _balancing(self, parts: Parts) -> Balancing:
         settings = parts.settings
@@ -163,7 +164,7 @@ class CoordinatorService(Service):
             except TransportUnavailable as error:
                 self._lost_store_ms = monotonic_ms()
                 extra = event("store_unavailable", member=self.member, reason=str(error))
-                logger.warning("", extra=extra)
+                logger.warning("the map store does not answer; retrying", extra=extra)
 
     def _look(self) -> None:
         store = self.parts.store

@@ -103,8 +103,10 @@ class EvaluatorService(Service):
                 time.sleep(LOOK_S)
         except (Unavailable, TimeoutError) as error:
             # Others repeat the records since the last checkpoint; the repeats are dropped later.
-            logger.warning("", extra=event("not_handed_over", reason=str(error)))
-        logger.info("", extra=event("handed_over", member=self.member, left=len(held)))
+            extra = event("not_handed_over", reason=str(error))
+            logger.warning("slots not handed over; other evaluators take them over", extra=extra)
+        extra = event("handed_over", member=self.member, left=len(held))
+        logger.info("slots handed over", extra=extra)
 
     def refresh(self) -> None:
         """Updates gauges."""

@@ -233,7 +233,8 @@ class _Link:
             self._pauses = pauses_s()
         self._rests_until_s = now_s + next(self._pauses)
         sinks, self._sinks = self._sinks, {}
-        logger.info("", extra=event("evaluator_link_broken", member=self._member, reason=why))
+        extra = event("evaluator_link_broken", member=self._member, reason=why)
+        logger.info("connection to an evaluator lost; searches ask again", extra=extra)
         for sink in sinks.values():
             sink(self._unreachable(why))
 

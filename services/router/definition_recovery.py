@@ -49,11 +49,13 @@ class DefinitionRecovery:
             try:
                 self.look()
             except SiroccoError as error:
-                extra = event("not_recalled", member=self._member, reason=str(error))
-                logger.warning("definitions not read back", extra=extra)
+                extra = event("definitions_not_read", member=self._member, reason=str(error))
+                logger.warning(
+                    "definitions cannot be read back; the next attempt follows", extra=extra
+                )
             except Exception:
                 # If the thread ended, compaction would remove definitions unnoticed.
-                extra = event("recalling_failed", member=self._member)
+                extra = event("definition_recovery_failed", member=self._member)
                 logger.exception("reading definitions back failed", extra=extra)
 
     def look(self) -> None:
@@ -64,6 +66,8 @@ class DefinitionRecovery:
                 change = None if place == NO_REVISION else self._stored.at(partition, place)
                 if change is None:
                     continue
-                extra = event("said_again", partition=partition, offset=place, handle=handle)
-                logger.info("definition behind a void change", extra=extra)
+                extra = event(
+                    "definition_republished", partition=partition, offset=place, handle=handle
+                )
+                logger.info("a void change hides this definition; it is republished", extra=extra)
                 self._worker.tell(RecoveredDefinition(partition, place, change))

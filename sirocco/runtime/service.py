@@ -196,7 +196,7 @@ class Service:
         self.close()
         if self._health is not None:
             self._health.stop()
-        logger.info("", extra=event("stopped", member=self.member, in_time=in_time))
+        logger.info("stopped", extra=event("stopped", member=self.member, in_time=in_time))
         return in_time and self.failure is None
 
     def _turns(self) -> bool:

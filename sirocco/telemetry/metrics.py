@@ -20,23 +20,23 @@ class RouterMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.published_objects = Counter(
             "sirocco_router_published_objects",
-            "Objects taken from publishers",
+            "Objects accepted from publishers",
             registry=registry,
         )
         self.rejected_objects = Counter(
             "sirocco_router_rejected_objects",
-            "Objects refused at the edge",
+            "Objects refused by validation",
             ["field"],
             registry=registry,
         )
         self.far_objects = Counter(
             "sirocco_router_far_objects",
-            "Objects refused since their own time is too far ahead of the clock",
+            "Objects refused because their own time is too far ahead of the clock",
             registry=registry,
         )
         self.publish_latency = Histogram(
             "sirocco_router_publish_latency_seconds",
-            "From the arrival of a publish request to its acknowledgement by the log",
+            "Time from a publish request to its acknowledgement by the log",
             buckets=LATENCY_S,
             registry=registry,
         )
@@ -45,7 +45,7 @@ class RouterMetrics:
         )
         self.bytes_under_way = Gauge(
             "sirocco_router_under_way_bytes",
-            "Appended by this front and not yet taken by all slots, at the last look",
+            "Bytes appended by this router that some slots have not processed yet",
             registry=registry,
         )
         self.routed_objects = Gauge(
@@ -55,39 +55,39 @@ class RouterMetrics:
         )
         self.held_back_objects = Gauge(
             "sirocco_router_held_back_objects",
-            "Objects since start that were not sent to a slot of their place: no query needs them",
+            "Objects not sent to a slot since start because no query needs them there",
             registry=registry,
         )
         self.waiting_for_map = Gauge(
             "sirocco_router_waiting_for_map",
-            "Owned Kafka partitions that stand still since the map of their place is not known; "
-            "after a start's first moments it is gone",
+            "Owned Kafka partitions that wait for a map that this process does not have; "
+            "normally 0 shortly after the start",
             registry=registry,
         )
         self.followed_members = Gauge(
             "sirocco_router_followed_members",
-            "Members by whose values objects are followed, as of the owned partitions of intake",
+            "Attributes whose values are tracked, in the owned partitions of intake",
             registry=registry,
         )
         self.copied_bytes = Gauge(
             "sirocco_router_copied_bytes",
-            "Bytes of the copies of followed objects since start, before records are packed",
+            "Bytes of the copies of tracked objects since start, before compression",
             registry=registry,
         )
         self.query_changes = Counter(
             "sirocco_router_query_changes",
-            "Changes of queries answered",
+            "Change requests answered",
             ["action", "outcome"],
             registry=registry,
         )
         self.uncopied_queries = Gauge(
             "sirocco_router_uncopied_queries",
-            "Queries of this router that a change of the map has yet to copy",
+            "Queries that this router has still to copy for a change of the map",
             registry=registry,
         )
         self.tenant_objects = Counter(
             "sirocco_router_tenant_objects",
-            "Objects taken from each tenant's publishers, refused ones included",
+            "Objects of each tenant's publishers, refused ones included",
             ["tenant"],
             registry=registry,
         )
@@ -99,7 +99,7 @@ class RouterMetrics:
         )
         self.tenant_refusals = Counter(
             "sirocco_router_tenant_refusals",
-            "Requests of each tenant that were refused for one of its limits",
+            "Requests of each tenant refused because of its limits",
             ["tenant", "limit"],
             registry=registry,
         )
@@ -129,17 +129,17 @@ class EvaluatorMetrics:
         )
         self.paused = Gauge(
             "sirocco_evaluator_paused",
-            "1 while nothing is read: memory is full of objects that the archive lacks",
+            "1 while reading is paused because memory is full of unarchived objects",
             registry=registry,
         )
         self.stepping_slots = Gauge(
             "sirocco_evaluator_stepping_slots",
-            "Owned slots that are not read before they have taken the steps of an outage",
+            "Owned slots whose reading waits until overdue steps are evaluated",
             registry=registry,
         )
         self.careful_slots = Gauge(
             "sirocco_evaluator_careful_slots",
-            "Owned slots that are taken piece by piece, since evaluators ended where they begin",
+            "Owned slots read piece by piece because evaluators ended while processing them",
             registry=registry,
         )
         self.slot_queries = Gauge(
@@ -156,7 +156,7 @@ class EvaluatorMetrics:
         )
         self.matched_objects = Gauge(
             "sirocco_evaluator_matched_objects",
-            "Objects looked at since start",
+            "Objects matched against queries since start",
             registry=registry,
         )
         self.matches = Gauge(
@@ -164,19 +164,19 @@ class EvaluatorMetrics:
         )
         self.dropped_intervals = Gauge(
             "sirocco_evaluator_dropped_intervals",
-            "Intervals dropped since start: repeats, or behind a gap",
+            "Intervals dropped since start, as repeats or after a gap",
             ["reason"],
             registry=registry,
         )
         self.searches = Counter(
             "sirocco_evaluator_searches",
-            "Questions of mergers about slots that were answered, or not",
+            "Search requests of mergers, by outcome",
             ["kind", "outcome"],
             registry=registry,
         )
         self.search_seconds = Histogram(
             "sirocco_evaluator_search_seconds",
-            "From a question of a merger to the end of its answer",
+            "Time from a merger's search request to the end of its answer",
             ["kind"],
             buckets=SEARCH_S,
             registry=registry,
@@ -205,39 +205,39 @@ class MergerMetrics:
         )
         self.ended_versions = Gauge(
             "sirocco_merger_ended_versions",
-            "Versions of such queries that ended, of which slots behind may still tell",
+            "Ended versions of such queries that slower slots may still report",
             registry=registry,
         )
         self.early_versions = Gauge(
             "sirocco_merger_early_versions",
-            "Of these, forgotten too early since they were too many, in owned Kafka partitions",
+            "Ended versions forgotten too early because there were too many",
             registry=registry,
         )
         self.pending_steps = Gauge(
             "sirocco_merger_pending_steps", "Steps that wait for slots", registry=registry
         )
         self.pending_step_bytes = Gauge(
-            "sirocco_merger_pending_step_bytes", "Memory of steps that wait", registry=registry
+            "sirocco_merger_pending_step_bytes", "Memory of waiting steps", registry=registry
         )
         self.step_lag = Gauge(
             "sirocco_merger_step_lag_seconds",
-            "From the earliest step that waits to the newest time of any slot",
+            "Time from the earliest waiting step to the newest time of any slot",
             registry=registry,
         )
         self.late_parts = Gauge(
             "sirocco_merger_late_parts",
-            "Parts of steps that came after the step was told, in owned Kafka partitions",
+            "Parts of steps that arrived after the step was sent, in owned Kafka partitions",
             registry=registry,
         )
         self.partial_steps = Gauge(
             "sirocco_merger_partial_steps",
-            "Steps that were told without slots that stand still, in owned Kafka partitions",
+            "Steps sent as partial, without the slots that do not advance",
             registry=registry,
         )
         self.streams = Gauge("sirocco_merger_streams", "Open subscriptions", registry=registry)
         self.starved_streams = Gauge(
             "sirocco_merger_starved_streams",
-            "Open subscriptions that wait for credit of their client",
+            "Open subscriptions that wait for credit from their client",
             registry=registry,
         )
         self.credit = Gauge(
@@ -247,7 +247,7 @@ class MergerMetrics:
         )
         self.behind = Gauge(
             "sirocco_merger_behind_records",
-            "From the subscription that is furthest behind to the end of its deliveries",
+            "Records that the slowest subscription has still to receive",
             registry=registry,
         )
         self.delivered_matches = Counter(
@@ -255,19 +255,19 @@ class MergerMetrics:
         )
         self.delivery_latency = Histogram(
             "sirocco_merger_delivery_latency_seconds",
-            "From an object's arrival to its sending to a subscriber",
+            "Time from an object's arrival to its sending to a subscriber",
             buckets=LATENCY_S,
             registry=registry,
         )
         self.searches = Counter(
             "sirocco_merger_searches",
-            "Searches of clients that were answered, or not",
+            "Searches of clients, by outcome",
             ["kind", "outcome"],
             registry=registry,
         )
         self.search_seconds = Histogram(
             "sirocco_merger_search_seconds",
-            "From a search to the end of its answer",
+            "Time from a search to the end of its answer",
             ["kind"],
             buckets=SEARCH_S,
             registry=registry,
@@ -286,7 +286,7 @@ class MergerMetrics:
         )
         self.unread_answers = Counter(
             "sirocco_merger_unread_answers",
-            "Searches and subscriptions ended since their client did not read",
+            "Searches and subscriptions ended because their client did not read",
             registry=registry,
         )
         self.searches_under_way = Gauge(
@@ -312,7 +312,7 @@ class CoordinatorMetrics:
         )
         self.imbalance = Gauge(
             "sirocco_coordinator_imbalance_ratio",
-            "Load of the most loaded evaluator over the mean in the last round, 0 of few objects",
+            "Load of the most loaded evaluator over the mean, last round; 0 for too few objects",
             registry=registry,
         )
         self.leaf_load = Gauge(
@@ -323,17 +323,17 @@ class CoordinatorMetrics:
         )
         self.slot_moves = Counter(
             "sirocco_coordinator_slot_moves",
-            "Slots that changed hands to balance loads",
+            "Slots moved to balance loads",
             registry=registry,
         )
         self.map_changes = Counter(
             "sirocco_coordinator_map_changes",
-            "Maps that were put in force to balance loads",
+            "Maps put in force to balance loads",
             registry=registry,
         )
         self.change_seconds = Histogram(
             "sirocco_coordinator_change_seconds",
-            "From the decision of a change to its end",
+            "Time from the decision of a change to its end",
             ["kind"],
             buckets=CHANGE_S,
             registry=registry,
@@ -343,7 +343,7 @@ class CoordinatorMetrics:
             self.change_seconds.labels(kind=kind)
         self.rounds = Counter(
             "sirocco_coordinator_balance_rounds",
-            "Looks at the loads of evaluators",
+            "Balancing rounds, by outcome",
             ["outcome"],
             registry=registry,
         )
@@ -365,19 +365,19 @@ class ProcessMetrics:
         ProcessCollector(registry=registry)
         self.info = Gauge(
             "sirocco_process_info",
-            "1; tells which service the process is, and its id in the cluster",
+            "Always 1; the labels name the service and its id in the cluster",
             ["service", "member"],
             registry=registry,
         )
         self.info.labels(service=service, member=member).set(1)
         self.unusable_states = Gauge(
             "sirocco_process_unusable_states",
-            "Granted Kafka partitions that stand still: their state is missing or damaged",
+            "Granted Kafka partitions not processed: their state is missing or damaged",
             registry=registry,
         )
         self.clock_held = Gauge(
             "sirocco_process_clock_held_seconds",
-            "By how much the machine's clock jumped ahead of the time that the process goes by",
+            "How far the machine's clock has jumped ahead of the time that the process uses",
             registry=registry,
         )
         self.lag = Gauge(
@@ -388,7 +388,7 @@ class ProcessMetrics:
         )
         self.refused_calls = Counter(
             "sirocco_process_refused_calls",
-            "Calls without a token that opens them",
+            "Calls refused without a valid token",
             ["reason"],
             registry=registry,
         )

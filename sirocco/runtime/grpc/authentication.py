@@ -106,9 +106,11 @@ class TokenFile:
             self._access = read_access(self._path.read_text())
         except (OSError, UnicodeDecodeError, InvalidArgument) as error:
             reason = str(error) if isinstance(error, InvalidArgument) else type(error).__name__
-            logger.error("", extra=event("tokens_unreadable", reason=reason))
+            extra = event("tokens_unreadable", reason=reason)
+            logger.error("the token file cannot be read; the former tokens stay", extra=extra)
             return
-        logger.info("", extra=event("tokens_read", tokens=len(self._access.grants)))
+        extra = event("tokens_read", tokens=len(self._access.grants))
+        logger.info("tokens read", extra=extra)
 
     def _look(self) -> tuple[int, int, int]:
         try:

@@ -136,10 +136,12 @@ class Tls:
                 # While a renewal is under way, some files may be new and others not: the files that
                 # were read before are used until they change again.
                 reason = error.strerror or str(error)
-                logger.warning("", extra=event("certificate_unusable", reason=reason))
+                extra = event("certificate_unusable", reason=reason)
+                logger.warning("the certificate cannot be used; the former one stays", extra=extra)
                 return
             self._generation += 1
-            logger.info("", extra=event("certificate_renewed", generation=self._generation))
+            extra = event("certificate_renewed", generation=self._generation)
+            logger.info("certificate renewed", extra=extra)
 
     def _load(self) -> _Loaded:
         """Reads the files. OpenSSL's errors about their contents are OSErrors, too."""

@@ -75,7 +75,7 @@ class AppendQueue:
             offset=letter.offset,
             reason=letter.reason,
         )
-        logger.warning("record rejected", extra=extra)
+        logger.warning("record cannot be processed; it is in dead-letters", extra=extra)
         self.rejected_total += 1
         self._in_time(partial(self._writer.dead_letter, letter))
 

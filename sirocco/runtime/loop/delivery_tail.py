@@ -214,7 +214,8 @@ class Tails:
         consumer: Consumer | None = None
         reader = HopReader(
             lambda letter: logger.warning(
-                "record skipped", extra=event("record_skipped", offset=letter.offset)
+                "record cannot be read; it is skipped",
+                extra=event("record_skipped", offset=letter.offset),
             )
         )
         try:
@@ -231,7 +232,9 @@ class Tails:
                 except TransportError as error:
                     # Streams wait for this thread. The error may pass, and is visible until then.
                     extra = event("tail_failed", reason=str(error))
-                    logger.warning("deliveries cannot be read", extra=extra)
+                    logger.warning(
+                        "deliveries cannot be read; the next attempt follows", extra=extra
+                    )
                     self._stopping.wait(RETRY_S)
         finally:
             if consumer is not None:

@@ -109,6 +109,6 @@ def _written(writer: HopWriter, partition: int, message: Message) -> int:
     except RecordTooLarge as error:
         letter = DeadLetter.unwritten(DELIVERIES, partition, message, str(error))
         extra = event("record_rejected", topic=DELIVERIES, partition=partition, reason=str(error))
-        logger.warning("record rejected", extra=extra)
+        logger.warning("record cannot be processed; it is in dead-letters", extra=extra)
         writer.dead_letter(letter, _ASIDE)
         return 0

@@ -333,7 +333,9 @@ class Worker:
         """Skips a grant of a missing partition, which would end every process that took it."""
         where = f"{granted.topic}/{granted.partition}"
         extra = event("grant_void", member=self.member, offset=offset, granted=where)
-        logger.warning("a grant names a Kafka partition that does not exist", extra=extra)
+        logger.warning(
+            "a grant names a Kafka partition that does not exist; it is ignored", extra=extra
+        )
         self._void_grants += 1
 
     def _granted(self, granted: Granted) -> None:
@@ -460,7 +462,7 @@ class Worker:
         if isinstance(found, TransportUnavailable):
             reason = str(found)
             extra = event("not_loaded", topic=topic, partition=partition, reason=reason)
-            logger.warning("not loaded, is tried again", extra=extra)
+            logger.warning("state not loaded; the next attempt follows", extra=extra)
             self._loads.failed(effect, monotonic_ms())
             return []
         if isinstance(found, UNUSABLE) and isinstance(effect, Load):
@@ -473,7 +475,9 @@ class Worker:
                 offset=effect.offset,
                 reason=f"{type(found).__name__}: {found}",
             )
-            logger.error("this Kafka partition stands still", extra=extra)
+            logger.error(
+                "state missing or damaged; this Kafka partition is not processed", extra=extra
+            )
             self._loads.unusable(effect, monotonic_ms())
             return []
         if isinstance(found, Exception):

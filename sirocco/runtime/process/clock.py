@@ -36,7 +36,10 @@ class BoundedWall:
         jump_ms = wall_ms - elapsed_ms - self._ahead_ms
         if jump_ms > JUMP_MAX_MS:
             if not self.held_ms:
-                logger.error("the clock is not followed", extra=event("clock_jump", ms=jump_ms))
+                logger.error(
+                    "the clock jumped ahead; the process does not follow it",
+                    extra=event("clock_jump", ms=jump_ms),
+                )
             self.held_ms = jump_ms
             return elapsed_ms + self._ahead_ms
         # A clock that is set back and corrected later is where it was before.

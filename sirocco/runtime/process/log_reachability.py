@@ -115,8 +115,14 @@ class LogReachability:
         else:
             return
         extra = event("cut_off", member=self._member, silent_s=self._silent_checks)
-        logger.error("cut off from the log, others are not", extra=extra)
-        self._on_cut_off(TransportUnavailable("cut off from the log, others are not"))
+        logger.error(
+            "this process cannot reach the log, and other processes can; it exits", extra=extra
+        )
+        self._on_cut_off(
+            TransportUnavailable(
+                "this process cannot reach the log, and other processes can; it exits"
+            )
+        )
 
     def _is_cut_off(self) -> bool:
         members = {member.id for member in living(self._store)} - {self._member}

@@ -178,7 +178,10 @@ class LeaseKeeper:
             self._store.release(LEASES + self._id, self._id)
             self._store.delete(_MEMBERS + self._id)
         except TransportUnavailable:
-            logger.warning("lease left to expire", extra=event("lease_left", member=self._id))
+            logger.warning(
+                "the lease cannot be released; it expires",
+                extra=event("lease_not_released", member=self._id),
+            )
 
     def _run(self) -> None:
         while not self._stopping.wait(RENEW_MS / 1_000):
@@ -189,7 +192,9 @@ class LeaseKeeper:
             except TransportUnavailable as error:
                 # The store may come back empty; that alone makes nobody count as dead (rule R4).
                 extra = event("lease_not_renewed", member=self._id, reason=str(error))
-                logger.warning("lease not renewed", extra=extra)
+                logger.warning(
+                    "the map store does not answer; the lease is not renewed", extra=extra
+                )
 
     def _renew(self) -> None:
         self._store.acquire(LEASES + self._id, self._id, LEASE_MS)
