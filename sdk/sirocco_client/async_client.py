@@ -45,7 +45,7 @@ from sirocco_client.errors import (
     Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
-from sirocco_client.numbers import read_seconds, read_time_ms, read_whole
+from sirocco_client.numbers import TIME_MS_MAX, read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
     Duration,
@@ -336,7 +336,9 @@ class AsyncClient:
             mergers = self._search_mergers
             if mergers is None:
                 left_s = deadline_s - time.monotonic()
-                mergers = self._search_mergers = await self._merger_order(self._key, left_s)
+                mergers = self._search_mergers = await self._merger_order(
+                    self._key, max(left_s, LAST_TRY_S)
+                )
             address = ""
             left_s = deadline_s - time.monotonic()
             call: Any = None
@@ -415,7 +417,9 @@ class AsyncClient:
 
     async def advance_time(self, time_ms: int) -> str:
         """As `Client.advance_time`."""
-        request = AdvanceTimeRequest(time_ms=read_time_ms(time_ms, "time_ms"))
+        request = AdvanceTimeRequest(
+            time_ms=read_whole(time_ms, "time_ms", -TIME_MS_MAX, TIME_MS_MAX)
+        )
         response = await self._call(PublishServiceStub, "AdvanceTime", request)
         token: str = response.position_token
         return token

@@ -28,6 +28,7 @@ from sirocco_client.errors import (
     SiroccoError,
     Unavailable,
 )
+from sirocco_client.numbers import read_wait_s
 from sirocco_client.objects import Object
 from sirocco_client.outbox import Outbox, PublishFlow, PublishResult
 from sirocco_client.publisher import CLOSE_TIMEOUT_S, END_TIMEOUT_S
@@ -136,7 +137,8 @@ class AsyncPublisher:
 
     async def flush(self, timeout_s: float | None = None) -> PublishResult:
         """As `Publisher.flush`."""
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        wait_s = read_wait_s(timeout_s, "timeout_s")
+        deadline_s = None if wait_s is None else time.monotonic() + wait_s
         wanted = self._outbox.added
         self._outbox.seal(time.monotonic())
         if self._outbox.has_work:
@@ -157,6 +159,8 @@ class AsyncPublisher:
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """As `Publisher.close`."""
+        # Before anything else: what is accepted is still to be sent.
+        read_wait_s(timeout_s, "timeout_s")
         if self._is_closed:
             return
         # Callers that wait for room must see it.

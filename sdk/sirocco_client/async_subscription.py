@@ -19,6 +19,7 @@ from sirocco_client.contact import MERGER, Contact
 from sirocco_client.decode import NotificationBatch, Told
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco_client.numbers import read_seconds
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
 
@@ -83,8 +84,9 @@ class AsyncSubscription:
 
     async def open(self, timeout_s: float | None = None) -> None:
         """As `Subscription.open`."""
+        wait_s = self._reach_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
         try:
-            async with asyncio.timeout(self._reach_s if timeout_s is None else timeout_s):
+            async with asyncio.timeout(wait_s):
                 while not self._state.is_placed and not self._closed.is_set():
                     self._ahead = await self._read()
         except TimeoutError:

@@ -49,7 +49,7 @@ from sirocco_client.errors import (
     Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
-from sirocco_client.numbers import read_seconds, read_time_ms, read_whole
+from sirocco_client.numbers import TIME_MS_MAX, read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
@@ -453,7 +453,9 @@ class Client:
             mergers = self._search_mergers
             if mergers is None:
                 left_s = deadline_s - time.monotonic()
-                mergers = self._search_mergers = self._merger_order(self._key, left_s)
+                mergers = self._search_mergers = self._merger_order(
+                    self._key, max(left_s, LAST_TRY_S)
+                )
             address = ""
             left_s = deadline_s - time.monotonic()
             call: Any = None
@@ -560,7 +562,9 @@ class Client:
             FailedPrecondition: The cluster's arrivals follow the clock, which has not reached that
                 time.
         """
-        request = AdvanceTimeRequest(time_ms=read_time_ms(time_ms, "time_ms"))
+        request = AdvanceTimeRequest(
+            time_ms=read_whole(time_ms, "time_ms", -TIME_MS_MAX, TIME_MS_MAX)
+        )
         token: str = self._call(PublishServiceStub, "AdvanceTime", request).position_token
         return token
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.members import shown
 
@@ -12,6 +10,9 @@ TIME_MS_MAX = 8_640_000_000_000_000
 
 # A year: longer waits are a mistake, and gRPC's range ends not far beyond.
 TIMEOUT_S_MAX = 31_557_600.0
+
+# A shorter time limit is over before a call begins.
+TIMEOUT_S_MIN = 0.001
 
 # Largest credit that a server gives; more makes no difference.
 CREDIT_MAX = 1 << 40
@@ -35,14 +36,25 @@ def read_time_ms(value: object, field: str) -> int | None:
     return None if value is None else read_whole(value, field, -TIME_MS_MAX, TIME_MS_MAX)
 
 
-def read_seconds(value: object, field: str) -> float:
-    """Returns a time limit, seconds.
+def read_real(value: object, field: str, least: float, most: float) -> float:
+    """Returns a number.
 
     Raises:
-        InvalidArgument: It is not a number, negative, not finite, or longer than a year.
+        InvalidArgument: It is not a number, not finite, or out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgument(f"{shown(value)} is no number of seconds", field=field)
-    if not (value <= TIMEOUT_S_MAX and value >= 0) or math.isnan(value):
-        raise InvalidArgument(f"{shown(value)} is not in [0, {TIMEOUT_S_MAX:.0f}]", field=field)
+        raise InvalidArgument(f"{shown(value)} is no number", field=field)
+    # Not the other way round: nothing compares with "not a number".
+    if not least <= value <= most:
+        raise InvalidArgument(f"{shown(value)} is not in [{least:.10g}, {most:.10g}]", field=field)
     return float(value)
+
+
+def read_seconds(value: object, field: str) -> float:
+    """Returns the time limit of a call, seconds; raises as `read_real`."""
+    return read_real(value, field, TIMEOUT_S_MIN, TIMEOUT_S_MAX)
+
+
+def read_wait_s(value: object, field: str) -> float | None:
+    """Returns how long to wait, seconds, 0 for not at all, None for no limit; raises likewise."""
+    return None if value is None else read_real(value, field, 0.0, TIMEOUT_S_MAX)

@@ -16,13 +16,13 @@ from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
 from sirocco_client.columns import MEMBER_BYTES_MAX, split_columns
 from sirocco_client.encode import ObjectEncoder
 from sirocco_client.errors import (
-    InvalidArgument,
     ObjectsRejected,
     PublishFailed,
     Rejected,
     SiroccoError,
 )
 from sirocco_client.flow import FlowWindow
+from sirocco_client.numbers import read_real, read_whole
 from sirocco_client.objects import Object
 from sirocco_client.session import PublishSession
 
@@ -37,6 +37,12 @@ REQUEST_OBJECTS_MAX = 16_384
 # request. Servers write a request as one log record with little overhead (sessions, refusals), and
 # permanently refuse one that would make a record of more than 4 MiB.
 REQUEST_BYTES_MAX = 3 * MEMBER_BYTES_MAX
+
+# An hour: an object that waits longer for others is not published at all.
+LINGER_MS_MAX = 3_600_000.0
+
+# More than a process can hold.
+COUNT_MAX = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +67,11 @@ class PublishFlow:
     rejections_max: int = 100
 
     def __post_init__(self) -> None:
-        if not 1 <= self.batch_objects <= REQUEST_OBJECTS_MAX:
-            raise InvalidArgument(f"must be in [1, {REQUEST_OBJECTS_MAX}]", field="batch_objects")
-        if not 1 <= self.batch_bytes <= REQUEST_BYTES_MAX:
-            raise InvalidArgument(f"must be in [1, {REQUEST_BYTES_MAX}]", field="batch_bytes")
-        if self.linger_ms < 0:
-            raise InvalidArgument("must not be negative", field="linger_ms")
-        if self.rejections_max < 1:
-            raise InvalidArgument("must be at least 1", field="rejections_max")
+        read_whole(self.batch_objects, "batch_objects", 1, REQUEST_OBJECTS_MAX)
+        read_whole(self.batch_bytes, "batch_bytes", 1, REQUEST_BYTES_MAX)
+        read_real(self.linger_ms, "linger_ms", 0, LINGER_MS_MAX)
+        for name in ("outstanding_objects_max", "outstanding_bytes_max", "rejections_max"):
+            read_whole(getattr(self, name), name, 1, COUNT_MAX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from sirocco_client.errors import (
     SiroccoError,
     Unavailable,
 )
+from sirocco_client.numbers import read_wait_s
 from sirocco_client.objects import Object
 from sirocco_client.outbox import Outbox, PublishFlow, PublishResult
 from sirocco_client.retry import Backoff, Retry
@@ -176,7 +177,8 @@ class Publisher:
             DeadlineExceeded: Some objects are not acknowledged yet; sending continues.
             PublishFailed: The publisher gave up.
         """
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        wait_s = read_wait_s(timeout_s, "timeout_s")
+        deadline_s = None if wait_s is None else time.monotonic() + wait_s
         with self._changed:
             wanted = self._outbox.added
             self._outbox.seal(time.monotonic())
@@ -196,6 +198,8 @@ class Publisher:
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Flushes and ends the stream; calling it again does nothing. Raises as `flush`."""
+        # Before anything else: what is accepted is still to be sent.
+        read_wait_s(timeout_s, "timeout_s")
         with self._changed:
             if self._is_closed:
                 return

@@ -6,10 +6,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sirocco_client.errors import InvalidArgument, SiroccoError
+from sirocco_client.errors import SiroccoError
+from sirocco_client.numbers import read_real, read_whole
 
 # Seconds reserved for the last try within a time limit: a refused connection takes far less.
 LAST_TRY_S = 0.1
+
+# More tries than anybody has time for, a pause of a day, and growth to it in one step: beyond these
+# the arithmetic of pauses overflows.
+ATTEMPTS_MAX = 1 << 53
+PAUSE_MS_MAX = 86_400_000.0
+FACTOR_MAX = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +42,11 @@ class Retry:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise InvalidArgument("must be at least 1", field="retry.attempts")
-        if not 0 <= self.initial_ms <= self.longest_ms:
-            raise InvalidArgument("must be in [0, longest_ms]", field="retry.initial_ms")
-        if self.factor < 1:
-            raise InvalidArgument("must be at least 1", field="retry.factor")
-        if not 0 <= self.jitter <= 1:
-            raise InvalidArgument("must be in [0, 1]", field="retry.jitter")
+        read_whole(self.attempts, "retry.attempts", 1, ATTEMPTS_MAX)
+        read_real(self.longest_ms, "retry.longest_ms", 0, PAUSE_MS_MAX)
+        read_real(self.initial_ms, "retry.initial_ms", 0, self.longest_ms)
+        read_real(self.factor, "retry.factor", 1, FACTOR_MAX)
+        read_real(self.jitter, "retry.jitter", 0, 1)
 
 
 class Backoff:

@@ -19,6 +19,7 @@ from sirocco_client.contact import MERGER, Contact
 from sirocco_client.decode import NotificationBatch, Told
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco_client.numbers import read_seconds
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
 
@@ -104,7 +105,7 @@ class Subscription:
         """
         if self._state.is_placed or self._is_closed:
             return
-        timeout_s = self._reach_s if timeout_s is None else timeout_s
+        timeout_s = self._reach_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
         self._opening_until_s = time.monotonic() + timeout_s
         timer = threading.Timer(timeout_s, self._stop_reading)
         timer.daemon = True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from sirocco.cli.terminal.numbers import at_least_one, whole
+from sirocco.cli.terminal.paths import path
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say_json
 
@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
         "matches, bytes_per_query and peak_rss_bytes.",
     )
     match.add_argument(
-        "--workload", type=Path, metavar="DIR", help="flat files (default: made, seeded)"
+        "--workload", type=path, metavar="DIR", help="flat files (default: made, seeded)"
     )
     match.add_argument(
         "--queries", type=at_least_one, required=True, metavar="N", help="so many of them"

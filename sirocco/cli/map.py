@@ -10,6 +10,7 @@ from typing import Any
 from sirocco_client import MapChange
 
 from sirocco.cli.files.whole_file import read_whole
+from sirocco.cli.terminal.paths import path
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say, say_json
@@ -26,9 +27,9 @@ def add_parser(commands: Any) -> None:
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     show = actions.add_parser("show", help="the map in force")
-    show.add_argument("--out", type=Path, metavar="FILE", help="write its bytes to a file")
+    show.add_argument("--out", type=path, metavar="FILE", help="write its bytes to a file")
     propose = actions.add_parser("propose", help="have another map follow, while all goes on")
-    propose.add_argument("file", type=Path, metavar="FILE", help="the map, as jobs write it")
+    propose.add_argument("file", type=path, metavar="FILE", help="the map, as jobs write it")
     propose.add_argument(
         "--as-next", action="store_true", help="whatever version the file says, make it the next"
     )

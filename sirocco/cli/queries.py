@@ -14,6 +14,7 @@ from sirocco_client.queries import Query, write_query
 
 from loadgen.live_lines import is_live
 from sirocco.cli.terminal.bad_lines import BadLines
+from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.progress import Bar, lines_total
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode, counted
@@ -39,11 +40,16 @@ def add_parser(commands: Any) -> None:
     ):
         step = steps.add_parser(name, help=text, description=text)
         step.add_argument(
-            "file", nargs="?", default="-", help="lines of JSON, or an array; - is standard input"
+            "file",
+            type=filled,
+            nargs="?",
+            default="-",
+            help="lines of JSON, or an array; - is standard input",
         )
-        step.add_argument("--subscriber", required=True, help="who is told")
+        step.add_argument("--subscriber", type=filled, required=True, help="who is told")
         step.add_argument(
             "--past",
+            type=filled,
             metavar="DURATION",
             help="also answer from what arrived in so long before, such as 2h; `all` is all that "
             "is kept",
@@ -55,22 +61,22 @@ def add_parser(commands: Any) -> None:
     text = "remove queries: those of the ids, of a file, or all of a subscriber"
     for name in ("remove", "unregister"):
         removal = steps.add_parser(name, help=text, description=text)
-        removal.add_argument("ids", nargs="*", metavar="ID", help="of a query")
+        removal.add_argument("ids", type=filled, nargs="*", metavar="ID", help="of a query")
         removal.add_argument(
-            "--file", help="lines of ids, or of queries as JSON; - is standard input"
+            "--file", type=filled, help="lines of ids, or of queries as JSON; - is standard input"
         )
-        removal.add_argument("--subscriber", help="whose queries, with --all")
+        removal.add_argument("--subscriber", type=filled, help="whose queries, with --all")
         removal.add_argument("--all", action="store_true", help="all queries of the subscriber")
         removal.add_argument("--json", action="store_true", help="print a JSON object for each id")
         add_connection(removal)
         removal.set_defaults(run=_remove)
 
     get = steps.add_parser("get", help="show a query")
-    get.add_argument("id", metavar="ID", help="of the query")
+    get.add_argument("id", type=filled, metavar="ID", help="of the query")
     _showing(get, _get)
 
     listing = steps.add_parser("list", help="show all queries")
-    listing.add_argument("--subscriber", help="only this one's")
+    listing.add_argument("--subscriber", type=filled, help="only this one's")
     _showing(listing, _list)
 
 

@@ -19,6 +19,7 @@ from sirocco_client import (
 )
 
 from sirocco.cli.terminal.numbers import at_least_one
+from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import ExitCode, counted
 from sirocco.cli.terminal.terminal import note, say, say_json
@@ -37,13 +38,13 @@ def add_parser(commands: Any) -> None:
         description="Prints the notifications of a subscriber, from now on unless told otherwise. "
         "Ends after --count, or when interrupted; then it tells the cursor to go on from.",
     )
-    parser.add_argument("subscriber", help="whose notifications")
+    parser.add_argument("subscriber", type=filled, help="whose notifications")
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--cursor", help="everything behind it")
+    begin.add_argument("--cursor", type=filled, help="everything behind it")
     begin.add_argument("--from-earliest", action="store_true", help="everything that is kept")
     begin.add_argument(
         "--cursor-file",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="go on where this file says, and keep it up to date",
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-from pathlib import Path
 
+from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say
 from sirocco.model.access import SCOPES, Grant, digest_of, read_tenant, read_time_ms, write_grant
@@ -24,16 +24,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Writes a new token to a file of yours, and prints the line that the servers' "
         "file of tokens (SIROCCO_TOKENS) needs. The line holds a digest: it is no secret.",
     )
-    parser.add_argument("secret", type=Path, metavar="FILE", help="new file for the token itself")
-    parser.add_argument("--tenant", help="whose it is (the operator's without: sees all tenants)")
+    parser.add_argument("secret", type=path, metavar="FILE", help="new file for the token itself")
+    parser.add_argument(
+        "--tenant", type=filled, help="whose it is (the operator's without: sees all tenants)"
+    )
     parser.add_argument(
         "--scope",
+        type=filled,
         action="append",
         required=True,
         choices=SCOPES,
         help="what it opens; several times for several",
     )
-    parser.add_argument("--expires", metavar="TIME", help="such as 2027-01-01T00:00:00Z")
+    parser.add_argument(
+        "--expires", type=filled, metavar="TIME", help="such as 2027-01-01T00:00:00Z"
+    )
     parser.set_defaults(run=_run)
 
 

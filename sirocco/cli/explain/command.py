@@ -23,6 +23,7 @@ from sirocco_client.queries import write_query
 
 from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.numbers import epoch_ms
+from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say, say_json
@@ -52,18 +53,28 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "explain", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("id", nargs="?", metavar="QUERY_ID", help="of a query that is registered")
     parser.add_argument(
-        "--file", metavar="FILE", help="a query as JSON, not registered; - is standard input"
+        "id", type=filled, nargs="?", metavar="QUERY_ID", help="of a query that is registered"
+    )
+    parser.add_argument(
+        "--file",
+        type=filled,
+        metavar="FILE",
+        help="a query as JSON, not registered; - is standard input",
     )
     one = parser.add_mutually_exclusive_group()
-    one.add_argument("--object", metavar="JSON", help="an object: does it match, and why")
-    one.add_argument("--object-file", metavar="FILE", help="the same; - is standard input")
+    one.add_argument(
+        "--object", type=filled, metavar="JSON", help="an object: does it match, and why"
+    )
+    one.add_argument(
+        "--object-file", type=filled, metavar="FILE", help="the same; - is standard input"
+    )
     parser.add_argument(
         "--arrival", type=epoch_ms, metavar="MS", help="when the object arrives, epoch ms (now)"
     )
     parser.add_argument(
         "--window",
+        type=filled,
         metavar="DURATION",
         help="count what the query met in so long (its own window, or 1h)",
     )

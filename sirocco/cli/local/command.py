@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from sirocco.cli.replay.command import SCHEMES
 from sirocco.cli.terminal.numbers import COUNT_GREATEST, count, whole
+from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.remote import DIRECTORY
 from sirocco.cli.terminal.status import CommandError
 from sirocco.cli.terminal.terminal import note, say, say_json
@@ -57,7 +58,7 @@ def add_parser(commands: Any) -> None:
         "A keeper restarts what ends by itself. Process and log files: DIRECTORY/<service>-<n>.pid "
         "and .log.",
     )
-    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="of the files (.run)")
+    parser.add_argument("--directory", type=path, default=DIRECTORY, help="of the files (.run)")
     steps = parser.add_subparsers(required=True, metavar="STEP")
 
     up = steps.add_parser(
@@ -74,11 +75,15 @@ def add_parser(commands: Any) -> None:
     up.add_argument("--scheme", choices=SCHEMES, help="how the workload is cut (qt-tree)")
     up.add_argument("--slots", type=count, metavar="N", help="fixed at the first start (8)")
     up.add_argument("--leaves", type=count, metavar="N", help="of the first map (64)")
-    up.add_argument("--sample", type=Path, help="objects from which the first map is built")
+    up.add_argument("--sample", type=path, help="objects from which the first map is built")
     up.add_argument("--store", choices=("on", "off"), help="off: standing range queries alone (on)")
     up.add_argument("--balance", choices=("on", "off"), help="off: slots by count, one map (on)")
-    up.add_argument("--kafka", metavar="HOST:PORT", help="use this broker instead of an own one")
-    up.add_argument("--redis", metavar="URL", help="use this Redis instead of an own one")
+    up.add_argument(
+        "--kafka", type=filled, metavar="HOST:PORT", help="use this broker instead of an own one"
+    )
+    up.add_argument(
+        "--redis", type=filled, metavar="URL", help="use this Redis instead of an own one"
+    )
     up.add_argument("--json", action="store_true", help="print the addresses as JSON")
     up.set_defaults(run=_up)
 
@@ -93,7 +98,7 @@ def add_parser(commands: Any) -> None:
     scale.set_defaults(run=_scale)
 
     kill = steps.add_parser("kill", help="end one process as a crash would; it is restarted")
-    kill.add_argument("name", metavar="SERVICE-N", help="for example evaluator-0")
+    kill.add_argument("name", type=filled, metavar="SERVICE-N", help="for example evaluator-0")
     kill.set_defaults(run=_kill)
 
 

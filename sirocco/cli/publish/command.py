@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from sirocco.cli.terminal.numbers import rate
+from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection
 
 
@@ -16,7 +17,11 @@ def add_parser(commands: Any) -> None:
         description="Publishes objects, lines of JSON, and returns when all are acknowledged.",
     )
     parser.add_argument(
-        "file", nargs="?", default="-", help="plain or gzip; - is standard input (the default)"
+        "file",
+        type=filled,
+        nargs="?",
+        default="-",
+        help="plain or gzip; - is standard input (the default)",
     )
     parser.add_argument("--rate", type=rate, metavar="OBJECTS_PER_S", help="no faster than this")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")

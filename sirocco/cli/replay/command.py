@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from sirocco_client import Client
@@ -12,6 +11,7 @@ from sirocco_client import Client
 from loadgen.live_lines import is_live
 from sirocco.cli.replay.results import ResultsFile
 from sirocco.cli.terminal.numbers import count, duration_ms, rate
+from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import say_json
@@ -40,11 +40,11 @@ def add_parser(commands: Any) -> None:
         "are lines of JSON, plain or gzip.",
     )
     files = parser.add_argument_group("files")
-    files.add_argument("--objects", type=Path, required=True, metavar="FILE", help="objects")
-    files.add_argument("--queries", type=Path, metavar="FILE", help="queries")
-    files.add_argument("--results", type=Path, required=True, metavar="OUT", help="overwritten")
+    files.add_argument("--objects", type=path, required=True, metavar="FILE", help="objects")
+    files.add_argument("--queries", type=path, metavar="FILE", help="queries")
+    files.add_argument("--results", type=path, required=True, metavar="OUT", help="overwritten")
     files.add_argument(
-        "--sample", type=Path, metavar="FILE", help="build the map from these (head of --objects)"
+        "--sample", type=path, metavar="FILE", help="build the map from these (head of --objects)"
     )
     shape = parser.add_argument_group("cluster")
     shape.add_argument("--scheme", choices=SCHEMES, default="qt-tree", help="how work is cut")
@@ -54,8 +54,10 @@ def add_parser(commands: Any) -> None:
     shape.add_argument("--leaves", type=count, metavar="N", help="leaves (4 per slot, ≥ 64)")
     shape.add_argument("--slots", type=count, metavar="N", help="slots (4 per evaluator, ≥ 8)")
     shape.add_argument("--log", choices=("memory",), help="all in this process (the default)")
-    shape.add_argument("--kafka", metavar="HOST:PORT", help="services as processes on this broker")
-    shape.add_argument("--redis", metavar="URL", help="and this Redis")
+    shape.add_argument(
+        "--kafka", type=filled, metavar="HOST:PORT", help="services as processes on this broker"
+    )
+    shape.add_argument("--redis", type=filled, metavar="URL", help="and this Redis")
     shape.add_argument(
         "--store",
         choices=("on", "off"),
@@ -91,10 +93,12 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError("--kafka and --redis go together")
     if args.kafka is not None and args.log is not None:
         raise CommandError("--log memory and --kafka exclude one another")
-    for path in (args.objects, args.queries, args.sample):
+    for source in (args.objects, args.queries, args.sample):
         # Before anything else is started; a pipe cannot be opened twice.
-        if path is not None and not is_live(path):
-            path.open("rb").close()
+        if source is not None and not is_live(source):
+            source.open("rb").close()
+            if args.results.exists() and args.results.samefile(source):
+                raise CommandError(f"--results would overwrite {source}, which is read")
     return _replay(args)
 
 

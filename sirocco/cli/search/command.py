@@ -17,6 +17,7 @@ from sirocco_client import (
 
 from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.numbers import epoch_ms, finite, whole
+from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import is_terminal, say_json
@@ -51,13 +52,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "kind", nargs="?", choices=("range", "knn", "terms", "ranked"), help="of the query"
     )
-    parser.add_argument("--file", metavar="FILE", help="lines of JSON; - is standard input")
+    parser.add_argument(
+        "--file", type=filled, metavar="FILE", help="lines of JSON; - is standard input"
+    )
     _add_query(parser)
     parser.add_argument(
         "--now", type=epoch_ms, metavar="MS", help="ask about this moment, epoch ms"
     )
     parser.add_argument(
         "--after",
+        type=filled,
         metavar="TOKEN",
         help="know all that was acknowledged up to this position token (`publish --json` tells it)",
     )
@@ -81,26 +85,36 @@ def add_parser(commands: Any) -> None:
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("query")
-    group.add_argument("--id", default="search", help="its name in the output (search)")
+    group.add_argument(
+        "--id", type=filled, default="search", help="its name in the output (search)"
+    )
     region = group.add_mutually_exclusive_group()
     sides = tuple(side.upper() for side in _SIDES)
     region.add_argument("--rect", nargs=4, type=finite, metavar=sides, help="degrees")
     circle = tuple(number.upper() for number in _CIRCLE)
     region.add_argument("--circle", nargs=3, type=finite, metavar=circle, help="degrees, metres")
-    region.add_argument("--polygon", metavar="JSON", help="rings of [lon, lat]")
+    region.add_argument("--polygon", type=filled, metavar="JSON", help="rings of [lon, lat]")
     group.add_argument("--point", nargs=2, type=finite, metavar=("LON", "LAT"), help="degrees")
     group.add_argument("--radius", type=finite, metavar="M", help="of a ranked query, metres")
     group.add_argument("-k", type=whole(), help="how many")
-    group.add_argument("--text", help="boolean expression, such as '(coffee AND free) OR pizza'")
     group.add_argument(
-        "--keyword", action="append", metavar="WORD", help="of a ranked query; may be repeated"
+        "--text", type=filled, help="boolean expression, such as '(coffee AND free) OR pizza'"
+    )
+    group.add_argument(
+        "--keyword",
+        type=filled,
+        action="append",
+        metavar="WORD",
+        help="of a ranked query; may be repeated",
     )
     weights = ("TEXT", "SPACE", "TIME")
     group.add_argument("--weights", nargs=3, type=finite, metavar=weights, help="they sum to 1")
-    group.add_argument("--half-life", metavar="DURATION", help="of the part of the age (1d)")
-    group.add_argument("--window", metavar="DURATION", help="greatest age, such as 1h")
     group.add_argument(
-        "--where", metavar="JSON", help='attributes, such as \'{"size": {"gte": 3}}\''
+        "--half-life", type=filled, metavar="DURATION", help="of the part of the age (1d)"
+    )
+    group.add_argument("--window", type=filled, metavar="DURATION", help="greatest age, such as 1h")
+    group.add_argument(
+        "--where", type=filled, metavar="JSON", help='attributes, such as \'{"size": {"gte": 3}}\''
     )
 
 

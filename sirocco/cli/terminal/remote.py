@@ -13,6 +13,7 @@ from pathlib import Path
 from sirocco_client import Client, ConnectionChange, Retry, Tls
 
 from sirocco.cli.terminal.numbers import seconds
+from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.status import CommandError
 from sirocco.cli.terminal.terminal import note
 
@@ -30,17 +31,19 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--router",
+        type=filled,
         metavar="HOST:PORT",
         help="of a router, or of several, separated by commas (SIROCCO_ROUTER, or that of the "
         "cluster that `sirocco local` runs here)",
     )
-    group.add_argument("--ca", type=Path, metavar="FILE", help="speak TLS, trust this authority")
+    group.add_argument("--ca", type=path, metavar="FILE", help="speak TLS, trust this authority")
     group.add_argument(
         "--server-name",
+        type=filled,
         metavar="NAME",
         help="name in the servers' certificates, where it is not the host (with --ca)",
     )
-    group.add_argument("--token-file", type=Path, metavar="FILE", help="bearer token")
+    group.add_argument("--token-file", type=path, metavar="FILE", help="bearer token")
     group.add_argument(
         "--timeout", type=seconds, default=30.0, metavar="S", help="of one call (30)"
     )

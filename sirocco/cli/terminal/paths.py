@@ -1,0 +1,22 @@
+"""Reads every path and name on the command line.
+
+An empty one is what a variable leaves that is not set. As a path it would stand for the working
+directory, as a name for the default, and either without a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def filled(text: str) -> str:
+    """Reads a text that must not be empty: a name, an address, a file or `-`."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty")
+    return text
+
+
+def path(text: str) -> Path:
+    """Reads a path."""
+    return Path(filled(text))
