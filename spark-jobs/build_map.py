@@ -126,7 +126,10 @@ def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]
     """Returns the options, and the Spark master to use if spark-submit names none."""
     parser = map_parser(__doc__, "proposal; summary: OUT.json")
     parser.add_argument(
-        "--scheme", default="qt-tree", choices=sorted(SCHEMES), help="how the map is cut (qt-tree)"
+        "--scheme",
+        default="qt-tree",
+        choices=sorted(SCHEMES),
+        help="how the map is split (qt-tree)",
     )
     values, master = parsed(parser, arguments)
     return Options(**values), master

@@ -92,7 +92,7 @@ class AsyncSubscription:
         except TimeoutError:
             if self._trouble is not None:
                 raise self._trouble from None
-            raise DeadlineExceeded("no merger told where the stream begins") from None
+            raise DeadlineExceeded("no merger reported where the stream begins") from None
 
     async def batches(self) -> AsyncIterator[NotificationBatch]:
         """As `Subscription.batches`."""

@@ -34,7 +34,7 @@ def read_duration_ms(value: object, field: str) -> int:
         )
     duration_ms = int(match[1]) * _UNITS_MS[match[2]]
     if duration_ms >= 1 << 63:
-        raise InvalidArgument(f"{shown(value)} is longer than the wire can tell", field=field)
+        raise InvalidArgument(f"{shown(value)} is longer than a message can express", field=field)
     return duration_ms
 
 

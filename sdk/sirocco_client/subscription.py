@@ -218,7 +218,7 @@ class Subscription:
         if self._halt.is_set():
             if call is None and isinstance(error, Unavailable):
                 raise error
-            raise DeadlineExceeded("no merger told where the stream begins") from error
+            raise DeadlineExceeded("no merger reported where the stream begins") from error
         pause_s = self._backoff.pause_s(error)
         if self._mergers is not None and self._mergers.failed(self._address):
             # All were tried: others may have started.

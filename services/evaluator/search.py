@@ -154,7 +154,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
             if message.position_token and not self._watch.holds(arrived.check):
                 yield write_part(asked.number, Part(is_waiting=True))
                 if not await self._watch.wait(arrived.check, asked.end_s - time.monotonic()):
-                    raise DeadlineExceeded("the slots are behind the position token")
+                    raise DeadlineExceeded("the slots have not reached the position token yet")
             loop = asyncio.get_running_loop()
             slots = arrived.slot if message.position_token else self._slots
             parts = _Parts(asked, message, slots, self.hashing)

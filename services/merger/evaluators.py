@@ -74,7 +74,7 @@ class Evaluators:
         asked = Asked(member, next(self._numbers))
         link = self._links.get(member) or self._open(member)
         if link is None:
-            error = Unavailable(f"evaluator {member} is not known yet, or gone")
+            error = Unavailable(f"evaluator {member} is not known, or has ended")
             asyncio.get_running_loop().call_soon(sink, error)
             return asked
         link.ask(asked.number, question, sink)

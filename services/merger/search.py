@@ -170,7 +170,7 @@ class SearchFront(SearchServiceServicer):
     ) -> AsyncIterator[pb.SearchResponse]:
         """See `search_service.proto`."""
         if self._is_ending:
-            raise Unavailable("this merger is ending; ask another")
+            raise Unavailable("this merger is ending; try another one")
         search = await self._heard(request, context.time_remaining())
         limits, who = self._limits, caller()
         with self._places.one(who.grant.tenant, who.limits.searches, context.peer()):

@@ -160,7 +160,7 @@ class ClusterFront(ClusterServiceServicer):
         # In a thread, because it reads the map store.
         info = (await asyncio.to_thread(self._members)).get(member)
         if info is None:
-            raise Unavailable("the owner of this part of the intake is gone; try again")
+            raise Unavailable("the owner of this part of the intake has ended; try again")
         request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}", routed=True)
         async with self._dialer.open_aio(info.for_peers) as channel:
             try:
@@ -194,7 +194,9 @@ class ClusterFront(ClusterServiceServicer):
         # Tenants need the addresses of mergers, but not the loads of others.
         is_whole = not caller().grant.tenant
         if request.leaves and not is_whole:
-            raise PermissionDenied("leaves are told to tokens of no tenant", field="leaves")
+            raise PermissionDenied(
+                "leaves are shown only to tokens without a tenant", field="leaves"
+            )
         for member in sorted(self._members().values(), key=lambda each: each.id):
             response.members.append(
                 pb.Member(

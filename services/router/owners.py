@@ -157,7 +157,7 @@ class Owners:
         members = await asyncio.to_thread(self._members)
         info = members.get(owner.member)
         if info is None:
-            raise Unavailable("the owner of this part of the registry is gone")
+            raise Unavailable("the owner of this part of the registry has ended")
         self._channels.keep(each.for_peers for each in members.values())
         try:
             return await there(OwnerServiceStub(self._channels.to(info.for_peers)))

@@ -209,7 +209,9 @@ class PublishFront(PublishServiceServicer):
         """See `publish_service.proto`."""
         check_time(request.time_ms, "time_ms")
         if not self._event_time and request.time_ms > now_ms():
-            raise FailedPrecondition("arrivals follow the clock here, and it has not come so far")
+            raise FailedPrecondition(
+                "arrival times follow the clock here, and the clock has not reached this time"
+            )
         if request.time_ms > self._latest_ms(now_ms()):
             raise self._too_far("time_ms", request.time_ms - now_ms())
         time = Taken(

@@ -26,9 +26,9 @@ def add_parser(commands: Any) -> None:
         "--workload", type=path, metavar="DIR", help="flat files (default: made, seeded)"
     )
     match.add_argument(
-        "--queries", type=at_least_one, required=True, metavar="N", help="so many of them"
+        "--queries", type=at_least_one, required=True, metavar="N", help="number of queries"
     )
-    match.add_argument("--objects", type=at_least_one, metavar="M", help="so many of them (all)")
+    match.add_argument("--objects", type=at_least_one, metavar="M", help="number of objects (all)")
     match.add_argument(
         "--seed", type=whole(0), default=20260101, help="of a made workload (20260101)"
     )

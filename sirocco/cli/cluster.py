@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
         description="Shows the processes of a cluster, what each owns, slots that nobody owns, and "
         "the map in force.",
     )
-    parser.add_argument("--slots", action="store_true", help="the numbers of the slots owned, too")
+    parser.add_argument("--slots", action="store_true", help="also the numbers of the owned slots")
     parser.add_argument("--leaves", action="store_true", help="also the leaves of the map")
     parser.add_argument("--loads", action="store_true", help="also loads, as `balance` shows them")
     parser.add_argument("--json", action="store_true", help="as one JSON object")

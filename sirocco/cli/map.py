@@ -28,13 +28,13 @@ def add_parser(commands: Any) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     show = actions.add_parser("show", help="the map in force")
     show.add_argument("--out", type=path, metavar="FILE", help="write its bytes to a file")
-    propose = actions.add_parser("propose", help="have another map follow, while all goes on")
+    propose = actions.add_parser("propose", help="change to another map without a pause")
     propose.add_argument("file", type=path, metavar="FILE", help="the map, as jobs write it")
     propose.add_argument(
-        "--as-next", action="store_true", help="whatever version the file says, make it the next"
+        "--as-next", action="store_true", help="ignore the version in the file, make it the next"
     )
     propose.add_argument("--wait", action="store_true", help="until the change is over")
-    status = actions.add_parser("status", help="how far a change of the map has come")
+    status = actions.add_parser("status", help="progress of a change of the map")
     for action, run in ((show, _show), (propose, _propose), (status, _status)):
         action.add_argument("--json", action="store_true", help="as one JSON object")
         add_connection(action)

@@ -46,12 +46,14 @@ def add_parser(commands: Any) -> None:
             default="-",
             help="lines of JSON, or an array; - is standard input",
         )
-        step.add_argument("--subscriber", type=filled, required=True, help="who is told")
+        step.add_argument(
+            "--subscriber", type=filled, required=True, help="receives the notifications"
+        )
         step.add_argument(
             "--past",
             type=filled,
             metavar="DURATION",
-            help="also answer from what arrived in so long before, such as 2h; `all` is all that "
+            help="also answer from what arrived in this time before, such as 2h; `all` is all that "
             "is kept",
         )
         step.add_argument("--json", action="store_true", help="print a JSON object for each query")

@@ -38,17 +38,19 @@ def add_parser(commands: Any) -> None:
         description="Prints the notifications of a subscriber, from now on unless told otherwise. "
         "Ends after --count, or when interrupted; then it tells the cursor to go on from.",
     )
-    parser.add_argument("subscriber", type=filled, help="whose notifications")
+    parser.add_argument("subscriber", type=filled, help="whose notifications to print")
     begin = parser.add_mutually_exclusive_group()
-    begin.add_argument("--cursor", type=filled, help="everything behind it")
+    begin.add_argument("--cursor", type=filled, help="everything after this cursor")
     begin.add_argument("--from-earliest", action="store_true", help="everything that is kept")
     begin.add_argument(
         "--cursor-file",
         type=path,
         metavar="FILE",
-        help="go on where this file says, and keep it up to date",
+        help="continue where this file says, and keep it up to date",
     )
-    parser.add_argument("--count", type=at_least_one, metavar="N", help="end after so many")
+    parser.add_argument(
+        "--count", type=at_least_one, metavar="N", help="end after this many notifications"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     add_connection(parser)
     parser.set_defaults(run=_run)

@@ -26,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("secret", type=path, metavar="FILE", help="new file for the token itself")
     parser.add_argument(
-        "--tenant", type=filled, help="whose it is (the operator's without: sees all tenants)"
+        "--tenant", type=filled, help="its tenant (without: the operator's, who sees all tenants)"
     )
     parser.add_argument(
         "--scope",
@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         required=True,
         choices=SCOPES,
-        help="what it opens; several times for several",
+        help="what it allows; may be repeated",
     )
     parser.add_argument(
         "--expires", type=filled, metavar="TIME", help="such as 2027-01-01T00:00:00Z"
@@ -49,7 +49,9 @@ def _run(args: argparse.Namespace) -> int:
     except InvalidArgument as error:
         raise CommandError(str(error)) from None
     if tenant and "admin" in args.scope:
-        raise CommandError("admin goes with tokens of no tenant: it changes things of all")
+        raise CommandError(
+            "admin is only for tokens without a tenant: it changes the whole cluster"
+        )
     token = f"sirocco_{secrets.token_urlsafe(_SECRET_BYTES)}"
     try:
         # No other user may read it, not even briefly; an existing file is not replaced.

@@ -225,7 +225,7 @@ def _read_grant(members: Mapping[str, Any]) -> tuple[str, Grant]:
     tenant = read_tenant(members["tenant"]) if "tenant" in members else ""
     if tenant and "admin" in scopes:
         # It changes the map and the time of all tenants.
-        raise InvalidArgument("admin goes with tokens of no tenant", field="scopes")
+        raise InvalidArgument("admin is only for tokens without a tenant", field="scopes")
     expires_ms = read_time_ms(members["expires"]) if "expires" in members else None
     return digest, Grant(name, tenant, frozenset(scopes), expires_ms)
 

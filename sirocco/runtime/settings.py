@@ -348,7 +348,7 @@ def _kafka(read: _Reader, cluster: str) -> KafkaSettings:
     key = tls.text("SIROCCO_KAFKA_KEY", "")
     if bool(certificate) != bool(key):
         missing = "SIROCCO_KAFKA_KEY" if certificate else "SIROCCO_KAFKA_CERTIFICATE"
-        raise InvalidArgument("a certificate and its key come together", field=missing)
+        raise InvalidArgument("give both a certificate and its key", field=missing)
     return KafkaSettings(
         bootstrap=read.text("SIROCCO_KAFKA", None),
         security_protocol=security.upper(),

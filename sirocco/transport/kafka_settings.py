@@ -68,7 +68,7 @@ class KafkaSettings:
         if self.security_protocol.startswith("SASL") and not self.sasl_mechanism:
             raise ValueError("sasl_mechanism: needed with a SASL protocol")
         if bool(self.tls_certificate) != bool(self.tls_key):
-            raise ValueError("tls_key: a certificate and its key come together")
+            raise ValueError("tls_key: give both a certificate and its key")
         if self.replication == 0 or self.replication < -1:
             raise ValueError(f"replication: {self.replication} is not -1 or at least 1")
         if self.compression not in COMPRESSIONS:

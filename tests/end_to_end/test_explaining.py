@@ -162,7 +162,7 @@ def test_a_query_of_a_file_is_not_registered(
         (["fire", "--object", '{"id": 1, "lat": 9}'], "--object: lon: is missing"),
         (["fire", "--object", "{"], "--object: object: is no JSON"),
         (["fire", "--window", "soon"], "--window: window: 'soon' is no duration"),
-        (["fire", "--arrival", 5], "--arrival goes with an object"),
+        (["fire", "--arrival", 5], "--arrival needs an object"),
         (["--file", "/nonexistent"], "No such file"),
         (["--file", "-", "--object-file", "-"], "cannot both"),
     ],

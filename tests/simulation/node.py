@@ -282,7 +282,7 @@ class Node:
     ) -> None:
         """Passes change requests to the machine; to be called in a turn."""
         if self._is_draining:
-            error = Unavailable("this process is ending; ask another")
+            error = Unavailable("this process is ending; try another one")
             answered((Outcome(NO_REVISION, error),) * len(requests))
             return
         self._tokens += 1

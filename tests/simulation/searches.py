@@ -354,7 +354,7 @@ class Answering:
     def _give_up(self) -> None:
         if self._look in self._node.watchers:
             self._node.watchers.remove(self._look)
-            self._send(DeadlineExceeded("the slots are behind the position token"), {})
+            self._send(DeadlineExceeded("the slots have not reached the position token yet"), {})
 
     def _go_on(self) -> None:
         # Usually at once; sometimes all threads of the pool are busy.

@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
         "explain", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "id", type=filled, nargs="?", metavar="QUERY_ID", help="of a query that is registered"
+        "id", type=filled, nargs="?", metavar="QUERY_ID", help="id of a registered query"
     )
     parser.add_argument(
         "--file",
@@ -76,7 +76,7 @@ def add_parser(commands: Any) -> None:
         "--window",
         type=filled,
         metavar="DURATION",
-        help="count what the query met in so long (its own window, or 1h)",
+        help="count the matches of this duration (its own window, or 1h)",
     )
     parser.add_argument("--no-search", action="store_true", help="count nothing")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
@@ -116,7 +116,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.file == "-" and args.object_file == "-":
         raise CommandError("query and object cannot both come from standard input")
     if args.arrival is not None and args.object is None and args.object_file is None:
-        raise CommandError("--arrival goes with an object")
+        raise CommandError("--arrival needs an object")
 
 
 # --- what is asked about

@@ -66,23 +66,23 @@ def add_parser(commands: Any) -> None:
         help="start what does not run, wait until all is ready",
         description="Starts what does not run and waits until all is ready. What was acknowledged, "
         "numbers of processes, settings and addresses stay in DIRECTORY over `down` and `up`; "
-        "without that directory it begins anew.",
+        "without that directory it starts afresh.",
     )
     up.add_argument("--routers", type=count, metavar="N", help="processes (1)")
     up.add_argument("--evaluators", type=count, metavar="N", help="processes (2)")
     up.add_argument("--mergers", type=count, metavar="N", help="processes (1)")
     up.add_argument("--coordinators", type=count, metavar="N", help="processes (1)")
-    up.add_argument("--scheme", choices=SCHEMES, help="how the workload is cut (qt-tree)")
+    up.add_argument("--scheme", choices=SCHEMES, help="how the workload is split (qt-tree)")
     up.add_argument("--slots", type=count, metavar="N", help="fixed at the first start (8)")
     up.add_argument("--leaves", type=count, metavar="N", help="of the first map (64)")
     up.add_argument("--sample", type=path, help="objects from which the first map is built")
-    up.add_argument("--store", choices=("on", "off"), help="off: standing range queries alone (on)")
+    up.add_argument("--store", choices=("on", "off"), help="off: only standing range queries (on)")
     up.add_argument("--balance", choices=("on", "off"), help="off: slots by count, one map (on)")
     up.add_argument(
-        "--kafka", type=filled, metavar="HOST:PORT", help="use this broker instead of an own one"
+        "--kafka", type=filled, metavar="HOST:PORT", help="use this broker instead of starting one"
     )
     up.add_argument(
-        "--redis", type=filled, metavar="URL", help="use this Redis instead of an own one"
+        "--redis", type=filled, metavar="URL", help="use this Redis instead of starting one"
     )
     up.add_argument("--json", action="store_true", help="print the addresses as JSON")
     up.set_defaults(run=_up)
@@ -245,7 +245,7 @@ def _hint(error: LocalError, directory: Path) -> str:
         return ""
     return (
         f"\n{directory} holds the data of a cluster with another number: give that number, or "
-        f"begin anew, without the data: rm -r {shlex.quote(str(directory))}"
+        f"start afresh, without the data: rm -r {shlex.quote(str(directory))}"
     )
 
 

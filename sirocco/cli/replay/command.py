@@ -47,7 +47,9 @@ def add_parser(commands: Any) -> None:
         "--sample", type=path, metavar="FILE", help="build the map from these (head of --objects)"
     )
     shape = parser.add_argument_group("cluster")
-    shape.add_argument("--scheme", choices=SCHEMES, default="qt-tree", help="how work is cut")
+    shape.add_argument(
+        "--scheme", choices=SCHEMES, default="qt-tree", help="how the workload is split"
+    )
     shape.add_argument("--routers", type=count, default=1, metavar="N", help="routers (1)")
     shape.add_argument("--evaluators", type=count, default=1, metavar="N", help="evaluators (1)")
     shape.add_argument("--mergers", type=count, default=1, metavar="N", help="mergers (1)")
@@ -62,7 +64,7 @@ def add_parser(commands: Any) -> None:
         "--store",
         choices=("on", "off"),
         default="on",
-        help="off: objects that no query needs are held back; standing range queries alone (on)",
+        help="off: objects that no query needs are not sent; only standing range queries (on)",
     )
     shape.add_argument(
         "--balance",

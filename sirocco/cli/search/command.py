@@ -63,18 +63,18 @@ def add_parser(commands: Any) -> None:
         "--after",
         type=filled,
         metavar="TOKEN",
-        help="know all that was acknowledged up to this position token (`publish --json` tells it)",
+        help="know all that was acknowledged up to this position token (from `publish --json`)",
     )
     parser.add_argument(
         "--allow-partial",
         action="store_true",
-        help="also print answers that miss parts of the cluster; `missing_slots` names them",
+        help="also print answers that lack parts of the cluster; `missing_slots` names them",
     )
     parser.add_argument(
         "--objects", action="store_true", help="print whole objects instead of their ids"
     )
     parser.add_argument(
-        "--limit", type=whole(0), metavar="N", help="show so many objects or terms (a table: 20)"
+        "--limit", type=whole(0), metavar="N", help="show this many objects or terms (a table: 20)"
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a line, also on a terminal"

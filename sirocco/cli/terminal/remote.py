@@ -36,7 +36,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         help="of a router, or of several, separated by commas (SIROCCO_ROUTER, or that of the "
         "cluster that `sirocco local` runs here)",
     )
-    group.add_argument("--ca", type=path, metavar="FILE", help="speak TLS, trust this authority")
+    group.add_argument("--ca", type=path, metavar="FILE", help="use TLS and trust this authority")
     group.add_argument(
         "--server-name",
         type=filled,
@@ -45,7 +45,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--token-file", type=path, metavar="FILE", help="bearer token")
     group.add_argument(
-        "--timeout", type=seconds, default=30.0, metavar="S", help="of one call (30)"
+        "--timeout", type=seconds, default=30.0, metavar="S", help="limit for one call (30)"
     )
 
 
@@ -62,7 +62,7 @@ def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator
     """
     try:
         if args.server_name is not None and args.ca is None:
-            raise CommandError("--server-name goes with --ca")
+            raise CommandError("--server-name needs --ca")
         tls = (
             None
             if args.ca is None

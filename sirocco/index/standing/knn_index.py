@@ -400,7 +400,7 @@ class KnnIndex:
     ) -> None:
         """Decides pairs one by one, as each depends on earlier ones; refused ones get row −1."""
         if accepts is None:
-            raise ValueError("accepts: is missing, and a query asks for it")
+            raise ValueError("accepts: is missing, and a query needs it")
         rows = self._rows
         at, is_accepted = -1, False
         while True:

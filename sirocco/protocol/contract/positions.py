@@ -143,5 +143,5 @@ def place_of(pinned: int, sent: int) -> int:
     """
     place = max(pinned, sent)
     if offset_of(place) != offset_of(pinned):
-        raise OverflowError(f"too much is said of the record at offset {offset_of(pinned)}")
+        raise OverflowError(f"too many reports for the record at offset {offset_of(pinned)}")
     return place

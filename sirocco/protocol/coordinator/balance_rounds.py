@@ -254,7 +254,7 @@ class Rounds:
             return "details are missing" if plan.wants else "nothing to change"
         if objects < self.settings.objects_min:
             self._agreed = 0
-            return "too few objects to judge by"
+            return "too few objects to decide"
         if imbalance < self.settings.imbalance_min and plan.reason != "merge":
             self._agreed = 0
             return "balanced well enough"

@@ -258,7 +258,7 @@ class CoordinatorMachine:
     def _proposed(self, event: ProposedMap) -> list[Effect]:
         try:
             if not self.leading:
-                raise Unavailable("another coordinator leads; ask that one")
+                raise Unavailable("another coordinator leads; send the request to it")
             if self._proposal is not None:
                 raise FailedPrecondition("another proposal has just been made")
             found = check_proposal(
@@ -281,7 +281,7 @@ class CoordinatorMachine:
                 if self._owner(SLOTS, slot) != owner or (SLOTS, slot) in self._declared:
                     raise FailedPrecondition(f"slot {slot} has changed hands meanwhile")
                 if following not in evaluators:
-                    raise FailedPrecondition(f"{following} is gone, or leaving")
+                    raise FailedPrecondition(f"{following} has ended, or is leaving")
         except SiroccoError as error:
             return [Answer(event.token, (Outcome(NO_REVISION, error),))]
         grants: list[Effect] = [

@@ -202,7 +202,7 @@ class PeersAlone(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     async def _check(self, context: grpc.aio.ServicerContext) -> None:
         if self._name not in context.auth_context().get(_NAMES, ()):
-            await abort(context, PermissionDenied("this is for services of the cluster alone"))
+            await abort(context, PermissionDenied("only services of the cluster may call this"))
 
 
 def before(

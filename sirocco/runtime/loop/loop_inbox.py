@@ -66,7 +66,7 @@ class LoopInbox:
             token = self._tokens
         answer: Future[tuple[Outcome, ...]] = Future()
         if not self._is_open():
-            answer.set_exception(errors.Unavailable("this process is ending; ask another"))
+            answer.set_exception(errors.Unavailable("this process is ending; try another one"))
             return answer
 
         def take_up() -> list[Effect]:
@@ -102,7 +102,7 @@ class LoopInbox:
             self._inbox.put(call)
             self._end_if_closed()
         else:
-            found.set_exception(errors.Unavailable("this process is ending; ask another"))
+            found.set_exception(errors.Unavailable("this process is ending; try another one"))
         return found
 
     def settled(self, after_all: Callable[[Callable[[], None]], None]) -> Future[None]:
@@ -148,7 +148,7 @@ class LoopInbox:
         """Called after each request too: the loop may have ended while it was put."""
         if not self._is_closed:
             return
-        gone = errors.Unavailable("this process has ended; ask another")
+        gone = errors.Unavailable("this process has ended; try another one")
         with self._token_lock:
             waiters: list[Future[Any]] = [*self._answers.values(), *self._waiting]
             for waiter in waiters:

@@ -123,7 +123,7 @@ class Nobody(Loop):
         done: Future[tuple[Outcome, ...]] = Future()
         self.gone -= 1
         if self.gone >= 0:
-            done.set_exception(Unavailable("this process has ended; ask another"))
+            done.set_exception(Unavailable("this process has ended; try another one"))
         else:
             done.set_result((Outcome(NO_REVISION, NotFound("no query", field="id")),))
         return done

@@ -335,7 +335,7 @@ class TrackIndex:
     ) -> npt.NDArray[np.bool_]:
         """Returns bool[m], the pairs that hold after the caller's decisions."""
         if accepts is None:
-            raise ValueError("accepts: is missing, and a query asks for it")
+            raise ValueError("accepts: is missing, and a query needs it")
         holds = np.ones(len(query_rows), np.bool_)
         pairs = zip(object_rows[asked].tolist(), query_rows[asked].tolist(), strict=True)
         holds[asked] = [accepts(object_row, query_row) for object_row, query_row in pairs]

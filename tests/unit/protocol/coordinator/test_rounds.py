@@ -72,7 +72,7 @@ def test_a_change_has_to_be_wanted_in_two_rounds_in_a_row() -> None:
     [
         (NOTHING, 1_000.0, 2.0, "nothing to change"),
         (Plan(memory=Memory(), wants=(3,)), 1_000.0, 2.0, "details are missing"),
-        (MOVE, 99.0, 2.0, "too few objects to judge by"),
+        (MOVE, 99.0, 2.0, "too few objects to decide"),
         (MOVE, 1_000.0, 1.19, "balanced well enough"),
     ],
 )
