@@ -10,10 +10,11 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Container,
     Iterable,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.query_pb2 import Query
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
 
-from services.router.owners import Owners
+from services.router.owners import SEEK_S, Owners
 from services.router.quotas import QueryQuota, TenantFigures
 from services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.codec.arrays import check_time
@@ -52,7 +53,7 @@ from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.contract.record_sizes import check_change
 from sirocco.protocol.contract.storeless_limits import check_standing
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
-from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.authentication import Caller, caller
 from sirocco.runtime.grpc.edge import connection, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
@@ -62,6 +63,12 @@ from sirocco.telemetry.metrics import RouterMetrics
 
 # Bulk requests of one stream in progress; the stream is not read further meanwhile.
 IN_FLIGHT_MAX = 4
+
+# Streams of bulk calls, in this router and of one tenant (of one connection, without tenants); the
+# SDK has one for each call, and each takes some 40 KB though nothing is sent.
+STREAMS_MAX = 1_024
+STREAMS_EACH_MAX = 128
+STREAMS_RETRY_MS = 1_000
 
 # List pages read at a time, in this router and for one tenant (for one connection, without
 # tenants). Each reads the registry's log in a thread, possibly all of it.
@@ -78,6 +85,9 @@ STEP_MS_MIN = 100
 
 
 Request = TypeVar("Request")
+
+# Registry partition → rows of a bulk request and their changes.
+_Changes: TypeAlias = dict[int, list[tuple[int, ChangeRequest]]]
 
 
 class QueryFront(QueryServiceServicer):
@@ -99,6 +109,7 @@ class QueryFront(QueryServiceServicer):
         figures = figures or TenantFigures(metrics)
         self._quota = QueryQuota(self._counted, figures)
         self._byte_quota = QueryQuota(self._counted_bytes, figures, "query_bytes")
+        self._streams = Shares("bulk calls", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)
         self._lists = Shares("lists", LISTS_MAX, LISTS_EACH_MAX, LISTS_RETRY_MS)
         self._partitions = partitions
         self._metrics = metrics
@@ -200,7 +211,7 @@ class QueryFront(QueryServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[pb.RegisterQueriesResponse]:
         """See `query_service.proto`."""
-        async with aclosing(_answered(requests, partial(self._bulk, "register"))) as answers:
+        async with aclosing(self._answered(requests, partial(self._bulk, "register"))) as answers:
             async for outcomes in answers:
                 yield pb.RegisterQueriesResponse(results=_results(outcomes))
 
@@ -211,7 +222,7 @@ class QueryFront(QueryServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[pb.UpdateQueriesResponse]:
         """See `query_service.proto`."""
-        async with aclosing(_answered(requests, partial(self._bulk, "update"))) as answers:
+        async with aclosing(self._answered(requests, partial(self._bulk, "update"))) as answers:
             async for outcomes in answers:
                 yield pb.UpdateQueriesResponse(results=_results(outcomes))
 
@@ -222,9 +233,20 @@ class QueryFront(QueryServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[pb.UnregisterQueriesResponse]:
         """See `query_service.proto`."""
-        async with aclosing(_answered(requests, self._bulk_removal)) as answers:
+        async with aclosing(self._answered(requests, self._bulk_removal)) as answers:
             async for outcomes in answers:
                 yield pb.UnregisterQueriesResponse(results=_results(outcomes))
+
+    async def _answered(
+        self,
+        requests: AsyncIterator[Request],
+        decide: Callable[[Request], Awaitable[list[Outcome]]],
+    ) -> AsyncGenerator[list[Outcome]]:
+        """Yields the outcomes of the requests of a bulk call, which has a place until it ends."""
+        with self._streams.place(caller().grant.tenant, peer=connection()):
+            async with aclosing(_answered(requests, decide)) as answers:
+                async for outcomes in answers:
+                    yield outcomes
 
     async def _bulk(
         self,
@@ -273,15 +295,26 @@ class QueryFront(QueryServiceServicer):
     ) -> list[Outcome]:
         """Applies the changes of a bulk request, grouped by owner."""
         outcomes: list[Outcome | None] = [None] * len(rows)
-        changes: dict[int, list[tuple[int, ChangeRequest]]] = {}
+        changes: _Changes = {}
         for row, change in enumerate(rows):
             if isinstance(change, SiroccoError):
                 outcomes[row] = Outcome(NO_REVISION, change)
                 continue
-            partition = query_handle(change.id) % self._partitions
-            changes.setdefault(partition, []).append((row, change))
-        if action != "unregister":
-            await self._set_aside_refused(changes, outcomes)
+            changes.setdefault(self._partition_of(change), []).append((row, change))
+        if action == "unregister":
+            await self._apply(changes, outcomes)
+        else:
+            async with self._room([each for some in changes.values() for each in some]) as refused:
+                await self._apply(_without(changes, refused), outcomes)
+            for row, error in refused.items():
+                outcomes[row] = Outcome(NO_REVISION, error)
+        every = [outcome for outcome in outcomes if outcome is not None]
+        assert len(every) == len(rows)
+        self._count(action, every)
+        return every
+
+    async def _apply(self, changes: _Changes, outcomes: list[Outcome | None]) -> None:
+        """Has the owners apply changes, and sets the outcomes of their rows."""
 
         async def decide(partition: int, some: Sequence[tuple[int, ChangeRequest]]) -> None:
             decided = await self._owners.apply(partition, [change for _, change in some])
@@ -289,24 +322,6 @@ class QueryFront(QueryServiceServicer):
                 outcomes[row] = outcome
 
         await asyncio.gather(*(decide(partition, some) for partition, some in changes.items()))
-        every = [outcome for outcome in outcomes if outcome is not None]
-        assert len(every) == len(rows)
-        self._count(action, every)
-        return every
-
-    async def _set_aside_refused(
-        self, changes: dict[int, list[tuple[int, ChangeRequest]]], outcomes: list[Outcome | None]
-    ) -> None:
-        """Removes the change requests for which a tenant has no room; their outcomes are set."""
-        refused = await self._refused([each for some in changes.values() for each in some])
-        if not refused:
-            return
-        for row, error in refused.items():
-            outcomes[row] = Outcome(NO_REVISION, error)
-        for partition, some in tuple(changes.items()):
-            changes[partition] = [each for each in some if each[0] not in refused]
-            if not changes[partition]:
-                del changes[partition]
 
     async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> ChangeRequest:
         grant = caller().grant
@@ -366,37 +381,71 @@ class QueryFront(QueryServiceServicer):
                 field="step",
             )
 
-    async def _refused(
+    @asynccontextmanager
+    async def _room(
         self, wanted: Sequence[tuple[int, ChangeRequest]]
-    ) -> dict[int, ResourceExhausted]:
-        """Returns rows beyond the tenant's limits, with errors; repeated registrations never
-        are.
+    ) -> AsyncIterator[dict[int, ResourceExhausted]]:
+        """Enters with the rows beyond the tenant's limits and their errors.
+
+        What is within the limits counts as being under way until the body has ended.
         """
         who = caller()
-        if not (self._quota.concerns(who) or self._byte_quota.concerns(who)):
+        let_in: list[tuple[QueryQuota, int]] = []
+
+        def settle() -> None:
+            for quota, amount in let_in:
+                quota.settled(who, amount)
+
+        try:
+            yield await self._refused(who, wanted, let_in)
+        except asyncio.CancelledError:
+            # The client has gone, but an owner may still apply its changes.
+            asyncio.get_running_loop().call_later(SEEK_S, settle)
+            raise
+        except BaseException:
+            settle()
+            raise
+        else:
+            settle()
+
+    async def _refused(
+        self,
+        who: Caller,
+        wanted: Sequence[tuple[int, ChangeRequest]],
+        let_in: list[tuple[QueryQuota, int]],
+    ) -> dict[int, ResourceExhausted]:
+        """Returns rows beyond the tenant's limits, with errors; repeated registrations never are.
+
+        Args:
+            who: the caller.
+            wanted: rows and their changes, all of one action.
+            let_in: gets the quotas and what they have let in.
+        """
+        if not wanted or not (self._quota.concerns(who) or self._byte_quota.concerns(who)):
             return {}
-        changes = {change.id: (row, change) for row, change in wanted}
-        live = await self._live(changes)
-        new = [
-            (row, change)
-            for name, (row, change) in changes.items()
-            if name not in live or change.action == "update"
-        ]
-        refused: dict[int, ResourceExhausted] = {}
-        counted = [row for row, change in new if change.action == "register"]
-        for row in counted[await self._quota.room(who, len(counted)) :]:
-            refused[row] = QueryQuota.refusal(who)
-        if self._byte_quota.concerns(who):
-            # An update counts in full until its bytes are counted again.
-            rows = [
-                (row, compiled_bytes(change.query))
-                for row, change in new
-                if row not in refused and change.query is not None
-            ]
-            let_in = await self._byte_quota.fitting(who, [size for _, size in rows])
-            for row, size in rows[let_in:]:
-                refused[row] = QueryQuota.refusal_by_size(who, size)
-        return refused
+        # Rows of one id pass together: any of them may be the one that is in force afterwards.
+        rows: dict[str, list[int]] = {}
+        sizes: Counter[str] = Counter()
+        for row, change in wanted:
+            assert change.query is not None
+            rows.setdefault(change.id, []).append(row)
+            sizes[change.id] = max(sizes[change.id], compiled_bytes(change.query))
+        is_update = wanted[0][1].action == "update"
+        live = await self._live(rows)
+        new = [name for name in rows if is_update or name not in live]
+        refused: dict[str, ResourceExhausted] = {}
+        if not is_update:
+            fitting = await self._quota.room(who, len(new))
+            let_in.append((self._quota, fitting))
+            refused = dict.fromkeys(new[fitting:], QueryQuota.refusal(who))
+        # An update counts in full until its bytes are counted again.
+        asked = [name for name in new if name not in refused]
+        amounts = [sizes[name] for name in asked]
+        fitting = await self._byte_quota.fitting(who, amounts)
+        let_in.append((self._byte_quota, sum(amounts[:fitting])))
+        for name in asked[fitting:]:
+            refused[name] = QueryQuota.refusal_by_size(who, sizes[name])
+        return {row: error for name, error in refused.items() for row in rows[name]}
 
     async def _live(self, names: Iterable[str]) -> set[str]:
         """Returns those ids that have a live query."""
@@ -430,15 +479,21 @@ class QueryFront(QueryServiceServicer):
         return sum(each.queries for each in answers), sum(each.bytes for each in answers)
 
     async def _one(self, change: ChangeRequest) -> int:
-        if change.action != "unregister":
-            for error in (await self._refused([(0, change)])).values():
-                raise error
-        partition = query_handle(change.id) % self._partitions
-        (outcome,) = await self._owners.apply(partition, [change])
+        if change.action == "unregister":
+            (outcome,) = await self._owners.apply(self._partition_of(change), [change])
+        else:
+            async with self._room([(0, change)]) as refused:
+                for error in refused.values():
+                    raise error
+                (outcome,) = await self._owners.apply(self._partition_of(change), [change])
         self._count(change.action, [outcome])
         if outcome.error is not None:
             raise outcome.error
         return outcome.revision
+
+    def _partition_of(self, change: ChangeRequest) -> int:
+        """Returns the registry partition of a change's query."""
+        return query_handle(change.id) % self._partitions
 
     def _count(self, action: str, outcomes: Sequence[Outcome]) -> None:
         names = Counter("ok" if each.error is None else each.error.code for each in outcomes)
@@ -478,6 +533,15 @@ async def _answered(
             task.cancel()
         while not under_way.empty():
             under_way.get_nowait()  # `read` ends by adding an item
+
+
+def _without(changes: _Changes, refused: Container[int]) -> _Changes:
+    """Returns the changes whose rows are not refused."""
+    kept = {
+        partition: [each for each in some if each[0] not in refused]
+        for partition, some in changes.items()
+    }
+    return {partition: some for partition, some in kept.items() if some}
 
 
 def _results(outcomes: Sequence[Outcome]) -> list[pb.RegistrationResult]:

@@ -8,6 +8,7 @@ routers that admit queries at the same time do not know each other's.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -169,9 +170,11 @@ class QueryQuota:
         self._figures = figures
         self._seen: dict[str, _Seen] = {}
         self._looking: dict[str, asyncio.Lock] = {}
+        # Let in by tenant, with unknown outcomes.
+        self._under_way: Counter[str] = Counter()
 
     async def room(self, who: Caller, queries: int) -> int:
-        """Returns how many new queries the caller may register; counts them as registered."""
+        """Returns how many new queries the caller may register; see `fitting`."""
         return await self.fitting(who, [1] * queries)
 
     def concerns(self, who: Caller) -> bool:
@@ -179,7 +182,10 @@ class QueryQuota:
         return bool(who.grant.tenant) and getattr(who.limits, self._limit) is not None
 
     async def fitting(self, who: Caller, amounts: Sequence[int]) -> int:
-        """Returns how many of the first amounts fit; counts them as registered."""
+        """Returns how many of the first amounts fit, and counts them as registered.
+
+        The caller says `settled` when their outcome is known.
+        """
         tenant = who.grant.tenant
         if not self.concerns(who) or not amounts:
             return len(amounts)
@@ -191,17 +197,26 @@ class QueryQuota:
             is_full = seen is not None and seen.amount + seen.added + wanted > limit
             age_max_ms = COUNTED_AT_LIMIT_MS if is_full else COUNTED_MS
             if seen is None or now_ms - seen.at_ms > age_max_ms:
-                seen = _Seen(await self._counted(who.grant.prefix), now_ms)
+                # The count may miss them.
+                under_way = self._under_way[tenant]
+                seen = _Seen(await self._counted(who.grant.prefix), now_ms, under_way)
                 self._seen[tenant] = seen
             let_in = 0
             for amount in amounts:
                 if seen.amount + seen.added + amount > limit:
                     break
                 seen.added += amount
+                self._under_way[tenant] += amount
                 let_in += 1
         if let_in < len(amounts):
             self._figures.refused(tenant, self._limit)
         return let_in
+
+    def settled(self, who: Caller, amount: int) -> None:
+        """Records that the outcome of admitted changes is known: the next count includes them."""
+        # Not below 0: the tenant may have had no limit when they were let in.
+        tenant = who.grant.tenant
+        self._under_way[tenant] = max(0, self._under_way[tenant] - amount)
 
     @staticmethod
     def refusal_by_size(who: Caller, size: int) -> ResourceExhausted:

@@ -37,6 +37,11 @@ MESSAGE_BYTES_MAX = 8 << 20
 CALLS_MAX = 1_024
 TENANT_CALLS_MAX = 128
 
+# Streams of requests whose client has not sent the first one, of the process and of one tenant.
+# Each takes some 40 KB; services count those that have begun.
+UNBEGUN_MAX = 4_096
+TENANT_UNBEGUN_MAX = 1_024
+
 # Memory of messages that are being read and checked, as they take it once parsed. A bulk request of
 # 10,000 queries takes some 25 MB.
 BUDGET_BYTES = 256 << 20
@@ -65,7 +70,7 @@ def connection() -> str:
 async def from_start(requests: AsyncIterator[_Request]) -> AsyncIterator[_Request]:
     """Passes on the requests of a stream, whose client has to begin in time.
 
-    Until its first request the call has no place among those that are counted.
+    Until its first request a service does not count it; the edge does.
 
     Raises:
         DeadlineExceeded: The first request did not arrive in time.
@@ -96,6 +101,8 @@ class EdgeLimits:
     message_bytes: int = MESSAGE_BYTES_MAX
     calls: int = CALLS_MAX
     tenant_calls: int = TENANT_CALLS_MAX
+    unbegun: int = UNBEGUN_MAX
+    tenant_unbegun: int = TENANT_UNBEGUN_MAX
     budget_bytes: int = BUDGET_BYTES
     tenant_budget_bytes: int = TENANT_BUDGET_BYTES
     room_s: float = ROOM_S
@@ -115,6 +122,7 @@ class Edge:
 
     Attributes:
         calls: places of calls with a single request.
+        unbegun: places of streams whose first request has not arrived.
         budget: bytes of messages that are being checked.
     """
 
@@ -134,6 +142,13 @@ class Edge:
             limits.tenant_calls,
             RETRY_AFTER_MS,
             connection_max=limits.calls,
+        )
+        self.unbegun = Shares(
+            "streams without a request",
+            limits.unbegun,
+            limits.tenant_unbegun,
+            RETRY_AFTER_MS,
+            connection_max=limits.unbegun,
         )
         self.budget = Shares(
             "bytes of messages",
@@ -256,7 +271,9 @@ class _Method:
     async def stream(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Yields the requests of a stream; each is counted until the next one is asked for."""
         tenant, peer = caller().grant.tenant, connection()
-        async for data in raws:
+        each = aiter(raws)
+        data = await self._first(each, tenant, peer)
+        while data is not None:
             # Without `_held`: a context of its own for each message shows at high rates.
             message, size = await self._taken(tenant, peer, data)
             try:
@@ -265,6 +282,16 @@ class _Method:
                 self.edge.budget.give_back(tenant, size, peer=peer)
             # A stream may wait for its next message for days.
             del data, message
+            data = await anext(each, None)
+
+    async def _first(self, raws: AsyncIterator[bytes], tenant: str, peer: str) -> bytes | None:
+        """Waits for the first message of a stream, which has a place meanwhile; None: the end."""
+        with self._refusals("calls"):
+            self.edge.unbegun.take(tenant, peer=peer)
+        try:
+            return await anext(raws, None)
+        finally:
+            self.edge.unbegun.give_back(tenant, peer=peer)
 
     def _checked(self, data: bytes) -> tuple[bool, int]:
         """Returns whether a message may be parsed as a whole, and what it takes in memory."""

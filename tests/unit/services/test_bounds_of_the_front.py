@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from sirocco_api.v1 import query_service_pb2 as query_pb
 from sirocco_api.v1.publish_service_pb2 import PublishRequest
 
 from services.embedded import EmbeddedCluster
@@ -125,6 +126,34 @@ def test_streams_of_one_publisher_are_bounded(cluster: EmbeddedCluster, speaker:
         for each in held:
             each.close()
         assert speaker.publish(publish_request(new_session(), 1, [GOOD]))[0].acknowledged_to == 1
+
+
+@pytest.mark.parametrize("method", ["RegisterQueries", "UpdateQueries", "UnregisterQueries"])
+def test_bulk_calls_of_one_caller_are_bounded(
+    method: str, cluster: EmbeddedCluster, speaker: Speaker
+) -> None:
+    stub = getattr(speaker.queries[0], method)
+    answered = {
+        "RegisterQueries": query_pb.RegisterQueriesRequest,
+        "UpdateQueries": query_pb.UpdateQueriesRequest,
+        "UnregisterQueries": query_pb.UnregisterQueriesRequest,
+    }[method]()
+    shares = router(cluster)._queries._streams
+    with only(shares, 3):
+        held = []
+        for _ in range(3):
+            requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            requests.put(answered)
+            held.append((requests, stub(iter(requests.get, None), timeout=DEADLINE_S)))
+            assert not next(held[-1][1]).results
+        status, details = refused(lambda: stub(iter([answered]), timeout=DEADLINE_S))
+        assert status == "RESOURCE_EXHAUSTED"
+        assert details.retry_after_ms > 0
+        for requests, call in held:
+            requests.put(None)
+            assert not list(call)
+        assert len(list(stub(iter([answered]), timeout=DEADLINE_S))) == 1
+    assert shares.held == 0
 
 
 def test_requests_without_objects_are_refused(speaker: Speaker) -> None:

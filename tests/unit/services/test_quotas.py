@@ -151,6 +151,7 @@ def test_queries_are_let_in_up_to_the_limit(
         quota, who = QueryQuota(counted, figures), Limited("a", queries=10)
         assert await quota.room(who, 5) == 5
         assert await quota.room(who, 5) == 2
+        quota.settled(who, 7)
         # Admitted queries count here before the owners report them; these are not asked at once
         # again.
         assert await quota.room(who, 1) == 0
@@ -158,6 +159,7 @@ def test_queries_are_let_in_up_to_the_limit(
         now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
         live[0] = 9
         assert await quota.room(who, 2) == 1
+        quota.settled(who, 1)
         assert looks[0] == 2
         # With room, it looks less often.
         now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
@@ -172,6 +174,37 @@ def test_queries_are_let_in_up_to_the_limit(
         assert looks[0] == 4
         assert await quota.room(Limited("b"), 1_000_000) == 1_000_000
         assert await quota.room(Limited("a", queries=0), 1) == 0
+
+    asyncio.run(main())
+
+
+def test_changes_under_way_count_beside_what_the_owners_report(
+    figures: TenantFigures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of bulk requests was admitted anew at every look, until the first were applied."""
+    now_ms = [0]
+    monkeypatch.setattr(quotas, "monotonic_ms", lambda: now_ms[0])
+    live = 0
+
+    async def counted(_prefix: str) -> int:
+        return live
+
+    async def main() -> None:
+        nonlocal live
+        quota, who = QueryQuota(counted, figures), Limited("a", queries=10)
+        assert await quota.room(who, 20) == 10
+        for _ in range(3):
+            now_ms[0] += quotas.COUNTED_MS + 1
+            assert await quota.room(who, 20) == 0
+        # Half of them are applied: the owners may report them or not.
+        quota.settled(who, 5)
+        live = 5
+        now_ms[0] += quotas.COUNTED_MS + 1
+        assert await quota.room(who, 20) == 0
+        # The others have failed.
+        quota.settled(who, 5)
+        now_ms[0] += quotas.COUNTED_MS + 1
+        assert await quota.room(who, 20) == 5
 
     asyncio.run(main())
 

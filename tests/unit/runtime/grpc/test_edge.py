@@ -121,6 +121,7 @@ def served(
             await server.stop(0)
         assert front.budget.held == 0
         assert front.calls.held == 0
+        assert front.unbegun.held == 0
         assert set(counted) <= set(REFUSED_AT_THE_EDGE)
 
     asyncio.run(run())
@@ -313,6 +314,35 @@ def test_a_request_that_does_not_come_ends_its_call() -> None:
         assert server.counted == ["late"] * 2
 
     served(test, EdgeLimits(request_s=0.05))
+
+
+def test_streams_that_are_not_begun_are_bounded_for_a_tenant() -> None:
+    async def test(server: Served) -> None:
+        begun = pb.RegisterQueriesRequest().SerializeToString()
+        async with grpc.aio.insecure_channel(server.address) as channel:
+
+            def opened(token: str) -> Any:
+                return channel.stream_stream(BULK)(metadata=(("authorization", token),))
+
+            held = [opened("acme") for _ in range(2)]
+            while server.edge.unbegun.held < 2:
+                await asyncio.sleep(0.01)
+            code, error = await failure(opened("acme").read())
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert error.retry_after_ms > 0
+            assert len(await server.call(BULK, begun, "beta")) == 1
+            # A stream that has begun is not counted, however long it waits then.
+            await held[0].write(begun)
+            await held[0].read()
+            assert server.edge.unbegun.held == 1
+            assert len(await server.call(BULK, begun, "acme")) == 1
+            for call in held:
+                call.cancel()
+            while server.edge.unbegun.held:
+                await asyncio.sleep(0.01)
+        assert server.counted == ["calls"]
+
+    served(test, EdgeLimits(unbegun=4, tenant_unbegun=2))
 
 
 def test_every_server_has_an_edge() -> None:

@@ -1,0 +1,187 @@
+"""Limits of a tenant when its bulk requests name an id several times, or are many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+from sirocco_api.v1 import query_service_pb2 as pb
+
+from services.router import queries
+from services.router.owners import Owners
+from services.router.queries import QueryFront
+from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest, CountQueriesResponse
+from sirocco.model.access import Grant, Limits
+from sirocco.model.errors import AlreadyExists
+from sirocco.model.footprint import compiled_bytes
+from sirocco.model.query import Query, fingerprint_of, query_handle
+from sirocco.protocol.contract.effects import ChangeRequest, Outcome
+from sirocco.protocol.contract.messages import NO_REVISION
+from sirocco.runtime.grpc.authentication import Caller
+from sirocco.telemetry.metrics import RouterMetrics
+from tests.support.speaking import query_message
+
+LARGE = " OR ".join(f"word{n}" for n in range(200))
+
+
+class Registry:
+    """Owners that apply changes, and report only what they held when they were first asked."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, Query] = {}
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def apply(
+        self, _partition: int, requests: Sequence[ChangeRequest]
+    ) -> tuple[Outcome, ...]:
+        await self.go_on.wait()
+        return tuple(map(self._applied, requests))
+
+    def _applied(self, change: ChangeRequest) -> Outcome:
+        assert change.query is not None
+        if change.action == "register" and change.id in self.live:
+            if self.live[change.id] != change.query:
+                return Outcome(NO_REVISION, AlreadyExists("another", field="id"))
+        else:
+            self.live[change.id] = change.query
+        return Outcome(1)
+
+    async def count(self, request: CountQueriesRequest) -> CountQueriesResponse:
+        response = CountQueriesResponse()
+        if request.id_prefix:
+            if request.partition == 0:
+                response.queries = len(self.live)
+                response.bytes = self.bytes
+            return response
+        for handle, fingerprint in zip(request.handles, request.fingerprints, strict=True):
+            if (handle, fingerprint) in {(query_handle(n), fingerprint_of(n)) for n in self.live}:
+                response.live_handles.append(handle)
+                response.live_fingerprints.append(fingerprint)
+        return response
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(compiled_bytes, self.live.values()))
+
+
+class Tenant(Caller):
+    """A caller of the tenant `a` with given limits."""
+
+    def __init__(self, **limits: int) -> None:
+        super().__init__(Grant("t", "a", frozenset({"query"})))
+        self.given = Limits(**limits)  # type: ignore[arg-type]
+
+    @property
+    def limits(self) -> Limits:
+        return self.given
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def as_tenant(**limits: int) -> None:
+        monkeypatch.setattr(queries, "caller", lambda: Tenant(**limits))
+
+    return as_tenant
+
+
+def front(registry: Registry) -> QueryFront:
+    return QueryFront(cast(Owners, registry), 2, RouterMetrics(CollectorRegistry()))
+
+
+async def errors(front: QueryFront, action: str, *rows: tuple[str, str]) -> list[str]:
+    """Returns the codes of a bulk request's rows, each an id and a text."""
+    message = pb.RegisterQueriesRequest(
+        queries=[query_message(name, "s", text=text) for name, text in rows]
+    )
+    outcomes = await front._bulk(action, message)
+    return ["" if each.error is None else each.error.code for each in outcomes]
+
+
+def test_rows_of_one_id_are_let_in_or_refused_together(limited: Any) -> None:
+    """The last row alone was counted and refused; the others were registered beyond the limit."""
+    limited(queries=2)
+
+    async def run() -> None:
+        registry = Registry()
+        serving = front(registry)
+        assert await errors(serving, "register", ("q1", "a"), ("q1", "a")) == ["", ""]
+        found = await errors(serving, "register", *[("q2", "a")] * 2, *[("q3", "a")] * 2)
+        assert found == ["", "", *["RESOURCE_EXHAUSTED"] * 2]
+        assert await errors(serving, "register", ("q1", "a"), ("q2", "a")) == ["", ""]
+        assert set(registry.live) == {"a:q1", "a:q2"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("action", ["register", "update"])
+@pytest.mark.parametrize("is_large_first", [True, False])
+def test_the_largest_row_of_an_id_counts(is_large_first: bool, action: str, limited: Any) -> None:
+    limit = 40_000
+    limited(query_bytes=limit)
+    texts = [LARGE, "a"] if is_large_first else ["a", LARGE]
+
+    async def run() -> None:
+        registry = Registry()
+        serving = front(registry)
+        rows = [(f"q{n}", text) for n in range(20) for text in texts]
+        refused = await errors(serving, action, *rows)
+        assert 0 < registry.bytes <= limit
+        assert "RESOURCE_EXHAUSTED" in refused
+
+    asyncio.run(run())
+
+
+def test_requests_whose_outcome_is_unknown_count(
+    limited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight streams of 4,000 rows registered 5,000 queries beside a limit of 2,000."""
+    monkeypatch.setattr("services.router.quotas.COUNTED_AT_LIMIT_MS", -1)
+    monkeypatch.setattr("services.router.quotas.COUNTED_MS", -1)
+    limited(queries=5)
+
+    async def run() -> None:
+        registry = Registry()
+        registry.go_on.clear()
+        serving = front(registry)
+        asked = [
+            asyncio.create_task(
+                errors(serving, "register", *((f"q{r}.{n}", "a") for n in range(4)))
+            )
+            for r in range(8)
+        ]
+        while not serving._quota._under_way["a"]:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        registry.go_on.set()
+        found = [code for each in await asyncio.gather(*asked) for code in each]
+        assert len(registry.live) == found.count("") == 5
+        assert not serving._quota._under_way["a"]
+
+    asyncio.run(run())
+
+
+def test_the_changes_of_a_client_that_has_gone_count_for_a_while(
+    limited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "SEEK_S", 0.2)
+    limited(queries=5)
+
+    async def run() -> None:
+        registry = Registry()
+        registry.go_on.clear()
+        serving = front(registry)
+        asked = asyncio.create_task(errors(serving, "register", ("q1", "a")))
+        while not serving._quota._under_way["a"]:
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        await asyncio.wait([asked])
+        assert serving._quota._under_way["a"] == 1
+        async with asyncio.timeout(10):
+            while serving._quota._under_way["a"]:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
