@@ -12,11 +12,28 @@ import pytest
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from tests.support import seeds
 
 SERVERS = frozenset({"kafka_server", "redis_server"})
 # Whole clusters, brokers and Spark: their timeouts assume that no other test uses the cores. So do
 # those of the Prometheus that scrapes a cluster every second.
 WHOLE_CLUSTERS = ("tests/integration/", "tests/end_to_end/", "tests/charts/test_dashboards.py")
+
+
+# Before Hypothesis reads its option.
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses the seed of the run, also for property tests."""
+    seed = seeds.choose()
+    if config.getoption("--hypothesis-seed", None) is None:
+        config.option.hypothesis_seed = seed
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Prints the seed; a header would be left out by -q."""
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None and not hasattr(session.config, "workerinput"):
+        reporter.write_line(f"random tests: {seeds.VARIABLE}={seeds.choose()}")
 
 
 # Before pytest chooses by marks.

@@ -27,6 +27,7 @@ from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.runtime.grpc.security import SecuritySettings, secured
 from sirocco.runtime.settings import ClusterSettings
+from tests.support.seeds import drawn_seed
 
 SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)
 BULK = "/sirocco.v1.QueryService/RegisterQueries"
@@ -218,7 +219,7 @@ def test_one_bad_row_costs_no_other(attacked: Attacked) -> None:
 
 
 def test_noise_is_refused_in_words(attacked: Attacked) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     source = random.Random(seed)
     for _ in range(40):
         data = source.randbytes(source.choice((1, 7, 300, 5_000)))

@@ -17,6 +17,7 @@ from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.runtime.settings import ClusterSettings
 from tests.oracle import key_of
+from tests.support.seeds import drawn_seed
 
 SETTINGS = ClusterSettings(
     cluster="searches", slots=8, leaves=16, intake_partitions=2, registry_partitions=2
@@ -37,7 +38,7 @@ def client(cluster: EmbeddedCluster) -> Iterator[Client]:
 
 
 def test_what_was_acknowledged_is_found_by_its_token(client: Client) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     with client.publisher() as publisher:
         for i in range(40):

@@ -39,6 +39,7 @@ from sirocco.protocol.search.messages import (
     TermSums,
 )
 from sirocco.protocol.search.term_merge import TermCounts
+from tests.support.seeds import drawn_seed
 from tests.support.values import columns_of
 
 QUERIES = [
@@ -191,7 +192,7 @@ def test_more_texts_than_terms_are_told() -> None:
 
 
 def test_large_answers_go_in_pieces_that_make_the_whole() -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     lengths = [rng.choice([0, 10, 5_000, 60_000]) for _ in range(300)]
     objects = columns_of(

@@ -11,11 +11,12 @@ from sirocco_client.decode import NotificationBatch
 from sirocco_client.errors import Internal
 
 from tests.support.fake_cluster import response_of
+from tests.support.seeds import drawn_seed
 
 
 def test_pairs_items_and_columns_agree() -> None:
     for _ in range(20):
-        seed = random.randrange(1 << 32)
+        seed = drawn_seed()
         rng = random.Random(seed)
         names = [i if rng.random() < 0.6 else f"ö{i}" for i in range(9)]
         matches = [(f"q{rng.choice('aé')}", rng.choice(names)) for _ in range(rng.randrange(1, 40))]

@@ -23,6 +23,7 @@ from sirocco_client.decode import NotificationBatch
 from sirocco_client.encode import ObjectEncoder
 
 from sirocco.codec.columns import read_objects
+from tests.support.seeds import drawn_seed
 
 WORDS = ("coffee", "kaffee", "café", "咖啡", "", "\u0000", "😀 x")
 
@@ -83,7 +84,7 @@ def decoded(message: ObjectColumns) -> list[Object]:
 @pytest.mark.parametrize("plain", [False, True])
 def test_objects_come_back(many: bool, plain: bool) -> None:
     for count in (0, 1, 2, 50):
-        seed = random.randrange(1 << 32)
+        seed = drawn_seed()
         rng = random.Random(seed)
         sources = [random_object(rng, plain) for _ in range(count)]
         message = encode(sources, many, rng)
@@ -96,7 +97,7 @@ def test_objects_come_back(many: bool, plain: bool) -> None:
 
 @pytest.mark.parametrize("many", [False, True])
 def test_the_engine_reads_them(many: bool) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     sources = [random_object(rng, plain=False) for _ in range(40)]
     columns = read_objects(encode(sources, many, rng))
@@ -109,7 +110,7 @@ def test_the_engine_reads_them(many: bool) -> None:
 
 
 def test_cutting_and_splitting() -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     whole = encode([random_object(rng, plain=False) for _ in range(60)], True, rng)
     objects = decoded(whole)

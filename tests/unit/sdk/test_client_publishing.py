@@ -25,6 +25,7 @@ from sirocco_client import (
 
 from tests.support.drivers import QUICK
 from tests.support.fake_cluster import Failure, FakeCluster, PublishPlan, fill_objects
+from tests.support.seeds import drawn_seed
 
 SMALL = PublishFlow(batch_objects=10, linger_ms=1.0)
 
@@ -86,7 +87,7 @@ def test_breaks_lose_and_double_nothing(
 
 
 def test_random_breaks_lose_and_double_nothing(cluster: FakeCluster, client: Any) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     for _ in range(40):
         requests = rng.randrange(1, 6)

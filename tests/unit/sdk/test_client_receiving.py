@@ -23,6 +23,7 @@ from sirocco_client.endpoints import preferred_order
 
 from tests.support.drivers import QUICK
 from tests.support.fake_cluster import Failure, FakeCluster, ReceivePlan
+from tests.support.seeds import drawn_seed
 
 MATCHES = [(f"q{i % 3}", i if i % 5 else f"näme {i}") for i in range(1, 101)]
 
@@ -114,7 +115,7 @@ def test_breaks_miss_and_repeat_nothing(
 
 
 def test_random_breaks_miss_and_repeat_nothing(cluster: FakeCluster, client: Any) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     cluster.receive_plans += [ReceivePlan(rng.randrange(1, 30)) for _ in range(30)]
     wanted = [("q", i) for i in range(1_000)]

@@ -13,9 +13,11 @@ from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
 from sirocco_client.flow import CreditWindow
 from sirocco_client.retry import Backoff
 
+from tests.support.seeds import drawn_seed
+
 
 def test_credit_never_exceeds_the_window_and_never_dries_up() -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     for _ in range(50):
         size = rng.randrange(1, 50)

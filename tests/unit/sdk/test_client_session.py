@@ -16,6 +16,7 @@ from sirocco_client.errors import Internal
 from sirocco_client.session import PublishSession
 
 from tests.support.fake_cluster import fill_objects
+from tests.support.seeds import drawn_seed
 
 
 def request_of(ids: list[int | str]) -> PublishRequest:
@@ -52,7 +53,7 @@ def is_bad(found: int | str) -> bool:
 
 @pytest.mark.parametrize("repeat", range(20))
 def test_every_object_once_whatever_breaks(repeat: int) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     server, session = Server(rng), PublishSession(99)
     wanted: list[int | str] = [i if rng.random() < 0.7 else f"n{i}" for i in range(300)]

@@ -41,6 +41,7 @@ from sirocco.protocol.search.messages import EVER_MS, Question
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
 from tests.support.searchable import SLOT_COUNT, Searchable, Slot
+from tests.support.seeds import drawn_seed
 
 NOW_MS = 1_700_000_000_000
 
@@ -89,7 +90,7 @@ def small() -> Iterator[Searchable]:
 @pytest.mark.parametrize("evaluators", [1, 3])
 @pytest.mark.parametrize("kind", ["range", "knn", "terms", "ranked"])
 def test_answers_are_those_of_brute_force(evaluators: int, kind: str) -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     objects = posts(2_000, seed)
     queries = [
         query

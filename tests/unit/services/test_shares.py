@@ -9,6 +9,7 @@ import pytest
 
 from services.merger.shares import HOST_SHARE, OTHERS_PART, Places, host_of
 from sirocco.model.errors import ResourceExhausted
+from tests.support.seeds import drawn_seed
 
 PLACES = 256
 
@@ -81,7 +82,7 @@ def test_connections_without_tokens_share_and_one_host_leaves_some_to_others() -
 
 
 def test_the_process_is_never_over_its_bound_whoever_comes() -> None:
-    seed = random.randrange(1 << 32)
+    seed = drawn_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
     held = Held(40)

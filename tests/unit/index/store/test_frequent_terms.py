@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from sirocco.index.store.terms_search import count_terms
 from sirocco.model.geometry import Circle, Polygon, Rectangle
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import TermsQuery
+from tests.support.seeds import drawn_seed
 
 ROWS = 40_000
 TERMS = 8
@@ -126,7 +126,7 @@ def random_box(rng: np.random.Generator, rows: StoredRows) -> Rectangle:
 
 @pytest.mark.parametrize("trial", range(6))
 def test_terms_by_nodes_are_those_by_rows(trial: int) -> None:
-    seed = random.randrange(1 << 30)
+    seed = drawn_seed()
     print(f"seed {seed}, trial {trial}")
     rng = np.random.default_rng(seed)
     rows = random_rows(rng, float(rng.choice([3.0, 6.0])), int(rng.choice([300, 3_000])))

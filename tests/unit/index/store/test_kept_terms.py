@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from sirocco.index.store.term_codes import TermCodes
 from sirocco.index.store.terms_search import TermCounts, count_terms
 from sirocco.kernels.store.sliding_term_counts import BUCKETS
 from sirocco.model.geometry import Circle, Rectangle
+from tests.support.seeds import drawn_seed
 
 
 class Looked:
@@ -85,7 +85,7 @@ def told(found: TermCounts, k: int) -> dict[int, int]:
 
 @pytest.mark.parametrize("trial", range(4))
 def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -> None:
-    seed = random.randrange(1 << 30)
+    seed = drawn_seed()
     print(f"seed {seed}, trial {trial}")
     rng = np.random.default_rng(seed)
     rows = random_rows(rng, float(rng.choice([3.0, 6.0])), int(rng.choice([300, 3_000])))

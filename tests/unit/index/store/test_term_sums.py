@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 
 from sirocco.index.store.term_sums import add_counts
+from tests.support.seeds import drawn_seed
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 def test_sums_are_those_of_a_dictionary(dtype: type[np.int64] | type[np.uint64]) -> None:
     for _ in range(100):
-        seed = random.randrange(1 << 32)
+        seed = drawn_seed()
         rng = np.random.default_rng(seed)
         wanted: dict[int, int] = {}
         parts = []

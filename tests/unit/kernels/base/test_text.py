@@ -25,6 +25,7 @@ from sirocco.model.text import (
     invalid_utf8_rows,
     term_hash,
 )
+from tests.support.seeds import drawn_seed
 
 SCRIPTS = (
     "abcXYZ_09 ,.-'\n\t\0\x7f",
@@ -116,7 +117,7 @@ def test_all_that_decomposes_with_marks_behind() -> None:
 
 @pytest.mark.skipif(not JIT_ENABLED, reason="a million texts are for native code")
 def test_random_marks_behind_starters_that_normalise_and_others() -> None:
-    seed = random.SystemRandom().randrange(2**32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     pool = "aeqñêAEΑαиᾳＡﬁ1 -<\u09c7" + 3 * "\u0300\u0301\u0308\u0323\u0327\u0338\u0345\u0346\u09be"
     texts = ["".join(rng.choices(pool, k=rng.randrange(1, 16))) for _ in range(50_000)]
@@ -125,7 +126,7 @@ def test_random_marks_behind_starters_that_normalise_and_others() -> None:
 
 @pytest.mark.skipif(not JIT_ENABLED, reason="a million texts are for native code")
 def test_random_texts_of_all_scripts() -> None:
-    seed = random.SystemRandom().randrange(2**32)
+    seed = drawn_seed()
     rng = random.Random(seed)
     pool = "".join(SCRIPTS)
     texts = ["".join(rng.choices(pool, k=rng.randrange(60))) for _ in range(20_000)]

@@ -34,6 +34,7 @@ from tests.support.gathering import (
     slots_of,
     snapshot,
 )
+from tests.support.seeds import drawn_seed
 
 RANDOM_RUNS = 300
 
@@ -500,7 +501,7 @@ def test_a_list_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("kind", ["range", "knn", "knn with a word"])
 def test_whatever_happens_answers_are_whole_or_say_what_is_missing(kind: str) -> None:
     for _ in range(RANDOM_RUNS):
-        seed = random.randrange(1 << 32)
+        seed = drawn_seed()
         try:
             one_random_search(kind, random.Random(seed))
         except AssertionError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from sirocco.protocol.evaluator.reports.step_records import StepReport
 from sirocco.protocol.evaluator.slot import slot as slot_module
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.queries.install_records import Installs
+from tests.support.seeds import drawn_seed
 
 START_MS = 1_000_000
 LIMITS = StoreLimits(active_rows=150, slices=3, slice_rows=600)
@@ -105,7 +105,7 @@ def told(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]]:
 
 @pytest.mark.parametrize("trial", range(4))
 def test_steps_say_what_searches_would(trial: int) -> None:
-    seed = random.randrange(1 << 30)
+    seed = drawn_seed()
     print(f"seed {seed}, trial {trial}")
     rng = np.random.default_rng(seed)
     slots, asked = (opened(), opened()), queries(rng)
