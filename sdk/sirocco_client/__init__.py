@@ -21,7 +21,6 @@ from sirocco_client.errors import (
     NotFound,
     ObjectsRejected,
     OutOfRange,
-    PartialResult,
     PermissionDenied,
     PublishFailed,
     Rejected,
@@ -48,7 +47,7 @@ from sirocco_client.queries import (
 from sirocco_client.query_json import query_from_json
 from sirocco_client.regions import Circle, Polygon, Rectangle
 from sirocco_client.retry import Retry
-from sirocco_client.searching import FoundObject, SearchAnswer, SearchPart
+from sirocco_client.searching import FoundObject, PartialResult, SearchAnswer, SearchPart
 from sirocco_client.subscription import Subscription
 from sirocco_client.told_lists import Ended, KnnChange, RankedChange, TermsStep, ToldList
 

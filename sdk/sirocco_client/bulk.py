@@ -23,7 +23,8 @@ from sirocco_api.v1.query_service_pb2 import (
 )
 from sirocco_api.v1.query_service_pb2 import RegistrationResult as RegistrationResultMessage
 
-from sirocco_client.errors import Internal, InvalidArgument, NotFound, error_from_message
+from sirocco_client.error_messages import error_from_message
+from sirocco_client.errors import Internal, InvalidArgument, NotFound
 from sirocco_client.members import shown
 from sirocco_client.numbers import read_time_ms
 from sirocco_client.queries import Query, RegistrationResult, write_query

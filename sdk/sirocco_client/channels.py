@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
-from sirocco_client.errors import SiroccoError, Unavailable, error_from_wire
+from sirocco_client.error_messages import error_from_wire
+from sirocco_client.errors import SiroccoError, Unavailable
 
 # Trailing metadata that carries the serialised `sirocco.v1.Error`.
 ERROR_METADATA = "sirocco-error-bin"

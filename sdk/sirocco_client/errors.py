@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
-
-from sirocco_api.v1.errors_pb2 import Error
-
-if TYPE_CHECKING:
-    from sirocco_client.searching import SearchAnswer
+from typing import ClassVar
 
 
 class SiroccoError(Exception):
@@ -150,32 +145,6 @@ class DeadlineExceeded(SiroccoError):  # noqa: N818
     may_pass = True
 
 
-class PartialResult(SiroccoError):  # noqa: N818
-    """Some parts of the cluster did not answer a search in time.
-
-    Attributes:
-        missing_slots: The slots, ascending.
-        answer: A `SearchAnswer` of the other slots; None if the caller has already received it.
-    """
-
-    code = "PARTIAL_RESULT"
-    may_pass = True
-
-    shown = (*SiroccoError.shown, "missing_slots")
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        field: str | None = None,
-        retry_after_ms: int | None = None,
-        missing_slots: Sequence[int] = (),
-    ) -> None:
-        super().__init__(message, field=field, retry_after_ms=retry_after_ms)
-        self.missing_slots = tuple(missing_slots)
-        self.answer: SearchAnswer | None = None
-
-
 class Internal(SiroccoError):  # noqa: N818
     """An invariant does not hold; this is a defect of Sirocco."""
 
@@ -249,68 +218,3 @@ class PublishFailed(SiroccoError):  # noqa: N818
     def cause_code(self) -> str:
         """Code of the cause."""
         return self.cause.code
-
-
-ERRORS_BY_CODE: dict[str, type[SiroccoError]] = {
-    error.code: error
-    for error in (
-        InvalidArgument,
-        NotFound,
-        AlreadyExists,
-        OutOfRange,
-        ResourceExhausted,
-        FailedPrecondition,
-        Unavailable,
-        Unauthenticated,
-        PermissionDenied,
-        DeadlineExceeded,
-        PartialResult,
-        Internal,
-        Unimplemented,
-    )
-}
-
-# Codes of a failing connection, proxy or stopping server, without an error of Sirocco: the call may
-# be repeated elsewhere.
-_CONNECTION_CODES = frozenset({"UNKNOWN", "CANCELLED", "ABORTED", "INTERNAL", "DATA_LOSS"})
-
-
-def error_from_message(message: Error) -> SiroccoError:
-    """Returns the error of a `sirocco.v1.Error`; an unknown code gives the base class."""
-    field = message.field or None
-    kind = ERRORS_BY_CODE.get(message.code, SiroccoError)
-    if kind is OutOfRange and message.earliest_cursor:
-        return CursorExpired(message.message, earliest=message.earliest_cursor, field=field)
-    if kind is OutOfRange and message.HasField("earliest_ms"):
-        return WindowTooLong(message.message, earliest_ms=message.earliest_ms, field=field)
-    if kind is PartialResult:
-        return PartialResult(
-            message.message,
-            field=field,
-            retry_after_ms=message.retry_after_ms or None,
-            missing_slots=message.missing_slots,
-        )
-    return kind(
-        message.message,
-        field=field,
-        retry_after_ms=message.retry_after_ms or None,
-        retryable=message.retry_after_ms > 0,
-    )
-
-
-def error_from_wire(status: str, text: str, details: bytes | None) -> SiroccoError:
-    """Returns the error of a failed call.
-
-    Args:
-        status: Name of the gRPC status code.
-        text: Its message.
-        details: The serialised `sirocco.v1.Error`, None if there was none.
-    """
-    if details is not None:
-        return error_from_message(Error.FromString(details))
-    if status in _CONNECTION_CODES:
-        return Unavailable(f"{text} ({status})")
-    if status == "RESOURCE_EXHAUSTED" and "larger than max" in text:
-        # gRPC's code for a message over the limit; it is as large next time.
-        return ResourceExhausted(text, retryable=False)
-    return ERRORS_BY_CODE.get(status, SiroccoError)(text)

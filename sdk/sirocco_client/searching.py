@@ -16,7 +16,6 @@ from sirocco_api.v1.search_service_pb2 import SearchRequest, SearchResponse, Ter
 from sirocco_client.errors import (
     DeadlineExceeded,
     Internal,
-    PartialResult,
     SiroccoError,
     Unavailable,
 )
@@ -192,6 +191,32 @@ class SearchAnswer:
 
     def _values(self) -> list[float]:
         return self._ordered(part.values.tolist() for part in self.parts)
+
+
+class PartialResult(SiroccoError):  # noqa: N818
+    """Some parts of the cluster did not answer a search in time.
+
+    Attributes:
+        missing_slots: The slots, ascending.
+        answer: That of the other slots; None if the caller has already received it.
+    """
+
+    code = "PARTIAL_RESULT"
+    may_pass = True
+
+    shown = (*SiroccoError.shown, "missing_slots")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        retry_after_ms: int | None = None,
+        missing_slots: Sequence[int] = (),
+    ) -> None:
+        super().__init__(message, field=field, retry_after_ms=retry_after_ms)
+        self.missing_slots = tuple(missing_slots)
+        self.answer: SearchAnswer | None = None
 
 
 class Searching:

@@ -15,7 +15,8 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, Rejection
 
 from sirocco_client.columns import columns_bytes, object_id, slice_columns
-from sirocco_client.errors import Internal, Rejected, error_from_message
+from sirocco_client.error_messages import error_from_message
+from sirocco_client.errors import Internal, Rejected
 
 
 @dataclass(slots=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, TransportUnavailable
 from sirocco.transport.kafka_errors import GROUP, LOGGER, OUT_OF_RANGE, made, typed
 from sirocco.transport.kafka_settings import consumer_config
+from sirocco.transport.kafka_topics import KafkaTopics
 from sirocco.transport.log import Record
 from sirocco.transport.log import TopicPartition as At
-
-if TYPE_CHECKING:
-    from sirocco.transport.kafka_log import KafkaLog
 
 # The client types every part of a message as optional; of a record only the key is.
 _Message: TypeAlias = Any
@@ -28,7 +26,7 @@ _WHOLE: Final[At] = ("", -1)
 class KafkaConsumer:
     """`Consumer` on Kafka."""
 
-    def __init__(self, log: KafkaLog, name: str) -> None:
+    def __init__(self, log: KafkaTopics, name: str) -> None:
         self.name: Final = name
         self._log = log
         self._closed = False

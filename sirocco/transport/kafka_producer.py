@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -26,10 +26,8 @@ from sirocco.transport.kafka_settings import (
     TRANSACTION_TIMEOUT_MS,
     producer_config,
 )
+from sirocco.transport.kafka_topics import KafkaTopics
 from sirocco.transport.log import RECORD_BYTES_MAX, Headers, OnAck, record_bytes
-
-if TYPE_CHECKING:
-    from sirocco.transport.kafka_log import KafkaLog
 
 # How long a new producer waits for its connection; without one it works, only later.
 _CONNECT_S: Final = 1.0
@@ -39,7 +37,7 @@ class KafkaProducer:
     """`Producer` on Kafka."""
 
     def __init__(
-        self, log: KafkaLog, name: str, transactional_id: str | None, append_wait_s: float
+        self, log: KafkaTopics, name: str, transactional_id: str | None, append_wait_s: float
     ) -> None:
         self.name: Final = name
         self._log = log

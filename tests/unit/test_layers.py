@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,23 @@ def test_imports_are_allowed(path: str) -> None:
     found = imports_of(path, (ROOT / path).read_text())
     faults = {f"{one}: {fault}" for one in found for fault in faults_of(one)}
     assert not faults, "\n".join(sorted(faults))
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not for their types alone either: what two of them need stands below both."""
+    files = {module_name(path): path for path in our_files() if "_pb2" not in path}
+    graph = {
+        module: {
+            found.module
+            for found in imports_of(path, (ROOT / path).read_text())
+            if found.module in files and found.module != module
+        }
+        for module, path in files.items()
+    }
+    # `from a import b` names the package a as well, which imports its parts to export them.
+    for module, needed in graph.items():
+        needed -= {each for each in needed if module.startswith(f"{each}.")}
+    TopologicalSorter(graph).prepare()
 
 
 def test_every_package_has_a_layer() -> None:

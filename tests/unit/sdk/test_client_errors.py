@@ -20,7 +20,7 @@ from sirocco_client import (
     errors,
 )
 from sirocco_client.channels import ERROR_METADATA, ChannelSettings
-from sirocco_client.errors import ERRORS_BY_CODE, error_from_message, error_from_wire
+from sirocco_client.error_messages import ERRORS_BY_CODE, error_from_message, error_from_wire
 
 from sirocco.codec.errors import status_name, write_error
 from sirocco.model import errors as engine
