@@ -32,6 +32,12 @@ _TENANT = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
+def tenant_of(name: str) -> str:
+    """Returns the tenant of a name in the cluster; empty for the operator's."""
+    tenant, separator, _ = name.partition(SEPARATOR)
+    return tenant if separator else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of a tenant; None: no limit.

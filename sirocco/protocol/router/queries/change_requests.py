@@ -14,10 +14,10 @@ change names the revision that it replaces, and so the query whose id was compar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from sirocco.model.access import tenant_of
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.contract.effects import Append, ChangeRequest, Effect, Outcome
@@ -27,6 +27,7 @@ from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import UNKNOWN, LiveQueries, has_expired
 from sirocco.protocol.router.queries.member_declarations import (
+    MemberCounts,
     MemberDeclarations,
     check_member,
     member_of,
@@ -82,7 +83,7 @@ class PendingRequests:
     _probed: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _probes: int = 0
     # Members that pending changes track.
-    _pending_members: Counter[str] = field(default_factory=Counter)
+    _pending_members: MemberCounts = field(default_factory=MemberCounts)
 
     def __contains__(self, handle: int) -> bool:
         """Whether change requests for the live query of a handle wait for an append.
@@ -167,9 +168,7 @@ class PendingRequests:
         if not by_id:
             del self._pending[handle]
         if (member := member_of(pending.change.query)) is not None:
-            self._pending_members[member] -= 1
-            if not self._pending_members[member]:
-                del self._pending_members[member]
+            self._pending_members.remove(tenant_of(query_id), member)
         return pending
 
     def _consider(self, queued: list[QueuedRequest], *, is_current: bool = False) -> list[Effect]:
@@ -210,7 +209,7 @@ class PendingRequests:
             pending = Pending(batch, row, request, change)
             self._pending.setdefault(handle, {})[request.id] = pending
             if (member := member_of(change.query)) is not None:
-                self._pending_members[member] += 1
+                self._pending_members.add(tenant_of(request.id), member)
             begun.append(pending)
         for pending in begun:
             pending.covered = len(pending.waiting)
@@ -223,7 +222,7 @@ class PendingRequests:
             InvalidArgument: With its locator it does not fit the records of slots.
             ResourceExhausted: It would track one member too many.
         """
-        check_member(request.query, self.member_declarations, self._pending_members)
+        check_member(request.query, self.member_declarations.counts, self._pending_members)
         change = Change(
             handle=handle,
             query=request.query,

@@ -10,10 +10,11 @@ missing: then it knows every query in force. From there on other members are for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from sirocco.model.access import tenant_of
 from sirocco.model.errors import ResourceExhausted
 from sirocco.model.query import Query, RangeQuery
 from sirocco.protocol.contract.byte_columns import packed, unpacked
@@ -21,7 +22,8 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Change, Tracked, TrackedOnly
 
 # Members that the queries of one registry partition track at most: clients choose them, 256 bytes
-# each. The full list fits one record of 1 MiB; a cluster has a handful.
+# each. The full list fits one record of 1 MiB; a cluster has a handful. No tenant gets more than
+# stay free: the first one gets half of them at most, the next one half of the rest.
 MEMBERS_MAX = 4_096
 
 # This many members, and half as many as are tracked, must have gone before the full list: at most a
@@ -29,27 +31,15 @@ MEMBERS_MAX = 4_096
 OBSOLETE_MIN = 64
 
 
-class MemberDeclarations:
-    """The members that the queries of one owned registry partition track.
+class MemberCounts:
+    """Members, with the number of queries that track them, in all and of each tenant."""
 
-    Args:
-        partition: of the registry.
-        epoch: of the ownership.
-    """
-
-    def __init__(self, partition: int, epoch: int) -> None:
-        self._partition = partition
-        self._epoch = epoch
-        # Handle of each live query that tracks → its member.
-        self._member_of: dict[int, str] = {}
+    def __init__(self, tracked: Iterable[tuple[str, str]] = ()) -> None:
+        """Starts with some queries: the tenant and the member of each."""
         self._counts: Counter[str] = Counter()
-        # Members that intake partitions may know of this one; and those this owner has published.
-        self._known: set[str] = set()
-        self._said: set[str] = set()
-        # Whether intake partitions may know members from older versions, of any partition.
-        self._is_after_another = False
-        # Whether all members are known: compaction may have removed the records that name them.
-        self._is_whole = True
+        self._of_tenants: dict[str, Counter[str]] = {}
+        for tenant, member in tracked:
+            self.add(tenant, member)
 
     def __len__(self) -> int:
         """Returns how many members are tracked."""
@@ -58,18 +48,69 @@ class MemberDeclarations:
     def __contains__(self, member: str) -> bool:
         return member in self._counts
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def of_tenant(self, tenant: str) -> int:
+        """Returns how many members the queries of a tenant track."""
+        return len(self._of_tenants.get(tenant, ()))
+
+    def add(self, tenant: str, member: str) -> None:
+        """Adds a query."""
+        self._counts[member] += 1
+        self._of_tenants.setdefault(tenant, Counter())[member] += 1
+
+    def remove(self, tenant: str, member: str) -> None:
+        """Removes a query."""
+        _remove_one(self._counts, member)
+        own = self._of_tenants[tenant]
+        _remove_one(own, member)
+        if not own:
+            del self._of_tenants[tenant]
+
+
+def _remove_one(counts: Counter[str], member: str) -> None:
+    counts[member] -= 1
+    if not counts[member]:
+        del counts[member]
+
+
+class MemberDeclarations:
+    """The members that the queries of one owned registry partition track.
+
+    Args:
+        partition: of the registry.
+        epoch: of the ownership.
+
+    Attributes:
+        counts: of the queries that track each.
+    """
+
+    def __init__(self, partition: int, epoch: int) -> None:
+        self._partition = partition
+        self._epoch = epoch
+        # Handle of each live query that tracks → its tenant and member.
+        self._member_of: dict[int, tuple[str, str]] = {}
+        self.counts = MemberCounts()
+        # Members that intake partitions may know of this one; and those this owner has published.
+        self._known: set[str] = set()
+        self._said: set[str] = set()
+        # Whether intake partitions may know members from older versions, of any partition.
+        self._is_after_another = False
+        # Whether all members are known: compaction may have removed the records that name them.
+        self._is_whole = True
+
     def learn(self, change: Change) -> list[Tracked]:
         """Takes a change in force; returns the records to append before it is answered."""
         former = self._member_of.pop(change.handle, None)
         if former is not None:
-            self._counts[former] -= 1
-            if not self._counts[former]:
-                del self._counts[former]
+            self.counts.remove(*former)
         member = member_of(change.query)
-        if member is None:
+        if change.query is None or member is None:
             return []
-        self._member_of[change.handle] = member
-        self._counts[member] += 1
+        tenant = tenant_of(change.query.id)
+        self._member_of[change.handle] = tenant, member
+        self.counts.add(tenant, member)
         if member in self._said:
             return []
         self._said.add(member)
@@ -79,10 +120,10 @@ class MemberDeclarations:
     @property
     def is_due(self) -> bool:
         """Whether the full list is due: many known members are tracked no more."""
-        gone = len(self._known) - len(self._counts)
-        is_crowded = gone > max(OBSOLETE_MIN, len(self._counts) // 2)
+        gone = len(self._known) - len(self.counts)
+        is_crowded = gone > max(OBSOLETE_MIN, len(self.counts) // 2)
         # More members than the bound, from an old log, would not fit a record.
-        fits = self._is_whole and len(self._counts) <= MEMBERS_MAX
+        fits = self._is_whole and len(self.counts) <= MEMBERS_MAX
         return fits and (is_crowded or self._is_after_another)
 
     def keep(self) -> TrackedOnly:
@@ -90,19 +131,20 @@ class MemberDeclarations:
 
         To be called only when every query in force is known here.
         """
-        self._known, self._said = set(self._counts), set(self._counts)
+        self._known, self._said = set(self.counts), set(self.counts)
         self._is_after_another = False
-        return TrackedOnly(self._partition, self._epoch, tuple(sorted(self._counts)))
+        return TrackedOnly(self._partition, self._epoch, tuple(sorted(self.counts)))
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""
         if not self._is_whole:
             # The next owner searches the log again.
             return {}
-        members = [member.encode() for member in self._member_of.values()]
+        tracked = self._member_of.values()
         return {
             "track.handles": np.array(list(self._member_of), np.uint64),
-            **packed("track.members", members),
+            **packed("track.members", [member.encode() for _, member in tracked]),
+            **packed("track.tenants", [tenant.encode() for tenant, _ in tracked]),
             **packed("track.known", [member.encode() for member in sorted(self._known)]),
         }
 
@@ -113,8 +155,13 @@ class MemberDeclarations:
         if not self._is_whole:
             return
         members = [member.decode() for member in unpacked("track.members", state)]
-        self._member_of = dict(zip(state["track.handles"].tolist(), members, strict=True))
-        self._counts = Counter(members)
+        # In one of an older version they are unknown, and count for nobody.
+        tenants = [""] * len(members)
+        if "track.tenants" in state:
+            tenants = [tenant.decode() for tenant in unpacked("track.tenants", state)]
+        tracked = list(zip(tenants, members, strict=True))
+        self._member_of = dict(zip(state["track.handles"].tolist(), tracked, strict=True))
+        self.counts = MemberCounts(tracked)
         self._known = set(members)
         if not self._is_after_another:
             self._known |= {member.decode() for member in unpacked("track.known", state)}
@@ -125,24 +172,30 @@ def member_of(query: Query | None) -> str | None:
     return query.track if isinstance(query, RangeQuery) else None
 
 
-def check_member(
-    query: Query | None, tracked: MemberDeclarations, pending: Mapping[str, int]
-) -> None:
+def check_member(query: Query | None, tracked: MemberCounts, pending: MemberCounts) -> None:
     """Refuses a query that would track one member too many.
 
     Args:
         query: of a change.
         tracked: the members of the live queries.
-        pending: those of pending changes, with their numbers; some may be tracked already.
+        pending: those of pending changes; some may be tracked already.
 
     Raises:
-        ResourceExhausted: Other queries track as many as allowed.
+        ResourceExhausted: Other queries track as many as allowed, or those of its tenant do.
     """
     member = member_of(query)
-    if member is None or member in tracked or member in pending:
+    if query is None or member is None or member in tracked or member in pending:
         return
-    if len(tracked) + len(pending) >= MEMBERS_MAX:
+    free = MEMBERS_MAX - len(tracked) - len(pending)
+    if free <= 0:
         raise ResourceExhausted(f"queries track {MEMBERS_MAX} members here already", field="track")
+    tenant = tenant_of(query.id)
+    own = tracked.of_tenant(tenant) + pending.of_tenant(tenant)
+    if tenant and own >= free:
+        raise ResourceExhausted(
+            f"queries of tenant {tenant} track {own} members here, as many as are free",
+            field="track",
+        )
 
 
 def are_missing(state: State) -> bool:
@@ -166,10 +219,13 @@ def with_members(state: State, changes: Iterable[tuple[int, Change]]) -> State:
     if read.keys() != places.keys():
         return state
     found = {
-        handle: member for handle, query in read.items() if (member := member_of(query)) is not None
+        handle: (tenant_of(query.id), member)
+        for handle, query in read.items()
+        if query is not None and (member := member_of(query)) is not None
     }
     return {
         **state,
         "track.handles": np.array(list(found), np.uint64),
-        **packed("track.members", [member.encode() for member in found.values()]),
+        **packed("track.members", [member.encode() for _, member in found.values()]),
+        **packed("track.tenants", [tenant.encode() for tenant, _ in found.values()]),
     }

@@ -442,7 +442,9 @@ def test_a_state_that_is_of_no_use_stops_its_partition_alone(
     with running(log, script, archive) as worker:
         # test: it is retried repeatedly, and the other one is loaded
         eventually(
-            lambda: worker.failure or [r for r in caplog.records if "stands still" in r.message][3:]
+            lambda: (
+                worker.failure or [r for r in caplog.records if "is not processed" in r.message][3:]
+            )
         )
         assert worker.failure is None
         assert [each.partition for each in script.wait(Loaded)] == [0]

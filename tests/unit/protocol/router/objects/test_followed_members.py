@@ -243,6 +243,66 @@ def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.Mo
     assert late.error is None
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_no_tenant_tracks_more_members_than_are_free(
+    is_taken_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_declarations, "MEMBERS_MAX", 16)
+    log = Owner()
+
+    def taken(tenant: str, number: int) -> int:
+        outcomes = log.do(
+            *(
+                request_of("register", query(f"{tenant}:q{i}", track=f"{tenant}-{i}"))
+                for i in range(number)
+            )
+        )
+        refused = [each.error for each in outcomes if each.error is not None]
+        assert all(isinstance(error, ResourceExhausted) for error in refused)
+        assert {error.field for error in refused} <= {"track"}
+        return len(outcomes) - len(refused)
+
+    # One after the other, and all at once.
+    assert [taken("greedy", 2), taken("greedy", 20)] == [2, 8]
+    if is_taken_over:
+        log = Owner(log.head, 9, log.registry.state())
+    assert taken("greedy", 20) == 8
+    assert taken("other", 20) == 4
+    assert taken("third", 20) == 2
+    # Who tracks what others track takes nothing; the operator may have the rest.
+    (same,) = log.do(request_of("register", query("greedy:x", track="other-1")))
+    assert same.error is None
+    outcomes = log.do(*(tracks(number, f"m{number}") for number in range(4)))
+    assert [each.error is None for each in outcomes] == [True, True, False, False]
+    # What a tenant gives back it may have again.
+    log.do(
+        *(request_of("unregister", f"greedy:{name}") for name in ("q0", "x")),
+        *(gone(number) for number in range(4)),
+    )
+    for tenant in ("other", "third"):
+        log.do(*(request_of("unregister", f"{tenant}:q{i}") for i in range(4)))
+    assert taken("greedy", 20) == 8
+
+
+def test_a_checkpoint_of_before_does_not_say_whose_the_members_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_declarations, "MEMBERS_MAX", 8)
+    log = Owner()
+    log.do(*(request_of("register", query(f"a:q{i}", track=f"m{i}")) for i in range(3)))
+    old = {
+        name: column
+        for name, column in log.registry.state().items()
+        if not name.startswith("track.tenants")
+    }
+    second = Owner(log.head, 9, old)
+    outcomes = second.do(
+        *(request_of("register", query(f"a:r{i}", track=f"n{i}")) for i in range(5))
+    )
+    assert [each.error is None for each in outcomes] == [True, True, True, False, False]
+    second.do(request_of("unregister", "a:q0"))
+
+
 def test_sources_know_no_more_than_what_is_tracked() -> None:
     """Memory does not grow if a client tracks another member with each query."""
     log, source = Owner(), FollowedMembers(4)
