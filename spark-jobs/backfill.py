@@ -105,9 +105,9 @@ def read_queries(session: SparkSession, source: str) -> tuple[list[Query], list[
         del chosen[one]
         refused.append((f"{one}: stands for several queries", 1))
     if not chosen:
-        told = f": {refused[0][0]}" if refused else ""
+        detail = f": {refused[0][0]}" if refused else ""
         raise InvalidArgument(
-            f"{source} holds no query that can be answered{told}", field="queries"
+            f"{source} holds no query that can be answered{detail}", field="queries"
         )
     return list(chosen.values()), refused
 

@@ -112,7 +112,7 @@ def page(
     days = past.counts.span_ms / 86_400_000
     kinds = ", ".join(f"{n} {kind}" for kind, n in summary["queries_by_kind"].items()) or "none"
     refused = summary["refused_objects"]["count"] + summary["refused_queries"]["count"]
-    said = [
+    findings = [
         f"{summary['objects']:,} objects over {days:.2f} days, {summary['sampled_objects']:,} of "
         "them sampled",
         f"queries: {kinds}",
@@ -122,7 +122,7 @@ def page(
     parts = [
         f"<!doctype html><meta charset=utf-8><title>Workload</title><style>{_STYLE}</style>",
         f"<h1>Workload of {html.escape(options.objects)}</h1>",
-        "<ul>" + "".join(f"<li>{html.escape(one)}</li>" for one in said) + "</ul>",
+        "<ul>" + "".join(f"<li>{html.escape(one)}</li>" for one in findings) + "</ul>",
         "<h2>Where and about what</h2>",
         _image(density, "objects over the world"),
         _image(skew, "skew of places and terms"),

@@ -291,7 +291,8 @@ def _why_waiting(figures: Figures) -> str:
 
 
 def _plain(state: str) -> str:
-    return "nothing was told of some slots" if state.startswith("nothing was told") else state
+    former, now = "nothing was told", "no report for"
+    return f"{now} some slots" if state.startswith((former, now)) else state
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -107,7 +107,7 @@ class _Small:
         self._moved.add(slot)
         begin_s = time.monotonic()
         wanted = offsets(giver.machine, (slot,))
-        giver.worker.tell(SaveRequest(tuple(wanted)))
+        giver.worker.post(SaveRequest(tuple(wanted)))
         _await(lambda: not unsaved(giver.machine, wanted))
         saved_s = time.monotonic()
         self._coordinator.worker.rebalance({slot: (giver.member, taker.member)}).result(WAIT_S)

@@ -28,7 +28,7 @@ from sirocco.protocol.contract.effects import Append, Effect, State
 from sirocco.protocol.contract.messages import NO_REVISION, Change, Installed, Keywords, Message
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing.standing_queries import RANGE
-from sirocco.protocol.router.objects.keyword_filter import Summaries
+from sirocco.protocol.router.objects.keyword_filter import KeywordFilter
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary, keys_of_queries
 from sirocco.protocol.router.queries.query_placement import Stage, place_new
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -143,7 +143,7 @@ class Run:
             slot.open(0, 0, 1, 0)
         # One unit that gets the new keywords, one that gets all keywords, one that gets all
         # queries, and one at which the queries arrive.
-        summaries = [Summaries(routing.slots, 1) for _ in range(4)]
+        summaries = [KeywordFilter(routing.slots, 1) for _ in range(4)]
         self._told, self._told_all, self._hearing, self._noting = summaries
         self._words = words_of(routing.slots)
         self._offset = 0
@@ -194,7 +194,7 @@ class Run:
     def _hear(self, records: list[tuple[int, Record]]) -> None:
         self._note(self._hearing, [change for _, change in self._read(records)])
 
-    def _note(self, summaries: Summaries, changes: list[Change]) -> Keywords:
+    def _note(self, summaries: KeywordFilter, changes: list[Change]) -> Keywords:
         """Stores the slots' needs at a unit that gets the queries themselves (Tornado 3.1)."""
         placed = place_new(changes, self._stage, self._routings)
         keys = keys_of_queries(changes, placed.rows, self._routings[_VERSION])
@@ -213,7 +213,7 @@ class Run:
         self._take(self._told_all, _records([(_PARTITION, said)]))
 
     @staticmethod
-    def _take(summaries: Summaries, records: list[tuple[int, Record]]) -> int:
+    def _take(summaries: KeywordFilter, records: list[tuple[int, Record]]) -> int:
         """Stores keywords at a unit; returns how many."""
         count = 0
         for _, (method, value) in records:

@@ -10,7 +10,7 @@ from sirocco_client.channels import Tls
 from sirocco_client.client import Client
 from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
 from sirocco_client.contact import ConnectionChange
-from sirocco_client.decode import Notification, NotificationBatch, Told, TrackedNotification
+from sirocco_client.decode import Delivery, Notification, NotificationBatch, TrackedNotification
 from sirocco_client.errors import (
     AlreadyExists,
     CursorExpired,
@@ -31,6 +31,7 @@ from sirocco_client.errors import (
     Unimplemented,
     WindowTooLong,
 )
+from sirocco_client.list_changes import Ended, KnnChange, ListChange, RankedChange, TermsStep
 from sirocco_client.map_change import MapChange
 from sirocco_client.objects import Object
 from sirocco_client.outbox import PublishFlow, PublishResult
@@ -49,9 +50,12 @@ from sirocco_client.regions import Circle, Polygon, Rectangle
 from sirocco_client.retry import Retry
 from sirocco_client.searching import FoundObject, PartialResult, SearchAnswer, SearchPart
 from sirocco_client.subscription import Subscription
-from sirocco_client.told_lists import Ended, KnnChange, RankedChange, TermsStep, ToldList
 
 __version__ = "0.1.0"
+
+# Former names, for programs that use them.
+Told = Delivery
+ToldList = ListChange
 
 __all__ = [
     "AlreadyExists",
@@ -66,6 +70,7 @@ __all__ = [
     "ConnectionChange",
     "CursorExpired",
     "DeadlineExceeded",
+    "Delivery",
     "Ended",
     "FailedPrecondition",
     "FoundObject",
@@ -75,6 +80,7 @@ __all__ = [
     "KnnQuery",
     "Leaf",
     "LeafLoad",
+    "ListChange",
     "MapChange",
     "Member",
     "NotFound",

@@ -16,7 +16,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 from sirocco_client.async_waiting import was_call_cancelled
 from sirocco_client.channels import Metadata, error_of
 from sirocco_client.contact import MERGER, Contact
-from sirocco_client.decode import NotificationBatch, Told
+from sirocco_client.decode import Delivery, NotificationBatch
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco_client.numbers import read_seconds
@@ -99,7 +99,7 @@ class AsyncSubscription:
         while (batch := await self.next_batch()) is not None:
             yield batch
 
-    async def __aiter__(self) -> AsyncIterator[Told]:
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
         """As `Subscription.__iter__`."""
         async for batch in self.batches():
             for item in batch:

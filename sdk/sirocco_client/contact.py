@@ -106,11 +106,11 @@ class Contact:
 def _reason(text: str) -> str:
     """Returns the end of gRPC's text about a connection, which holds the reason."""
     # After a failed handshake, gRPC adds the status "OK" of the following step.
-    said = text.removesuffix(": OK").rpartition(": ")[2].rstrip("]")
+    reason = text.removesuffix(": OK").rpartition(": ")[2].rstrip("]")
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return f"the server's certificate is refused, {said}"
+        return f"the server's certificate is refused, {reason}"
     if "Hostname Verification" in text:
         return "the server's certificate is of another name"
     if "handshake failed" in text:
-        return f"the TLS handshake failed, {said}"
-    return said or text
+        return f"the TLS handshake failed, {reason}"
+    return reason or text

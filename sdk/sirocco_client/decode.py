@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 
 from sirocco_client.errors import Internal
+from sirocco_client.list_changes import ListChange, check_lists, read_lists
 from sirocco_client.object_rows import ObjectRows, strings_of
 from sirocco_client.objects import Object
-from sirocco_client.told_lists import ToldList, check_lists, read_lists
 
 Change: TypeAlias = Literal["match", "enter", "inside", "exit"]
 
@@ -70,7 +70,7 @@ class TrackedNotification(Notification):
     track: Any
 
 
-Told: TypeAlias = Notification | ToldList
+Delivery: TypeAlias = Notification | ListChange
 
 
 class NotificationBatch(ObjectRows):
@@ -151,7 +151,7 @@ class NotificationBatch(ObjectRows):
         ]
 
     @cached_property
-    def lists(self) -> list[ToldList]:
+    def lists(self) -> list[ListChange]:
         """Reports other than matches; those of one query are in order."""
         if not self._list_count:
             return []
@@ -177,7 +177,7 @@ class NotificationBatch(ObjectRows):
             strict=True,
         )
 
-    def __iter__(self) -> Iterator[Told]:
+    def __iter__(self) -> Iterator[Delivery]:
         """Yields every match and every list as a separate value."""
         matches = self._changes() if self._response.matches.changes else self._matches()
         return chain(matches, self.lists) if self._list_count else matches

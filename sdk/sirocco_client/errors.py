@@ -46,8 +46,8 @@ class SiroccoError(Exception):
     def __repr__(self) -> str:
         """Shows the field and other details of the error."""
         values = ((name, getattr(self, name)) for name in self.shown)
-        told = [f"{name}={value!r}" for name, value in values if value not in (None, "", ())]
-        return f"{type(self).__name__}({', '.join([repr(self.message), *told])})"
+        members = [f"{name}={value!r}" for name, value in values if value not in (None, "", ())]
+        return f"{type(self).__name__}({', '.join([repr(self.message), *members])})"
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message

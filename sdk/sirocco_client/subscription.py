@@ -16,7 +16,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
 from sirocco_client.channels import Metadata, error_of
 from sirocco_client.contact import MERGER, Contact
-from sirocco_client.decode import NotificationBatch, Told
+from sirocco_client.decode import Delivery, NotificationBatch
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco_client.numbers import read_seconds
@@ -126,7 +126,7 @@ class Subscription:
         while (batch := self.next_batch()) is not None:
             yield batch
 
-    def __iter__(self) -> Iterator[Told]:
+    def __iter__(self) -> Iterator[Delivery]:
         """Yields items until the subscription is closed; raises as `next_batch`."""
         for batch in self.batches():
             for item in batch:

@@ -180,7 +180,7 @@ class Balancing:
             case Save(slots):
                 self._evaluators.save(slots)
             case Weigh(weights):
-                self._worker.tell(SlotWeights(weights))
+                self._worker.post(SlotWeights(weights))
             case Move(moves):
                 self._agreed(self._worker.rebalance(moves))
             case Propose(partition_map):

@@ -182,7 +182,7 @@ class CoordinatorService(Service):
         for member in members:
             counts[member.service] = counts.get(member.service, 0) + 1
         self._members_alive = counts
-        self.worker.tell(MembersSeen(members, leading, departed))
+        self.worker.post(MembersSeen(members, leading, departed))
 
     def _is_emptied(self) -> bool:
         """Whether the store has lost the trace of the last look, and therefore the leases too.

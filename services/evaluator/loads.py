@@ -90,7 +90,7 @@ class LoadBack(LoadServiceServicer):
         """
         begun = partial(offsets, self._machine, slots)
         wanted = await asyncio.wrap_future(self._worker.look(begun))
-        self._worker.tell(SaveRequest(tuple(wanted)))
+        self._worker.post(SaveRequest(tuple(wanted)))
         waiting = partial(unsaved, self._machine, wanted)
         while await asyncio.wrap_future(self._worker.look(waiting)):
             await asyncio.sleep(LOOK_S)

@@ -34,7 +34,7 @@ class StepWatch:
         finally:
             self._turn += 1
             if self._waiting:
-                self._tell()
+                self._notify()
 
     def deadline_ms(self) -> int | None:
         """Returns when the machine needs its next step at the latest."""
@@ -52,25 +52,25 @@ class StepWatch:
             condition: quick, and safe to evaluate in the machine's loop.
             timeout_s: how long to wait, seconds.
         """
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[told] = condition
+        notified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[notified] = condition
         try:
             # It may have become true before the wait was registered, and no step may follow.
             if self.holds(condition):
                 return True
-            await asyncio.wait_for(told, timeout_s)
+            await asyncio.wait_for(notified, timeout_s)
         except TimeoutError:
             return False
         finally:
-            self._waiting.pop(told, None)
+            self._waiting.pop(notified, None)
         return True
 
-    def _tell(self) -> None:
-        for told, condition in list(self._waiting.items()):
-            if condition() and self._waiting.pop(told, None) is not None:
-                told.get_loop().call_soon_threadsafe(_settle, told)
+    def _notify(self) -> None:
+        for notified, condition in list(self._waiting.items()):
+            if condition() and self._waiting.pop(notified, None) is not None:
+                notified.get_loop().call_soon_threadsafe(_settle, notified)
 
 
-def _settle(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
+def _settle(notified: asyncio.Future[None]) -> None:
+    if not notified.done():
+        notified.set_result(None)

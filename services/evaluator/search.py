@@ -178,7 +178,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
                     if made is not None:
                         yield made
             finally:
-                making.add_done_callback(_unheard)
+                making.add_done_callback(_ignore_result)
         finally:
             self._under_way -= 1
 
@@ -301,7 +301,7 @@ class _Stream:
         try:
             await asyncio.shield(write)
         except asyncio.CancelledError:
-            write.add_done_callback(_unheard)
+            write.add_done_callback(_ignore_result)
             raise
 
     async def _write(self, response: pb.SearchSlotsResponse) -> None:
@@ -315,7 +315,7 @@ class _Stream:
                 raise
 
 
-def _unheard(one: asyncio.Future[Any]) -> None:
+def _ignore_result(one: asyncio.Future[Any]) -> None:
     """Retrieves the error of an abandoned future, so that it is not logged."""
     if not one.cancelled():
         one.exception()

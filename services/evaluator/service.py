@@ -92,7 +92,7 @@ class EvaluatorService(Service):
         looks = handing_over(
             self.machine,
             lambda at: self.worker.look(at).result(max(0.0, deadline_s - time.monotonic())),
-            self.worker.tell,
+            self.worker.post,
             partial(can_take_over, store, self.member),
             lambda: lease.leave() if lease is not None else None,
         )

@@ -197,8 +197,10 @@ def answer(
         case TermsQuery():
             # Other evaluators answer for slots that have moved. A merger that cannot add up our
             # numbers gets the wire's hashes.
-            told = hashing if question.takes_numbers or not hashing.is_keyed else None
-            parts = _terms(wanted, slots, moved, turns, question.answers + len(moved), told)
+            output_hashing = hashing if question.takes_numbers or not hashing.is_keyed else None
+            parts = _terms(
+                wanted, slots, moved, turns, question.answers + len(moved), output_hashing
+            )
         case RankedQuery():
             parts = _ranked(wanted, slots, moved, turns)
     for part in parts:
@@ -430,7 +432,7 @@ def _terms(
     moved: list[int],
     turns: _Turns,
     answers: int,
-    told: TermHashing | None,
+    output_hashing: TermHashing | None,
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, TermsQuery)
     # A term added up elsewhere may be frequent there.
@@ -442,14 +444,14 @@ def _terms(
     none = np.empty(0, np.uint64), np.empty(0, np.uint64)
     summed = [(one.hashes, one.counts.astype(np.uint64)) for one in counted] or [none]
     hashes, counts = add_counts(summed)
-    if told is None:
+    if output_hashing is None:
         yield from _spelled(slots, moved, hashes, counts, counted)
         return
     first = at_least_kth(counts, wanted.query.k, answers)
     texts, offsets = pack_bytes([text.encode() for text in _texts(hashes[first], counted)])
     # Alone, only the first terms count; otherwise all may, and only the first are named.
     rows = first if answers == 1 else np.concatenate([first, _others(first, len(hashes))])
-    sums = TermSums(hashes[rows], counts[rows], texts, offsets, told.id)
+    sums = TermSums(hashes[rows], counts[rows], texts, offsets, output_hashing.id)
     parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
     yield from _closed([number for number, _ in slots], moved, parts)
 

@@ -191,7 +191,7 @@ class ReceiveFront(ReceiveServiceServicer):
         # At once, so that a client that disconnects before its first match can resume.
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
         # The cursor that the client has, and when the next cursor alone may be sent.
-        told, due_s, is_settled = offset, 0.0, False
+        sent_offset, due_s, is_settled = offset, 0.0, False
         while credit.refused is None:
             pieces, upto, is_tail = await self._after(tail, offset, credit)
             is_starved = False
@@ -207,20 +207,20 @@ class ReceiveFront(ReceiveServiceServicer):
                     break
                 credit.matches -= len(mine.matches) + len(mine.lists or ())
                 yield self._response(mine, partition, piece)
-                told, due_s = piece.next_offset, 0.0
+                sent_offset, due_s = piece.next_offset, 0.0
             is_quiet = is_tail and not pieces and upto == offset
             # A waiting stream holds no records.
             pieces, piece, mine = [], None, None
             offset = stream.offset = max(offset, upto)
             now_s = time.monotonic()
-            if offset > told and (is_settled or now_s >= due_s):
+            if offset > sent_offset and (is_settled or now_s >= due_s):
                 yield ReceiveResponse(cursor=cursor_of(partition, offset))
-                told, due_s = offset, now_s + CURSOR_INTERVAL_S
+                sent_offset, due_s = offset, now_s + CURSOR_INTERVAL_S
             is_settled = False
             if is_starved:
                 await credit.some()
             elif is_quiet:
-                timeout_s = CURSOR_INTERVAL_S if told == offset else SETTLED_S
+                timeout_s = CURSOR_INTERVAL_S if sent_offset == offset else SETTLED_S
                 await tail.wait(offset, timeout_s, opened.subscriber)
                 is_settled = tail.end <= offset
         raise credit.refused

@@ -171,7 +171,7 @@ class SearchFront(SearchServiceServicer):
         """See `search_service.proto`."""
         if self._is_ending:
             raise Unavailable("this merger is ending; try another one")
-        search = await self._heard(request, context.time_remaining())
+        search = await self._read_search(request, context.time_remaining())
         limits, who = self._limits, caller()
         with self._places.one(who.grant.tenant, who.limits.searches, context.peer()):
             left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
@@ -210,7 +210,7 @@ class SearchFront(SearchServiceServicer):
         owner = self._view.owners.get((SLOTS, slot))
         return None if owner is None else owner.member
 
-    async def _heard(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
+    async def _read_search(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
         if is_light(request.query):
             return self._read(request, left_s)
         return await self._pool.run(partial(self._read, request, left_s))

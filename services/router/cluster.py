@@ -152,7 +152,7 @@ class ClusterFront(ClusterServiceServicer):
                 return await asyncio.wrap_future(self._worker.settled())
             # Before it has reached the position, its marks would report too little.
             if source is not None and source.position >= wanted:
-                self._worker.tell(FlushRequest())
+                self._worker.post(FlushRequest())
             await asyncio.sleep(LOOK_S)
 
     async def _routed_there(self, member: str, partition: int, offset: int) -> None:

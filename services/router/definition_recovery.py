@@ -70,4 +70,4 @@ class DefinitionRecovery:
                     "definition_republished", partition=partition, offset=place, handle=handle
                 )
                 logger.info("a void change hides this definition; it is republished", extra=extra)
-                self._worker.tell(RecoveredDefinition(partition, place, change))
+                self._worker.post(RecoveredDefinition(partition, place, change))

@@ -100,13 +100,13 @@ class MapChangeReader:
                 piece = tuple(islice(changes, PIECE))
                 if not piece:
                     return
-                self._tell(RegistryRecords(partition, piece))
+                self._post(RegistryRecords(partition, piece))
 
-    def _tell(self, records: RegistryRecords) -> None:
+    def _post(self, records: RegistryRecords) -> None:
         """Lets the loop copy; continues once the slots have the previous definitions."""
         if self._under_way + len(records.changes) > UNDER_WAY_MAX:
             self._settle()
-        self._worker.tell(records)
+        self._worker.post(records)
         self._under_way += len(records.changes)
         self._settled = self._worker.settled()
 

@@ -268,15 +268,18 @@ class PublishFront(PublishServiceServicer):
         # disconnects withdraws nothing.
         await asyncio.shield(pending[0].appended)
         # Other records that the log has confirmed by now go into the same answer.
-        told = 0
+        rejections_sent = 0
         while pending:
             appended = pending[0].appended
             if not appended.done() or appended.exception() is not None:
                 break
-            if told and told + len(pending[0].rejections) > REJECTION_BYTES_MAX:
+            if (
+                rejections_sent
+                and rejections_sent + len(pending[0].rejections) > REJECTION_BYTES_MAX
+            ):
                 break
             done = pending.popleft()
-            told += len(done.rejections)
+            rejections_sent += len(done.rejections)
             response.acknowledged_to = done.last_number
             response.MergeFromString(done.rejections)
             response.position_token = f"{done.partition}.{appended.result()}"

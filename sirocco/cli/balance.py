@@ -13,7 +13,7 @@ from sirocco_client import Balance, BalanceDecision
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import ExitCode
 from sirocco.cli.terminal.terminal import console as console_of
-from sirocco.cli.terminal.terminal import say_json
+from sirocco.cli.terminal.terminal import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as client:
         found = client.balance()
     if args.json:
-        say_json(asdict(found))
+        print_json(asdict(found))
     else:
         show(found, console_of(soft_wrap=True, width=WIDTH))
     return ExitCode.OK

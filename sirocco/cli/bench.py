@@ -8,7 +8,7 @@ from typing import Any
 from sirocco.cli.terminal.numbers import at_least_one, whole
 from sirocco.cli.terminal.paths import path
 from sirocco.cli.terminal.status import CommandError, ExitCode
-from sirocco.cli.terminal.terminal import say_json
+from sirocco.cli.terminal.terminal import print_json
 
 
 def add_parser(commands: Any) -> None:
@@ -44,5 +44,5 @@ def _match(args: argparse.Namespace) -> int:
         figures = run_match_bench(args.workload, args.queries, args.objects, args.seed)
     except (WorkloadError, ValueError) as error:
         raise CommandError(str(error)) from None
-    say_json(figures)
+    print_json(figures)
     return ExitCode.OK

@@ -14,7 +14,7 @@ from sirocco.cli.balance import show
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import ExitCode
 from sirocco.cli.terminal.terminal import console as console_of
-from sirocco.cli.terminal.terminal import say_json
+from sirocco.cli.terminal.terminal import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace) -> int:
         members = asdict(found) | {"unowned_slots": unowned_slots(found)}
         if balance is not None:
             members["balance"] = asdict(balance)
-        say_json(members)
+        print_json(members)
     else:
         _print(found, _console(), with_slots=args.slots)
         if balance is not None:

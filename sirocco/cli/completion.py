@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from sirocco.cli.terminal.status import ExitCode
-from sirocco.cli.terminal.terminal import say
+from sirocco.cli.terminal.terminal import print_lines
 
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -33,5 +33,5 @@ def _run(args: argparse.Namespace) -> int:
     from sirocco.cli.__main__ import whole_parser  # noqa: PLC0415
 
     script = shtab.complete(whole_parser(), shell=args.shell)
-    say(*script.replace("\t", "    ").split("\n"))
+    print_lines(*script.replace("\t", "    ").split("\n"))
     return ExitCode.OK

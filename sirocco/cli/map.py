@@ -13,7 +13,7 @@ from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.paths import path
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
-from sirocco.cli.terminal.terminal import say, say_json
+from sirocco.cli.terminal.terminal import print_json, print_lines
 
 # Between looks at a change in progress.
 LOOK_S = 0.5
@@ -72,14 +72,14 @@ def _propose(args: argparse.Namespace) -> int:
             data = _as_next(args.file, data, client.map_change().map_version + 1)
         version = client.propose_map(data)
         found = client.map_change()
-        while args.wait and _goes_on(found, version):
+        while args.wait and _is_running(found, version):
             time.sleep(LOOK_S)
             found = client.map_change()
     _print({"accepted": version, **_members(found)}, args)
     return ExitCode.OK
 
 
-def _goes_on(found: MapChange, version: int) -> bool:
+def _is_running(found: MapChange, version: int) -> bool:
     """Whether the change to a version is still in progress; another may follow at once."""
     is_under_way = found.phase != "none" and found.next_version <= version
     return found.map_version < version or is_under_way
@@ -113,7 +113,7 @@ def _members(found: MapChange) -> dict[str, Any]:
 
 def _print(members: dict[str, Any], args: argparse.Namespace) -> None:
     if args.json:
-        say_json(members)
+        print_json(members)
         return
     for name, value in members.items():
-        say(f"{name.replace('_', ' '):14}{value}")
+        print_lines(f"{name.replace('_', ' '):14}{value}")

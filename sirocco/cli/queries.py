@@ -18,7 +18,7 @@ from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.progress import Bar, lines_total
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode, counted
-from sirocco.cli.terminal.terminal import say, say_json
+from sirocco.cli.terminal.terminal import print_json, print_lines
 
 # Errors of a file held back until its end.
 _HELD_MAX = 10_000
@@ -122,7 +122,7 @@ class _Lines:
         """Records that the cluster accepted a query."""
         self.good += 1
         if as_json:
-            say_json({"id": query_id, "revision": revision})
+            print_json({"id": query_id, "revision": revision})
 
     @contextlib.contextmanager
     def account(self, what: str, *, as_json: bool) -> Iterator[None]:
@@ -132,7 +132,7 @@ class _Lines:
         finally:
             self.bad.finish()
             if not as_json:
-                say(f"{counted(self.good, 'query', 'queries')} {what}")
+                print_lines(f"{counted(self.good, 'query', 'queries')} {what}")
 
     @property
     def status(self) -> int:
@@ -192,11 +192,11 @@ def _remove(args: argparse.Namespace) -> int:
                     continue
                 removed += 1
                 if args.json:
-                    say_json({"id": result.id})
+                    print_json({"id": result.id})
         finally:
             bad.finish()
             if not args.json:
-                say(f"{counted(removed, 'query', 'queries')} removed")
+                print_lines(f"{counted(removed, 'query', 'queries')} removed")
     return ExitCode.BAD_LINES if bad.count else ExitCode.OK
 
 
@@ -262,9 +262,9 @@ def _show(registered: RegisteredQuery, *, as_json: bool) -> None:
             "revision": registered.revision,
             "start_ms": registered.start_ms,
         }
-        say_json(whole)
+        print_json(whole)
         return
     start = moment(registered.start_ms)
     conditions = {k: v for k, v in members.items() if k not in ("id", "kind", "mode")}
     conditions_text = json.dumps(conditions, ensure_ascii=False)
-    say(f"{query.id:<24} {members['kind']:<6} {subscriber:<16} {start} {conditions_text}")
+    print_lines(f"{query.id:<24} {members['kind']:<6} {subscriber:<16} {start} {conditions_text}")

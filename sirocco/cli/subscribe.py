@@ -9,20 +9,20 @@ from typing import Any
 
 from sirocco_client import (
     Client,
+    Delivery,
     Ended,
     KnnChange,
     Notification,
     Retry,
     SiroccoError,
     TermsStep,
-    Told,
 )
 
 from sirocco.cli.terminal.numbers import at_least_one
 from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import ExitCode, counted
-from sirocco.cli.terminal.terminal import note, say, say_json
+from sirocco.cli.terminal.terminal import note, print_json, print_lines
 
 # Queries that are counted before the subscription; for more, the exact number does not matter.
 _COUNTED_MAX = 1_000
@@ -35,8 +35,8 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "subscribe",
-        description="Prints the notifications of a subscriber, from now on unless told otherwise. "
-        "Ends after --count, or when interrupted; then it tells the cursor to go on from.",
+        description="Prints the notifications of a subscriber, from now on by default. "
+        "Ends after --count, or when interrupted; then it prints the cursor to continue from.",
     )
     parser.add_argument("subscriber", type=filled, help="whose notifications to print")
     begin = parser.add_mutually_exclusive_group()
@@ -69,10 +69,12 @@ def _run(args: argparse.Namespace) -> int:
         printed = ""
         try:
             with subscription:
-                for told in subscription:
-                    say_json(_json_members(told)) if args.json else say(_line(told))
-                    printed = told.cursor
-                    _keep(args.cursor_file, told.cursor)
+                for delivery in subscription:
+                    print_json(_json_members(delivery)) if args.json else print_lines(
+                        _line(delivery)
+                    )
+                    printed = delivery.cursor
+                    _keep(args.cursor_file, delivery.cursor)
                     if left is not None:
                         left -= 1
                         if not left:
@@ -103,42 +105,42 @@ def _keep(path: Path | None, cursor: str) -> None:
         written.rename(path)
 
 
-def _json_members(told: Told) -> dict[str, Any]:
-    return _members(told) | {"cursor": told.cursor}
+def _json_members(delivery: Delivery) -> dict[str, Any]:
+    return _members(delivery) | {"cursor": delivery.cursor}
 
 
-def _members(told: Told) -> dict[str, Any]:
+def _members(delivery: Delivery) -> dict[str, Any]:
     """Returns the line of OUT, with the whole object for a match and its other data."""
-    members: dict[str, Any] = {"query": told.query}
-    if isinstance(told, Notification):
-        members["object"] = told.object.members()
-        if told.change != "match":
-            members |= {"event": told.change, "track": told.track}
-        return members | {"arrival_ms": told.arrival_ms, "publication": list(told.event)}
-    if isinstance(told, Ended):
-        return members | {"event": "ended", "reason": told.reason}
-    if not isinstance(told, KnnChange) and told.is_partial:
+    members: dict[str, Any] = {"query": delivery.query}
+    if isinstance(delivery, Notification):
+        members["object"] = delivery.object.members()
+        if delivery.change != "match":
+            members |= {"event": delivery.change, "track": delivery.track}
+        return members | {"arrival_ms": delivery.arrival_ms, "publication": list(delivery.event)}
+    if isinstance(delivery, Ended):
+        return members | {"event": "ended", "reason": delivery.reason}
+    if not isinstance(delivery, KnnChange) and delivery.is_partial:
         members["partial"] = True
-    if isinstance(told, TermsStep):
-        return members | {"terms": told.terms, "at": told.at_ms}
-    objects = [one for one, _ in told.entries]
-    figures = [figure for _, figure in told.entries]
-    if isinstance(told, KnnChange):
-        members |= {"added": [one.id for one in told.added], "removed": told.removed}
+    if isinstance(delivery, TermsStep):
+        return members | {"terms": delivery.terms, "at": delivery.at_ms}
+    objects = [one for one, _ in delivery.entries]
+    figures = [figure for _, figure in delivery.entries]
+    if isinstance(delivery, KnnChange):
+        members |= {"added": [one.id for one in delivery.added], "removed": delivery.removed}
         return members | {"objects": objects, "distance_m": figures}
-    return members | {"objects": objects, "score": figures, "at": told.at_ms}
+    return members | {"objects": objects, "score": figures, "at": delivery.at_ms}
 
 
-def _line(told: Told) -> str:
-    head = f"{told.query:<24}"
-    if isinstance(told, Notification):
-        one = told.object
+def _line(delivery: Delivery) -> str:
+    head = f"{delivery.query:<24}"
+    if isinstance(delivery, Notification):
+        one = delivery.object
         place = f"{one.lon:.5f},{one.lat:.5f}"
-        change = "" if told.change == "match" else f"{told.change} {told.track}  "
+        change = "" if delivery.change == "match" else f"{delivery.change} {delivery.track}  "
         return f"{head} {one.id!s:<20} {place:<22} {change}{one.text}"
-    if isinstance(told, Ended):
-        return f"{head} ended ({told.reason})"
-    if isinstance(told, TermsStep):
-        return f"{head} " + "  ".join(f"{term} {count}" for term, count in told.terms)
-    unit = " m" if isinstance(told, KnnChange) else ""
-    return f"{head} " + "  ".join(f"{one} {figure:g}{unit}" for one, figure in told.entries)
+    if isinstance(delivery, Ended):
+        return f"{head} ended ({delivery.reason})"
+    if isinstance(delivery, TermsStep):
+        return f"{head} " + "  ".join(f"{term} {count}" for term, count in delivery.terms)
+    unit = " m" if isinstance(delivery, KnnChange) else ""
+    return f"{head} " + "  ".join(f"{one} {figure:g}{unit}" for one, figure in delivery.entries)

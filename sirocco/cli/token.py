@@ -8,7 +8,7 @@ import secrets
 
 from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.status import CommandError, ExitCode
-from sirocco.cli.terminal.terminal import say
+from sirocco.cli.terminal.terminal import print_lines
 from sirocco.model.access import SCOPES, Grant, digest_of, read_tenant, read_time_ms, write_grant
 from sirocco.model.errors import InvalidArgument
 
@@ -60,5 +60,5 @@ def _run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(f"{args.secret}: {error.strerror}") from None
     grant = Grant(secrets.token_hex(4), tenant, frozenset(args.scope), expires_ms)
-    say(write_grant(digest_of(token), grant, args.expires))
+    print_lines(write_grant(digest_of(token), grant, args.expires))
     return ExitCode.OK

@@ -26,10 +26,10 @@ _COLUMNS = ("objects", "met", "faded", "queries", "arrivals", "query_bytes")
 _AXIS = ("objects", "queries", "recent", "spans", "recent_spans")
 
 
-def write_arrivals(told: ArrivalReport) -> arrival_pb.TellArrivalsResponse:
+def write_arrivals(report: ArrivalReport) -> arrival_pb.TellArrivalsResponse:
     """Returns the message of a router's report."""
     return arrival_pb.TellArrivalsResponse(
-        map_version=told.version, leaves=pack(told.leaves, I4), objects=pack(told.objects, F8)
+        map_version=report.version, leaves=pack(report.leaves, I4), objects=pack(report.objects, F8)
     )
 
 
@@ -42,11 +42,11 @@ def read_arrivals(message: arrival_pb.TellArrivalsResponse) -> ArrivalReport:
     return ArrivalReport(message.map_version, leaves, objects)
 
 
-def write_loads(told: LoadReport) -> pb.TellLoadsResponse:
+def write_loads(report: LoadReport) -> pb.TellLoadsResponse:
     """Returns the message of an evaluator's report."""
-    columns = {name: pack(getattr(told.loads, name), F8) for name in _COLUMNS}
+    columns = {name: pack(getattr(report.loads, name), F8) for name in _COLUMNS}
     return pb.TellLoadsResponse(
-        map_version=told.version, slots=told.slots, leaves=pack(told.leaves, I4), **columns
+        map_version=report.version, slots=report.slots, leaves=pack(report.leaves, I4), **columns
     )
 
 
@@ -109,12 +109,12 @@ def _read_axis(
     return borders, AxisStatistics(**columns, **collectors), met
 
 
-def write_sample(told: SampleReport) -> pb.TellSampleResponse:
+def write_sample(report: SampleReport) -> pb.TellSampleResponse:
     """Returns the message of a sample."""
-    sample, queries = told.sample, told.sample.queries
+    sample, queries = report.sample, report.sample.queries
     return pb.TellSampleResponse(
-        objects=told.objects,
-        queries=told.queries,
+        objects=report.objects,
+        queries=report.queries,
         lon=pack(sample.lon, F8),
         lat=pack(sample.lat, F8),
         term_offsets=pack(sample.term_offsets, I8),
@@ -123,7 +123,7 @@ def write_sample(told: SampleReport) -> pb.TellSampleResponse:
         boxes=pack(queries.boxes, F8),
         keyword_offsets=pack(queries.term_offsets, I8),
         keywords=pack(queries.terms, U8),
-        handles=pack(told.draws, U8),
+        handles=pack(report.draws, U8),
     )
 
 

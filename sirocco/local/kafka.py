@@ -187,8 +187,8 @@ def java() -> str:
     hint = f"Java {_JAVA_VERSION_MIN} is needed (Debian: apt-get install openjdk-17-jre-headless)"
     if found is None:
         raise LocalError(f"java is missing: {hint}")
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
-    version = said.partition('"')[2].partition(".")[0].partition('"')[0]
+    output = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+    version = output.partition('"')[2].partition(".")[0].partition('"')[0]
     if not version.isdigit() or int(version) < _JAVA_VERSION_MIN:
         raise LocalError(f"{found} is of version {version}: {hint}")
     return found
@@ -316,10 +316,10 @@ class KafkaServer:
         if self._sasl is None:
             return []
         username, password = self._sasl
-        told = []
+        arguments = []
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            told += ["--add-scram", f"{mechanism}=[name={username},password={password}]"]
-        return told
+            arguments += ["--add-scram", f"{mechanism}=[name={username},password={password}]"]
+        return arguments
 
     def _format(self, tool: list[str]) -> None:
         """Writes the configuration with free ports and an empty storage for it."""

@@ -44,15 +44,15 @@ def redis_program() -> str:
     # policy-rc.d would be needed to keep the package from starting a service of its own where
     # an init system runs; `RUNLEVEL=1` does the same for invoke-rc.d.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    said = ""
+    output = ""
     for command in (["update"], ["install", "-y", "--no-install-recommends", "redis-server"]):
         done = subprocess.run(
             [apt, "-q", *command], capture_output=True, text=True, check=False, env=environment
         )
-        said = done.stdout[-2000:] + done.stderr[-2000:]
+        output = done.stdout[-2000:] + done.stderr[-2000:]
     found = shutil.which("redis-server")
     if found is None:
-        raise LocalError(f"{hint}\n{said}")
+        raise LocalError(f"{hint}\n{output}")
     return found
 
 

@@ -225,8 +225,8 @@ def _where_reason(where: Filter, attributes: Mapping[str, Any]) -> Reason:
     ]
     holds = where.matches(attributes)
     count = len(where.conditions)
-    told = "its condition holds" if count == 1 else f"all {count} conditions hold"
-    why = told if holds else "; ".join(str(one["why"]) for one in failed)
+    summary = "its condition holds" if count == 1 else f"all {count} conditions hold"
+    why = summary if holds else "; ".join(str(one["why"]) for one in failed)
     return Reason("where", holds, why, {"failed": failed})
 
 
@@ -237,8 +237,8 @@ def _failure(one: Condition, attributes: Mapping[str, Any]) -> str:
     value = attributes.get(one.attribute)
     if value is None:
         is_null = one.attribute in attributes
-        said = "is null, which counts as missing" if is_null else "is missing"
-        return f"{one.attribute} {said}, wanted {wanted:.80}"
+        problem = "is null, which counts as missing" if is_null else "is missing"
+        return f"{one.attribute} {problem}, wanted {wanted:.80}"
     if isinstance(value, dict | list):
         return f"{one.attribute} is no number, string or boolean, wanted {wanted:.80}"
     return f"{one.attribute} is {_shown(value)}, wanted {wanted:.80}"
@@ -295,8 +295,8 @@ def _window_reason(window_ms: int | None, arrival_ms: int, asked_ms: int | None)
     if window_ms is None:
         return Reason("window", True, "of any age", details)
     holds = arrival_ms >= now_ms - window_ms
-    said = "not older than" if holds else "older than"
-    return Reason("window", holds, f"{said} {format_duration(window_ms)}", details)
+    relation = "not older than" if holds else "older than"
+    return Reason("window", holds, f"{relation} {format_duration(window_ms)}", details)
 
 
 def moment(at_ms: int) -> str:
@@ -335,13 +335,13 @@ def _depends_on(query: Query, one: ObjectRow, terms: set[str], *, holds: bool) -
 
 def _followed(query: RangeQuery, one: ObjectRow, *, holds: bool) -> str:
     if query.track is None or not _is_followed(members_of(one.attributes).get(query.track)):
-        return "nothing is told of it"
+        return "it is not reported"
     if holds:
-        told = {
+        texts = {
             "enter": "enter if the value was not inside before",
             "inside": "inside in any other case" if "enter" in query.events else "inside",
         }
     else:
-        told = {"exit": f"exit if an object with the same {query.track} was inside before"}
-    said = [text for event, text in told.items() if event in query.events]
-    return "told as " + "; ".join(said) if said else "nothing is told of it"
+        texts = {"exit": f"exit if an object with the same {query.track} was inside before"}
+    reported = [text for event, text in texts.items() if event in query.events]
+    return "reported as " + "; ".join(reported) if reported else "it is not reported"

@@ -374,7 +374,8 @@ class _Reader:
         track = read_string(self._members["track"], "track", bytes_max=self._limits.id_bytes)
         if track in FIXED_MEMBERS:
             raise InvalidArgument(
-                f"{track} is no attribute of objects: nothing would ever be told", field="track"
+                f"{track} is no attribute of objects: no notification would ever be sent",
+                field="track",
             )
         if "events" not in self._members:
             return track, ("enter", "exit")
@@ -387,7 +388,7 @@ class _Reader:
         events = self._events() if "events" in self._members else ()
         if any(event != ENDED for event in events):
             raise InvalidArgument(
-                f"{events[0]} is told of a followed value: it needs `track`", field="events"
+                f"{events[0]} is reported for tracked values: it needs `track`", field="events"
             )
         return events
 

@@ -88,8 +88,8 @@ def open_archive(uri: str) -> Archive:
         raise TransportUnavailable(f"archive {parts.scheme}://{parts.hostname}: {error}") from error
     except (ValueError, NotImplementedError) as error:
         # The error is reported without the address, which may hold a password.
-        said = str(error).replace(uri, f"{parts.scheme}://…")
-        raise ValueError(f"archive: {said}") from None
+        reason = str(error).replace(uri, f"{parts.scheme}://…")
+        raise ValueError(f"archive: {reason}") from None
     return ObjectStoreArchive(filesystem, root)
 
 

@@ -102,8 +102,8 @@ def _merging(uri: str, out: str) -> Callable[[Iterator[str]], Iterator[pa.Record
         blobs, archive = open_blobs(uri), open_archive(out)
         for group in map(pieces_of, items):
             parts = [part.rows() for piece in group for part in held_now(blobs, piece)]
-            told = _write(archive, compacted_name(group), StoredRows.concat(parts))
-            yield pa.RecordBatch.from_pylist([told], schema=_SCHEMA)
+            row = _write(archive, compacted_name(group), StoredRows.concat(parts))
+            yield pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
 
     return merge
 

@@ -23,7 +23,7 @@ from sirocco_spark.session import open_session
 from sirocco_spark.telemetry import report
 
 # Reasons that are printed one by one; a damaged history could fill the screen with them.
-REASONS_TOLD = 10
+REASONS_SHOWN = 10
 
 SOURCES = (
     "archive:URI (a directory, s3://…, gs://… that evaluators write to), "
@@ -49,7 +49,7 @@ def refusals(found: Sequence[tuple[str, int]]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for reason, count in found:
         counts[reason] += count
-    return {"count": counts.total(), "reasons": dict(counts.most_common(REASONS_TOLD))}
+    return {"count": counts.total(), "reasons": dict(counts.most_common(REASONS_SHOWN))}
 
 
 def by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -70,7 +70,7 @@ def run(name: str, master: str, work: Callable[[SparkSession], dict[str, Any]]) 
         status, outcome, summary = _outcome(name, master, work)
         report.ended(name, outcome, summary)
         if status == 0:
-            tell(name, summary)
+            print_summary(name, summary)
             print(json.dumps(summary), flush=True)
     return status
 
@@ -96,7 +96,7 @@ def _outcome(
         session.stop()
 
 
-def tell(name: str, summary: dict[str, Any]) -> None:
+def print_summary(name: str, summary: dict[str, Any]) -> None:
     """Prints on stderr what was left out and what is doubtful."""
     for what in ("refused_objects", "refused_queries"):
         refused = summary.get(what)

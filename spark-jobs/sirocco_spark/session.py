@@ -102,13 +102,13 @@ def phase(session: SparkSession, job: str, doing: str) -> Iterator[None]:
     done = threading.Event()
     session.sparkContext.setJobDescription(doing)
 
-    def tell() -> None:
+    def show() -> None:
         while not done.wait(PROGRESS_S):
             finished, total = _tasks(session)
             of = f": {finished} of {total} tasks" if total else ""
-            _say(f"{job}: {doing}{of}, {time.monotonic() - begun:.0f} s")
+            _print(f"{job}: {doing}{of}, {time.monotonic() - begun:.0f} s")
 
-    teller = threading.Thread(target=tell, daemon=True)
+    teller = threading.Thread(target=show, daemon=True)
     teller.start()
     try:
         yield
@@ -117,7 +117,7 @@ def phase(session: SparkSession, job: str, doing: str) -> Iterator[None]:
         teller.join()
     seconds = time.monotonic() - begun
     report.phase(job, doing, seconds)
-    _say(f"{job}: {doing}: {seconds:.1f} s")
+    _print(f"{job}: {doing}: {seconds:.1f} s")
 
 
 def _tasks(session: SparkSession) -> tuple[int, int]:
@@ -128,5 +128,5 @@ def _tasks(session: SparkSession) -> tuple[int, int]:
     return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -12,10 +12,10 @@ from sirocco_client import (
     Client,
     InvalidArgument,
     KnnChange,
+    ListChange,
     Notification,
     PublishFlow,
     TermsStep,
-    ToldList,
     query_from_json,
 )
 
@@ -67,14 +67,14 @@ class Hearing(threading.Thread):
         super().__init__(daemon=True)
         self._subscription = client.subscribe("s")
         self._subscription.open()
-        self._told: list[Notification | ToldList] = []
+        self._told: list[Notification | ListChange] = []
         self.start()
 
     def run(self) -> None:
         """Receives until the subscription is closed."""
         self._told.extend(self._subscription)
 
-    def until(self, ends: tuple[str, ...]) -> list[Notification | ToldList]:
+    def until(self, ends: tuple[str, ...]) -> list[Notification | ListChange]:
         """Returns all notifications before the end of the subscriber's Kafka partition."""
         cursors = dict(end.split(".") for end in ends)
         deadline_s = time.monotonic() + TIMEOUT_S
@@ -144,7 +144,7 @@ def test_event_time() -> None:
         assert verdict.holds == (one["id"] in matched), one
 
 
-def ids_of(told: list[Notification | ToldList]) -> list[int]:
+def ids_of(told: list[Notification | ListChange]) -> list[int]:
     return sorted(each.object.id for each in told if isinstance(each, Notification))
 
 

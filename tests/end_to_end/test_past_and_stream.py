@@ -17,10 +17,10 @@ import pytest
 from sirocco_client import (
     Client,
     KnnChange,
+    ListChange,
     NotificationBatch,
     PublishFlow,
     TermsStep,
-    ToldList,
     query_from_json,
 )
 
@@ -153,7 +153,7 @@ def lines_of(batch: NotificationBatch) -> Iterator[dict[str, Any]]:
         yield line_of(told)
 
 
-def line_of(told: ToldList) -> dict[str, Any]:
+def line_of(told: ListChange) -> dict[str, Any]:
     """Returns the line of a list."""
     if isinstance(told, TermsStep):
         return {"query": told.query, "terms": told.terms, "at": told.at_ms}

@@ -114,7 +114,7 @@ def test_a_killed_router_leaves_its_keywords_in_the_log(
 
     - `KeywordSummary.put` sends nothing, so that a registration is acknowledged before the intake
       has its keyword: 30 of 136 matches missing after the first kill.
-    - `Summaries.restore` forgets the keywords of a checkpoint and still claims to know all: every
+    - `KeywordFilter.restore` forgets the keywords of a checkpoint and claims to know all: every
       match missing (161 of 161, again 165 of 165) after the second kill.
       match missing (161 of 161, again 165 of 165) after the second kill.
     """

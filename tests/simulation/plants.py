@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.standing.delayed_starts import Beginnings
+from sirocco.index.standing.delayed_starts import DelayedStarts
 from sirocco.protocol.contract.effects import Effect, Loaded
 from sirocco.protocol.contract.messages import NEVER_MS, NOT_COPIED, Found, Installed, Taken
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, Reached, position_of
@@ -457,7 +457,7 @@ LIST_PLANTS = (
     Plant(
         "objects before the begin of a query count",
         "beginnings",
-        ((Beginnings, "asleep", lambda self, arrival_ms: nullcontext()),),
+        ((DelayedStarts, "asleep", lambda self, arrival_ms: nullcontext()),),
     ),
     Plant(
         "a slot that was taken over forgets who has not begun",

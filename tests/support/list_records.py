@@ -280,7 +280,7 @@ class _Steps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldList:
+class ListChange:
     """A list as a subscriber receives it; `new` maps ids to texts of the objects sent with it."""
 
     subscriber: str
@@ -299,7 +299,7 @@ def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:  # type: ignor
     return [raw[a:b].decode() for a, b in itertools.pairwise(bounds)]
 
 
-def lists_of(delivered: Delivered) -> list[ToldList]:
+def lists_of(delivered: Delivered) -> list[ListChange]:
     """Returns the lists of a record, in order."""
     lists, names = delivered.lists, delivered.queries
     if lists is None or delivered.list_offsets is None:
@@ -329,7 +329,7 @@ def lists_of(delivered: Delivered) -> list[ToldList]:
             ]
             at_ms = int(lists.at_ms[at])
             told.append(
-                ToldList(
+                ListChange(
                     subscriber=subscriber,
                     query=query_ids[query],
                     at_ms=None if at_ms == NO_TIME_MS else at_ms,

@@ -45,11 +45,11 @@ from sirocco.protocol.contract.positions import offset_of
 from sirocco.protocol.contract.query_specs import KIND_ENDED, read_spec
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from sirocco.runtime.loop.progress import merger_start
-from tests.support.list_records import ToldList, lists_of
+from tests.support.list_records import ListChange, lists_of
 from tests.support.values import map_activated
 
 # The notifications of a round: lists, and (subscriber, query handle, object id, change) per match.
-Told = list[ToldList | tuple[str, int, int, int]]
+Told = list[ListChange | tuple[str, int, int, int]]
 
 
 @dataclass(slots=True, kw_only=True)

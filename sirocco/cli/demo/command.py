@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from sirocco.cli.terminal.numbers import count, rate, real, whole
-from sirocco.cli.terminal.terminal import say
+from sirocco.cli.terminal.terminal import print_lines
 from sirocco.kernels.jit.precompile import compile_ahead
 
 
@@ -31,8 +31,8 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     # Otherwise the import below compiles them one after another without a message.
-    compile_ahead(lambda line: say(f"sirocco demo: {line}"), at_start=True)
-    say("sirocco demo: loading the engine …")
+    compile_ahead(lambda line: print_lines(f"sirocco demo: {line}"), at_start=True)
+    print_lines("sirocco demo: loading the engine …")
     from sirocco.cli.demo.run import DemoSettings, run_demo  # noqa: PLC0415
 
     return run_demo(DemoSettings(args.seconds, args.rate, args.seed, args.evaluators))

@@ -30,7 +30,7 @@ from sirocco.cli.replay.backends import Backend, Shape, memory_backend
 from sirocco.cli.replay.run import await_processed
 from sirocco.cli.terminal.status import ExitCode
 from sirocco.cli.terminal.terminal import console as console_of
-from sirocco.cli.terminal.terminal import say
+from sirocco.cli.terminal.terminal import print_lines
 from sirocco.codec.columns import put_objects
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import RangeQuery, parse_query
@@ -223,7 +223,7 @@ class Demo:
             )
             state.matches.append(match)
             if not self._live:
-                say(match.line())
+                print_lines(match.line())
 
     def _watch(self, client: Client, receiver: Receiver, stopping: threading.Event) -> None:
         """Updates the figures until asked to stop."""
@@ -239,7 +239,7 @@ class Demo:
             self._look_at_leaves(client)
             if not self._live and now_s - status_s >= _STATUS_S:
                 status_s = now_s
-                say(
+                print_lines(
                     f"-- {state.seconds:.0f} s: {state.published:,} objects, "
                     f"{state.published_per_s:,.0f}/s, {state.notified:,} notifications, "
                     f"latency p50 {state.latency_ms['p50']:.0f} ms "

@@ -26,7 +26,7 @@ from sirocco.cli.terminal.numbers import epoch_ms
 from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
-from sirocco.cli.terminal.terminal import say, say_json
+from sirocco.cli.terminal.terminal import print_json, print_lines
 
 if TYPE_CHECKING:
     from sirocco.cli.explain.report import Asked, Cluster, Lately
@@ -102,11 +102,11 @@ def _run(args: argparse.Namespace) -> int:
             arrival_ms=args.arrival,
         )
     if args.json:
-        say_json(members)
+        print_json(members)
     else:
         from sirocco.cli.explain.view import lines_of  # noqa: PLC0415
 
-        say(*lines_of(members))
+        print_lines(*lines_of(members))
     return ExitCode.OK
 
 

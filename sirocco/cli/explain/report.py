@@ -273,9 +273,9 @@ def _load_members(places: QueryPlaces, cluster: Cluster) -> dict[str, Any]:
         "slots_load_share": sum(each.share for each in own),
         "round_ms": balance.round_ms,
     }
-    told = [each for each in balance.leaves if each.leaf in leaves]
-    if len(told) == len(leaves):
-        members["leaves_objects_per_s"] = sum(each.objects_per_s for each in told)
+    reported_leaves = [each for each in balance.leaves if each.leaf in leaves]
+    if len(reported_leaves) == len(leaves):
+        members["leaves_objects_per_s"] = sum(each.objects_per_s for each in reported_leaves)
     return members
 
 

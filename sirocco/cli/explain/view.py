@@ -91,13 +91,13 @@ def _text(text: Mapping[str, Any]) -> Iterator[str]:
 
 def _alternatives(text: Mapping[str, Any]) -> Iterator[str]:
     for number, one in enumerate(text.get("conjunctions", ())):
-        said = f"{'or ' if number else ''}{words_of(one)}"
+        texts = f"{'or ' if number else ''}{words_of(one)}"
         if "index" in text:
-            yield said
+            yield texts
         elif one["keyword"] is None:
-            yield f"{said}   [under the least frequent, which each slot counts for itself]"
+            yield f"{texts}   [under the least frequent, which each slot counts for itself]"
         else:
-            yield f"{said}   [under {one['keyword']}]"
+            yield f"{texts}   [under {one['keyword']}]"
 
 
 def _shortened(lines: Iterable[str], count: int) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _object_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     at = f"{_point(one)}, arrives at {moment(one['arrival_ms'])}"
     yield "object", [f"{one['id']} at {at}"]
     if "goes_to" in one:
-        yield "goes to", [_goes_to(one["goes_to"])]
+        yield "goes to", [_destination(one["goes_to"])]
     for each in one["conditions"]:
         texts = [f"{'yes' if each['holds'] else 'NO':<5}{each['why']}"]
         alternatives = each.get("conjunctions", ())
@@ -254,15 +254,15 @@ def _object_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "", [one["depends_on"]]
 
 
-def _goes_to(places: Mapping[str, Any]) -> str:
+def _destination(places: Mapping[str, Any]) -> str:
     parts = []
     for sure, other, noun in (("leaves", "or_leaves", "leaf"), ("slots", "or_slots", "slot")):
-        said = [f"{noun} {_numbers(places[sure])}"] if places[sure] else []
+        texts = [f"{noun} {_numbers(places[sure])}"] if places[sure] else []
         if places[other]:
             # Its home may be one of its other slots.
-            perhaps = "perhaps " if said else ""
-            said.append(f"{perhaps}one of {noun} {_numbers(places[other])}")
-        parts.append(" and ".join(said))
+            perhaps = "perhaps " if texts else ""
+            texts.append(f"{perhaps}one of {noun} {_numbers(places[other])}")
+        parts.append(" and ".join(texts))
     there = {
         True: "the query is there",
         False: "the query is NOT there",

@@ -15,7 +15,7 @@ from sirocco.cli.terminal.numbers import COUNT_GREATEST, count, whole
 from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.remote import DIRECTORY
 from sirocco.cli.terminal.status import CommandError
-from sirocco.cli.terminal.terminal import note, say, say_json
+from sirocco.cli.terminal.terminal import note, print_json, print_lines
 from sirocco.local.cluster import (
     SERVICES,
     STATE,
@@ -134,13 +134,13 @@ def _alone(args: argparse.Namespace) -> Iterator[None]:
 
 def _start(args: argparse.Namespace) -> int:
     directory: Path = args.directory.resolve()
-    said = "starting the services …"
+    message = "starting the services …"
     with _stopped_on_failure() as started:
         if (directory / STATE).exists():
             cluster = LocalCluster.open(directory)
             _refuse_others(args, cluster)
             if all(one.running for one in cluster.processes):
-                said = f"it runs already; for other settings `{_tool(args)} down` first"
+                message = f"it runs already; for other settings `{_tool(args)} down` first"
             keeper_process(directory).stop()
             _start_servers(directory, cluster.settings.kafka, cluster.settings.redis, started)
         else:
@@ -150,7 +150,7 @@ def _start(args: argparse.Namespace) -> int:
                 directory, args.kafka or last.get("kafka"), args.redis or last.get("redis"), started
             )
             cluster = LocalCluster(directory, _settings(args, kafka, redis), outlive=True)
-        note(said)
+        note(message)
         try:
             cluster.start()
         except LocalError as error:
@@ -158,7 +158,7 @@ def _start(args: argparse.Namespace) -> int:
     start_keeper(directory)
     _print_status(cluster, as_json=args.json)
     if not args.json:
-        say("", f"try: {program()} cluster{_connection(args, cluster)}")
+        print_lines("", f"try: {program()} cluster{_connection(args, cluster)}")
     return 0
 
 
@@ -320,7 +320,7 @@ def _is_own(configuration: Path, address: str) -> bool:
 def _down(args: argparse.Namespace) -> int:
     directory: Path = args.directory.resolve()
     if not directory.is_dir():
-        say(f"nothing runs: there is no {args.directory}")
+        print_lines(f"nothing runs: there is no {args.directory}")
         return 0
     with _alone(args):
         return _stop(args)
@@ -351,10 +351,10 @@ def _stop(args: argparse.Namespace) -> int:
             stopped.append(name)
         server.stop()
     if not stopped:
-        say(f"nothing runs in {args.directory}")
+        print_lines(f"nothing runs in {args.directory}")
         return 0
-    say(f"stopped {', '.join(stopped)}")
-    say(
+    print_lines(f"stopped {', '.join(stopped)}")
+    print_lines(
         f"queries, objects, addresses and settings stay in {args.directory}: "
         f"`{_tool(args)} up` goes on with them"
     )
@@ -396,9 +396,9 @@ def _print_status(cluster: LocalCluster, *, as_json: bool) -> None:
     settings = cluster.settings
     if as_json:
         servers = {"cluster": settings.cluster, "kafka": settings.kafka, "redis": settings.redis}
-        say_json(servers | {"processes": rows})
+        print_json(servers | {"processes": rows})
         return
-    say(f"{'kafka':<16}{settings.kafka}", f"{'redis':<16}{settings.redis}")
+    print_lines(f"{'kafka':<16}{settings.kafka}", f"{'redis':<16}{settings.redis}")
     for name, row in rows.items():
         state = f"pid {row['pid']}" if row["pid"] is not None else "does not run"
-        say(f"{name:<16}{state:<14}gRPC {row['grpc']}  HTTP {row['http']}")
+        print_lines(f"{name:<16}{state:<14}gRPC {row['grpc']}  HTTP {row['http']}")

@@ -20,7 +20,7 @@ from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.progress import Bar, lines_total
 from sirocco.cli.terminal.remote import connect
 from sirocco.cli.terminal.status import ExitCode, counted
-from sirocco.cli.terminal.terminal import say, say_json
+from sirocco.cli.terminal.terminal import print_json, print_lines
 from sirocco.codec.columns import put_objects
 from sirocco.model.errors import InvalidArgument
 
@@ -48,10 +48,10 @@ def run_publish(args: argparse.Namespace) -> int:
     finally:
         seconds = time.monotonic() - begin_s
         if args.json:
-            say_json(run.summary(seconds))
+            print_json(run.summary(seconds))
         else:
             objects = counted(run.acknowledged, "object", "objects")
-            say(f"{objects} acknowledged in {seconds:.1f} s")
+            print_lines(f"{objects} acknowledged in {seconds:.1f} s")
     return ExitCode.BAD_LINES if run.bad.count else ExitCode.OK
 
 

@@ -14,7 +14,7 @@ from sirocco.cli.terminal.numbers import count, duration_ms, rate
 from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.status import CommandError, ExitCode
-from sirocco.cli.terminal.terminal import say_json
+from sirocco.cli.terminal.terminal import print_json
 
 SCHEMES = (
     "qt-tree",
@@ -123,7 +123,7 @@ def _replay(args: argparse.Namespace) -> int:
             summary["cpu_seconds"] = cpu
             summary["peak_memory_bytes"] = backend.peak_memory_bytes()
             bar.begin("stopping services")
-    say_json(summary)
+    print_json(summary)
     return ExitCode.BAD_LINES if replay.bad_lines else ExitCode.OK
 
 

@@ -16,12 +16,12 @@ from sirocco_client import (
     DeadlineExceeded,
     Ended,
     KnnChange,
+    ListChange,
     NotificationBatch,
     Publisher,
     PublishFlow,
     Rejected,
     TermsStep,
-    ToldList,
     query_from_json,
 )
 from sirocco_client import SiroccoError as SdkError
@@ -300,26 +300,31 @@ class Replay:
             self._out.write_events(
                 batch.query_ids, batch.object_ids, *pairs, events, batch.match_tracks
             )
-        for told in batch.lists:
-            self._write_list(told)
+        for list_change in batch.lists:
+            self._write_list(list_change)
 
-    def _write_list(self, told: ToldList) -> None:
-        if isinstance(told, Ended):
-            self._out.write_end(told.query, told.reason)
+    def _write_list(self, list_change: ListChange) -> None:
+        if isinstance(list_change, Ended):
+            self._out.write_end(list_change.query, list_change.reason)
             return
-        if not isinstance(told, KnnChange) and told.at_ms > self._last_step_ms:
+        if not isinstance(list_change, KnnChange) and list_change.at_ms > self._last_step_ms:
             return
-        if isinstance(told, TermsStep):
-            terms = [term for term, _ in told.terms]
-            self._out.write_terms(told.query, terms, [count for _, count in told.terms], told.at_ms)
+        if isinstance(list_change, TermsStep):
+            terms = [term for term, _ in list_change.terms]
+            self._out.write_terms(
+                list_change.query,
+                terms,
+                [count for _, count in list_change.terms],
+                list_change.at_ms,
+            )
             return
-        objects = [one for one, _ in told.entries]
-        figures = [figure for _, figure in told.entries]
-        if isinstance(told, KnnChange):
-            added = [one.id for one in told.added]
-            self._out.write_change(told.query, added, told.removed, objects, figures)
+        objects = [one for one, _ in list_change.entries]
+        figures = [figure for _, figure in list_change.entries]
+        if isinstance(list_change, KnnChange):
+            added = [one.id for one in list_change.added]
+            self._out.write_change(list_change.query, added, list_change.removed, objects, figures)
         else:
-            self._out.write_ranked(told.query, objects, figures, told.at_ms)
+            self._out.write_ranked(list_change.query, objects, figures, list_change.at_ms)
 
     def _report_rejected(self) -> None:
         name = str(self._files.objects)

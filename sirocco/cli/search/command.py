@@ -20,7 +20,7 @@ from sirocco.cli.terminal.numbers import epoch_ms, finite, whole
 from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
-from sirocco.cli.terminal.terminal import is_terminal, say_json
+from sirocco.cli.terminal.terminal import is_terminal, print_json
 
 # Members of an answer that are as long as the answer.
 _LISTS = {"objects", "distance_m", "score", "terms"}
@@ -204,4 +204,4 @@ def _print(answer: SearchAnswer, args: argparse.Namespace) -> None:
     if args.limit is not None:
         for name in _LISTS & members.keys():
             members[name] = members[name][: args.limit]
-    say_json(members)
+    print_json(members)

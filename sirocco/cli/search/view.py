@@ -9,7 +9,7 @@ from rich.table import Table
 from sirocco_client import FoundObject, SearchAnswer, TermsQuery
 
 from sirocco.cli.terminal.status import counted
-from sirocco.cli.terminal.terminal import console, say
+from sirocco.cli.terminal.terminal import console, print_lines
 from sirocco.model.explanation import moment
 
 # Rows that fit a terminal, unless another number is given.
@@ -36,9 +36,11 @@ def show(answer: SearchAnswer, limit: int | None) -> None:
         console().print(table)
     one, several = ("term", "terms") if is_terms else ("object", "objects")
     found = counted(len(answer), one, several)
-    say(found if table.row_count == len(answer) else f"{table.row_count:,} of {found}: --limit N")
+    print_lines(
+        found if table.row_count == len(answer) else f"{table.row_count:,} of {found}: --limit N"
+    )
     if answer.is_partial:
-        say(f"partial: slots {', '.join(map(str, answer.missing_slots))} gave no answer")
+        print_lines(f"partial: slots {', '.join(map(str, answer.missing_slots))} gave no answer")
 
 
 def _add_objects(table: Table, answer: SearchAnswer, rows_max: int) -> None:

@@ -48,7 +48,7 @@ class BadLines:
         """Reports all bad lines up to `line` in order: all before it are known. None: all lines."""
         with self._lock:
             while self._waiting and (line is None or self._waiting[0][0] <= line):
-                self._tell_one(*heapq.heappop(self._waiting))
+                self._report_one(*heapq.heappop(self._waiting))
 
     def finish(self) -> None:
         """Reports the rest, and the number of equal errors not reported."""
@@ -59,7 +59,7 @@ class BadLines:
                 lines = "1 more line" if more == 1 else f"{more:,} more lines"
                 self._tell(f"{self._file}: {lines}: {error}")
 
-    def _tell_one(self, line: int, error: str) -> None:
+    def _report_one(self, line: int, error: str) -> None:
         if error in self._equal or len(self._equal) < _DIFFERENT_MAX:
             self._equal[error] += 1
             if self._equal[error] > EQUAL_MAX:

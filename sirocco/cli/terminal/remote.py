@@ -106,7 +106,7 @@ class _ConnectionNotes:
                     note(f"connected to {change.address} again")
                 self._told = False
                 return
-            timer = threading.Timer(_NOTE_S, self._tell, (change,))
+            timer = threading.Timer(_NOTE_S, self._note, (change,))
             timer.daemon = True
             self._waiting[change.address] = timer
             timer.start()
@@ -118,7 +118,7 @@ class _ConnectionNotes:
                 timer.cancel()
             self._waiting.clear()
 
-    def _tell(self, change: ConnectionChange) -> None:
+    def _note(self, change: ConnectionChange) -> None:
         with self._lock:
             if self._waiting.pop(change.address, None) is None:
                 return

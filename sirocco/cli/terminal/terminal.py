@@ -44,12 +44,12 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def say(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Prints lines on standard output, at once."""
     _print(sys.stdout, lines)
 
 
-def say_json(members: Any) -> None:
+def print_json(members: Any) -> None:
     """Prints a value as a line of JSON on standard output, at once."""
     print(json_line(members), flush=True)
 

@@ -17,13 +17,13 @@ import numpy.typing as npt
 from sirocco.index.standing.row_store import RowStore
 from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
 
-__all__ = ["Beginnings"]
+__all__ = ["DelayedStarts"]
 
 _BORN = 0
 _NEVER = np.iinfo(np.int64).max
 
 
-class Living(Protocol):
+class RowsToStart(Protocol):
     """An index whose rows have born positions."""
 
     @property
@@ -34,12 +34,12 @@ class Living(Protocol):
         """Ends individual checks of rows that every object from a position on can match."""
 
 
-class Beginnings:
+class DelayedStarts:
     """The rows of one index that have not started: 12 bytes each while they wait."""
 
     __slots__ = ("_begins_ms", "_index", "_rows")
 
-    def __init__(self, index: Living) -> None:
+    def __init__(self, index: RowsToStart) -> None:
         self._index = index
         self._rows = np.empty(0, np.int32)
         self._begins_ms = np.empty(0, np.int64)

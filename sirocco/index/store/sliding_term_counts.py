@@ -26,7 +26,7 @@ from sirocco.kernels.store.sliding_term_counts import BUCKETS, count_hot, move_c
 
 Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
-__all__ = ["K_MAX", "NOTHING_FORGOTTEN", "ForgottenSlices", "KeptTerms"]
+__all__ = ["K_MAX", "NOTHING_FORGOTTEN", "ForgottenSlices", "SlidingTermCounts"]
 
 # In longer lists, the last terms are hardly more frequent than terms that share a counter.
 K_MAX = 32
@@ -63,10 +63,10 @@ class ForgottenSlices:
 NOTHING_FORGOTTEN = ForgottenSlices()
 
 
-class KeptTerms:
+class SlidingTermCounts:
     """A standing query's counts of its window. Only for regions, without text or filter."""
 
-    __slots__ = ("_bounds", "_codes", "_counts", "_gone", "_k", "_kept", "_others")
+    __slots__ = ("_bounds", "_codes", "_counts", "_forgotten", "_k", "_kept", "_others")
 
     def __init__(self, k: int, codes: TermCodes | None = None) -> None:
         """Starts without counts.
@@ -77,7 +77,7 @@ class KeptTerms:
         """
         self._k = k
         self._codes = TermCodes() if codes is None else codes
-        self._gone = NOTHING_FORGOTTEN
+        self._forgotten = NOTHING_FORGOTTEN
         self._bounds = ALL_TIME
         # Numbers in `_codes`.
         self._kept: NDArray[np.uint16] = np.empty(0, np.uint16)
@@ -117,9 +117,9 @@ class KeptTerms:
 
     def _slide(self, window: _Window, forgotten: ForgottenSlices) -> Counts:
         last, bounds = self._bounds, window.bounds
-        can_go_on = self._can_go_on(bounds, forgotten)
-        self._bounds, self._gone = bounds, forgotten
-        if can_go_on:
+        can_slide = self._can_slide(bounds, forgotten)
+        self._bounds, self._forgotten = bounds, forgotten
+        if can_slide:
             entered = last.arrival_upto_ms + 1, bounds.arrival_upto_ms, 1
             left = last.arrival_from_ms, bounds.arrival_from_ms - 1, -1
             bound = window.move([entered, left], self._kept, self._counts, self._others)
@@ -127,9 +127,9 @@ class KeptTerms:
             if bound < least:
                 rows = np.flatnonzero(self._counts >= least)
                 return self._codes.hashes(self._kept[rows]), self._counts[rows].astype(np.int64)
-        return self._count_anew(window)
+        return self._recount(window)
 
-    def _can_go_on(self, bounds: Bounds, forgotten: ForgottenSlices) -> bool:
+    def _can_slide(self, bounds: Bounds, forgotten: ForgottenSlices) -> bool:
         """Whether the window only moved forward, and all that it passed is still here."""
         last = self._bounds
         return (
@@ -137,11 +137,12 @@ class KeptTerms:
             and last.arrival_from_ms <= bounds.arrival_from_ms <= last.arrival_upto_ms
             and last.arrival_upto_ms <= bounds.arrival_upto_ms
             and (
-                forgotten.slices == self._gone.slices or forgotten.latest_ms < last.arrival_from_ms
+                forgotten.slices == self._forgotten.slices
+                or forgotten.latest_ms < last.arrival_from_ms
             )
         )
 
-    def _count_anew(self, window: _Window) -> Counts:
+    def _recount(self, window: _Window) -> Counts:
         """Counts the whole window, until no other term can be as frequent as the k-th."""
         codes, counts, others = window.tally()
         hashes = self._codes.hashes(codes.astype(np.uint16))

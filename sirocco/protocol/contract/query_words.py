@@ -41,11 +41,19 @@ def words_of(queries: list[Query], columns: Mapping[str, NDArray[Any]]) -> dict[
         The columns of `QueryRows` with the words of terms. If a query has two words of one hash,
         it is unknown which of them a term is.
     """
-    said = compile_queries(queries, [0] * len(queries))
+    compiled = compile_queries(queries, [0] * len(queries))
     known: dict[tuple[int, int], int] = {}
     for owners, terms, rows in (
-        (_owners(said.conj_offsets, said.pos_offsets), said.pos_terms, said.pos_word_rows),
-        (_owners(said.conj_offsets, said.neg_offsets), said.neg_terms, said.neg_word_rows),
+        (
+            _owners(compiled.conj_offsets, compiled.pos_offsets),
+            compiled.pos_terms,
+            compiled.pos_word_rows,
+        ),
+        (
+            _owners(compiled.conj_offsets, compiled.neg_offsets),
+            compiled.neg_terms,
+            compiled.neg_word_rows,
+        ),
     ):
         for owner, term, row in zip(owners, terms.tolist(), rows.tolist(), strict=True):
             if known.setdefault((owner, term), row) != row:
@@ -55,7 +63,7 @@ def words_of(queries: list[Query], columns: Mapping[str, NDArray[Any]]) -> dict[
         owners = _owners(columns["conj_offsets"], columns[f"{sign}_offsets"])
         pairs = zip(owners, columns[f"{sign}_terms"].tolist(), strict=True)
         found[f"{sign}_word_rows"] = np.array([known.get(pair, -1) for pair in pairs], np.int32)
-    return {"words": said.words, "word_offsets": said.word_offsets, **found}
+    return {"words": compiled.words, "word_offsets": compiled.word_offsets, **found}
 
 
 def _owners(conj_offsets: NDArray[np.int64], term_offsets: NDArray[np.int64]) -> list[int]:

@@ -127,20 +127,20 @@ class Decision:
 
 
 def joined_loads(
-    partition_map: PartitionMap, owners: tuple[str, ...], told: Mapping[str, LoadReport]
+    partition_map: PartitionMap, owners: tuple[str, ...], reports: Mapping[str, LoadReport]
 ) -> tuple[LeafLoads, tuple[int, ...]]:
     """Returns the loads of all leaves, and the slots whose owner did not report theirs.
 
     Args:
         partition_map: the map in force.
         owners: of each slot.
-        told: what each evaluator reported.
+        reports: what each evaluator reported.
     """
     count = len(partition_map.leaves)
     place = {leaf.id: position for position, leaf in enumerate(partition_map.leaves)}
     columns = {name: np.zeros(count) for name in LeafLoads.__slots__}
     is_told = np.zeros(partition_map.slots, np.bool_)
-    for member, one in told.items():
+    for member, one in reports.items():
         if one.version != partition_map.version:
             continue
         own = [slot for slot in one.slots if slot < len(owners) and owners[slot] == member]
@@ -269,14 +269,17 @@ class Rounds:
         return ""
 
     def is_over(
-        self, decision: Decision, cluster_state: ClusterState, told: Mapping[str, tuple[int, ...]]
+        self,
+        decision: Decision,
+        cluster_state: ClusterState,
+        reports: Mapping[str, tuple[int, ...]],
     ) -> bool:
         """Whether a decision has been carried out.
 
         Args:
             decision: the one under way.
             cluster_state: the present state.
-            told: slots that each evaluator owns and is up to date with.
+            reports: slots that each evaluator owns and is up to date with.
         """
         if cluster_state.is_granting or cluster_state.phase is not Phase.NONE:
             return False
@@ -285,7 +288,7 @@ class Rounds:
             if version < decision.map_version:
                 return False
         # A slot may have moved on: its present owner has to be up to date.
-        return all(slot in told.get(cluster_state.owners[slot], ()) for slot in decision.moves)
+        return all(slot in reports.get(cluster_state.owners[slot], ()) for slot in decision.moves)
 
     def ended(self, now_ms: int, outcome: str = "done") -> Decision | None:
         """Ends the decision under way."""

@@ -356,8 +356,8 @@ class Turns:
     ) -> Generator[Ask, Any, RoutedTotals | None]:
         if partition_map is None:
             return None
-        told: dict[str, ArrivalReport] = yield AskArrivals(cluster_state.routers)
-        return routed_totals(partition_map, cluster_state.routers, told)
+        reports: dict[str, ArrivalReport] = yield AskArrivals(cluster_state.routers)
+        return routed_totals(partition_map, cluster_state.routers, reports)
 
     def _what_objects_meet(
         self, cluster_state: ClusterState, partition_map: PartitionMap
@@ -367,8 +367,8 @@ class Turns:
         known = self._counted
         if known is not None and known[0] == version and begin_ms < self._next_count_ms:
             return known[1]
-        told: dict[str, LoadReport] = yield AskLoads(cluster_state.evaluators, ends_round=False)
-        loads, missing = joined_loads(partition_map, cluster_state.owners, told)
+        reports: dict[str, LoadReport] = yield AskLoads(cluster_state.evaluators, ends_round=False)
+        loads, missing = joined_loads(partition_map, cluster_state.owners, reports)
         if missing:
             return None
         self._so_far = version, loads
@@ -409,9 +409,9 @@ class Turns:
     ) -> Turn:
         at_ms, begin_ms, before = self._wall_ms(), self._monotonic_ms(), self._began
         self._begin()
-        told: dict[str, LoadReport] = yield AskLoads(cluster_state.evaluators)
+        reports: dict[str, LoadReport] = yield AskLoads(cluster_state.evaluators)
         self._began = yield from self._sent(cluster_state, partition_map)
-        loads, missing = joined_loads(partition_map, cluster_state.owners, told)
+        loads, missing = joined_loads(partition_map, cluster_state.owners, reports)
         if not missing:
             self._count(partition_map.version, loads, begin_ms)
         came = None if self._began is None else self._began.since(before)
@@ -440,7 +440,7 @@ class Turns:
                 loads=self._as_of_whole(loads, elapsed_ms),
                 memory=self.rounds.memory,
             )
-            plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
+            plan = yield from self._plan(balancer, view, imbalance, tuple(reports), at_ms)
             proposal = proposed(plan, cluster_state.owners, at_ms) if plan.changes else None
             objects = float(loads.objects.sum())
             decision, state = self.rounds.decide(
@@ -465,7 +465,7 @@ class Turns:
         if balancer is None:
             return "the scheme has no balancer"
         if missing:
-            return f"nothing was told of {len(missing)} slots"
+            return f"no report for {len(missing)} slots"
         if self.rounds.under_way is not None or cluster_state.is_granting:
             return "changing"
         if cluster_state.phase is not Phase.NONE:
@@ -479,14 +479,14 @@ class Turns:
         balancer: Balancer,
         view: View,
         imbalance: float,
-        told: tuple[str, ...],
+        reports: tuple[str, ...],
         at_ms: int,
     ) -> Generator[Ask, Any, Plan]:
         # So few objects decide nothing, so no map need be built from them.
         has_enough = float(view.loads.objects.sum()) >= self._settings.objects_min
         is_uneven = imbalance >= self._settings.imbalance_min
         if view.map.scheme in SAMPLED and has_enough and is_uneven:
-            samples: list[SampleReport] = yield AskSamples(_sample_sizes(view, told))
+            samples: list[SampleReport] = yield AskSamples(_sample_sizes(view, reports))
             view = replace(view, sample=joined_sample(samples))
         plan = balancer.adjust(view, at_ms)
         # Once, and for SWARM once more for each evaluator that cannot be relieved.
@@ -536,7 +536,7 @@ def _slot_work(
     return slot_cost, imbalance_of(loads)
 
 
-def _sample_sizes(view: View, told: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+def _sample_sizes(view: View, reports: tuple[str, ...]) -> dict[str, tuple[int, int]]:
     """Returns how many objects and queries each evaluator is asked for: its share of them all.
 
     If all were asked for equally many, a sample of many evaluators would be thinned to the few that
@@ -545,11 +545,13 @@ def _sample_sizes(view: View, told: tuple[str, ...]) -> dict[str, tuple[int, int
     shares = []
     for column in (view.loads.objects, view.loads.queries):
         by_slot = added(column, view.map.slot_of_leaf.astype(np.int64), view.map.slots)
-        own = evaluator_loads(by_slot, view.owners, told)
+        own = evaluator_loads(by_slot, view.owners, reports)
         shares.append(own / max(float(own.sum()), 1.0))
     return {
         member: (max(SAMPLE_MIN, round(objects * SAMPLE)), max(SAMPLE_MIN, round(queries * SAMPLE)))
-        for member, objects, queries in zip(told, *(each.tolist() for each in shares), strict=True)
+        for member, objects, queries in zip(
+            reports, *(each.tolist() for each in shares), strict=True
+        )
     }
 
 

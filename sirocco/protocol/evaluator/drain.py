@@ -19,7 +19,7 @@ from sirocco.protocol.evaluator.machine import EvaluatorMachine
 def handing_over(
     machine: EvaluatorMachine,
     look: Callable[[Callable[[], Any]], Any],
-    tell: Callable[[Event], None],
+    post: Callable[[Event], None],
     can_take_over: Callable[[], bool],
     leave: Callable[[], None],
 ) -> Iterator[None]:
@@ -28,7 +28,7 @@ def handing_over(
     Args:
         machine: whose slots they are.
         look: calls a function between two steps of the machine and returns its result.
-        tell: hands the machine an event.
+        post: hands the machine an event.
         can_take_over: whether there is a leader, and another evaluator stays.
         leave: writes to the map store that this process wants to hand over all that it owns.
     """
@@ -36,7 +36,7 @@ def handing_over(
     if not held or not can_take_over():
         return
     wanted = look(partial(offsets, machine, tuple(number for _, number in list(held))))
-    tell(SaveRequest(tuple(wanted)))
+    post(SaveRequest(tuple(wanted)))
     while look(partial(unsaved, machine, wanted)):
         yield
     leave()

@@ -148,7 +148,7 @@ class QueryEnds:
     def flush(self) -> list[ListBatch]:
         """Returns the ends to send since the last call."""
         outgoing, self._outgoing = self._outgoing, []
-        return [_told(outgoing)] if outgoing else []
+        return [_end_lists(outgoing)] if outgoing else []
 
     # --- as a checkpoint
 
@@ -204,7 +204,7 @@ class QueryEnds:
         self._ready = [(query.decode(), name.decode(), *pair) for query, name, pair in waiting]
 
 
-def _told(ends: list[tuple[str, str, int]]) -> ListBatch:
+def _end_lists(ends: list[tuple[str, str, int]]) -> ListBatch:
     """Returns lists without entries that report ends."""
     count = len(ends)
     names: QueryNames = names_of_pairs([(query, subscriber) for query, subscriber, _ in ends])

@@ -80,7 +80,7 @@ class BackgroundJobs:
                 self._inbox.fail(error)
                 return
             if result is not None:
-                self._inbox.tell(result)
+                self._inbox.post(result)
 
         self.under_way += 1
         pool.submit(run)

@@ -44,7 +44,7 @@ class LoopInbox:
         """Makes the loop do something at its next turn."""
         self._inbox.put(turn)
 
-    def tell(self, event: Event) -> None:
+    def post(self, event: Event) -> None:
         """Makes the machine take an event at the loop's next turn."""
         self._inbox.put(lambda: self._machine_step(event))
 

@@ -231,9 +231,9 @@ class Worker:
         """Gives the machine a map to put in force; the outcome's revision is its version."""
         return self._inbox.ask(lambda token: ProposedMap(token, partition_map), None)
 
-    def tell(self, event: Event) -> None:
+    def post(self, event: Event) -> None:
         """Makes the machine take an event at its next turn."""
-        self._inbox.tell(event)
+        self._inbox.post(event)
 
     # --- the loop
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sirocco_client import MapChange
 
-from sirocco.cli.map import _goes_on
+from sirocco.cli.map import _is_running
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from sirocco.cli.map import _goes_on
 def test_another_change_is_not_waited_for(
     in_force: int, phase: str, following: int, goes_on: bool
 ) -> None:
-    assert _goes_on(MapChange(in_force, phase, following, 0, 0, b""), 2) is goes_on
+    assert _is_running(MapChange(in_force, phase, following, 0, 0, b""), 2) is goes_on

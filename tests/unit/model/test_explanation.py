@@ -221,7 +221,7 @@ def test_what_a_followed_value_is_told_depends_on_the_object_before() -> None:
     assert "enter" in inside.depends_on
     assert "exit" in outside.depends_on
     assert "exit" not in judged(query | {"events": ["enter"]}, one, None).depends_on
-    assert judged(query, one | {"van": None}, None).depends_on == "nothing is told of it"
+    assert judged(query, one | {"van": None}, None).depends_on == "it is not reported"
 
 
 # --- distances outside a region

@@ -24,11 +24,11 @@ from sirocco.protocol.contract.messages import Delivered
 from tests.support.fake_cluster import response_of
 from tests.support.list_records import (
     Asked,
+    ListChange,
     Match,
     Ranked,
     Seen,
     Terms,
-    ToldList,
     found_of,
     knn_spec,
     lists_of,
@@ -111,12 +111,14 @@ def test_lists_as_values_agree_with_the_columns() -> None:
             if isinstance(each, TermsStep):
                 entries = tuple((term, float(count)) for term, count in each.terms)
                 found.append(
-                    ToldList(subscriber="ann", query=each.query, at_ms=each.at_ms, entries=entries)
+                    ListChange(
+                        subscriber="ann", query=each.query, at_ms=each.at_ms, entries=entries
+                    )
                 )
                 continue
             new = each.added if isinstance(each, KnnChange) else each.new
             found.append(
-                ToldList(
+                ListChange(
                     subscriber="ann",
                     query=each.query,
                     at_ms=None if isinstance(each, KnnChange) else each.at_ms,

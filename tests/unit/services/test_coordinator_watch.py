@@ -34,7 +34,7 @@ class Watch:
         self.now_ms = 1_000_000
         self.told: list[Event] = []
         monkeypatch.setattr(service_module, "monotonic_ms", lambda: self.now_ms)
-        monkeypatch.setattr(self.service.worker, "tell", self.told.append)
+        monkeypatch.setattr(self.service.worker, "post", self.told.append)
 
     def look(self) -> list[Event]:
         """Returns the events for the machine of one turn of the watching thread."""

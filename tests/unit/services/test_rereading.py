@@ -105,7 +105,7 @@ class Loop:
         self.told: list[int] = []
         self.waiting: list[Future[None]] = []
 
-    def tell(self, reread: RegistryRecords) -> None:
+    def post(self, reread: RegistryRecords) -> None:
         self.told.append(len(reread.changes))
 
     def settled(self) -> Future[None]:

@@ -430,7 +430,7 @@ class TrackIndex:
         keys: npt.NDArray[np.uint64] = self._keys.array[rows]
         return keys
 
-    def tells(self, rows: npt.NDArray[np.int32], event: int) -> npt.NDArray[np.bool_]:
+    def reports(self, rows: npt.NDArray[np.int32], event: int) -> npt.NDArray[np.bool_]:
         """Returns bool[k], whether each query asks for an event."""
         asked: npt.NDArray[np.bool_] = (self._events.array[rows] >> np.uint8(event)) & 1 != 0
         return asked

@@ -72,13 +72,13 @@ def details_of(counted: Counted, wanted: list[int]) -> dict[int, LeafDetail]:
         counted: the counts.
         wanted: ids of leaves; those of other slots are left out.
     """
-    told = loads_of(counted)
-    place = {leaf: row for row, leaf in enumerate(told.leaves.tolist())}
+    report = loads_of(counted)
+    place = {leaf: row for row, leaf in enumerate(report.leaves.tolist())}
     details = {}
     for position, leaf in enumerate(counted.map.leaves):
         if leaf.id in wanted and leaf.id in place:
             row = place[leaf.id]
-            details[leaf.id] = _detail(counted, position, told.loads, row)
+            details[leaf.id] = _detail(counted, position, report.loads, row)
     return details
 
 

@@ -468,10 +468,10 @@ class Slot:
     def _report_exits(self, left: list[Members], pinned: int) -> Reports:
         """Reports the values that are no longer inside queries that ended, or moved."""
         reports: Reports = []
-        for told in map(self.standing.exits, left):
-            if told is None:
+        for found in map(self.standing.exits, left):
+            if found is None:
                 continue
-            stored, hits = told
+            stored, hits = found
             report = self._empty_report(pinned)
             report.objects, report.events = stored.objects, events_of(stored)
             report.positions = np.full(len(stored), pinned, np.int64)

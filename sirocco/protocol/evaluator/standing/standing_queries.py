@@ -19,7 +19,7 @@ from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
 from sirocco.index.base.query_rows import NEVER_MS, QueryRows
 from sirocco.index.base.ragged import take_ragged
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.standing.delayed_starts import Beginnings
+from sirocco.index.standing.delayed_starts import DelayedStarts
 from sirocco.index.standing.knn_index import KnnIndex
 from sirocco.index.standing.locators import HOME_LOCATOR, LocatorTable
 from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscribers
@@ -244,9 +244,9 @@ class Standing:
         self.locators = LocatorTable()
         # Queries whose lifetimes begin at a given time; steps count by arrivals anyway.
         self.waiting = {
-            RANGE: Beginnings(self.ranges),
-            KNN: Beginnings(self.knn),
-            TRACKED: Beginnings(self.tracked),
+            RANGE: DelayedStarts(self.ranges),
+            KNN: DelayedStarts(self.knn),
+            TRACKED: DelayedStarts(self.tracked),
         }
         indexes = (self.ranges, self.knn, self.steps, self.tracked)
         self.families = tuple(Family(index, subscribers) for index in indexes)
@@ -308,7 +308,7 @@ class Standing:
         table = self.families[family].table
         revisions = message.revisions[chosen]
         if family in {KNN, STEPS}:
-            names = _told(names, revisions)
+            names = _named_revisions(names, revisions)
         table.put(rows, names, message.names.subscribers, revisions, filters)
         if message.begins_ms is not None and family in self.waiting:
             begins_ms = message.begins_ms[chosen]
@@ -329,8 +329,8 @@ class Standing:
             assert isinstance(query, RangeQuery)
             assert query.track is not None
             keys.append(track_key(query.track))
-            told = [_EVENTS[event] for event in query.events if event != ENDED]
-            events.append(sum(1 << event for event in told))
+            wanted = [_EVENTS[event] for event in query.events if event != ENDED]
+            events.append(sum(1 << event for event in wanted))
         return self.tracked.insert(
             queries, np.array(keys, np.uint64), np.array(events, np.uint8), offset
         )
@@ -559,7 +559,7 @@ class Standing:
 
         None where no query asks for them.
         """
-        left = left.where(self.tracked.tells(left.query_rows, EXITS))
+        left = left.where(self.tracked.reports(left.query_rows, EXITS))
         if not len(left):
             return None
         table = self.families[TRACKED].table
@@ -571,26 +571,28 @@ class Standing:
         np.minimum.at(least, rows, left.values)
         order = np.lexsort((found.numbers, found.sessions, least))
         rows = np.argsort(order)[rows]
-        told = np.lexsort((table.handle_rows(left.query_rows), rows))
+        order = np.lexsort((table.handle_rows(left.query_rows), rows))
         changes = np.full(len(left), EXITS, np.uint8)
-        hits = Hits(table, rows[told].astype(np.int32), left.query_rows[told], changes)
+        hits = Hits(table, rows[order].astype(np.int32), left.query_rows[order], changes)
         return found.take(order), hits
 
     def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
         """Joins hits of several families, ordered by object."""
-        told = [(family, hits) for family, hits in parts if len(hits.object_rows)]
-        if not told:
+        present = [(family, hits) for family, hits in parts if len(hits.object_rows)]
+        if not present:
             none = np.empty(0, np.int32)
             return Hits(self.plain_names, none, none)
-        if [family for family, _ in told] == [RANGE]:
-            return told[0][1]
-        object_rows = np.concatenate([hits.object_rows for _, hits in told])
+        if [family for family, _ in present] == [RANGE]:
+            return present[0][1]
+        object_rows = np.concatenate([hits.object_rows for _, hits in present])
         query_rows = np.concatenate(
-            [self.names.rows_of(family, hits.query_rows) for family, hits in told]
+            [self.names.rows_of(family, hits.query_rows) for family, hits in present]
         )
         order = np.argsort(object_rows, kind="stable")
-        changes = _filled([h.changes for _, h in told], [h for _, h in told], np.uint8)
-        distances_m = _filled([h.distances_m for _, h in told], [h for _, h in told], np.float64)
+        changes = _filled([h.changes for _, h in present], [h for _, h in present], np.uint8)
+        distances_m = _filled(
+            [h.distances_m for _, h in present], [h for _, h in present], np.float64
+        )
         return Hits(
             self.names,
             object_rows[order],
@@ -658,7 +660,7 @@ def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:
     return [Filter.parse(orjson.loads(text)) if text else None for text in texts]
 
 
-def _told(names: NamedQueries, revisions: NDArray[np.int64]) -> NamedQueries:
+def _named_revisions(names: NamedQueries, revisions: NDArray[np.int64]) -> NamedQueries:
     """Returns the names with specs as mergers get them, which distinguish versions."""
     pairs = zip(names.specs or (), revisions.tolist(), strict=True)
     return replace(names, specs=tuple(versioned_spec(spec, revision) for spec, revision in pairs))

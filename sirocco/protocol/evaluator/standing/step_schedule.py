@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.base.kinds import kind_number
-from sirocco.index.store.sliding_term_counts import K_MAX, KeptTerms
+from sirocco.index.store.sliding_term_counts import K_MAX, SlidingTermCounts
 from sirocco.index.store.store_condition import Condition
 from sirocco.index.store.term_codes import TermCodes
 from sirocco.model.query import Query, RankedQuery, TermsQuery
@@ -66,7 +66,7 @@ class StepQuery:
     is_sole: bool
     is_home: bool
     live: bool = True
-    kept: KeptTerms | None = None
+    kept: SlidingTermCounts | None = None
 
     @property
     def step_ms(self) -> int:
@@ -300,7 +300,7 @@ def _drop_kept(entry: StepQuery) -> None:
         entry.kept = None
 
 
-def kept_of(query: Query, condition: Condition, codes: TermCodes) -> KeptTerms | None:
+def kept_of(query: Query, condition: Condition, codes: TermCodes) -> SlidingTermCounts | None:
     """Returns what a query keeps from step to step; None where that is of no use."""
     if not isinstance(query, TermsQuery) or query.k > K_MAX:
         return None
@@ -308,7 +308,7 @@ def kept_of(query: Query, condition: Condition, codes: TermCodes) -> KeptTerms |
         return None
     # Windows that do not overlap have nothing in common.
     overlaps = query.window_ms is None or (query.step_ms or 0) < query.window_ms
-    return KeptTerms(query.k, codes) if overlaps else None
+    return SlidingTermCounts(query.k, codes) if overlaps else None
 
 
 def ranked_of(query: Query, hashing: TermHashing = WIRE_TERMS) -> RankedSearch | None:

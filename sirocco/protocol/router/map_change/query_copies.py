@@ -86,7 +86,7 @@ def copy(
     # Slots that hold it get it as well: a suspended router may have sent a removal long ago that is
     # still in transit. Slots that it is to leave do not: a later owner may not know of them any
     # more.
-    installs.install(kept, placed.rows, placed.slots, placed.told)
+    installs.install(kept, placed.rows, placed.slots, placed.receivers)
     live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
     effects = installs.effects()
     if registry.keyword_summary:

@@ -23,7 +23,7 @@ from sirocco.protocol.contract.messages import Tracked, TrackedOnly
 
 
 @dataclass(slots=True)
-class _Told:
+class _PartitionMembers:
     """What the owners of one registry partition have published.
 
     Attributes:
@@ -43,41 +43,41 @@ class FollowedMembers:
     """
 
     def __init__(self, partitions: int) -> None:
-        self._told = [_Told() for _ in range(max(1, partitions))]
+        self._partitions = [_PartitionMembers() for _ in range(max(1, partitions))]
 
     @property
     def names(self) -> Set[str]:
         """Returns the members of all registry partitions."""
-        return set().union(*(told.members for told in self._told))
+        return set().union(*(tracked.members for tracked in self._partitions))
 
-    def add(self, said: Tracked) -> None:
+    def add(self, record: Tracked) -> None:
         """Adds a member that queries track from here on."""
-        if said.partition is None or said.partition >= len(self._told):
+        if record.partition is None or record.partition >= len(self._partitions):
             # A router of an older version names no partition: all get it until they publish full
             # lists.
-            for told in self._told:
-                told.members.add(said.key)
+            for tracked in self._partitions:
+                tracked.members.add(record.key)
             return
-        told = self._told[said.partition]
-        told.epoch = max(told.epoch, said.epoch)
-        told.members.add(said.key)
+        tracked = self._partitions[record.partition]
+        tracked.epoch = max(tracked.epoch, record.epoch)
+        tracked.members.add(record.key)
 
-    def keep(self, said: TrackedOnly) -> bool:
+    def keep(self, record: TrackedOnly) -> bool:
         """Replaces the members of a partition from here on; returns whether the record counts."""
-        if said.partition >= len(self._told):
+        if record.partition >= len(self._partitions):
             return False
-        told = self._told[said.partition]
+        tracked = self._partitions[record.partition]
         # A former owner that was suspended does not know later registrations.
-        if said.epoch < told.epoch:
+        if record.epoch < tracked.epoch:
             return False
-        told.members, told.epoch = set(said.keys), said.epoch
+        tracked.members, tracked.epoch = set(record.keys), record.epoch
         return True
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""
-        counts = [len(told.members) for told in self._told]
-        epochs = [told.epoch for told in self._told]
-        keys = [key.encode() for told in self._told for key in sorted(told.members)]
+        counts = [len(tracked.members) for tracked in self._partitions]
+        epochs = [tracked.epoch for tracked in self._partitions]
+        keys = [key.encode() for tracked in self._partitions for key in sorted(tracked.members)]
         every = sorted(name.encode() for name in self.names)
         return {
             # For older versions.
@@ -89,15 +89,15 @@ class FollowedMembers:
 
     def restore(self, state: State) -> None:
         """Takes the state of a checkpoint."""
-        if "members.parts" not in state or state["members.parts"].shape[1] != len(self._told):
+        if "members.parts" not in state or state["members.parts"].shape[1] != len(self._partitions):
             for key in _of_before(state):
                 self.add(Tracked(key))
             return
         keys = iter(unpacked("members.names", state))
         epochs, counts = state["members.parts"].tolist()
-        for told, epoch, count in zip(self._told, epochs, counts, strict=True):
-            told.epoch = epoch
-            told.members = {next(keys).decode() for _ in range(count)}
+        for tracked, epoch, count in zip(self._partitions, epochs, counts, strict=True):
+            tracked.epoch = epoch
+            tracked.members = {next(keys).decode() for _ in range(count)}
 
 
 def _of_before(state: State) -> list[str]:

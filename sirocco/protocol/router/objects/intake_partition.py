@@ -16,7 +16,7 @@ from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import Keywords, Switch, Taken, Tracked, TrackedOnly
 from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
-from sirocco.protocol.router.objects.keyword_filter import Summaries
+from sirocco.protocol.router.objects.keyword_filter import KeywordFilter
 from sirocco.protocol.router.objects.publish_sessions import SessionTable
 
 IntakeRecord: TypeAlias = Taken | Tracked | TrackedOnly | Keywords | Switch
@@ -55,7 +55,7 @@ class Source:
     # Members by whose values objects are followed (`track`).
     members: FollowedMembers = field(default_factory=lambda: FollowedMembers(1))
     # Which objects queries need; None where everything is stored.
-    summaries: Summaries | None = None
+    summaries: KeywordFilter | None = None
     # Summaries of keywords read since the last object.
     keywords: list[Keywords] = field(default_factory=list)
 
@@ -78,8 +78,8 @@ class Source:
     def learn(self) -> None:
         """Applies the summaries that were read after the last object."""
         if self.summaries is not None:
-            for said in self.keywords:
-                self.summaries.add(said)
+            for record in self.keywords:
+                self.summaries.add(record)
         self.keywords.clear()
 
     def take(self, offset: int, taken: IntakeRecord, *, event_time: bool) -> Part | None:
@@ -129,9 +129,9 @@ class Source:
             self._arrivals_ms(objects, event_time=event_time),
         )
         positions = rows + position_of(offset)
-        said = tuple(self.keywords)
+        keywords = tuple(self.keywords)
         self.keywords.clear()
-        return Part(self.partition, self.map_version, objects, events, positions, said)
+        return Part(self.partition, self.map_version, objects, events, positions, keywords)
 
     def _arrivals_ms(self, objects: ObjectColumns, *, event_time: bool) -> NDArray[np.int64]:
         if not event_time:

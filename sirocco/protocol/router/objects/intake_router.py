@@ -41,7 +41,7 @@ from sirocco.protocol.contract.positions import (
 from sirocco.protocol.contract.term_rows import take_terms
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.objects.intake_partition import IntakeRecord, Part, Source
-from sirocco.protocol.router.objects.keyword_filter import Summaries, wanted
+from sirocco.protocol.router.objects.keyword_filter import KeywordFilter, wanted
 from sirocco.protocol.router.objects.publish_sessions import SESSION_IDLE_MS_MAX, SessionTable
 from sirocco.protocol.router.objects.slot_records import (
     bytes_of,
@@ -192,7 +192,7 @@ class IntakeRouter:
         if state is not None:
             source.members.restore(state)
         if self.summarised:
-            source.summaries = Summaries(self.slots, self.summarised)
+            source.summaries = KeywordFilter(self.slots, self.summarised)
             if state is not None:
                 source.summaries.restore(state)
         self.sources[partition] = source
@@ -403,13 +403,13 @@ class IntakeRouter:
         return effects
 
     def _wanted(self, parts: list[Part], terms: TermColumns, routes: ObjectRoutes) -> ObjectRoutes:
-        said = [(part.partition, len(part.objects), part.keywords) for part in parts]
+        keyword_parts = [(part.partition, len(part.objects), part.keywords) for part in parts]
         summaries = {
             partition: source.summaries
             for partition, source in self.sources.items()
             if source.summaries is not None
         }
-        kept = wanted(said, summaries, terms, routes)
+        kept = wanted(keyword_parts, summaries, terms, routes)
         self.held_back_total += len(routes.row) - len(kept.row)
         return kept
 

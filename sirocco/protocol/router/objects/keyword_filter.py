@@ -34,7 +34,7 @@ TABLE_BYTES_MAX = 32 << 20
 
 
 @dataclass(slots=True)
-class Told:
+class PartitionSummary:
     """What an intake partition knows of one registry partition.
 
     Attributes:
@@ -50,7 +50,7 @@ class Told:
     following: KeywordSlots | None = None
 
 
-class Summaries:
+class KeywordFilter:
     """What the queries of all registry partitions need, as of a position of an intake partition.
 
     Args:
@@ -61,7 +61,9 @@ class Summaries:
     def __init__(self, slots: int, partitions: int) -> None:
         self._words = words_of(slots)
         self._count_max = max(1, keywords_max(TABLE_BYTES_MAX, self._words) // partitions)
-        self._told = {partition: Told(self._new_table()) for partition in range(partitions)}
+        self._partitions = {
+            partition: PartitionSummary(self._new_table()) for partition in range(partitions)
+        }
         self._join()
 
     def __len__(self) -> int:
@@ -71,29 +73,29 @@ class Summaries:
     @property
     def is_whole(self) -> bool:
         """Whether the needs of all queries are known."""
-        return all(told.is_whole for told in self._told.values())
+        return all(summary.is_whole for summary in self._partitions.values())
 
-    def add(self, said: Keywords) -> None:
+    def add(self, record: Keywords) -> None:
         """Takes the next record."""
-        told = self._told.get(said.partition)
-        if told is None:
+        summary = self._partitions.get(record.partition)
+        if summary is None:
             return
         # A former owner that was suspended does not know later registrations.
-        is_former = said.epoch < told.epoch
-        told.epoch = max(told.epoch, said.epoch)
-        if said.is_withdrawn:
-            told.is_whole &= is_former
+        is_former = record.epoch < summary.epoch
+        summary.epoch = max(summary.epoch, record.epoch)
+        if record.is_withdrawn:
+            summary.is_whole &= is_former
             return
-        if len(said.terms) and said.slots.shape[1] != self._words:
+        if len(record.terms) and record.slots.shape[1] != self._words:
             # Written for another number of slots, so it cannot be read.
-            told.is_whole = False
+            summary.is_whole = False
             return
-        if said.begins and not is_former:
-            told.following = self._new_table()
-        if len(said.terms):
-            self._put(told, said)
-        if said.ends and told.following is not None and not is_former:
-            told.known, told.following, told.is_whole = told.following, None, True
+        if record.begins and not is_former:
+            summary.following = self._new_table()
+        if len(record.terms):
+            self._put(summary, record)
+        if record.ends and summary.following is not None and not is_former:
+            summary.known, summary.following, summary.is_whole = summary.following, None, True
             self._join()
 
     def mark(
@@ -116,11 +118,11 @@ class Summaries:
         """Returns the state for a checkpoint."""
         parts: list[tuple[int, ...]] = []
         columns: list[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = []
-        for partition, told in self._told.items():
-            tables = [each for each in (told.known, told.following) if each is not None]
+        for partition, summary in self._partitions.items():
+            tables = [each for each in (summary.known, summary.following) if each is not None]
             items = [table.items() for table in tables]
             counts = [len(terms) for terms, _ in items]
-            parts.append((partition, told.epoch, int(told.is_whole), *counts, -1)[:5])
+            parts.append((partition, summary.epoch, int(summary.is_whole), *counts, -1)[:5])
             columns += items
         return {
             "summary.parts": np.array(parts, np.int64).reshape(-1, 5),
@@ -141,25 +143,25 @@ class Summaries:
                     own = slice(at, at + count)
                     tables[-1].add(state["summary.terms"][own], state["summary.slots"][own])
                     at += count
-            if partition in self._told:
-                told = Told(tables[0], epoch, bool(is_whole))
-                told.following = tables[1] if len(tables) > 1 else None
-                self._told[partition] = told
+            if partition in self._partitions:
+                summary = PartitionSummary(tables[0], epoch, bool(is_whole))
+                summary.following = tables[1] if len(tables) > 1 else None
+                self._partitions[partition] = summary
         self._join()
 
-    def _put(self, told: Told, said: Keywords) -> None:
-        self._all.add(said.terms, said.slots)
-        for table in (told.known, told.following):
+    def _put(self, summary: PartitionSummary, record: Keywords) -> None:
+        self._all.add(record.terms, record.slots)
+        for table in (summary.known, summary.following):
             if table is not None:
-                table.add(said.terms, said.slots)
+                table.add(record.terms, record.slots)
         # A keyword may have found room here that `known` lacks; after a take-over it would have
         # none.
-        self._all.open_set |= told.known.open_set
+        self._all.open_set |= summary.known.open_set
 
     def _join(self) -> None:
-        self._all = KeywordSlots(self._words, self._count_max * len(self._told))
-        for told in self._told.values():
-            self._all.add(*told.known.items())
+        self._all = KeywordSlots(self._words, self._count_max * len(self._partitions))
+        for summary in self._partitions.values():
+            self._all.add(*summary.known.items())
 
     def _new_table(self) -> KeywordSlots:
         return KeywordSlots(self._words, self._count_max)
@@ -167,7 +169,7 @@ class Summaries:
 
 def wanted(
     parts: list[tuple[int, int, tuple[Keywords, ...]]],
-    summaries: Mapping[int, Summaries],
+    summaries: Mapping[int, KeywordFilter],
     terms: TermColumns,
     routes: ObjectRoutes,
 ) -> ObjectRoutes:
@@ -183,8 +185,8 @@ def wanted(
     keep = np.ones(len(routes.row), np.bool_)
     ends = np.cumsum([0, *(count for _, count, _ in parts)])
     bounds = np.searchsorted(routes.row, ends).tolist()
-    for (partition, _, said), begin, end in zip(parts, bounds[:-1], bounds[1:], strict=True):
-        for each in said:
+    for (partition, _, record), begin, end in zip(parts, bounds[:-1], bounds[1:], strict=True):
+        for each in record:
             summaries[partition].add(each)
         summaries[partition].mark(terms, routes, begin, end, keep)
     if keep.all():

@@ -70,25 +70,25 @@ class _Questions:
         ]
         if all(is_plain):
             return None
-        told = ~np.array(is_plain, np.bool_)
+        is_described = ~np.array(is_plain, np.bool_)
         return cls(
             np.array(kinds, np.uint8),
-            np.array([change.start_ms for change in changes], np.int64) * told,
+            np.array([change.start_ms for change in changes], np.int64) * is_described,
             np.array(past_ms, np.int64),
-            (np.array([len(each) for each in slots]) * told).astype(np.uint32),
-            np.where(told, [min(each, default=-1) for each in slots], -1),
+            (np.array([len(each) for each in slots]) * is_described).astype(np.uint32),
+            np.where(is_described, [min(each, default=-1) for each in slots], -1),
             tuple(
                 "" if kind == KIND_RANGE or change.query is None else spec_of(change.query)
                 for kind, change in zip(kinds, changes, strict=True)
             ),
         )
 
-    def add_to(self, told: Installed, slot: int, chosen: NDArray[np.int64]) -> Installed:
+    def add_to(self, record: Installed, slot: int, chosen: NDArray[np.int64]) -> Installed:
         """Adds the columns of some queries to the plain record of a slot."""
         specs = tuple(self.specs[row] for row in chosen.tolist())
         return replace(
-            told,
-            names=replace(told.names, specs=specs if any(specs) else None),
+            record,
+            names=replace(record.names, specs=specs if any(specs) else None),
             kinds=self.kinds[chosen],
             starts_ms=self.starts_ms[chosen],
             past_ms=self.past_ms[chosen],
@@ -125,16 +125,16 @@ class Installs:
         kept: list[tuple[int, Change]],
         rows: QueryRows,
         slots: list[tuple[int, ...]],
-        told: list[tuple[int, ...]] | None = None,
+        receivers: list[tuple[int, ...]] | None = None,
     ) -> None:
         """Installs queries, (revision, change) with compiled rows, in their slots.
 
-        `told` are those of their slots that are sent them; None: all.
+        `receivers`: the slots that each is sent to; None: all of its slots.
         """
         self._kept, self._rows = kept, rows
         self._filters = [_filter_of(change) for _, change in kept]
         self._questions = _Questions.of([change for _, change in kept], slots)
-        for row, each in enumerate(slots if told is None else told):
+        for row, each in enumerate(slots if receivers is None else receivers):
             for slot in each:
                 self._rows_of_slot.setdefault(slot, []).append(row)
 
@@ -142,18 +142,18 @@ class Installs:
         """Returns the records of ended queries for slots, the same for each slot."""
         sizes = [len(end.query.encode()) + len(end.subscriber.encode()) + 64 for end in ends]
         pieces = _pieces(np.arange(len(ends)), np.array(sizes, np.int64))
-        told = [self._ended([ends[row] for row in piece.tolist()]) for piece in pieces]
-        return [Append(SLOTS, slot, each) for slot in slots for each in told]
+        records = [self._ended([ends[row] for row in piece.tolist()]) for piece in pieces]
+        return [Append(SLOTS, slot, each) for slot in slots for each in records]
 
     def _ended(self, ends: list[End]) -> Installed:
         nothing = np.empty(0, np.int64)
-        told = Installed.plain(
+        record = Installed.plain(
             self._partition, self._floor, NO_NAMES, nothing, _NO_ROWS, None,
             np.empty(0, np.uint64), nothing,
         )  # fmt: skip
         names = names_of_pairs([(end.query, end.subscriber) for end in ends])
         return replace(
-            told,
+            record,
             ended=EndedColumns(
                 names,
                 np.array([end.revision for end in ends], np.int64),
@@ -174,8 +174,8 @@ class Installs:
                 )
                 gone = gone[REMOVED_MAX:]
             for begin in range(0, len(gone), REMOVED_MAX):
-                told = self._installed(slot, rows[:0], gone[begin : begin + REMOVED_MAX])
-                effects.append(Append(SLOTS, slot, told))
+                record = self._installed(slot, rows[:0], gone[begin : begin + REMOVED_MAX])
+                effects.append(Append(SLOTS, slot, record))
         return effects
 
     def installed(self, slot: int) -> Installed:
@@ -211,7 +211,7 @@ class Installs:
     ) -> Installed:
         kept = [self._kept[row] for row in chosen.tolist()]
         filters = [self._filters[row] for row in chosen.tolist()]
-        told = Installed.plain(
+        record = Installed.plain(
             self._partition,
             self._floor,
             names_of([change for _, change in kept]),
@@ -224,19 +224,19 @@ class Installs:
         )
         locators = tuple(change.locator for _, change in kept)
         if any(locators):
-            told = replace(told, locators=locators)
+            record = replace(record, locators=locators)
         begins_ms = [change.begins_ms for _, change in kept]
         if any(each != AT_ONCE_MS for each in begins_ms):
-            told = replace(told, begins_ms=np.array(begins_ms, np.int64))
+            record = replace(record, begins_ms=np.array(begins_ms, np.int64))
         sinces = [change.since for _, change in kept]
         if any(each != NO_REVISION for each in sinces):
-            told = replace(told, sinces=np.array(sinces, np.int64))
+            record = replace(record, sinces=np.array(sinces, np.int64))
         asking = [reports_end(change.query) for _, change in kept]
         if any(asking):
-            told = replace(told, reports_end=np.array(asking, np.bool_))
+            record = replace(record, reports_end=np.array(asking, np.bool_))
         if self._copied_at != NOT_COPIED:
-            told = replace(told, copied_at=self._copied_at)
-        return self._questions.add_to(told, slot, chosen) if self._questions else told
+            record = replace(record, copied_at=self._copied_at)
+        return self._questions.add_to(record, slot, chosen) if self._questions else record
 
 
 def _pieces(rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -84,13 +84,14 @@ class Placed:
         rows: their conditions.
         slots: of each, the slots that may hold it while both maps are in force.
         wanted: of each, its slots afterwards.
-        told: of each, the slots that must hold it while both maps are in force; others it leaves.
+        receivers: of each, the slots that must hold it while both maps are in force; it leaves
+            the others.
     """
 
     rows: QueryRows
     slots: list[Slots]
     wanted: list[Slots]
-    told: list[Slots]
+    receivers: list[Slots]
 
 
 def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed:
@@ -99,7 +100,7 @@ def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed
     everywhere = tuple(range(stage.newest(routings).slots))
     for row, change in enumerate(changes):
         if _asks_before(change, stage.anywhere_ms):
-            placed.slots[row] = placed.wanted[row] = placed.told[row] = everywhere
+            placed.slots[row] = placed.wanted[row] = placed.receivers[row] = everywhere
     return placed
 
 
@@ -119,7 +120,7 @@ def place_known(
         joined = _joined(slots, placed.slots[row])
         placed.slots[row] = joined
         if stays_put(change):
-            placed.wanted[row] = placed.told[row] = joined
+            placed.wanted[row] = placed.receivers[row] = joined
     return placed
 
 

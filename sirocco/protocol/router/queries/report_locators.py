@@ -238,8 +238,8 @@ def _continued(
     """Returns a locator that agrees with the one before on all its conjunctions."""
     if HOME in known:
         return known
-    said = {(one.positive, one.negative) for one in known}
-    fresh = [one for one in alternatives if (one.positive, one.negative) not in said]
+    known_pairs = {(one.positive, one.negative) for one in known}
+    fresh = [one for one in alternatives if (one.positive, one.negative) not in known_pairs]
     if len(known) + len(fresh) > ALTERNATIVES_MAX:
         return alternatives
     return (*known, *fresh)

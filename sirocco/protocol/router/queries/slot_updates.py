@@ -59,14 +59,14 @@ class SlotUpdates:
         for handle in surprising:
             former[handle] = self._everywhere()
         self._add_passed(former, valid, newest)
-        said: list[Effect] = []
+        kept_effects: list[Effect] = []
         if kept:
-            said = self._keep(kept, former, installs)
+            kept_effects = self._keep(kept, former, installs)
         if gone:
             for offset, change in gone:
                 installs.remove(former[change.handle], change, offset)
             self._drop([change.handle for _, change in gone])
-        return installs.effects() + said
+        return installs.effects() + kept_effects
 
     def send_ends(self, ends: list[End], installs: Installs) -> list[Effect]:
         """Sends the ended queries to every slot, which reports them when it has read the record.

@@ -213,8 +213,8 @@ def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
     slots could be moved.) If no leaf has any N Q R, nothing is merged, because otherwise each slot
     would become one leaf: a night without queries says nothing about the day.
     """
-    told = placement.view.loads
-    columns = np.stack([told.faded, told.queries, told.arrivals], 1)
+    view_loads = placement.view.loads
+    columns = np.stack([view_loads.faded, view_loads.queries, view_loads.arrivals], 1)
     whole = float(columns.prod(1).sum())
     if whole <= 0:
         return None

@@ -102,12 +102,15 @@ class Costs:
         self.placement, self.draft = placement, draft
         self.loads = placement.loads
         self._loads: list[float] = self.loads.tolist()
-        told, details = placement.view.loads, placement.view.details
+        view_loads, details = placement.view.loads, placement.view.details
         self._known = {
             number: Known(met, objects, details.get(leaf.id))
             for number, (leaf, met, objects) in enumerate(
                 zip(
-                    placement.view.map.leaves, told.met.tolist(), told.objects.tolist(), strict=True
+                    placement.view.map.leaves,
+                    view_loads.met.tolist(),
+                    view_loads.objects.tolist(),
+                    strict=True,
                 )
             )
         }
@@ -122,9 +125,9 @@ class Costs:
 
     def queries(self, leaf: int) -> float:
         """Returns the number of standing queries in a leaf."""
-        told = self.placement.view.loads.queries
+        view_loads = self.placement.view.loads.queries
         sources = self.draft[leaf].sources.items()
-        return float(sum(share * told[source] for source, share in sources))
+        return float(sum(share * view_loads[source] for source, share in sources))
 
     def machine(self, leaf: int) -> int:
         """Returns the evaluator of a leaf."""

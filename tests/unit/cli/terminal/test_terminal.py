@@ -12,7 +12,7 @@ import pytest
 
 import sirocco.cli
 from sirocco.cli.terminal import terminal
-from sirocco.cli.terminal.terminal import console, json_line, note, say, say_json, shown
+from sirocco.cli.terminal.terminal import console, json_line, note, print_json, print_lines, shown
 
 # Clears the screen, sets the title by C1, changes the direction, ends the line in four ways.
 HOSTILE = "a\x1b[2Jb\x9b31mc\u202ed\ne\rf\u2028g\x00\x7f\x07"
@@ -33,8 +33,8 @@ def test_json_means_the_same_without_controls() -> None:
 
 
 def test_each_way_out_prints_a_line_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    say(HOSTILE, "next")
-    say_json({"text": HOSTILE})
+    print_lines(HOSTILE, "next")
+    print_json({"text": HOSTILE})
     note(HOSTILE)
     out, err = capsys.readouterr()
     assert (out.count("\n"), err.count("\n")) == (3, 1)
@@ -46,7 +46,7 @@ def test_what_the_terminal_cannot_encode_does_not_end_the_command(
 ) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", out)
-    say("Füße \ud800")
+    print_lines("Füße \ud800")
     assert out.buffer.getvalue() == b"F\\xfc\\xdfe \\ud800\n"
 
 

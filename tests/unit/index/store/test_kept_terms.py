@@ -11,7 +11,11 @@ from test_frequent_terms import ROWS, condition_of, random_box, random_rows, row
 
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store import sliding_term_counts as kept_terms
-from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN, ForgottenSlices, KeptTerms
+from sirocco.index.store.sliding_term_counts import (
+    NOTHING_FORGOTTEN,
+    ForgottenSlices,
+    SlidingTermCounts,
+)
 from sirocco.index.store.store import SlotStore, StoreLimits
 from sirocco.index.store.store_condition import ANY_OBJECT, Bounds
 from sirocco.index.store.term_codes import TermCodes
@@ -26,13 +30,13 @@ class Looked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        count_anew = KeptTerms._count_anew
+        count_anew = SlidingTermCounts._recount
 
-        def counting(self_: KeptTerms, *args: Any) -> kept_terms.Counts:
+        def counting(self_: SlidingTermCounts, *args: Any) -> kept_terms.Counts:
             self.times += 1
             return count_anew(self_, *args)
 
-        monkeypatch.setattr(KeptTerms, "_count_anew", counting)
+        monkeypatch.setattr(SlidingTermCounts, "_recount", counting)
 
 
 @pytest.fixture
@@ -110,7 +114,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
         box: Rectangle | None = random_box(rng, rows) if number else None
         condition = ANY_OBJECT if box is None else condition_of(box)
         k = int(rng.choice([1, 3, 10, 32]))
-        queries.append((box, condition, k, KeptTerms(k, codes)))
+        queries.append((box, condition, k, SlidingTermCounts(k, codes)))
     lon, lat = rows.objects.lon, rows.objects.lat
     is_here = np.zeros(ROWS, np.bool_)
     gone, taken, steps = NOTHING_FORGOTTEN, 0, 0
@@ -147,8 +151,8 @@ def test_a_lifetime_and_a_window_without_limit() -> None:
     rows = random_rows(rng, 4.0, 300)
     store = SlotStore(StoreLimits(active_rows=3_000))
     condition = replace(condition_of(Circle(0.0, 0.0, 8_000_000.0)), expires_ms=21_000)
-    kept = KeptTerms(5)
-    everything = KeptTerms(5)
+    kept = SlidingTermCounts(5)
+    everything = SlidingTermCounts(5)
     for taken in range(0, ROWS, 4_000):
         append(store, rows, taken, taken + 4_000)
         bounds = Bounds(3_000, 1_000 + taken + 3_500)
@@ -168,7 +172,7 @@ def test_a_term_that_becomes_frequent_is_noticed(looked: Looked) -> None:
     words[ROWS // 2 :, 0] = 1_000
     rows = rows_of(rng.uniform(-50, 50, ROWS), rng.uniform(-50, 50, ROWS), words)
     store = SlotStore(StoreLimits(active_rows=3_000))
-    kept = KeptTerms(3)
+    kept = SlidingTermCounts(3)
     for taken in range(0, ROWS, 1_000):
         append(store, rows, taken, taken + 1_000)
         bounds = Bounds(taken - 5_000, 1_000 + taken + 999)
@@ -188,7 +192,7 @@ def test_terms_of_one_bucket_and_the_greatest_hashes() -> None:
     rows = replace(rows, terms=own[places[:, 0]])
     for k in (1, 2, 4, 9, 20):
         store = SlotStore(StoreLimits(active_rows=3_000))
-        kept = KeptTerms(k)
+        kept = SlidingTermCounts(k)
         for taken in range(0, ROWS, 2_500):
             append(store, rows, taken, taken + 2_500)
             bounds = Bounds(taken - 6_000, 1_000 + taken + 2_400)
@@ -201,7 +205,7 @@ def test_terms_of_one_bucket_and_the_greatest_hashes() -> None:
 
 def test_windows_of_nothing() -> None:
     store = SlotStore()
-    kept = KeptTerms(10)
+    kept = SlidingTermCounts(10)
     for at_ms in (1_000, 2_000, 3_000):
         assert not len(
             kept.count(store.view(), ANY_OBJECT, Bounds(at_ms - 1_500, at_ms), ForgottenSlices())
@@ -216,7 +220,7 @@ def test_numbers_of_terms_that_no_query_counts_are_given_again(looked: Looked) -
     rows = rows_of(lon, rng.uniform(-50, 50, ROWS), np.sort(words))
     store, codes = SlotStore(StoreLimits(active_rows=3_000)), TermCodes(BUCKETS + 50)
     west, east = (condition_of(Rectangle(*box)) for box in ((-50, -50, -1, 50), (1, -50, 50, 50)))
-    first, second = KeptTerms(30, codes), KeptTerms(30, codes)
+    first, second = SlidingTermCounts(30, codes), SlidingTermCounts(30, codes)
     counted_anew = []
     for taken in range(0, 20_000, 1_000):
         append(store, rows, taken, taken + 1_000)

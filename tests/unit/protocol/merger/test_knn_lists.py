@@ -19,10 +19,10 @@ from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.support.list_records import (
     Asked,
+    ListChange,
     Match,
     ObjectId,
     Row,
-    ToldList,
     found_of,
     knn_spec,
     lists_of,
@@ -75,7 +75,7 @@ class Both:
             if not new:
                 assert f"q{query}" not in by_query, where
                 continue
-            assert by_query.pop(f"q{query}") == ToldList(
+            assert by_query.pop(f"q{query}") == ListChange(
                 subscriber=f"s{query % 3}",
                 query=f"q{query}",
                 at_ms=None,

@@ -34,11 +34,11 @@ from tests.support.list_records import (
     Asked,
     End,
     Item,
+    ListChange,
     Match,
     Ranked,
     Seen,
     Terms,
-    ToldList,
     found_of,
     knn_spec,
     lists_of,
@@ -95,7 +95,7 @@ class Slots:
 
 
 def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...]]]:
-    return [(each.query, each.entries) for each in told if isinstance(each, ToldList)]
+    return [(each.query, each.entries) for each in told if isinstance(each, ListChange)]
 
 
 # --- several kinds
@@ -847,7 +847,7 @@ def test_an_aborted_window_leaves_no_trace() -> None:
     cluster.start()
     cluster.read(2, np.random.default_rng(0))
     (told,) = cluster.commit()
-    assert isinstance(told, ToldList)
+    assert isinstance(told, ListChange)
     assert told.entries == ((2, 4.0), (1, 5.0))
     assert [name for name, _ in told.new] == [2]
 
@@ -935,7 +935,7 @@ def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
             [name for name, _ in each.entries],
         )
         for each in told
-        if isinstance(each, ToldList)
+        if isinstance(each, ListChange)
     ]
 
 
@@ -1024,7 +1024,7 @@ def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
     told_first(slots)
     slots.say(1, Match(replace(SECOND, subscriber="bob"), 3, 30.0))
     slots.say(0, Match(FIRST, 4, 1.0))
-    told = {each.subscriber: each for each in slots.told() if isinstance(each, ToldList)}
+    told = {each.subscriber: each for each in slots.told() if isinstance(each, ListChange)}
     assert changes([told["bob"]]) == [([3], [], [3])]
     assert changes([told["ann"]]) == [([4], [2], [4, 1])]
 
@@ -1044,7 +1044,7 @@ def say_ranked(slots: Slots, asked: Asked, at_ms: int, *objects: int) -> None:
 
 
 def ranked_lists(told: list[Any]) -> list[tuple[int | None, list[int | str]]]:
-    each_list = [each for each in told if isinstance(each, ToldList)]
+    each_list = [each for each in told if isinstance(each, ListChange)]
     return [(each.at_ms, [name for name, _ in each.entries]) for each in each_list]
 
 

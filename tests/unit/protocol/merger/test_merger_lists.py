@@ -20,12 +20,12 @@ from tests.support.list_records import (
     Asked,
     End,
     Item,
+    ListChange,
     Match,
     Ranked,
     Row,
     Seen,
     Terms,
-    ToldList,
     found_of,
     knn_spec,
     ranked_spec,
@@ -255,7 +255,7 @@ def test_each_step_is_told_once_with_what_all_slots_counted(seed: int) -> None:
                     for word, count in item.counts:
                         counts[word] += count
         expected = [
-            ToldList(
+            ListChange(
                 subscriber="s0",
                 query=asked.id,
                 at_ms=at_ms,
@@ -271,12 +271,12 @@ def test_each_step_is_told_once_with_what_all_slots_counted(seed: int) -> None:
         assert lists_for(told, asked) == expected, f"seed={seed}"
 
 
-def lists_for(told: list[Told], asked: Asked) -> list[ToldList]:
+def lists_for(told: list[Told], asked: Asked) -> list[ListChange]:
     return [
         each
         for window in told
         for each in window
-        if isinstance(each, ToldList) and each.query == asked.id
+        if isinstance(each, ListChange) and each.query == asked.id
     ]
 
 
@@ -301,7 +301,7 @@ def test_ranked_lists_are_told_when_their_ids_change(seed: int) -> None:
             known = {seen.event for _, seen in best}
             entries = tuple((seen.object, score) for score, seen in best)
             expected.append(
-                ToldList(
+                ListChange(
                     subscriber="s1", query=asked.id, at_ms=at_ms, entries=entries, new=tuple(new)
                 )
             )
@@ -377,7 +377,7 @@ def test_r5_a_take_over_at_any_window_tells_the_same(
     monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 3_000)
     _, log, ends_at = random_history(seed, ends=ends)
     wanted, _ = run(log, ends_at, seed, {})
-    assert sum(isinstance(each, ToldList) for window in wanted for each in window) > 5
+    assert sum(isinstance(each, ListChange) for window in wanted for each in window) > 5
     for window in range(len(ends_at)):
         for death in ("before", "after", "later"):
             told, _ = run(log, ends_at, seed, {window: death}, is_save_slow=is_save_slow)

@@ -25,10 +25,10 @@ from sirocco.protocol.router.queries.end_requests import End, EndRequests
 from sirocco.protocol.router.queries.install_records import Installs
 from tests.support.list_records import (
     Asked,
+    ListChange,
     Match,
     QueryEnd,
     Ranked,
-    ToldList,
     knn_spec,
     ranked_spec,
     version,
@@ -192,9 +192,9 @@ def ends(told: list[Any]) -> list[Any]:
     """Returns the reasons of ends, and ids of matches or lists, in order."""
     return [
         (each.query, each.ended)
-        if isinstance(each, ToldList) and each.ended
+        if isinstance(each, ListChange) and each.ended
         else [name for name, _ in each.entries]
-        if isinstance(each, ToldList)
+        if isinstance(each, ListChange)
         else each[2]
         for each in told
     ]

@@ -19,9 +19,9 @@ from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.list_records import (
     Asked,
+    ListChange,
     Match,
     Terms,
-    ToldList,
     found_of,
     knn_spec,
     lists_of,
@@ -62,12 +62,12 @@ class Cluster:
         rows = [(0, at, item) for item in items]
         self.append(PARTIALS, found_of([(0, at, at + 1, time_ms)], rows))
 
-    def told(self, count: int) -> list[ToldList]:
+    def told(self, count: int) -> list[ListChange]:
         """Returns all lists that were ever sent, once there are `count`."""
         eventually(lambda: len(self._told()) >= count)
         return self._told()
 
-    def _told(self) -> list[ToldList]:
+    def _told(self) -> list[ListChange]:
         delivered = [m for m in self.messages(DELIVERIES) if isinstance(m, Delivered)]
         return [each for message in delivered for each in lists_of(message)]
 
@@ -113,7 +113,7 @@ def test_a_successor_tells_what_leads_on_from_the_lists_of_its_predecessor(
         cluster.say(Match(NEAR, 3, 3.0), Terms(WORDS, 100, (("a", 2),)), time_ms=101)
         told = cluster.told(4)
     assert told[2:] == [
-        ToldList(
+        ListChange(
             subscriber="ann",
             query="near",
             at_ms=None,
@@ -121,7 +121,7 @@ def test_a_successor_tells_what_leads_on_from_the_lists_of_its_predecessor(
             new=((3, "text of 3"),),
             removed=(1,),
         ),
-        ToldList(subscriber="ann", query="words", at_ms=100, entries=(("a", 3.0),)),
+        ListChange(subscriber="ann", query="words", at_ms=100, entries=(("a", 3.0),)),
     ]
 
 

@@ -30,7 +30,7 @@ def test_a_record_that_is_too_large_is_a_dead_letter_and_its_positions_are_cover
     small = routed_of(0, 4, [{"id": 2, "lon": 1, "lat": 1, "text": "y"}], [500])
     script = Script(on(ChangeRequests, Append(SLOTS, 0, large), Append(SLOTS, 0, small)))
     with running(log, script) as worker:
-        worker.tell(ChangeRequests(1, 0, ()))
+        worker.post(ChangeRequests(1, 0, ()))
         told = eventually(lambda: [m for m in messages(log, SLOTS) if isinstance(m, Routed)][1:])
         assert worker.failure is None
         assert worker.rejected_total == 1
@@ -63,7 +63,7 @@ def test_a_delivery_that_is_too_large_is_set_aside_within_its_transaction(log: M
     )
     script = Script(on(ChangeRequests, Fence(0), Transact(0, 1, (large, small, progress(7)))))
     with running(log, script) as worker:
-        worker.tell(ChangeRequests(1, 0, ()))
+        worker.post(ChangeRequests(1, 0, ()))
         (committed,) = script.wait(Committed)
         assert worker.failure is None
     told = messages(log, DELIVERIES)

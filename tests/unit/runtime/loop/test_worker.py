@@ -188,7 +188,7 @@ def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     with running(log, script) as worker:
         worker.caught_up.wait(WAIT_S)
-        worker.tell(ChangeRequests(1, 0, ()))
+        worker.post(ChangeRequests(1, 0, ()))
         script.wait(ChangeRequests)
         append(log, INTAKE, taken_of(1, 1, []), 0)
         append(log, INTAKE, taken_of(2, 1, []), 1)
@@ -625,7 +625,7 @@ def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
         zombie.wait(ControlRead)
         with running(log, successor, member="successor"):
             successor.wait(Committed)
-            late.tell(ChangeRequests(1, 0, ()))
+            late.post(ChangeRequests(1, 0, ()))
             (fenced,) = zombie.wait(Fenced)
             assert (fenced.partition, fenced.number) == (0, 1)
             assert late.failure is None

@@ -249,7 +249,7 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
         assert worker.failure is None
 
         # check: other work is done meanwhile, and this one afterwards, once
-        worker.tell(ChangeRequests(1, 0, ()))
+        worker.post(ChangeRequests(1, 0, ()))
         script.wait(Committed)
         archive.is_away = False
         loaded = script.wait(Loaded, 4)
@@ -271,7 +271,7 @@ def test_an_archive_that_does_not_answer_holds_up_loads_alone(log: MemoryLog) ->
     script = Script(loads(4), on(ChangeRequests, Fence(0), Transact(0, 1, (progress(5),))))
     with running(log, script, archive) as worker:
         assert archive.asked.wait(WAIT_S)
-        worker.tell(ChangeRequests(1, 0, ()))
+        worker.post(ChangeRequests(1, 0, ()))
         script.wait(Committed)
         # Nor does a process that has to end wait for it.
         assert worker.stop(3)

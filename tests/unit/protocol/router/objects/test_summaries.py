@@ -40,7 +40,7 @@ from sirocco.protocol.router.machine import SUMMARY_INTERVAL_MS, RouterMachine, 
 from sirocco.protocol.router.map_change.query_copies import copy
 from sirocco.protocol.router.objects import keyword_filter as module
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
-from sirocco.protocol.router.objects.keyword_filter import Summaries
+from sirocco.protocol.router.objects.keyword_filter import KeywordFilter
 from sirocco.protocol.router.queries import keyword_summary as summarising
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -73,7 +73,7 @@ def whole(terms: dict[int, set[int]], partition: int = 0, epoch: int = 1) -> Key
 
 
 def kept(
-    summaries: Summaries,
+    summaries: KeywordFilter,
     texts: list[list[int]],
     routes: list[tuple[int, int]],
     homes: list[bool] | None = None,
@@ -137,7 +137,7 @@ def random_words(dice: Random) -> Iterator[Keywords]:
 def test_kept_is_what_any_owner_has_said_since_all_was_said(seed: int) -> None:
     dice = Random(seed)
     print(f"seed {seed}")
-    summaries, models = Summaries(9, 2), [Model(), Model()]
+    summaries, models = KeywordFilter(9, 2), [Model(), Model()]
     texts = [dice.sample(range(1, 14), dice.randint(0, 2)) for _ in range(40)]
     routes = [(row, dice.randrange(9)) for row in range(40)]
     for said in random_words(dice):
@@ -146,7 +146,7 @@ def test_kept_is_what_any_owner_has_said_since_all_was_said(seed: int) -> None:
         if dice.random() < 0.2:
             # A successor continues from a checkpoint.
             state = summaries.state()
-            summaries = Summaries(9, 2)
+            summaries = KeywordFilter(9, 2)
             summaries.restore(state)
         is_whole = all(model.is_whole for model in models)
         assert summaries.is_whole == is_whole
@@ -164,11 +164,11 @@ def test_kept_is_what_any_owner_has_said_since_all_was_said(seed: int) -> None:
 
 def test_beyond_its_bound_a_slot_takes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TABLE_BYTES_MAX", 34 * 3)
-    summaries = Summaries(9, 1)
+    summaries = KeywordFilter(9, 1)
     summaries.add(whole({1: {0}, 2: {1}, 3: {2}}))
     assert kept(summaries, [[9]] * 4, [(0, 0), (1, 1), (2, 2), (3, 3)]) == [False] * 4
     summaries.add(keywords({4: {3}}))
-    again = Summaries(9, 1)
+    again = KeywordFilter(9, 1)
     again.restore(summaries.state())
     for each in (summaries, again):
         assert kept(each, [[9]] * 4, [(0, 0), (1, 1), (2, 2), (3, 3)]) == [False] * 3 + [True]
@@ -179,7 +179,7 @@ def test_beyond_its_bound_a_slot_takes_everything(monkeypatch: pytest.MonkeyPatc
 
 def test_an_open_slot_takes_what_comes_by_a_term() -> None:
     """A query that has lost its keywords keeps its former slots (ADR 17)."""
-    summaries = Summaries(9, 1)
+    summaries = KeywordFilter(9, 1)
     summaries.add(whole({ANY_TERM: {2}, 5: {3}}))
     routes = [(0, 2), (0, 3), (1, 2), (1, 3)]
     # Slot 2 is no object's home: objects arrive there because the map routes one of their terms
@@ -188,7 +188,7 @@ def test_an_open_slot_takes_what_comes_by_a_term() -> None:
 
 
 def test_what_is_said_for_other_slots_opens_all() -> None:
-    summaries = Summaries(9, 1)
+    summaries = KeywordFilter(9, 1)
     summaries.add(whole({}))
     assert kept(summaries, [[1]], [(0, 0)]) == [False]
     summaries.add(
@@ -323,7 +323,7 @@ class Owner:
             self.registry.restore(state)
         self.routings = {1: uniform_routing(SLOTS_COUNT, SLOTS_COUNT)}
         self.records: dict[int, Change | Prepare | Retire] = {}
-        self.intakes = [Summaries(SLOTS_COUNT, 4) for _ in range(INTAKES)]
+        self.intakes = [KeywordFilter(SLOTS_COUNT, 4) for _ in range(INTAKES)]
         self.said: list[Keywords] = []
         self.order: list[str] = []
         self.answers: list[Outcome] = []
@@ -613,7 +613,7 @@ def test_a_router_with_a_store_withdraws_what_was_said() -> None:
     owner.say_all()
     *withdrawals, follow = Back(store=True, state=dict(owner.registry.state())).loaded
     assert isinstance(follow, Follow)
-    summaries = Summaries(SLOTS_COUNT, 1)
+    summaries = KeywordFilter(SLOTS_COUNT, 1)
     summaries.add(whole({}))
     for partition, each in enumerate(withdrawals):
         assert isinstance(each, Append)

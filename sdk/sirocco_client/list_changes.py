@@ -98,7 +98,7 @@ class Ended:
     cursor: str
 
 
-ToldList: TypeAlias = KnnChange | TermsStep | RankedChange | Ended
+ListChange: TypeAlias = KnnChange | TermsStep | RankedChange | Ended
 
 # Reasons for the end of a query, by their numbers on the wire.
 _REASONS = ("", "ttl", "removed")
@@ -135,7 +135,7 @@ def read_lists(
     specs: Sequence[str],
     objects: Sequence[Object],
     cursors: Sequence[str],
-) -> list[ToldList]:
+) -> list[ListChange]:
     """Returns the lists as values.
 
     Args:
@@ -172,23 +172,23 @@ def read_lists(
         strict=True,
     )
     kinds: dict[int, Any] = {}
-    told: list[ToldList] = []
+    changes: list[ListChange] = []
     for query, at_ms, (begin, end), (first, last), cursor, is_partial, reason in heads:
         query_id, at = query_ids[query], slice(begin, end)
         if reason:
-            told.append(Ended(query_id, _REASONS[reason], cursor))
+            changes.append(Ended(query_id, _REASONS[reason], cursor))
             continue
         new = tuple([objects[row] for row in rows[at] if row != _NO_ROW])
         if at_ms == _NO_TIME_MS:
             entries = tuple(zip(ids[at], values[at], strict=True))
-            told.append(KnnChange(query_id, new, tuple(removed[first:last]), entries, cursor))
+            changes.append(KnnChange(query_id, new, tuple(removed[first:last]), entries, cursor))
             continue
         if query not in kinds:
             kinds[query] = json.loads(specs[query] or "{}").get("kind") if specs else None
         if kinds[query] == "terms":
             terms = tuple([(names[i], int(values[i])) for i in range(begin, end)])
-            told.append(TermsStep(query_id, at_ms, terms, cursor, is_partial))
+            changes.append(TermsStep(query_id, at_ms, terms, cursor, is_partial))
         else:
             entries = tuple(zip(ids[at], values[at], strict=True))
-            told.append(RankedChange(query_id, at_ms, entries, new, cursor, is_partial))
-    return told
+            changes.append(RankedChange(query_id, at_ms, entries, new, cursor, is_partial))
+    return changes
