@@ -6,7 +6,7 @@ import time
 
 import pytest
 from sirocco_client import Client, InvalidArgument, TermsStep, query_from_json
-from sirocco_client.publisher import Rejected
+from sirocco_client.errors import Rejected
 
 from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings

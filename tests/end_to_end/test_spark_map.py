@@ -18,6 +18,7 @@ import services.evaluator.service
 from sirocco.index.store.store import StoreLimits
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from sirocco.protocol.evaluator.machine import EvaluatorSettings
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
@@ -44,7 +45,7 @@ def test_a_map_built_from_the_archive_follows_under_load(
     archive = tmp_path / "archive"
     archive.mkdir()
     monkeypatch.setattr(services.embedded, "MemoryArchive", lambda: LocalArchive(archive))
-    plain = services.evaluator.service.EvaluatorSettings
+    plain = EvaluatorSettings
     limited = functools.partial(plain, store_limits=LIMITS)
     monkeypatch.setattr(services.evaluator.service, "EvaluatorSettings", limited)
     settings = ClusterSettings(slots=SLOTS, leaves=8, scheme="uniform-grid")

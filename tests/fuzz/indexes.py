@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +161,7 @@ class Drawing:
         )
 
 
-def columns_of(things: Sequence[Thing]) -> tuple[NDArray[np.float64], ...]:
+def columns_of(things: Sequence[Thing]) -> tuple[NDArray[Any], ...]:
     """Returns longitudes, latitudes, terms by offsets, arrivals, positions, as `match` needs."""
     terms = [thing.terms for thing in things]
     positions = np.array([thing.position for thing in things], np.int64)
@@ -268,7 +269,7 @@ def values(dice: Random) -> None:
         for thing in things:
             thing.key, thing.value = dice.choice(keys), dice.choice(chosen)
         each = np.arange(len(things))
-        found = index.match(*columns_of(things), each, *_numbers(things, "key", "value"))
+        found = index.match(*columns_of(things), each, *_numbers(things, "key", "value"))  # type: ignore[call-arg]
         told = zip(found.object_rows, found.events, found.query_rows, strict=True)
         wanted = _moves(things, live, inside)
         assert sorted((int(a), int(b), int(c)) for a, b, c in told) == wanted

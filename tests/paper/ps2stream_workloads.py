@@ -32,7 +32,7 @@ def sample_of(places, texts, queries=None):
     """Returns a sample of objects at places (lon, lat) with texts (lists of small numbers)."""
     lon, lat = np.array(places, np.float64).reshape(-1, 2).T.copy()
     keys = np.random.default_rng(1).permutation(len(lon)).astype(np.uint64)
-    return Sample(lon, lat, *csr(texts), keys, queries or no_queries())
+    return Sample(lon, lat, *csr(texts), keys, queries or no_queries())  # type: ignore[call-arg]
 
 
 def frequent_words(rng, count):

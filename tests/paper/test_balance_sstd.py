@@ -155,9 +155,9 @@ def sample_of(boxes, words, lon, lat, texts):
         return offsets, np.array([word for row in rows for word in row], np.uint64)
 
     kinds = np.full(len(boxes), QueryKind.RANGE_CONTINUOUS, np.uint8)
-    queries = SampleQueries(kinds, np.array(boxes), *csr(words), np.ones(len(boxes)))
+    queries = SampleQueries(kinds, np.array(boxes), *csr(words), np.ones(len(boxes)))  # type: ignore[call-arg]
     keys = np.arange(len(lon)).astype(np.uint64)
-    return Sample(np.array(lon), np.array(lat), *csr(texts), keys, queries)
+    return Sample(np.array(lon), np.array(lat), *csr(texts), keys, queries)  # type: ignore[call-arg]
 
 
 def spread(count, seed=3):

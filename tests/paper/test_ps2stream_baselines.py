@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ps2stream_workloads import definition_1, queries_of, sample_of, shaped_like
 
 from sirocco.schemes.builders.scheme import SCHEMES
 from sirocco.schemes.map.routing import compile_map
+from tests.paper.ps2stream_workloads import definition_1, queries_of, sample_of, shaped_like
 
 TEXT = ("text-frequency", "text-hypergraph", "text-metric")
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ps2stream_workloads import definition_1, queries_of, sample_of, shaped_like
 
 from sirocco.schemes.builders.kdt_tree.areas import Areas
 from sirocco.schemes.builders.kdt_tree.builder import KdtTree
@@ -24,6 +23,7 @@ from sirocco.schemes.builders.scheme import SCHEMES
 from sirocco.schemes.map.routing import compile_map
 from sirocco.schemes.workload.keyword_load import LoadCosts
 from sirocco.schemes.workload.keyword_workload import keyword_workload
+from tests.paper.ps2stream_workloads import definition_1, queries_of, sample_of, shaped_like
 
 SEEDS = st.integers(0, 2**32 - 1)
 SPACE = ("kd-tree", "r-tree", "uniform-grid")

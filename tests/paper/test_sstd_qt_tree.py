@@ -20,14 +20,14 @@ def sample_of(places, texts, boxes, asked, kind=QueryKind.RANGE_SNAPSHOT):
         lengths = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return lengths, np.array([term for row in rows for term in row], np.uint64)
 
-    queries = SampleQueries(
+    queries = SampleQueries(  # type: ignore[call-arg]
         np.full(len(boxes), kind, np.uint8),
         np.array(boxes, np.float64),
         *csr(asked),
         np.ones(len(boxes)),
     )
     lon, lat = np.array(places, np.float64).T.copy()
-    return Sample(lon, lat, *csr(texts), np.arange(len(lon)).astype(np.uint64), queries)
+    return Sample(lon, lat, *csr(texts), np.arange(len(lon)).astype(np.uint64), queries)  # type: ignore[call-arg]
 
 
 def visited(sample, query):

@@ -64,9 +64,9 @@ def sample_of(places, texts, boxes, asked):
         return lengths, np.array([term for row in rows for term in row], np.uint64)
 
     kinds = np.full(len(boxes), QueryKind.RANGE_CONTINUOUS, np.uint8)
-    queries = SampleQueries(kinds, np.asarray(boxes), *csr(asked), np.ones(len(boxes)))
+    queries = SampleQueries(kinds, np.asarray(boxes), *csr(asked), np.ones(len(boxes)))  # type: ignore[call-arg]
     lon, lat = np.array(places, np.float64).T.copy()
-    return Sample(lon, lat, *csr(texts), np.arange(len(lon)).astype(np.uint64), queries)
+    return Sample(lon, lat, *csr(texts), np.arange(len(lon)).astype(np.uint64), queries)  # type: ignore[call-arg]
 
 
 def skewed_cells(rng, side, objects=4000):

@@ -298,7 +298,7 @@ class Cluster:
         return not any(node.is_doomed for node in self.nodes)
 
     def _are_clients_done(self) -> bool:
-        return all(client.is_done for client in (*self.publishers, *self.owners, self.map_maker))
+        return all(client.is_done for client in (*self.publishers, *self.owners, self.map_maker))  # type: ignore[attr-defined]
 
     def _is_routed(self, ends: list[int]) -> bool:
         return all(
@@ -349,7 +349,7 @@ class Cluster:
                 owners = [
                     node.member
                     for node in self.of(SERVICE_OF_TOPIC[topic])
-                    if node.machine.holdings.owns(topic, partition)
+                    if node.machine.holdings.owns(topic, partition)  # type: ignore[attr-defined]
                 ]
                 granted = view.owners.get((topic, partition))
                 if granted is None or owners != [granted.member]:

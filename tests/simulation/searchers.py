@@ -62,7 +62,7 @@ class Searchers:
             node
             for node in self._cluster.of("merger")
             # At the end clients ask only mergers that report ready; before, any.
-            if not is_last or node.machine.holdings.view.map_version
+            if not is_last or node.machine.holdings.view.map_version  # type: ignore[attr-defined]
         ]
         if not mergers:
             return

@@ -405,7 +405,7 @@ class Search:
         self._merger = merger
         self._request = request
         self._finished = finished
-        self._view = merger.machine.holdings.view
+        self._view = merger.machine.holdings.view  # type: ignore[attr-defined]
         now_ms = merger.now_ms
         from_ms = EVER_MS if request.window_ms is None else now_ms - request.window_ms
         self._result = Result(now_ms=now_ms, from_ms=from_ms)

@@ -128,8 +128,8 @@ class TrackLedger:
 
     def _check_copies(self) -> None:
         for (slot, member, (_, value)), copies in self._copies.items():
-            if slot != hash_of(member, value) % self._world.shape.slots:
-                self._fail(f"copies for {member} {value!r} lie in slot {slot}")
+            if slot != hash_of(member, value) % self._world.shape.slots:  # type: ignore[has-type]
+                self._fail(f"copies for {member} {value!r} lie in slot {slot}")  # type: ignore[has-type]
             for _, _, key in copies:
                 if not self._objects[key].places:
                     self._fail(f"of object {key} there is but a copy")

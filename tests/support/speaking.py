@@ -6,7 +6,7 @@ import itertools
 import queue
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import grpc
 import numpy as np
@@ -32,6 +32,9 @@ from tests.support.values import columns_of
 DEADLINE_S = 40.0
 
 _sessions = itertools.count(1)
+
+# Of query id and object id; within `Speaker`, `list` is a method.
+Matches: TypeAlias = list[tuple[str, int]]
 
 
 def new_session() -> int:
@@ -104,7 +107,7 @@ class Receiving:
             if found:
                 yield found
 
-    def upto(self, cursors: Sequence[str]) -> list[tuple[str, int]]:
+    def upto(self, cursors: Sequence[str]) -> Matches:
         """Returns all matches until the stream has reached its partition's cursor."""
         found = pairs(self.next())
         ends = dict(map(int, cursor.split(".")) for cursor in cursors)
@@ -119,7 +122,7 @@ class Receiving:
         self._requests.put(None)
 
 
-def pairs(response: ReceiveResponse) -> list[tuple[str, int]]:
+def pairs(response: ReceiveResponse) -> Matches:
     """Returns (query id, object id) of each match."""
     names = response.queries
     bounds = np.frombuffer(names.id_offsets, "<u4").tolist()
@@ -205,9 +208,7 @@ class Speaker:
         opened = Open(subscriber=subscriber, cursor=cursor, from_earliest=earliest, matches=matches)
         return Receiving(self.receiver, opened)
 
-    def found(
-        self, subscriber: str, cursors: Sequence[str], *, cursor: str = ""
-    ) -> list[tuple[str, int]]:
+    def found(self, subscriber: str, cursors: Sequence[str], *, cursor: str = "") -> Matches:
         """Returns all matches that a subscriber receives up to these cursors."""
         stream = self.receive(subscriber, cursor=cursor)
         try:

@@ -144,7 +144,7 @@ def detail_of(stream, leaf, grid=GRID):
 def heavier(loads, weight):
     """Returns the loads of a stream in which each object counts `weight` times."""
     more = (weight * getattr(loads, name) for name in ("objects", "met", "faded"))
-    return LeafLoads(*more, loads.queries, weight * loads.arrivals, loads.query_bytes)
+    return LeafLoads(*more, loads.queries, weight * loads.arrivals, loads.query_bytes)  # type: ignore[call-arg]
 
 
 def view_of(stream, partition_map, owners, evaluators, memory=None, throughput=1.0, weight=1):
@@ -187,7 +187,7 @@ def random_stream(rng, rounds=2, objects=300, queries=60):
     boxes = np.clip(boxes, (-179, -89, -179, -89), (179, 89, 179, 89))
     stream = Stream(boxes, rng.integers(0, len(WORDS), queries))
     for _ in range(rounds):
-        stream.add(*near(objects), rng.integers(0, len(WORDS), (objects, 2)))
+        stream.add(*near(objects), rng.integers(0, len(WORDS), (objects, 2)))  # type: ignore[call-arg]
     return stream
 
 

@@ -28,6 +28,7 @@ import services.embedded  # noqa: E402
 import services.evaluator.service  # noqa: E402
 from sirocco.index.store.store import StoreLimits  # noqa: E402
 from sirocco.local.kafka import CACHE, fetch_jars  # noqa: E402
+from sirocco.protocol.evaluator.machine import EvaluatorSettings  # noqa: E402
 from sirocco.runtime.settings import ClusterSettings  # noqa: E402
 from sirocco.transport.archive import LocalArchive  # noqa: E402
 
@@ -121,7 +122,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     archive = tmp_path_factory.mktemp("archive")
     patch = pytest.MonkeyPatch()
     patch.setattr(services.embedded, "MemoryArchive", lambda: LocalArchive(archive))
-    plain = services.evaluator.service.EvaluatorSettings
+    plain = EvaluatorSettings
     patch.setattr(
         services.evaluator.service,
         "EvaluatorSettings",

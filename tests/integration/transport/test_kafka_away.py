@@ -10,8 +10,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-from log_reading import take
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.transport import kafka_log, kafka_producer, kafka_settings
@@ -26,6 +25,7 @@ from sirocco.transport.errors import (
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.log import Producer, TopicSpec
+from tests.integration.transport.log_reading import take
 
 pytestmark = pytest.mark.kafka
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from log_reading import until
 
 from sirocco.local.process import LocalError, LocalProcess
 from sirocco.local.redis import RedisServer
 from sirocco.transport.redis_map_store import RedisMapStore
+from tests.integration.transport.log_reading import until
 
 
 @pytest.mark.kafka

@@ -8,7 +8,6 @@ import time
 import uuid
 
 import pytest
-from log_reading import at_head, take, until
 
 from sirocco.transport.errors import (
     Closed,
@@ -21,6 +20,7 @@ from sirocco.transport.errors import (
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.log import RECORD_BYTES_MAX, Log, Producer, TopicSpec
+from tests.integration.transport.log_reading import at_head, take, until
 
 
 def append_all(producer: Producer, topic: str, partition: int, values: list[bytes]) -> None:

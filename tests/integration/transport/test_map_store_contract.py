@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import redis
-from log_reading import until
 
 from sirocco.local.redis import RedisServer
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.map_store import MapStore
 from sirocco.transport.memory_map_store import MemoryMapStore
 from sirocco.transport.redis_map_store import RedisMapStore
+from tests.integration.transport.log_reading import until
 
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.kafka)])

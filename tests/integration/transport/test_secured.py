@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
     AclPermissionType,
@@ -16,7 +16,6 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from log_reading import take
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess, free_port
@@ -26,6 +25,7 @@ from sirocco.transport.errors import TransportError, TransportUnavailable
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.redis_map_store import RedisMapStore
+from tests.integration.transport.log_reading import take
 
 pytestmark = pytest.mark.kafka
 

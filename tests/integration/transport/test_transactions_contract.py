@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from log_reading import at_head, take, until
 
 from sirocco.transport.errors import FencedError
 from sirocco.transport.log import Log, Producer
+from tests.integration.transport.log_reading import at_head, take, until
 
 
 @pytest.fixture

@@ -124,7 +124,11 @@ def sound_of(kind: str) -> pb.Query:
 
 
 def clear(*names: str) -> Callable[[pb.Query], None]:
-    return lambda message: [message.ClearField(name) for name in names] and None
+    def cleared(message: pb.Query) -> None:
+        for name in names:
+            message.ClearField(name)
+
+    return cleared
 
 
 def put(path: str, value: object) -> Callable[[pb.Query], None]:

@@ -178,10 +178,10 @@ def faults_of(
             index = node.slice if isinstance(node, ast.Subscript) else None
             for each in ast.walk(index) if index is not None else ():
                 if name := called(each, names, failing):
-                    yield node.lineno, f"{name} may say −1, and is an index"
+                    yield node.lineno, f"{name} may say −1, and is an index"  # type: ignore[attr-defined]
             for argument in node.args if isinstance(node, ast.Call) else ():
                 name = called(argument, names, failing)
-                if name and getattr(node.func, "id", "") != REQUIRED and not is_cast(node):
+                if name and getattr(node.func, "id", "") != REQUIRED and not is_cast(node):  # type: ignore[attr-defined]
                     yield argument.lineno, f"{name} may say −1, and is handed on unseen"
 
 

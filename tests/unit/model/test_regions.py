@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sirocco.kernels.base.geometry import EARTH_RADIUS_M
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.geometry import (
-    EARTH_RADIUS_M,
     Circle,
     Polygon,
     Rectangle,

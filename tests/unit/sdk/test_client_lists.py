@@ -53,7 +53,7 @@ def told_by_a_merger() -> list[Delivered]:
         [Match(NEAR, 2, 1.125), Terms(WORDS, 100, (("東", 3), ("a", 4))), best],
     ]
     log = [
-        found_of([(0, i, i + 1, 101 * i)], [(0, i, item) for item in items])
+        found_of([(0, i, i + 1, 101 * i)], [(0, i, item) for item in items])  # type: ignore[attr-defined]
         for i, items in enumerate(windows)
     ]
     cluster = MergerCluster(log=log, slots=1)

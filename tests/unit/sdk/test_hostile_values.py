@@ -198,7 +198,7 @@ def by_client(members: Members, *sources: Members | Object) -> Any:
 def as_object(members: Members) -> Object:
     others = {k: v for k, v in members.items() if k not in FIXED_MEMBERS}
     fixed = [members[name] for name in ("id", "lon", "lat", "text", "ts")]
-    return Object(*fixed, others)
+    return Object(*fixed, others)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("at", [*places(OBJECT)], ids=str)

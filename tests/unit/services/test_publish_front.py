@@ -14,7 +14,8 @@ from sirocco_api.v1 import publish_service_pb2 as pb
 from services.embedded import EmbeddedCluster
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.protocol.contract.messages import DEAD_LETTERS, INTAKE, REGISTRY, SLOTS
-from sirocco.runtime.grpc.server import MESSAGE_BYTES_MAX, RECEIVED_BYTES_MAX
+from sirocco.runtime.grpc.edge import MESSAGE_BYTES_MAX
+from sirocco.runtime.grpc.server import RECEIVED_BYTES_MAX
 from sirocco.runtime.loop.hops import HopWriter
 from tests.support.speaking import (
     DEADLINE_S,

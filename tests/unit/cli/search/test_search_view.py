@@ -61,7 +61,7 @@ def test_terms_have_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[object] = []
-    args = command.argparse.Namespace(json=False, limit=None, objects=False)
+    args = command.argparse.Namespace(json=False, limit=None, objects=False)  # type: ignore[attr-defined]
     monkeypatch.setattr("sirocco.cli.search.view.show", lambda *told: shown.append(told))
     command._print(_answer(1), args)
     assert not shown
@@ -74,7 +74,7 @@ def test_a_table_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_json_keeps_so_many_objects_as_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    args = command.argparse.Namespace(json=True, limit=2, objects=False)
+    args = command.argparse.Namespace(json=True, limit=2, objects=False)  # type: ignore[attr-defined]
     command._print(_answer(5), args)
     assert capsys.readouterr().out == '{"query": "q", "objects": [0, 1]}\n'
     args.limit = None

@@ -174,11 +174,11 @@ def test_growth_keeps_every_hit(monkeypatch: pytest.MonkeyPatch) -> None:
             nearest[enters, last[enters]] = keys[enters]
             want |= {(o - begin, row) for row in enters.tolist()}
         objects = [
-            PlainObject(*spots[at_spot[o]].tolist(), tuple({*(10 + object_terms[o]).tolist()}))
+            PlainObject(*spots[at_spot[o]].tolist(), tuple({*(10 + object_terms[o]).tolist()}))  # type: ignore[call-arg]
             for o in range(begin, begin + 500)
         ]
         numbers = np.arange(begin, begin + 500, dtype=np.uint64)
-        found = index.match(
+        found = index.match(  # type: ignore[call-arg]
             *ObjectColumns.of(objects).arguments(),
             ids[begin : begin + 500].astype(np.uint64), numbers, numbers,
         )  # fmt: skip
@@ -321,4 +321,4 @@ def test_what_cannot_be_is_refused() -> None:
     plain = ObjectColumns.of([PlainObject(0.0, 0.0, ())])
     one = np.ones(1, np.uint64)
     with pytest.raises(ValueError, match="accepts"):
-        index.match(*plain.arguments(), one, one, one)
+        index.match(*plain.arguments(), one, one, one)  # type: ignore[call-arg]

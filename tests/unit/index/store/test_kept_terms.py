@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_frequent_terms import ROWS, condition_of, random_box, random_rows, rows_of
 
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store import sliding_term_counts as kept_terms
@@ -23,6 +22,13 @@ from sirocco.index.store.terms_search import TermCounts, count_terms
 from sirocco.kernels.store.sliding_term_counts import BUCKETS
 from sirocco.model.geometry import Circle, Rectangle
 from tests.support.seeds import drawn_seed
+from tests.unit.index.store.test_frequent_terms import (
+    ROWS,
+    condition_of,
+    random_box,
+    random_rows,
+    rows_of,
+)
 
 
 class Looked:

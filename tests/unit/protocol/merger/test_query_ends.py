@@ -134,7 +134,7 @@ def overs(slot: Slot, records: list[Any]) -> list[tuple[tuple[int, int], int | N
         assert isinstance(report, Report | EndReport)
         if isinstance(report, EndReport):
             found += [(over.place, over.expires_ms) for over in report.ends]
-    return found
+    return found  # type: ignore[return-value]
 
 
 def objects_at(offset: int, arrival_ms: int) -> Any:

@@ -53,7 +53,7 @@ class Lists:
 
 
 def test_texts_with_one_hash_have_lists_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specs.xxhash, "xxh3_64_intdigest", lambda data: 7)
+    monkeypatch.setattr(specs.xxhash, "xxh3_64_intdigest", lambda data: 7)  # type: ignore[attr-defined]
     specs._kept.cache_clear()
     lists = Lists()
     assert lists.say(Match(NEAR, 1, 5.0)) == [("near", (1,))]
@@ -123,7 +123,7 @@ def test_what_an_old_checkpoint_knows_goes_on_and_ends(
     assert lists.say(Match(NEAR, 3, 1.0)) == []
     # Another query that has the old key is different.
     key = read_spec(WORDS.spec).former_key
-    stranger = Spec(kind=specs.KIND_KNN, key=5, former_key=key)
+    stranger = Spec(kind=specs.KIND_KNN, key=5, former_key=key)  # type: ignore[attr-defined]
     assert lists.lists.former.known(stranger) is stranger
 
 

@@ -319,7 +319,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     log = Log()
     log.registry.pending_requests.routing = routing
 
-    def locator(action: str, **members: Any) -> tuple[report_locators.Alternative, ...]:
+    def locator(action: str, **members: Any) -> tuple[Any, ...]:
         query = registry_log.query("q", **members) if members else "q"
         assert log.ask(request_of(action, query)).error is None
         return report_locators.alternatives_of(log.records[-1])
@@ -341,7 +341,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     assert third[:3] == second
     # Without a text the home decides, unless an earlier alternative does.
     fourth = locator("update", west=0.0)
-    assert fourth == (*third, report_locators.HOME)
+    assert fourth == (*third, report_locators.HOME)  # type: ignore[attr-defined]
     assert locator("update", text="drill") == fourth
 
 

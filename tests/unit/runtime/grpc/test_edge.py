@@ -21,10 +21,9 @@ from sirocco.model.access import Grant
 from sirocco.model.errors import Unauthenticated
 from sirocco.runtime.grpc import edge
 from sirocco.runtime.grpc.authentication import Authenticated
-from sirocco.runtime.grpc.edge import Edge, EdgeLimits
+from sirocco.runtime.grpc.edge import MESSAGE_BYTES_MAX, Edge, EdgeLimits
 from sirocco.runtime.grpc.grpc_errors import ERROR_METADATA, streaming, unary
 from sirocco.runtime.grpc.server import (
-    MESSAGE_BYTES_MAX,
     RECEIVED_BYTES_MAX,
     SERVER_OPTIONS,
     GrpcServer,
@@ -137,7 +136,7 @@ async def failure(call: Coroutine[Any, Any, Any]) -> tuple[grpc.StatusCode, erro
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Returns the sizes of messages checked or parsed from now on."""
     sizes: list[int] = []
-    check = edge.check_message
+    check = edge.check_message  # type: ignore[attr-defined]
 
     def counted(data: bytes, message_type: Any) -> int:
         sizes.append(len(data))

@@ -433,7 +433,7 @@ def test_garbage_is_dead_lettered_and_the_rest_goes_on(topic: str, log: MemoryLo
 
     # test
     follow = [] if topic == CONTROL else [Follow(topic, 0, 0)]
-    script = Script(lambda e: follow if e == ControlRead(0, ELECTED) else [])
+    script = Script(lambda e: follow if e == ControlRead(0, ELECTED) else [])  # type: ignore[return-value]
     with running(log, script) as worker:
         eventually(lambda: worker.rejected_total == 4)
         if topic == INTAKE:

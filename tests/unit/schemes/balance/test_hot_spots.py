@@ -170,7 +170,7 @@ def test_chance_changes_nothing(name, objects):
     owners = tuple(EVALUATORS[slot % 4] for slot in range(16))
     rounds, settings = Rounds(RoundSettings()), RoundSettings()
     for number in range(30):
-        stream.add(*places(rng, objects, []), rng.integers(0, 4, (objects, 2)))
+        stream.add(*places(rng, objects, []), rng.integers(0, 4, (objects, 2)))  # type: ignore[call-arg]
         view = view_of(stream, partition_map, owners, EVALUATORS, rounds.memory)
         now_ms = number * settings.interval_ms
         loads = placed(view, work(view.loads)).loads

@@ -122,4 +122,4 @@ def test_views_are_checked(changes):
 @pytest.mark.parametrize("last", [-np.ones(2), np.ones(3), np.full(2, np.nan)])
 def test_loads_are_checked(last):
     with pytest.raises(InvalidArgument):
-        LeafLoads(*[np.ones(2)] * 5, last)
+        LeafLoads(*[np.ones(2)] * 5, last)  # type: ignore[call-arg]

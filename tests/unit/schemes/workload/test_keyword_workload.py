@@ -93,7 +93,7 @@ def test_a_set_holds_the_keys_of_the_queries_given_and_the_objects_given_that_ha
     assert terms.keys.tolist() == sorted(set(asked)), f"seed {seed}"
     assert terms.queries.tolist() == [asked.count(key) for key in terms.keys], f"seed {seed}"
     held = [
-        [o for o in objects.tolist() if key in terms_of(*rows_of(workload), o)]
+        [o for o in objects.tolist() if key in terms_of(*rows_of(workload), o)]  # type: ignore[call-arg]
         for key in terms.keys
     ]
     assert [terms_of(terms.offsets, terms.holders, i) for i in range(len(held))] == held

@@ -98,7 +98,7 @@ def test_a_lifetime_is_measured_in_the_time_of_the_sample():
 def test_a_knn_search_ends_where_enough_objects_are():
     rng = np.random.default_rng(3)
     near = rng.normal((10, 20), 0.5, (500, 2))
-    objects = sample_at(*near.T, [[term_hash("rare")] if i < 5 else [] for i in range(500)])
+    objects = sample_at(*near.T, [[term_hash("rare")] if i < 5 else [] for i in range(500)])  # type: ignore[call-arg]
     one = {"kind": "knn", "mode": "snapshot", "point": POINT}
     described = describe(
         one | {"k": 3},

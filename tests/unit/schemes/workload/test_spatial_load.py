@@ -112,7 +112,7 @@ def test_an_object_meets_the_queries_of_its_cell_that_it_is_looked_up_by(seed):
 def test_handling_is_the_mean_of_the_queries_met_and_at_least_one():
     box = [(0.0, 0.0, 1.0, 1.0)] * 6
     none = csr([np.empty(0, np.uint64)] * 6)
-    queries = SampleQueries(np.full(6, 4, np.uint8), np.array(box), *none, np.ones(6))
+    queries = SampleQueries(np.full(6, 4, np.uint8), np.array(box), *none, np.ones(6))  # type: ignore[call-arg]
     sample = sample_at([0.5, 50.0, 60.0], [0.5, 50.0, 60.0], [[], [], []], queries)
     grid = even_grid(360, 180)
     assert queries_met(sample, grid).tolist() == [6, 0, 0]
@@ -132,7 +132,7 @@ def test_tornado_5_cells_are_as_wide_as_queries_within_bounds(side, cells):
     half = np.array([50, 20]) * side
     boxes = np.concatenate([places[:9] - half, places[:9] + half], 1)
     none = csr([np.empty(0, np.uint64)] * 9)
-    queries = SampleQueries(np.full(9, 4, np.uint8), boxes, *none, np.ones(9))
+    queries = SampleQueries(np.full(9, 4, np.uint8), boxes, *none, np.ones(9))  # type: ignore[call-arg]
     sample = sample_at(places[:, 0], places[:, 1], [[]] * 5000, queries)
     grid = fine_grid(sample)
     assert grid.columns == grid.rows == cells
@@ -147,7 +147,7 @@ def test_tornado_5_cells_are_as_wide_as_queries_within_bounds(side, cells):
 def test_a_query_across_the_antimeridian_is_as_wide_as_it_is(west, side):
     none = csr([np.empty(0, np.uint64)])
     boxes = np.array([[west, 0.0, -west, 0.05]])
-    queries = SampleQueries(np.full(1, 4, np.uint8), boxes, *none, np.ones(1))
+    queries = SampleQueries(np.full(1, 4, np.uint8), boxes, *none, np.ones(1))  # type: ignore[call-arg]
     lon, lat = np.linspace(-180, 180, 200), np.linspace(-90, 90, 200)
     assert fine_grid(sample_at(lon, lat, [[]] * 200, queries)).columns == side
 

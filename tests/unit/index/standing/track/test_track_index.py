@@ -82,7 +82,7 @@ def match(
     """Returns (object row, event, query row), those of one event sorted."""
     rows = places_of(objects)
     distinct = [objects[rows.index(row)] for row in sorted(set(rows))]
-    found = index.match(
+    found = index.match(  # type: ignore[call-arg]
         *ObjectColumns.of([item.plain for item in distinct]).arguments(),
         np.array(rows, np.int64),
         np.array([item.key for item in objects], np.uint64),
@@ -456,6 +456,6 @@ def test_empty_batches_and_missing_answers() -> None:
     insert(index, [Tracker(box(0, 10), 1, tint=2)], 0)
     one = np.ones(1, np.uint64)
     with pytest.raises(ValueError, match="accepts"):
-        index.match(
+        index.match(  # type: ignore[call-arg]
             *ObjectColumns.of([at(1.0, 0).plain]).arguments(), np.zeros(1, np.int64), one, one
         )

@@ -30,7 +30,7 @@ def everywhere(words):
     boxes = np.tile((-180.0, -90.0, 180.0, 90.0), (count, 1))
     kinds = np.full(count, QueryKind.RANGE_CONTINUOUS, np.uint8)
     rows = [np.array([word], np.uint64) for word in words]
-    return SampleQueries(kinds, boxes, *csr(rows), np.ones(count))
+    return SampleQueries(kinds, boxes, *csr(rows), np.ones(count))  # type: ignore[call-arg]
 
 
 def test_a_world_without_objects_falls_into_even_tiles():
@@ -99,7 +99,7 @@ def test_the_map_of_a_huge_vocabulary_stays_below_a_megabyte(name):
     sample = sample_at(places[:, 0], places[:, 1], [np.unique(row) for row in rows])
     boxes = np.concatenate([places - 0.01, places + 0.01], 1)
     boxes[: count // 2] = (-180.0, -90.0, 180.0, 90.0)
-    queries = SampleQueries(
+    queries = SampleQueries(  # type: ignore[call-arg]
         np.full(count, QueryKind.RANGE_CONTINUOUS, np.uint8),
         boxes,
         *csr([words[[i]] for i in rng.integers(len(words), size=count)]),
