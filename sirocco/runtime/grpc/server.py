@@ -17,6 +17,7 @@ import grpc
 from sirocco.runtime.grpc.edge import MESSAGE_BYTES_MAX, Edge, EdgeLimits
 from sirocco.runtime.grpc.tls import Tls
 from sirocco.runtime.process.clock import monotonic_ms
+from sirocco.runtime.process.process_tuning import files_max
 
 T = TypeVar("T")
 
@@ -52,12 +53,26 @@ SERVER_OPTIONS = tuple(
     (dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}).items()
 )
 
+# Connections of one server: each takes some 20 KB, and a file of the process. Without a bound,
+# whoever reaches the port takes all files, and the process cannot reach Kafka any more. A process
+# has at most two servers; half of its files are left for everything else.
+CONNECTIONS_MAX = 8_192
+CONNECTIONS_PART = 4
+
+# For the handshake of a new connection, with TLS or without.
+HANDSHAKE_MS = 10_000
+
 # Threads for blocking work in calls, mainly reads of the log for streams that are far behind.
 BLOCKING_THREADS = 32
 
 
 # Interval between beats of a loop, which show that its process is healthy.
 BEAT_S = 1.0
+
+
+def connections_max() -> int:
+    """Returns how many connections a server of this process accepts at a time."""
+    return min(CONNECTIONS_MAX, max(1, files_max() // CONNECTIONS_PART))
 
 
 class LoopThread:
@@ -158,7 +173,12 @@ class GrpcServer:
 
     async def _serve(self, register: Sequence[Callable[[Any], None]]) -> None:
         self._server = grpc.aio.server(
-            interceptors=tuple(self._interceptors), options=SERVER_OPTIONS
+            interceptors=tuple(self._interceptors),
+            options=(
+                *SERVER_OPTIONS,
+                ("grpc.max_allowed_incoming_connections", connections_max()),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+            ),
         )
         self.edge = Edge(self._server, self._limits, self._count_refused)
         for add in register:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import resource
 import sys
 import threading
 
@@ -27,6 +28,10 @@ HEAP_BYTES_KEPT = 64 << 20
 HEAP_BYTES_STEP = 4 << 20
 _MALLOPT = {-3: MMAP_BYTES_MIN, -1: HEAP_BYTES_KEPT, -2: HEAP_BYTES_STEP, -8: 1}
 
+# Open files and connections that a process may have, if the system allows as many: a login shell's
+# 1,024 are less than the subscribers of one merger.
+FILES_MAX = 65_536
+
 # Nice value of threads whose work nobody waits for: they get a tenth of the CPU time that another
 # thread gets where both want all of it. With a higher one, their work under the interpreter's lock
 # would take so long that all others wait for it.
@@ -35,6 +40,7 @@ BACKGROUND_NICE = 10
 
 def tune() -> None:
     """Applies the settings; for processes that run services and little else."""
+    allow_files()
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*GC_THRESHOLDS)
     # Other C libraries do without.
@@ -42,6 +48,23 @@ def tune() -> None:
     if mallopt is not None:
         for option, value in _MALLOPT.items():
             mallopt(option, value)
+
+
+def allow_files() -> None:
+    """Raises the limit on open files to `FILES_MAX`, or to what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return
+    # Some systems allow less than they say.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def files_max() -> int:
+    """Returns how many files and connections this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return FILES_MAX if soft == resource.RLIM_INFINITY else min(soft, FILES_MAX)
 
 
 def step_back() -> None:

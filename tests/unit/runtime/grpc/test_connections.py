@@ -1,0 +1,111 @@
+"""Connections of strangers: a bounded number, and none that never shakes hands."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import grpc
+import pytest
+
+from sirocco.runtime.grpc import server
+from sirocco.runtime.grpc.server import GrpcServer, connections_max
+from sirocco.runtime.process import process_tuning
+
+DEADLINE_S = 20.0
+
+
+def is_closed(connection: socket.socket, timeout_s: float) -> bool:
+    """Whether the server closes a connection in time."""
+    end_s = time.monotonic() + timeout_s
+    while (left_s := end_s - time.monotonic()) > 0:
+        connection.settimeout(left_s)
+        try:
+            # Its settings arrive first.
+            if not connection.recv(4_096):
+                return True
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+    return False
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def serving(opened: ExitStack) -> str:
+    running = GrpcServer("127.0.0.1", 0)
+    running.start([])
+    opened.callback(running.stop)
+    return running.address
+
+
+def connection(address: str, opened: ExitStack) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return opened.enter_context(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
+
+
+def test_no_more_connections_are_accepted_than_the_bound(
+    opened: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 4)
+    address = serving(opened)
+    held = [connection(address, opened) for _ in range(4)]
+    assert not any(is_closed(each, 0.3) for each in held)
+    assert is_closed(connection(address, opened), DEADLINE_S)
+    for each in held:
+        each.close()
+    with grpc.insecure_channel(address) as channel:
+        grpc.channel_ready_future(channel).result(DEADLINE_S)
+
+
+def test_a_connection_that_does_not_shake_hands_is_closed(
+    opened: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE_MS", 500)
+    assert is_closed(connection(serving(opened), opened), DEADLINE_S)
+
+
+def test_half_of_the_files_of_a_process_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, connections in ((1_024, 256), (20_000, 5_000), (1 << 20, 8_192)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, 1 << 20))
+        assert connections_max() == connections
+    infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: infinite)
+    assert connections_max() == 8_192
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "most"),
+    [
+        (1_024, 4_096, 4_096),
+        (1_024, 1 << 20, process_tuning.FILES_MAX),
+        (1_024, resource.RLIM_INFINITY, process_tuning.FILES_MAX),
+        (1 << 20, 1 << 20, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, None),
+    ],
+)
+def test_the_limit_of_open_files_is_raised(
+    soft: int, hard: int, most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: put.append(limits))
+    process_tuning.allow_files()
+    assert put == ([] if most is None else [(most, hard)])
+
+
+def test_a_limit_that_cannot_be_raised_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_kind: int, _limits: tuple[int, int]) -> None:
+        raise ValueError("not allowed")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 1 << 20))
+    monkeypatch.setattr(resource, "setrlimit", refused)
+    process_tuning.allow_files()
