@@ -37,7 +37,7 @@ def make_objects(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]
     words = rng.integers(0, 2**64, VOCABULARY, np.uint64, endpoint=False)
     rank = np.exp(rng.random((count, TERMS)) * np.log(VOCABULARY)).astype(np.int64)
     rank.sort(1)
-    distinct = np.ones(rank.shape, bool)
+    distinct = np.ones(rank.shape, np.bool_)
     distinct[:, 1:] = rank[:, 1:] != rank[:, :-1]
     offsets = np.concatenate([[0], np.cumsum(distinct.sum(1))])
     keys = rng.integers(0, 2**64, count, np.uint64, endpoint=False)

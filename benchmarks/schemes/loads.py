@@ -254,7 +254,7 @@ class _QueryLists:
         self._cell = place[:, 1] * GI2_SIDE + place[:, 0]
         term = np.searchsorted(self._vocabulary, stream.terms)
         term = np.minimum(term, max(self._none - 1, 0))
-        known = np.zeros(len(term), bool)
+        known = np.zeros(len(term), np.bool_)
         if self._none:
             known = self._vocabulary[term] == stream.terms
         # Terms that are not keys probe nothing.
@@ -266,7 +266,7 @@ class _QueryLists:
         """Returns (checked pairs, objects with a key of the slot)."""
         listed, lengths = np.unique(self._postings(queries), return_counts=True)
         width = self._none + 1
-        keys = np.zeros(width, bool)
+        keys = np.zeros(width, np.bool_)
         keys[listed % width] = True
         each = np.diff(self._term_offsets)[rows]
         at = np.arange(each.sum()) + np.repeat(
@@ -287,7 +287,7 @@ class _QueryLists:
 
     def _postings(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns i8, a number for the cell and the key of each entry of these queries."""
-        chosen = np.zeros(len(self._spans), bool)
+        chosen = np.zeros(len(self._spans), np.bool_)
         chosen[queries] = True
         entry = np.flatnonzero(chosen[self._key_query])
         spans = self._spans[self._key_query[entry]]

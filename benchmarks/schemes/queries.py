@@ -113,12 +113,14 @@ def subscriptions(seed: int, stream: Stream, count: int, group: str) -> Queries:
     rng = np.random.default_rng(seed)
     place = rng.integers(0, len(stream), count)
     lon, lat = stream.lon[place], stream.lat[place]
-    second = {"q1": np.zeros(count, bool), "q2": np.ones(count, bool)}.get(group)
+    second = {"q1": np.zeros(count, np.bool_), "q2": np.ones(count, np.bool_)}.get(group)
     if second is None:
         regions = np.random.default_rng(REGIONS_SEED)
         is_second = regions.random((REGIONS_PER_SIDE, REGIONS_PER_SIDE)) < 0.5
-        column = ((lon + 180) / 360 * REGIONS_PER_SIDE).astype(int).clip(0, REGIONS_PER_SIDE - 1)
-        row = ((lat + 90) / 180 * REGIONS_PER_SIDE).astype(int).clip(0, REGIONS_PER_SIDE - 1)
+        column = (
+            ((lon + 180) / 360 * REGIONS_PER_SIDE).astype(np.int64).clip(0, REGIONS_PER_SIDE - 1)
+        )
+        row = ((lat + 90) / 180 * REGIONS_PER_SIDE).astype(np.int64).clip(0, REGIONS_PER_SIDE - 1)
         second = is_second[row, column]
     side_km = rng.uniform(1, np.where(second, 100, 50))
     west, south, east, north = STATES
@@ -136,7 +138,7 @@ def subscriptions(seed: int, stream: Stream, count: int, group: str) -> Queries:
 def infrequent(stream: Stream) -> NDArray[np.uint64]:
     """Returns the occurrences of terms that are not in the top 1 % of the terms."""
     known, held, counts = np.unique(stream.terms, return_inverse=True, return_counts=True)
-    frequent = np.zeros(len(known), bool)
+    frequent = np.zeros(len(known), np.bool_)
     frequent[np.argsort(-counts, kind="stable")[: int(np.ceil(FREQUENT_SHARE * len(known)))]] = True
     return stream.terms[~frequent[held]]
 

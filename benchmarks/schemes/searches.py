@@ -107,7 +107,7 @@ def answer_size(stream: Stream, queries: Queries) -> float:
         inside &= (stream.lat >= south) & (stream.lat <= north)
         first, last = queries.term_offsets[queries.conj_offsets[[query, query + 1]]]
         for term in queries.terms[first:last]:
-            holds = np.zeros(len(stream), bool)
+            holds = np.zeros(len(stream), np.bool_)
             holds[row[stream.terms == term]] = True
             inside &= holds
         total += int(inside.sum())

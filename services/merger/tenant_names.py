@@ -20,7 +20,7 @@ def without_prefix(names: QueryNames, prefix: str) -> QueryNames:
         return names
     width = len(prefix.encode())
     begins = names.id_offsets[:-1]
-    is_kept = np.ones(len(names.ids), bool)
+    is_kept = np.ones(len(names.ids), np.bool_)
     is_kept[(begins[:, None] + np.arange(width)).ravel()] = False
     specs = names.specs
     if specs is not None:

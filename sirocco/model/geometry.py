@@ -72,7 +72,7 @@ def distance_m(lon1: ArrayLike, lat1: ArrayLike, lon2: ArrayLike, lat2: ArrayLik
 
 def round_mm(distances_m: ArrayLike) -> Floats:
     """Returns distances in metres rounded to 1 mm, half to even; done before any comparison."""
-    return np.asarray(np.rint(np.asarray(distances_m, float) * 1000) / 1000)
+    return np.asarray(np.rint(np.asarray(distances_m, np.float64) * 1000) / 1000)
 
 
 @dataclass(frozen=True, slots=True)

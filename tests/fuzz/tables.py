@@ -183,7 +183,9 @@ def ranges(dice: Random) -> None:
         for own in (slice(0, half), slice(half, count))
     ]  # fmt: skip
     own = np.concatenate([index.insert(part, 0) for part in parts])
-    found = index.match(west, south, offsets, terms, np.zeros(count, np.int64), np.ones(count, int))
+    found = index.match(
+        west, south, offsets, terms, np.zeros(count, np.int64), np.ones(count, np.int64)
+    )
     pairs = set(zip(found.object_rows.tolist(), own.argsort()[found.query_rows], strict=True))
     assert {(number, number) for number in range(count)} <= pairs
     index.remove(own, 2)

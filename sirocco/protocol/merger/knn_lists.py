@@ -449,7 +449,9 @@ def _places_of(
     entries: Entries, owners: NDArray[np.int64], rows: NDArray[np.integer]
 ) -> NDArray[np.void]:
     """Returns the list and publication of some entries, as comparable values."""
-    places = np.empty(len(rows), [("list", "i8"), ("session", "u8"), ("number", "u8")])
+    places = np.empty(
+        len(rows), [("list", np.int64), ("session", np.uint64), ("number", np.uint64)]
+    )
     places["list"], places["session"] = owners[rows], entries.sessions[rows]
     places["number"] = entries.numbers[rows]
     return places.view("V24")

@@ -155,7 +155,7 @@ def vector_distance_m(lon1: float, lat1: float, lon2: float, lat2: float) -> flo
         return np.array([np.cos(b) * np.cos(a), np.cos(b) * np.sin(a), np.sin(b)])
 
     u, v = unit(lon1, lat1), unit(lon2, lat2)
-    angle = np.arctan2(np.linalg.norm(np.cross(u, v).astype(float)), float(u @ v))
+    angle = np.arctan2(np.linalg.norm(np.cross(u, v).astype(np.float64)), float(u @ v))
     return EARTH_RADIUS_M * float(angle)
 
 

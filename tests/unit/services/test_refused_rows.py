@@ -86,7 +86,9 @@ def run(test: Callable[[Front], Any]) -> None:
 
 
 def rows(count: int, attributes: bytes = b"", **columns: Any) -> ObjectColumns:
-    one = columns_of([{"id": 1, "lon": 1.0, "lat": 1.0, "text": "a"}]).take(np.zeros(count, int))
+    one = columns_of([{"id": 1, "lon": 1.0, "lat": 1.0, "text": "a"}]).take(
+        np.zeros(count, np.int64)
+    )
     data, offsets = pack_bytes([attributes] * count)
     return replace(one, attributes=data, attribute_offsets=offsets, **columns)
 

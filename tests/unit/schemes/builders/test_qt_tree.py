@@ -30,7 +30,7 @@ def expected_load(partition_map, sample, leaf_of_object):
     row_of = {int(term): row for row, term in enumerate(statistics.vocabulary)}
 
     def held_share(cell, rows):
-        held = np.zeros(len(row_of), bool)
+        held = np.zeros(len(row_of), np.bool_)
         for i in rows:
             for term in sample.terms[sample.term_offsets[i] : sample.term_offsets[i + 1]]:
                 if int(term) in row_of:

@@ -55,7 +55,7 @@ def ends_behind(boxes, axis, values):
 
 def holds(boxes, places):
     """Returns bool[places, leaves], by definition: half open towards north and east."""
-    inside = np.ones((len(places), len(boxes)), bool)
+    inside = np.ones((len(places), len(boxes)), np.bool_)
     for axis in (0, 1):
         value = places[:, axis]
         inside &= (value[:, None] >= boxes[:, axis]) & ends_behind(boxes, axis, value)

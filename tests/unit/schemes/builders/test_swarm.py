@@ -14,7 +14,7 @@ def test_rectangles_tile_any_grid_and_stop_at_its_cells(columns, rows):
     for leaves in range(1, columns * rows + 3):
         regions = equal_areas(columns, rows, leaves)
         assert len(regions) == min(leaves, columns * rows)
-        covered = np.zeros((rows, columns), int)
+        covered = np.zeros((rows, columns), np.int64)
         for x0, y0, x1, y1 in regions:
             covered[y0:y1, x0:x1] += 1
         assert (covered == 1).all()

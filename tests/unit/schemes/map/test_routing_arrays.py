@@ -71,7 +71,7 @@ def test_a_query_reaches_the_leaf_of_every_object_in_its_boxes(seed):
         owners = queries.slot_of_leaf[queries.leaf_offsets[query] : queries.leaf_offsets[query + 1]]
         assert len(set(leaves.tolist())) == len(leaves), f"seed {seed}, query {query}"
         assert slots.tolist() == sorted(set(owners.tolist())), f"seed {seed}, query {query}"
-        inside = np.zeros(300, bool)
+        inside = np.zeros(300, np.bool_)
         for box in boxes[offsets[query] : offsets[query + 1]]:
             inside |= holds(box, lon, lat)
         assert set(routes.leaf[inside]) <= set(leaves), f"seed {seed}, query {query}"
@@ -100,7 +100,7 @@ def test_a_query_reaches_no_leaf_that_its_box_does_not_touch(seed):
 def holds(box, lon, lat):
     """The oracle: closed, west > east crosses the antimeridian, ±180 equal."""
     west, south, east, north = box
-    inside = np.zeros(len(lon), bool)
+    inside = np.zeros(len(lon), np.bool_)
     for x in (lon, np.where(lon == 180, -180, lon), np.where(lon == -180, 180, lon)):
         if west > east:
             inside |= (x >= west) | (x <= east)

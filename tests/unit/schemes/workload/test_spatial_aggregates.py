@@ -81,7 +81,7 @@ def test_regions_tile_the_grid_and_the_heaviest_was_always_cut(seed):
     for leaves in range(1, columns * rows + 3):
         regions, costs = least_maximum_regions(cells, load, (0, 0, columns, rows), leaves)
         assert len(regions) == min(leaves, columns * rows), f"seed {seed}"
-        covered = np.zeros((rows, columns), int)
+        covered = np.zeros((rows, columns), np.int64)
         for (x0, y0, x1, y1), cost in zip(regions, costs, strict=True):
             covered[y0:y1, x0:x1] += 1
             assert part[y0:y1, x0:x1].sum() == cost, f"seed {seed}"

@@ -66,7 +66,7 @@ def test_spans_are_the_cells_that_boxes_touch(seed):
     boxes[:5, [1, 3]] = rng.choice(grid.y_borders, 5)[:, None]
     for one in (grid, part):
         owner, spans = one.spans_of(boxes)
-        covered = np.zeros((len(boxes), one.rows, one.columns), int)
+        covered = np.zeros((len(boxes), one.rows, one.columns), np.int64)
         for query, (left, low, right, high) in zip(owner, spans, strict=True):
             covered[query, low : high + 1, left : right + 1] += 1
         for query, box in enumerate(boxes):
@@ -79,7 +79,7 @@ def met_by_definition(sample, grid):
     terms = [set(sample.terms[a:b].tolist()) for a, b in pairs(sample.term_offsets)]
     asked = [queries.terms[a:b].tolist() for a, b in pairs(queries.term_offsets)]
     frequency = {word: sum(word in text for text in terms) for text in asked for word in text}
-    met = np.zeros(len(sample), int)
+    met = np.zeros(len(sample), np.int64)
     columns, rows = grid.columns_of(sample.lon), grid.rows_of(sample.lat)
     for query, words in enumerate(asked):
         cells = cells_by_definition(grid, queries.boxes[query])

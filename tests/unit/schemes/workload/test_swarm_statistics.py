@@ -56,8 +56,8 @@ def random_leaf(rng, kept_share=KEPT_SHARE):
         count = int(rng.integers(0, 15))
         lon, lat = rng.uniform(west, east, count), rng.uniform(south, north, count)
         statistics = statistics.with_objects(leaf_grid, lon, lat)
-        column = ((lon - west) // 22.5).astype(int)
-        row = ((lat - south) // 11.25).astype(int)
+        column = ((lon - west) // 22.5).astype(np.int64)
+        row = ((lat - south) // 11.25).astype(np.int64)
         raw.objects += [(x, y, raw.round) for x, y in zip(column, row, strict=True)]
         raw.arrived += [(x, y, x, y, raw.round) for x, y in zip(column, row, strict=True)]
         corner = rng.uniform((-180, -90), (180, 90), (int(rng.integers(0, 10)), 2))

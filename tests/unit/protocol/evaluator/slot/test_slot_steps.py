@@ -46,7 +46,7 @@ def posts(rng: np.random.Generator, number: int, now_ms: int) -> Routed:
     """Returns a record of posts; the frequency of words rises and falls."""
     builder = ObjectColumnsBuilder()
     for place in range(BATCH):
-        words = (rng.random(6) ** 3 * 80 + number // 10 * 3).astype(int)
+        words = (rng.random(6) ** 3 * 80 + number // 10 * 3).astype(np.int64)
         builder.add(
             ObjectRow(
                 id=number * BATCH + place,

@@ -52,7 +52,9 @@ def test_objects_of_one_place_are_parted_by_their_words():
 
 
 def test_objects_of_one_place_without_words_are_parted_by_their_homes():
-    queries = replace(everywhere([1]), terms=np.empty(0, np.uint64), term_offsets=np.zeros(2, int))
+    queries = replace(
+        everywhere([1]), terms=np.empty(0, np.uint64), term_offsets=np.zeros(2, np.int64)
+    )
     partition_map = KdtTree().build(sample_at([5.0] * 50, [5.0] * 50, [[]] * 50, queries), 4, 4)
     (node,) = partition_map.keyword_nodes
     assert node.children == 4
