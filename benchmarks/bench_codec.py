@@ -30,9 +30,9 @@ from sirocco.protocol.contract.messages import (
     NO_TERMS,
     Found,
     Installed,
+    IntakeObjects,
     Message,
     Routed,
-    Taken,
 )
 from sirocco.protocol.contract.positions import Intervals
 
@@ -95,7 +95,7 @@ def make_messages(rng: np.random.Generator, count: int) -> dict[str, Message]:
     names = make_names(rng, count)
     none = np.empty(0, np.uint64)
     return {
-        "taken": Taken(
+        "taken": IntakeObjects(
             session=1,
             first_number=1,
             span=count,

@@ -21,7 +21,7 @@ from sirocco.codec.hops import encode
 from sirocco.index.routing.keyword_slots import joined, set_of, words_of
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.text import analyse_batch
-from sirocco.protocol.contract.messages import Keywords, Taken
+from sirocco.protocol.contract.messages import IntakeObjects, Keywords
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.keyword_keys import least_frequent
@@ -32,7 +32,7 @@ SLOTS, LEAVES = 16, 64
 RECORD_OBJECTS = 1_000
 
 
-def records(rng: np.random.Generator, count: int) -> list[Taken]:
+def records(rng: np.random.Generator, count: int) -> list[IntakeObjects]:
     """Returns objects as a front appends them."""
     lon, lat, offsets, terms, _ = make_objects(rng, count)
     found = []
@@ -44,7 +44,7 @@ def records(rng: np.random.Generator, count: int) -> list[Taken]:
             builder.add(parse_object(json.dumps(one).encode()))
         objects = builder.build()
         found.append(
-            Taken(
+            IntakeObjects(
                 session=1,
                 first_number=begin + 1,
                 span=len(objects),
@@ -57,7 +57,7 @@ def records(rng: np.random.Generator, count: int) -> list[Taken]:
     return found
 
 
-def sample_of(log: list[Taken]) -> Sample:
+def sample_of(log: list[IntakeObjects]) -> Sample:
     lon = np.concatenate([taken.objects.lon for taken in log])
     lat = np.concatenate([taken.objects.lat for taken in log])
     terms = [analyse_batch(taken.objects.text, taken.objects.text_offsets) for taken in log]
@@ -79,7 +79,7 @@ def summary(rng: np.random.Generator, sample: Sample, routing, count: int) -> Ke
     return Keywords(partition=0, epoch=1, terms=terms, slots=slots, begins=True, ends=True)
 
 
-def run(log: list[Taken], routing, said: Keywords | None) -> tuple[float, IntakeRouter]:
+def run(log: list[IntakeObjects], routing, said: Keywords | None) -> tuple[float, IntakeRouter]:
     """Returns the seconds of one thread for the whole log."""
     router = IntakeRouter(slots=SLOTS, event_time=False, summarised=0 if said is None else 1)
     router.use({1: routing}, 1)

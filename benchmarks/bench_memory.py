@@ -7,7 +7,7 @@ records of 1,000 registrations. A separate process creates the queries, and they
 slots, so that the growth of this process is the memory that it keeps. All figures but the last are
 bytes for each query.
 
-    evaluator  `resident`: growth of the process; `accounted`: `Standing.bytes_total` of all slots;
+    evaluator  `resident`: growth of the process; `accounted`: its `bytes_total` of all slots;
                the parts of the index (`postings`, `keys`: table and filter, `rows`: life, region
                and terms, `vocabulary`) and `names` (handles, revisions, ids); `copies`: number of
                slots of a query; `slot_kilobytes`: memory of a slot without queries

@@ -30,7 +30,7 @@ from sirocco.model.errors import FailedPrecondition, InvalidArgument
 from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.objects import ObjectColumns, split_valid
 from sirocco.model.text import hash_rows
-from sirocco.protocol.contract.messages import INTAKE, NEVER_MS, NO_OBJECTS, Taken
+from sirocco.protocol.contract.messages import INTAKE, NEVER_MS, NO_OBJECTS, IntakeObjects
 from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
 from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import connection
@@ -214,7 +214,7 @@ class PublishFront(PublishServiceServicer):
             )
         if request.time_ms > self._latest_ms(now_ms()):
             raise self._too_far("time_ms", request.time_ms - now_ms())
-        time = Taken(
+        time = IntakeObjects(
             session=0,
             first_number=1,
             span=0,
@@ -321,7 +321,7 @@ class PublishFront(PublishServiceServicer):
         return self._append(request, checked, received_ms)
 
     def _append(self, request: PublishRequest, checked: Checked, received_ms: int) -> Pending:
-        taken = Taken(
+        taken = IntakeObjects(
             session=request.session,
             first_number=request.first_number,
             span=checked.span,

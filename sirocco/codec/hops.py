@@ -85,8 +85,9 @@ from sirocco.protocol.contract.messages import (
     Change,
     Delivered,
     Found,
-    Further,
+    FurtherValues,
     Installed,
+    IntakeObjects,
     Keywords,
     Message,
     Prepare,
@@ -94,9 +95,8 @@ from sirocco.protocol.contract.messages import (
     Retire,
     Routed,
     Switch,
-    Taken,
-    Tracked,
-    TrackedOnly,
+    TrackedMember,
+    TrackedMemberSet,
 )
 from sirocco.protocol.contract.positions import NO_TIME_MS, OFFSET_MAX
 from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
@@ -184,7 +184,7 @@ def _subject(message: Message) -> str | None:
 # --- intake
 
 
-def _write_taken(message: Taken) -> intake_pb.TakeRequest:
+def _write_intake_objects(message: IntakeObjects) -> intake_pb.TakeRequest:
     request = intake_pb.TakeRequest(
         session=message.session,
         first_number=message.first_number,
@@ -198,7 +198,7 @@ def _write_taken(message: Taken) -> intake_pb.TakeRequest:
     return request
 
 
-def _read_taken(request: intake_pb.TakeRequest) -> Taken:
+def _read_intake_objects(request: intake_pb.TakeRequest) -> IntakeObjects:
     with Member("objects"):
         objects = read_routable_objects(request.objects)
         # The analysis requires it; later stages pass texts on unchanged.
@@ -215,7 +215,7 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
             raise InvalidArgument("must ascend", field="number_deltas")
     elif count > request.span or request.number_deltas:
         raise InvalidArgument(f"is {request.span} with {count} objects", field="span")
-    return Taken(
+    return IntakeObjects(
         session=request.session,
         first_number=request.first_number,
         span=request.span,
@@ -226,14 +226,14 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
     )
 
 
-def _read_tracked(request: intake_pb.TrackRequest) -> Tracked:
+def _read_tracked(request: intake_pb.TrackRequest) -> TrackedMember:
     key = read_string(request.key, "key", bytes_max=DEFAULT_LIMITS.id_bytes)
     if not request.HasField("registry_partition"):
-        return Tracked(key)
-    return Tracked(key, request.registry_partition, request.epoch)
+        return TrackedMember(key)
+    return TrackedMember(key, request.registry_partition, request.epoch)
 
 
-def _write_tracked(message: Tracked) -> intake_pb.TrackRequest:
+def _write_tracked(message: TrackedMember) -> intake_pb.TrackRequest:
     if message.partition is None:
         return intake_pb.TrackRequest(key=message.key)
     return intake_pb.TrackRequest(
@@ -241,12 +241,12 @@ def _write_tracked(message: Tracked) -> intake_pb.TrackRequest:
     )
 
 
-def _read_tracked_only(request: intake_pb.TrackOnlyRequest) -> TrackedOnly:
+def _read_tracked_only(request: intake_pb.TrackOnlyRequest) -> TrackedMemberSet:
     keys = tuple(
         read_string(key, f"keys[{row}]", bytes_max=DEFAULT_LIMITS.id_bytes)
         for row, key in enumerate(request.keys)
     )
-    return TrackedOnly(request.registry_partition, request.epoch, keys)
+    return TrackedMemberSet(request.registry_partition, request.epoch, keys)
 
 
 def _read_version(version: int) -> int:
@@ -324,7 +324,7 @@ def _read_tracks(
 
 def _read_further(
     request: slot_pb.RouteRequest, tracks: NDArray[np.uint32], keys: int
-) -> Further | None:
+) -> FurtherValues | None:
     if not (request.further_rows or request.further_tracks or request.further_values):
         return None
     count = len(request.further_values) // U8.itemsize
@@ -335,7 +335,7 @@ def _read_further(
     if not named.all():
         raise InvalidArgument("names no member", field="further_tracks")
     values = read_column(request.further_values, U8, "further_values", rows=count)
-    return Further(rows, named, values)
+    return FurtherValues(rows, named, values)
 
 
 def _read_places(
@@ -483,21 +483,21 @@ _DECLARE = Hop(
 
 HOPS: Mapping[type, Hop] = MappingProxyType(
     {
-        Taken: Hop(
+        IntakeObjects: Hop(
             INTAKE,
             "/sirocco.v1.IntakeService/Take",
             intake_pb.TakeRequest,
-            _write_taken,
-            _read_taken,
+            _write_intake_objects,
+            _read_intake_objects,
         ),
-        Tracked: Hop(
+        TrackedMember: Hop(
             INTAKE,
             "/sirocco.v1.IntakeService/Track",
             intake_pb.TrackRequest,
             _write_tracked,
             _read_tracked,
         ),
-        TrackedOnly: Hop(
+        TrackedMemberSet: Hop(
             INTAKE,
             "/sirocco.v1.IntakeService/TrackOnly",
             intake_pb.TrackOnlyRequest,

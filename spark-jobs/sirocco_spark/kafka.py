@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sirocco.codec.hops import read_record
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical
-from sirocco.protocol.contract.messages import INTAKE, NO_REVISION, REGISTRY, Change, Taken
+from sirocco.protocol.contract.messages import INTAKE, NO_REVISION, REGISTRY, Change, IntakeObjects
 from sirocco.transport.calls import METHOD_HEADER
 from sirocco.transport.errors import UnknownTopic
 from sirocco.transport.kafka_log import KafkaLog
@@ -251,7 +251,7 @@ def _decoding(
                     place = f"{record['partition']}/{record['offset']}"
                     reasons.append(f"{INTAKE} {place}: {error}")
                     continue
-                if isinstance(message, Taken) and len(message.objects):
+                if isinstance(message, IntakeObjects) and len(message.objects):
                     yield _taken_batch(message, columns)
             if reasons:
                 yield refusal_batch(reasons, columns)
@@ -259,7 +259,7 @@ def _decoding(
     return decode
 
 
-def _taken_batch(message: Taken, columns: tuple[str, ...]) -> pa.RecordBatch:
+def _taken_batch(message: IntakeObjects, columns: tuple[str, ...]) -> pa.RecordBatch:
     count = len(message.objects)
     deltas = message.number_deltas
     numbers = np.arange(count, dtype=np.uint64) if deltas is None else deltas.astype(np.uint64)

@@ -55,7 +55,7 @@ class Thing:
 
 
 @dataclass(kw_only=True)
-class Wish:
+class DrawnQuery:
     """A query: a disjunction of (required terms, excluded terms)."""
 
     text: list[tuple[tuple[int, ...], tuple[int, ...]]]
@@ -80,16 +80,16 @@ class Wish:
         return self.born <= thing.position < self.dead and self.holds(thing.terms)
 
 
-def queries_of(wishes: Sequence[Wish]) -> QueryRows:
+def queries_of(drawn_queries: Sequence[DrawnQuery]) -> QueryRows:
     """Returns the texts of queries of the whole world, as columns."""
-    n = len(wishes)
+    n = len(drawn_queries)
     world = np.tile([-180.0, -90.0, 180.0, 90.0], (n, 1))
     rows = QueryRows.of_boxes(world, np.zeros(n + 1, np.int64), NONE)
-    texts = [part for wish in wishes for part in wish.text]
+    texts = [part for one_query in drawn_queries for part in one_query.text]
     asked, refused = ([part[i] for part in texts] for i in (0, 1))
     return replace(
         rows,
-        conj_offsets=_offsets([wish.text for wish in wishes]),
+        conj_offsets=_offsets([one_query.text for one_query in drawn_queries]),
         pos_offsets=_offsets(asked),
         pos_terms=_column(asked),
         neg_offsets=_offsets(refused),
@@ -182,14 +182,14 @@ def _numbers(things: Sequence[Thing], *names: str) -> list[Keys]:
 def nearest(dice: Random) -> None:
     """Tests lists of the nearest, over registrations, removals and checkpoints."""
     drawing, index = Drawing(dice), KnnIndex()
-    live: dict[int, Wish] = {}
+    live: dict[int, DrawnQuery] = {}
     position = 0
     for _ in range(5):
         fresh = []
         for _ in range(dice.choice([0, 1, 8, 33])):
             lon, lat = dice.choice(drawing.places)
             fresh.append(
-                Wish(
+                DrawnQuery(
                     text=drawing.text(),
                     lon=lon,
                     lat=lat,
@@ -198,8 +198,8 @@ def nearest(dice: Random) -> None:
                 )
             )
         if fresh:
-            points = np.array([[wish.lon, wish.lat] for wish in fresh])
-            k = np.array([wish.k for wish in fresh], np.int32)
+            points = np.array([[one_query.lon, one_query.lat] for one_query in fresh])
+            k = np.array([one_query.k for one_query in fresh], np.int32)
             rows = index.insert(queries_of(fresh), points, k, position).tolist()
             assert live.keys().isdisjoint(rows)
             live.update(zip(rows, fresh, strict=True))
@@ -211,27 +211,27 @@ def nearest(dice: Random) -> None:
         position += len(things)
         index.match(*columns_of(things), *_numbers(things, "id", "session", "number"))
         _offer(things, live.values())
-        for row, wish in live.items():
+        for row, one_query in live.items():
             near = index.near(row)
             columns = np.rint(near.distances_m * 1000), near.ids, near.sessions, near.numbers
             found = list(zip(*(column.tolist() for column in columns), strict=True))
-            assert found == wish.entries, f"row {row}: {wish}"
+            assert found == one_query.entries, f"row {row}: {one_query}"
         while index.reclaim(position):
             pass
-        live = {row: wish for row, wish in live.items() if wish.dead > position}
+        live = {row: one_query for row, one_query in live.items() if one_query.dead > position}
 
 
-def _offer(things: Sequence[Thing], wishes: Sequence[Wish]) -> None:
+def _offer(things: Sequence[Thing], drawn_queries: Sequence[DrawnQuery]) -> None:
     lon = np.array([thing.lon for thing in things])
     lat = np.array([thing.lat for thing in things])
-    for wish in wishes:
-        mm = np.rint(distances_m(wish.lon, wish.lat, lon, lat) * 1000).tolist()
-        wish.entries += [
+    for one_query in drawn_queries:
+        mm = np.rint(distances_m(one_query.lon, one_query.lat, lon, lat) * 1000).tolist()
+        one_query.entries += [
             (distance, thing.id, thing.session, thing.number)
             for distance, thing in zip(mm, things, strict=True)
-            if wish.meets(thing)
+            if one_query.meets(thing)
         ]
-        wish.entries = sorted(wish.entries)[: wish.k]
+        one_query.entries = sorted(one_query.entries)[: one_query.k]
 
 
 def values(dice: Random) -> None:
@@ -244,18 +244,20 @@ def values(dice: Random) -> None:
     own = np.full(len(handles), keys[0], np.uint64), np.full(len(handles), keys[1], np.uint64)
     held = index._sets.handles_of(own[0], handles)
     chosen += index._sets.handles_of(own[1], held).tolist()
-    live: dict[int, Wish] = {}
+    live: dict[int, DrawnQuery] = {}
     inside: dict[tuple[int, int], set[int]] = {}
     position = 0
     for _ in range(6):
         fresh = [
-            Wish(text=drawing.text(), key=dice.choice(keys), events=dice.choice([14, 10, 4, 8, 0]))
+            DrawnQuery(
+                text=drawing.text(), key=dice.choice(keys), events=dice.choice([14, 10, 4, 8, 0])
+            )
             for _ in range(dice.choice([0, 1, 9, 40]))
         ]
         if fresh:
-            for wish in fresh:
-                wish.born = position
-            events = np.array([wish.events for wish in fresh], np.uint8)
+            for one_query in fresh:
+                one_query.born = position
+            events = np.array([one_query.events for one_query in fresh], np.uint8)
             (own_keys,) = _numbers(fresh, "key")  # type: ignore[arg-type]
             rows = index.insert(queries_of(fresh), own_keys, events, position).tolist()
             assert live.keys().isdisjoint(rows)
@@ -275,7 +277,7 @@ def values(dice: Random) -> None:
         assert sorted((int(a), int(b), int(c)) for a, b, c in told) == wanted
         while index.reclaim(position):
             pass
-        dead = {row for row, wish in live.items() if wish.dead <= position}
+        dead = {row for row, one_query in live.items() if one_query.dead <= position}
         for row in dead:
             del live[row]
         for rows_inside in inside.values():
@@ -285,27 +287,30 @@ def values(dice: Random) -> None:
 
 
 def _moves(
-    things: Sequence[Thing], live: dict[int, Wish], inside: dict[tuple[int, int], set[int]]
+    things: Sequence[Thing], live: dict[int, DrawnQuery], inside: dict[tuple[int, int], set[int]]
 ) -> list[tuple[int, int, int]]:
     told = []
     for number, thing in enumerate(things):
         before = inside.setdefault((thing.key, thing.value), set())
-        for row, wish in live.items():
-            if wish.key != thing.key or not wish.born <= thing.position < wish.dead:
+        for row, one_query in live.items():
+            if one_query.key != thing.key or not one_query.born <= thing.position < one_query.dead:
                 continue
-            was, now = row in before, wish.holds(thing.terms)
+            was, now = row in before, one_query.holds(thing.terms)
             if was or now:
                 event = EXITS if not now else INSIDE if was else ENTERS
                 before.symmetric_difference_update({row} if was != now else ())
-                if event == ENTERS and not wish.events >> ENTERS & 1:
+                if event == ENTERS and not one_query.events >> ENTERS & 1:
                     event = INSIDE
-                if wish.events >> event & 1:
+                if one_query.events >> event & 1:
                     told.append((number, event, row))
     return sorted(told)
 
 
 def _check_members(
-    index: TrackIndex, live: dict[int, Wish], inside: dict[tuple[int, int], set[int]], dice: Random
+    index: TrackIndex,
+    live: dict[int, DrawnQuery],
+    inside: dict[tuple[int, int], set[int]],
+    dice: Random,
 ) -> None:
     """Takes the values inside some queries out, checks them, and puts them back."""
     some = [row for row in live if dice.random() < 0.5]
@@ -379,16 +384,16 @@ def _check_searches(store: SlotStore, things: Sequence[Thing], drawing: Drawing)
     view, dice = store.view(), drawing.dice
     for _ in range(4):
         lon, lat = dice.choice(drawing.places)
-        wish = Wish(text=drawing.text(), lon=lon, lat=lat, k=dice.choice([1, 5, 50]))
-        condition = compile_condition(queries_of([wish]))
-        met = [thing for thing in things if wish.holds(thing.terms)]
+        one_query = DrawnQuery(text=drawing.text(), lon=lon, lat=lat, k=dice.choice([1, 5, 50]))
+        condition = compile_condition(queries_of([one_query]))
+        met = [thing for thing in things if one_query.holds(thing.terms)]
         found = [seq for part in scan_range(view, condition) for seq in part.seqs().tolist()]
         assert sorted(found) == [thing.position for thing in met]
-        near = search_knn(view, lon, lat, wish.k, condition)
-        _offer(met, [wish])
+        near = search_knn(view, lon, lat, one_query.k, condition)
+        _offer(met, [one_query])
         mm = np.rint(near.distances_m * 1000).tolist()
         keys = near.ids.tolist(), near.sessions.tolist(), near.numbers.tolist()
-        assert sorted(zip(mm, *keys, strict=True)) == wish.entries
+        assert sorted(zip(mm, *keys, strict=True)) == one_query.entries
         counted = count_terms(view, condition)
         wanted = Counter(term for thing in met for term in thing.terms)
         assert dict(zip(counted.hashes.tolist(), counted.counts.tolist(), strict=True)) == wanted

@@ -48,17 +48,17 @@ _save_some = EvaluatorMachine._save_some
 
 BALANCE_PLANTS = (
     Plant(
-        "who leaves is given slots like those that stay",
+        "a leaving evaluator is given slots like the others",
         "scaling",
         ((CoordinatorMachine, "_members", _nobody_leaves),),
     ),
     Plant(
-        "an evaluator that has said that it leaves ends at once",
+        "an evaluator that has announced its end ends at once",
         "scaling",
         ((services, "handing_over", _end_at_once),),
     ),
     Plant(
-        "the checkpoint of a slot that is to move is not preceded by marks",
+        "no marks precede the checkpoint of a slot that moves",
         "plans",
         ((EvaluatorMachine, "_save_some", _save_in_silence),),
     ),

@@ -69,12 +69,12 @@ CHECKPOINT_PLANTS = (
         ((ArchiveManifest, "begin_save", _archived_at_once),),
     ),
     Plant(
-        "the checkpoint that was declared last counts, not the farthest",
+        "the checkpoint declared last counts instead of the farthest",
         "torn",
         ((ControlView, "apply", _last_counts),),
     ),
     Plant(
-        "slices that the newest checkpoint stands on are discarded",
+        "slices that the newest checkpoint needs are discarded",
         "kill-evaluator",
         ((ArchiveManifest, "durable", _discard_what_counts),),
     ),

@@ -146,7 +146,7 @@ class Cluster:
         self.searchers = Searchers(self, seed)
         self.faults = Faults(self, profile)
         self.scheduler.after(200, self._supervise)
-        self.scheduler.after(RECALL_MS, self._recall)
+        self.scheduler.after(RECALL_MS, self._recover)
 
     # --- nodes
 
@@ -195,7 +195,7 @@ class Cluster:
         if is_promised and node.left_behind:
             raise BrokenPromiseError(f"{node.member} ended and left {node.left_behind} slots")
 
-    def _recall(self) -> None:
+    def _recover(self) -> None:
         """Does the work of each router's thread: reads back what its registries have to repeat."""
         for node in [node for node in self.routers().values() if not node.is_paused]:
             for partition, registry in node.machine.registries.items():
@@ -217,7 +217,7 @@ class Cluster:
                     self.scheduler.after(delay_ms, partial(node.sends, recovered))
                 if registry.live.unplaced:
                     self._reread(node, partition)
-        self.scheduler.after(RECALL_MS, self._recall)
+        self.scheduler.after(RECALL_MS, self._recover)
 
     def _reread(self, node: RouterNode, partition: int) -> None:
         """Does the work of the router's other thread: rereads the partition piece by piece."""

@@ -50,43 +50,43 @@ def _nothing(self: Any, *args: Any) -> None:
 
 END_PLANTS = (
     Plant(
-        "a query has ended when one slot says so", "calm", ((QueryEnds, "take_report", _hear_one),)
+        "a query has ended when one slot reports it",
+        "calm",
+        ((QueryEnds, "take_report", _hear_one),),
     ),
     Plant(
-        "a router forgets at a take-over who asks for the end",
+        "a router forgets at a take-over whose end is to be reported",
         "kill-router",
         ((EndRequests, "restore", _nothing),),
     ),
     Plant(
-        "an owner tells an end of the version that it knows, whichever has ended",
+        "an owner reports the end of the version that it knows instead of the ended one",
         "gaps",
         ((EndRequests, "learn", _learn_of_any),),
     ),
     Plant(
-        "a merger forgets at a take-over who has said an end",
+        "a merger forgets at a take-over which slots have reported an end",
         "kill-merger",
         ((QueryEnds, "restore", _nothing),),
     ),
     Plant(
-        "a slot that was taken over forgets which ends it has to tell",
+        "a slot forgets at a take-over which ends it has to report",
         "kill-evaluator",
         ((QueryEndings, "restore", _nothing),),
     ),
     Plant(
-        "a query that has left a slot ends there by its lifetime",
+        "a query that is no longer in a slot still expires there",
         "changing",
         ((QueryEndings, "leave", _nothing),),
     ),
     Plant(
-        "only the slots of a query are told of its end",
+        "only the slots of a query get the record of its end",
         "calm",
         ((Installs, "ends", lambda self, ends, slots: _ends(self, ends, slots[:1])),),
     ),
+    Plant("the end is sent before the matches", "calm", ((Window, "take_messages", _ends_first),)),
     Plant(
-        "the end is told before what was found", "calm", ((Window, "take_messages", _ends_first),)
-    ),
-    Plant(
-        "a slot says an end again that the registry says again",
+        "a slot reports an end again when the registry repeats it",
         "storm",
         ((QueryEndings, "registry_ends", _say_again),),
     ),

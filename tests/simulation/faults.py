@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sirocco.protocol.contract.messages import Change, Installed, TrackedOnly
+from sirocco.protocol.contract.messages import Change, Installed, TrackedMemberSet
 from tests.simulation.log import Delays
 from tests.simulation.node import Node
 from tests.simulation.services import SERVICES
@@ -368,7 +368,7 @@ PROFILES = {
             churn=2,
             nodes_min=3,
             pause_ms=(4_500, 12_000),
-            amid=(TrackedOnly,),
+            amid=(TrackedMemberSet,),
             appends_max=2,
             mixed=1.0,
             kinds=("tracked",),

@@ -29,7 +29,7 @@ _counted = LocatorTable.counted
 # Bugs concerning the home of each object; found within a few seconds.
 HOME_PLANTS = (
     Plant(
-        "an object is stored wherever it comes to",
+        "an object is stored wherever it arrives",
         "calm",
         ((Batch, "own", Batch.present),),
     ),
@@ -39,7 +39,7 @@ HOME_PLANTS = (
         ((LocatorTable, "counted", _count_visits),),
     ),
     Plant(
-        "an object counts in each slot that it meets a query in",
+        "an object counts in each slot where it matches a query",
         "calm",
         (
             (
@@ -53,12 +53,12 @@ HOME_PLANTS = (
 
 KEYWORD_PLANTS = (
     Plant(
-        "a changed query is located anew",
+        "a changed query gets a new locator",
         "rewording",
         ((report_locators, "_continued", lambda known, alternatives: alternatives),),
     ),
     Plant(
-        "a slot forgets at a take-over how queries are located",
+        "a slot forgets the locators of queries at a take-over",
         "kill-evaluator",
         ((LocatorTable, "get", lambda self, rows: [b""] * len(rows)),),
     ),

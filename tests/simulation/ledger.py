@@ -33,9 +33,9 @@ from sirocco.protocol.contract.messages import (
     Change,
     Delivered,
     Installed,
+    IntakeObjects,
     Message,
     Routed,
-    Taken,
 )
 from sirocco.protocol.contract.poison_trials import DEATHS_MAX
 from tests.oracle import Members, Region, holds, satisfies
@@ -245,7 +245,7 @@ class Ledger:
 
     def _landed(self, topic: str, partition: int, stored: Stored) -> None:
         message: Message = stored.message
-        if topic == INTAKE and isinstance(message, Taken):
+        if topic == INTAKE and isinstance(message, IntakeObjects):
             deltas = message.number_deltas
             for delta in range(message.span) if deltas is None else deltas.tolist():
                 key = message.session, message.first_number + delta

@@ -55,7 +55,7 @@ MAP_PLANTS = (
         ((machine, "uncopied", lambda view, version, partitions: ()),),
     ),
     Plant(
-        "the floor swallows copies",
+        "the floor hides copies",
         "changing",
         ((Slot, "_is_new_copy", Slot._is_new),),
     ),
@@ -65,12 +65,12 @@ MAP_PLANTS = (
         ((router, "copy", _copy_late), (Slot, "_is_new_copy", _take_any_copy)),
     ),
     Plant(
-        "queries leave slots while objects are still sent there",
+        "queries are removed from slots while objects are still sent there",
         "changing",
         ((ControlView, "behind", lambda self, topic, partitions, version: []),),
     ),
     Plant(
-        "an owner takes no notice of what compaction has taken",
+        "an owner ignores the gaps of compaction",
         "gaps",
         ((ChangeValidation, "note_gap", _miss_nothing),),
     ),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.standing.delayed_starts import DelayedStarts
 from sirocco.protocol.contract.effects import Effect, Loaded
-from sirocco.protocol.contract.messages import NEVER_MS, NOT_COPIED, Found, Installed, Taken
+from sirocco.protocol.contract.messages import NEVER_MS, NOT_COPIED, Found, Installed, IntakeObjects
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, Reached, position_of
 from sirocco.protocol.evaluator.machine import EvaluatorMachine
 from sirocco.protocol.evaluator.reports import partial_records
@@ -88,12 +88,12 @@ def _accept_all(self: Reached, intervals: Intervals) -> NDArray[np.int64]:
     return np.minimum(fresh_from, intervals.begins)
 
 
-def _take_with_gaps(self: SessionTable, record: Taken, received_ms: int) -> int:
+def _take_with_gaps(self: SessionTable, record: IntakeObjects, received_ms: int) -> int:
     state = self.state()
     known = dict(zip(state["sessions"].tolist(), state["numbers"].tolist(), strict=True))
     last = known.get(record.session, record.acknowledged_to)
     if record.first_number > last + 1:
-        fill = Taken(
+        fill = IntakeObjects(
             session=record.session,
             first_number=last + 1,
             span=record.first_number - last - 1,
@@ -106,7 +106,7 @@ def _take_with_gaps(self: SessionTable, record: Taken, received_ms: int) -> int:
     return _take(self, record, received_ms)
 
 
-def _take_repeats(self: SessionTable, record: Taken, received_ms: int) -> int:
+def _take_repeats(self: SessionTable, record: IntakeObjects, received_ms: int) -> int:
     return min(0, _take(self, record, received_ms))
 
 
@@ -255,22 +255,22 @@ PLANTS = (
     ),
     Plant("repeats are not trimmed", "zombie", ((Reached, "accept", _accept_all),)),
     Plant(
-        "a router's checkpoint is not preceded by marks",
+        "no marks precede a router's checkpoint",
         "kill-router",
         ((IntakeRouter, "marks", lambda self, partitions: []),),
     ),
     Plant(
-        "an evaluator's checkpoint is not preceded by marks",
+        "no marks precede an evaluator's checkpoint",
         "kill-evaluator",
         ((EvaluatorMachine, "_mark", lambda self, *args: []),),
     ),
     Plant(
-        "numbers of a session are taken behind a gap",
+        "numbers of a session are accepted after a gap",
         "refuse",
         ((SessionTable, "take", _take_with_gaps),),
     ),
     Plant(
-        "resent numbers of a session are taken again",
+        "resent numbers of a session are accepted again",
         "zombie",
         ((SessionTable, "take", _take_repeats),),
     ),
@@ -306,7 +306,7 @@ PLANTS = (
         ((router, "EXPIRY_GRACE_MS", 0),),
     ),
     Plant(
-        "a merger that was fenced upon an old grant waits for ever",
+        "a merger that was fenced under an old grant waits for ever",
         "fenced",
         ((MergerMachine, "_fenced", lambda self, event: []),),
     ),
@@ -337,7 +337,7 @@ def _forget_at_once(self: MergerMachine, now_ms: int) -> list[Effect]:
 # Bugs in lists, steps, the past, and versions.
 LIST_PLANTS = (
     Plant(
-        "a step is evaluated when the time has come to it, not past it",
+        "a step is evaluated at its time and not past it",
         "ticks",
         (
             (StepIndex, "take_due", _due_at_its_time),
@@ -345,27 +345,27 @@ LIST_PLANTS = (
         ),
     ),
     Plant(
-        "a record tells the time of a slot before what belongs to it",
+        "a record carries a slot's time before the reports that belong to it",
         "kill-evaluator",
         ((Slot, "_empty_report", _empty_report_with_time),),
     ),
     Plant(
-        "the first record of a cut step tells the time",
+        "the first record of a split step carries the time",
         "slow",
         ((partial_records, "step_founds", _time_with_the_first),),
     ),
     Plant(
-        "a slot amid its steps tells the time behind them",
+        "a slot that is evaluating steps reports the time after them",
         "outage",
         ((Slot, "reported_ms", property(lambda self: self.time_ms)),),
     ),
     Plant(
-        "a slot amid its steps marks that it has said them",
+        "a slot that is evaluating steps marks them as reported",
         "outage",
         ((Slot, "reported_upto", property(lambda self: position_of(self.offset))),),
     ),
     Plant(
-        "a merger tells a step when the first slot has passed it",
+        "a merger sends a step when the first slot has passed it",
         "calm",
         ((LiveLists, "advance", _advance_with_the_first),),
     ),
@@ -375,72 +375,72 @@ LIST_PLANTS = (
         ((KnnLists, "restore", lambda self, state: None),),
     ),
     Plant(
-        "a merger tells again what a predecessor told behind its checkpoint",
+        "a merger sends again what its predecessor sent after the checkpoint",
         "kill-merger",
         ((MergerMachine, "_loaded", _load_aloud),),
     ),
     Plant(
-        "a slot that was taken over begins its steps anew",
+        "a slot repeats its steps after a take-over",
         "steps",
         ((StepIndex, "state", _state_from_the_first_step),),
     ),
     Plant(
-        "a version ends and its later steps are told all the same",
+        "a version ends and its later steps are still sent",
         "moving",
         ((StepMerges, "end", lambda self, key, slot, time_ms: None),),
     ),
     Plant(
-        "the first step of the past is told before all slots have said it",
+        "the first step over the past is sent before all slots have reported it",
         "steps",
         ((FirstStepBarrier, "begin", lambda self, key, count, now_ms: None),),
     ),
     Plant(
-        "the first step of the past is told when one slot has said it",
+        "the first step over the past is sent when one slot has reported it",
         "steps",
         ((FirstStepBarrier, "end", lambda self, key, slot: key in self),),
     ),
     Plant(
-        "versions that ask the same are one",
+        "versions with the same question count as one",
         "moving",
         ((standing_queries, "versioned_spec", lambda text, revision: text),),
     ),
     Plant(
-        "a merger forgets that a version ended before all slots have come to that",
+        "a merger forgets an ended version before all slots have reached its end",
         "gaps",
         ((MergerMachine, "_forget", _forget_at_once),),
     ),
     Plant(
-        "the past is answered behind the batch",
+        "the past is answered after the batch",
         "calm",
         ((Slot, "_report_changes", _answer_late), (Slot, "take", _take_and_answer)),
     ),
     Plant(
-        "an update forgets what was inside",
+        "an update forgets which objects are inside",
         "moving",
         ((Slot, "_are_continued", _never_goes_on),),
     ),
     Plant(
-        "a query that is registered anew takes over what was inside",
+        "a query registered again takes over which objects are inside",
         "moving",
         ((Slot, "_are_continued", _always_goes_on),),
     ),
     Plant(
-        "what is inside a query that ends is told nothing",
+        "no exit is reported of objects inside a query that ends",
         "moving",
         ((Slot, "_report_exits", lambda self, left, pinned: []),),
     ),
     Plant(
-        "a slot that was taken over forgets when lifetimes end",
+        "a slot forgets at a take-over when lifetimes end",
         "kill-evaluator",
         ((Slot, "follow_lifetimes", _follow_installed_alone),),
     ),
     Plant(
-        "a merger forgets the list of the version before",
+        "a merger forgets the list of the former version",
         "moving",
         ((KnnLists, "_mark_former", _drop_the_former),),
     ),
     Plant(
-        "a router forgets at a take-over what is followed",
+        "a router forgets at a take-over which members are tracked",
         "kill-router",
         ((FollowedMembers, "restore", lambda self, state: None),),
     ),
@@ -460,12 +460,12 @@ LIST_PLANTS = (
         ((DelayedStarts, "asleep", lambda self, arrival_ms: nullcontext()),),
     ),
     Plant(
-        "a slot that was taken over forgets who has not begun",
+        "a slot forgets at a take-over which queries have not begun",
         "beginnings",
         ((slot_checkpoint, "_restore_waiting", lambda standing, state: None),),
     ),
     Plant(
-        "what is copied for a change of the map has begun",
+        "queries copied for a change of the map count as begun",
         "beginnings",
         ((Installs, "_installed", _installed_as_begun),),
     ),

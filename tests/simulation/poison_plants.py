@@ -24,7 +24,7 @@ POISON_PLANTS = (
         ((Trial, "poison", property(lambda self: None)),),
     ),
     Plant(
-        "nobody heeds what its predecessor was amid when it ended",
+        "an owner ignores which records its predecessor was processing when it ended",
         "poison",
         ((Trial, "granted", lambda self, former_epoch, *, has_ended: None),),
     ),

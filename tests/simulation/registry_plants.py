@@ -63,7 +63,7 @@ IDENTITY_PLANTS = (
         ),
     ),
     Plant(
-        "a checkpoint forgets whose its queries are",
+        "a checkpoint forgets the fingerprints of its queries",
         "colliding",
         ((LiveQueries, "state", _state_without_fingerprints),),
     ),
@@ -76,32 +76,32 @@ REGISTRY_PLANTS = (
         ((ChangeValidation, "_fits", _fit_as_if_nothing_missed),),
     ),
     Plant(
-        "who has just begun appends before it has read what its predecessor did",
+        "a new owner appends before it has read its predecessor's records",
         "gaps",
         ((ChangeValidation, "is_announced", property(lambda self: True)),),
     ),
     Plant(
-        "what is in force is not said again behind a void change",
+        "what is in force is not republished after a void change",
         "changing-moving",
         ((Registry, "republish", lambda self, offset, change: []),),
     ),
     Plant(
-        "what is gone is not said to be behind a void change",
+        "a removal is not republished after a void change",
         "gaps",
         ((RegistryRepair, "republish_removals", lambda self, in_doubt: []),),
     ),
     Plant(
-        "a void removal of what is gone stays the newest, since it says the truth",
+        "a void removal of a removed query stays the newest record",
         "forgetting",
         ((RegistryRepair, "note_void", _hear_what_is_untrue),),
     ),
     Plant(
-        "what is said again counts as a new version",
+        "a republished version counts as a new one",
         "gaps",
         ((ChangeValidation, "_accept", _believe_as_new),),
     ),
     Plant(
-        "who was away removes at once what is over",
+        "an owner that was suspended removes expired queries at once",
         "outage",
         ((RouterMachine, "_tick", _tick_as_if_awake),),
     ),

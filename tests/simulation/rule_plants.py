@@ -54,32 +54,32 @@ _go_on = EvaluatorMachine._continue_steps
 # Found within seconds.
 RULE_PLANTS = (
     Plant(
-        "a router forgets at a take-over by which map it routes",
+        "a router forgets its map at a take-over",
         "changing-kills",
         ((Source, "state", _source_state_without_map),),
     ),
     Plant(
-        "who has lost something goes on with it",
+        "a process continues with a Kafka partition that it has lost",
         "balancing",
         ((Holdings, "_reconcile", _let_nothing_go),),
     ),
     Plant(
-        "a slot's time is that of the sources that it has heard of",
+        "a slot's time is that of the sources seen so far",
         "changing-kills",
         ((Reached, "time_ms", _time_of_those_heard_of),),
     ),
     Plant(
-        "a slot's time passes over sources that lag",
+        "a slot's time ignores sources that lag",
         "kill-router",
         ((Reached, "time_ms", _time_of_the_live),),
     ),
     Plant(
-        "objects arrive when the clock of their router says",
+        "objects arrive at the time of their router's clock",
         "storm",
         ((Source, "take", _take_by_its_own_clock),),
     ),
     Plant(
-        "a slot that was passed over amid its steps is read no more",
+        "a slot that was deferred during its steps is read no more",
         "ticks",
         ((EvaluatorMachine, "_continue_steps", _go_on_unread),),
     ),

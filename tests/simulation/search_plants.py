@@ -49,12 +49,12 @@ _plan_search = searches.plan_search
 
 SEARCH_PLANTS = (
     Plant(
-        "a slot is searched that came after those of its question had reached the token",
+        "a slot is searched that arrived after the others had reached the token",
         "searching",
         ((TokenCheck, "slot", _whatever_is_here),),
     ),
     Plant(
-        "a slot that was taken over is searched before it has read what its log held",
+        "a slot is searched after a take-over before it has read its log",
         "searching",
         ((searches, "searchable", lambda slots, number: slots.get(number)),),
     ),
@@ -69,17 +69,17 @@ SEARCH_PLANTS = (
         ((TokenCheck, "check", _arrive_at_once),),
     ),
     Plant(
-        "slots that are not here are answered for besides as if they were empty",
+        "absent slots are answered as if they were empty",
         "searching",
         ((answering, "_cheap", _all_are_cheap),),
     ),
     Plant(
-        "what was handed on of a slot is handed on again when it is asked again",
+        "objects of a slot are sent again when it is asked again",
         "searching",
         ((gather, "_unknown", lambda events, handed: np.ones(len(events), np.bool_)),),
     ),
     Plant(
-        "only the map in force says which slots are searched",
+        "only the map in force decides which slots are searched",
         "changing",
         ((searches, "plan_search", lambda routing, query, **_: _plan_search(routing, query)),),
     ),

@@ -13,7 +13,7 @@ from services.router.publish import intake_partition
 from sirocco.index.store.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.contract.effects import ChangeRequest, Event, MembersSeen, Outcome
-from sirocco.protocol.contract.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
+from sirocco.protocol.contract.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, IntakeObjects
 from sirocco.protocol.coordinator.machine import CoordinatorMachine, CoordinatorSettings
 from sirocco.protocol.evaluator.drain import handing_over
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
@@ -117,7 +117,7 @@ class Stream:
         deltas = None
         if request.deltas is not None:
             deltas = np.array(request.deltas, np.uint32)
-        taken = Taken(
+        taken = IntakeObjects(
             session=request.session,
             first_number=request.first_number,
             span=request.span,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sirocco.protocol.contract.control_records import CheckpointTaken
-from sirocco.protocol.contract.messages import CONTROL, INTAKE, Tracked
+from sirocco.protocol.contract.messages import CONTROL, INTAKE, TrackedMember
 from tests.simulation.log import Delays, Producer, SimLog
 from tests.simulation.scheduler import Scheduler
 
@@ -16,11 +16,11 @@ def test_a_producer_is_refused_nothing_when_all_is_well_again() -> None:
         for producer in (healthy, doomed):
             producer.refuse()
             for _ in range(20):
-                producer.append(INTAKE, 0, Tracked("car"), lambda _: None, lambda: None)
+                producer.append(INTAKE, 0, TrackedMember("car"), lambda _: None, lambda: None)
         doomed_ms = scheduler.now_ms + 50
         healthy.heal()
         for _ in range(20):
-            healthy.append(INTAKE, 0, Tracked("car"), lambda _: None, lambda: None)
+            healthy.append(INTAKE, 0, TrackedMember("car"), lambda _: None, lambda: None)
         scheduler.run_until(doomed_ms)
         assert not healthy.is_refused
         assert doomed.is_refused

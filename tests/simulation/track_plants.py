@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sirocco.protocol.contract.effects import Effect, State
-from sirocco.protocol.contract.messages import TrackedOnly
+from sirocco.protocol.contract.messages import TrackedMemberSet
 from sirocco.protocol.router.objects import track_copies
 from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -20,7 +20,7 @@ def _restore_nothing(self: MemberDeclarations, state: State) -> None:
     self._known = {"vehicle", "size"}
 
 
-def _keep_as_said(self: MemberDeclarations) -> TrackedOnly:
+def _keep_as_said(self: MemberDeclarations) -> TrackedMemberSet:
     said = self._said
     kept = _keep_own(self)
     self._said = said
@@ -32,12 +32,12 @@ _keep_own = MemberDeclarations.keep
 
 TRACK_PLANTS = (
     Plant(
-        "a copy names one of its values alone",
+        "a copy names only one of its values",
         "calm",
         ((track_copies, "_further", lambda rows, tracks, values: None),),
     ),
     Plant(
-        "an owner says at a take-over which members its checkpoint tracked",
+        "an owner publishes at a take-over the members of its checkpoint",
         "trackers",
         ((Registry, "forget_members", _say_what_the_checkpoint_held),),
     ),
@@ -47,7 +47,7 @@ TRACK_PLANTS = (
         ((MemberDeclarations, "restore", _restore_nothing),),
     ),
     Plant(
-        "a member that was forgotten is not said again",
+        "a forgotten member is not published again",
         "trackers",
         ((MemberDeclarations, "keep", _keep_as_said),),
     ),

@@ -33,8 +33,9 @@ from sirocco.protocol.contract.messages import (
     Change,
     Delivered,
     Found,
-    Further,
+    FurtherValues,
     Installed,
+    IntakeObjects,
     Keywords,
     Message,
     Prepare,
@@ -42,9 +43,8 @@ from sirocco.protocol.contract.messages import (
     Retire,
     Routed,
     Switch,
-    Taken,
-    Tracked,
-    TrackedOnly,
+    TrackedMember,
+    TrackedMemberSet,
 )
 from sirocco.protocol.contract.positions import Intervals
 from sirocco.protocol.contract.query_definitions import spec_of
@@ -194,12 +194,12 @@ def random_matches(
     )
 
 
-def taken(rng: np.random.Generator, count: int) -> Taken:
+def taken(rng: np.random.Generator, count: int) -> IntakeObjects:
     is_whole = rng.random() < 0.5
     span = count if is_whole else count + int(rng.integers(1, 9))
     deltas = None if is_whole else np.sort(rng.permutation(span)[:count]).astype(np.uint32)
     objects = random_objects(rng, count)
-    return Taken(
+    return IntakeObjects(
         session=int(rng.integers(1 << 63)),
         first_number=17,
         span=span,
@@ -286,7 +286,7 @@ def with_copies(rng: np.random.Generator, routed: Routed) -> Routed:
         return routed
     rows = np.sort(rng.choice(copies, int(rng.integers(0, 5))))
     members = rng.integers(1, 3, len(rows)).astype(np.uint32)
-    further = Further(rows, members, random_u8(rng, len(rows)))
+    further = FurtherValues(rows, members, random_u8(rng, len(rows)))
     return replace(
         routed,
         track_keys=("bus", "line"),
@@ -434,11 +434,13 @@ def keywords(rng: np.random.Generator, count: int) -> Keywords:
 
 
 MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
-    Taken: taken,
-    Tracked: lambda rng, count: (
-        Tracked(f"vehicle {count}") if rng.random() < 0.5 else Tracked("bus", count, 2 * count)
+    IntakeObjects: taken,
+    TrackedMember: lambda rng, count: (
+        TrackedMember(f"vehicle {count}")
+        if rng.random() < 0.5
+        else TrackedMember("bus", count, 2 * count)
     ),
-    TrackedOnly: lambda rng, count: TrackedOnly(
+    TrackedMemberSet: lambda rng, count: TrackedMemberSet(
         count, 7, tuple(f"vehicle {number}" for number in range(count))
     ),
     Keywords: keywords,

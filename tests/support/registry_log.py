@@ -11,8 +11,8 @@ from sirocco.protocol.contract.messages import (
     SLOTS,
     Change,
     Installed,
-    Tracked,
-    TrackedOnly,
+    TrackedMember,
+    TrackedMemberSet,
 )
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.values import uniform_routing
@@ -38,7 +38,7 @@ class Log:
         self.answers: dict[int, tuple[Outcome, ...]] = {}
         self.installs: list[tuple[int, Installed]] = []
         # Intake partition, and the records about members that queries track.
-        self.said: list[tuple[int, Tracked | TrackedOnly]] = []
+        self.said: list[tuple[int, TrackedMember | TrackedMemberSet]] = []
         self.order: list[str] = []
         self._tokens = 0
         self._begin = offset
@@ -62,7 +62,7 @@ class Log:
                     assert topic == SLOTS
                     self.installs.append((slot, message))
                     self.order.append("install")
-                case Append(topic, partition, Tracked() | TrackedOnly() as said):
+                case Append(topic, partition, TrackedMember() | TrackedMemberSet() as said):
                     assert topic == INTAKE
                     self.said.append((partition, said))
                     self.order.append("said")

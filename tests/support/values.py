@@ -20,8 +20,8 @@ from sirocco.protocol.contract.messages import (
     NO_REVISION,
     Change,
     Installed,
+    IntakeObjects,
     Routed,
-    Taken,
 )
 from sirocco.protocol.contract.positions import Intervals, position_of
 from sirocco.protocol.router.queries.install_records import Installs
@@ -66,11 +66,11 @@ def taken_of(
     *,
     acknowledged_to: int = 0,
     received_ms: int = 1_000,
-) -> Taken:
+) -> IntakeObjects:
     """Returns an intake record; None stands for a number that the front rejected."""
     kept = [i for i, one in enumerate(members) if one is not None]
     deltas = None if len(kept) == len(members) else np.array(kept, np.uint32)
-    return Taken(
+    return IntakeObjects(
         session=session,
         first_number=first_number,
         span=len(members),

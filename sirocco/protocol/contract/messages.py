@@ -52,7 +52,7 @@ AT_ONCE_MS = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class IntakeObjects:
     """`intake`: objects of one session as they were acknowledged.
 
     Attributes:
@@ -76,7 +76,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackedMember:
     """`intake`: from here on objects are followed by the values of a member.
 
     Attributes:
@@ -91,7 +91,7 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True)
-class TrackedOnly:
+class TrackedMemberSet:
     """`intake`: from here on the queries of a registry partition track no others than these.
 
     Attributes:
@@ -211,7 +211,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Further:
+class FurtherValues:
     """Values of copies beyond the first; m of them.
 
     Attributes:
@@ -224,22 +224,22 @@ class Further:
     tracks: NDArray[np.uint32]
     values: NDArray[np.uint64]
 
-    def of(self, begin: int, end: int) -> Further | None:
+    def of(self, begin: int, end: int) -> FurtherValues | None:
         """Returns those of rows [begin, end), counted from `begin`; None when there are none."""
         first, last = np.searchsorted(self.rows, [begin, end]).tolist()
         if first == last:
             return None
         own = slice(first, last)
-        return Further(self.rows[own] - begin, self.tracks[own], self.values[own])
+        return FurtherValues(self.rows[own] - begin, self.tracks[own], self.values[own])
 
-    def taken(self, rows: NDArray[np.intp], count: int) -> Further:
+    def taken(self, rows: NDArray[np.intp], count: int) -> FurtherValues:
         """Returns those of some of `count` rows, each taken once, by their places among these."""
         places = np.full(count, -1, np.int64)
         places[rows] = np.arange(len(rows))
         own = places[self.rows]
         kept = np.flatnonzero(own >= 0)
         kept = kept[np.argsort(own[kept], kind="stable")]
-        return Further(own[kept], self.tracks[kept], self.values[kept])
+        return FurtherValues(own[kept], self.tracks[kept], self.values[kept])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +277,7 @@ class Routed:
     track_values: NDArray[np.uint64] | None = None
     homes: NDArray[np.bool_] | None = None
     via: NDArray[np.bool_] | None = None
-    further: Further | None = None
+    further: FurtherValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,9 +500,9 @@ def without_content(message: Message) -> Message | None:
 
 
 Message = (
-    Taken
-    | Tracked
-    | TrackedOnly
+    IntakeObjects
+    | TrackedMember
+    | TrackedMemberSet
     | Keywords
     | Switch
     | Change

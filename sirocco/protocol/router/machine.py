@@ -33,13 +33,13 @@ from sirocco.protocol.contract.messages import (
     NO_REVISION,
     REGISTRY,
     Change,
+    IntakeObjects,
     Keywords,
     Prepare,
     Retire,
     Switch,
-    Taken,
-    Tracked,
-    TrackedOnly,
+    TrackedMember,
+    TrackedMemberSet,
 )
 from sirocco.protocol.contract.partition_ownership import Holdings
 from sirocco.protocol.contract.positions import NO_TIME_MS
@@ -172,7 +172,9 @@ class RouterMachine:
             if not self.holdings.owns(entry.topic, entry.partition):
                 continue
             message = entry.message
-            if isinstance(message, Taken | Tracked | TrackedOnly | Keywords | Switch):
+            if isinstance(
+                message, IntakeObjects | TrackedMember | TrackedMemberSet | Keywords | Switch
+            ):
                 self.intake.add(entry.partition, entry.offset, message, now_ms)
                 if self.intake.is_full and not self.intake.is_crowded:
                     effects += self.intake.flush(now_ms)

@@ -19,7 +19,14 @@ from sirocco.codec.hops import encode
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import canonical, parse_query, query_handle
-from sirocco.protocol.contract.messages import INTAKE, NO_REVISION, REGISTRY, Change, Message, Taken
+from sirocco.protocol.contract.messages import (
+    INTAKE,
+    NO_REVISION,
+    REGISTRY,
+    Change,
+    IntakeObjects,
+    Message,
+)
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.log import TopicSpec
 from tests.integration.spark.conftest import START_MS, random_objects
@@ -32,12 +39,12 @@ def records_of(messages: list[Message]) -> list[tuple[str, bytes]]:
     return [(path, request.SerializeToString()) for path, request in encoded]
 
 
-def taken(objects: list[dict], session: int, first: int) -> Taken:
+def taken(objects: list[dict], session: int, first: int) -> IntakeObjects:
     rows = ObjectColumnsBuilder()
     for one in objects:
         rows.add(parse_object(one))
     count = len(objects)
-    return Taken(
+    return IntakeObjects(
         session=session,
         first_number=first,
         span=count,

@@ -17,7 +17,7 @@ from sirocco_client.outbox import REQUEST_BYTES_MAX, SESSION_IDLE_S_MAX, Outbox,
 
 from sirocco.codec.columns import read_objects
 from sirocco.codec.hops import encode
-from sirocco.protocol.contract.messages import Taken
+from sirocco.protocol.contract.messages import IntakeObjects
 from sirocco.transport.log import RECORD_BYTES_MAX
 
 
@@ -76,7 +76,7 @@ def record_bytes(request: PublishRequest) -> int:
     """Returns the bytes of a router's record for a request with some refused objects."""
     objects = read_objects(request.objects)
     deltas = np.arange(len(objects), dtype=np.uint32)
-    taken = Taken(
+    taken = IntakeObjects(
         session=request.session,
         first_number=request.first_number,
         span=len(objects),

@@ -20,7 +20,7 @@ from services.router.publish import OBJECTS_MAX, Pending, PublishFront
 from sirocco.codec.rejections import pack_rejections
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, pack_bytes
-from sirocco.protocol.contract.messages import Taken
+from sirocco.protocol.contract.messages import IntakeObjects
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.speaking import publish_request
 from tests.support.values import columns_of
@@ -45,9 +45,9 @@ class Log:
     """Acknowledges every record at once."""
 
     def __init__(self) -> None:
-        self.taken: list[Taken] = []
+        self.taken: list[IntakeObjects] = []
 
-    def append(self, topic: str, partition: int, taken: Taken) -> asyncio.Future[int]:
+    def append(self, topic: str, partition: int, taken: IntakeObjects) -> asyncio.Future[int]:
         self.taken.append(taken)
         appended = asyncio.get_running_loop().create_future()
         appended.set_result(len(self.taken))

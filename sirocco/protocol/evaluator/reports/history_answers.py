@@ -32,7 +32,7 @@ from sirocco.model.term_hashing import WIRE_TERMS
 from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.contract.messages import NO_OBJECTS
 from sirocco.protocol.evaluator.reports.step_records import RankedEntries, StepResult, TermEntries
-from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, Hits, Standing
+from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, Hits, StandingQueries
 from sirocco.protocol.evaluator.standing.step_schedule import StepQuery
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PastMatches:
 
 
 def history_reports(
-    standing: Standing, store: SlotStore, requests: Iterable[HistoryRequest]
+    standing: StandingQueries, store: SlotStore, requests: Iterable[HistoryRequest]
 ) -> Iterator[PastMatches]:
     """Yields the past objects of new range and knn queries; steps include the past themselves."""
     view = store.view()
@@ -87,7 +87,7 @@ def history_reports(
 
 
 def _past_ranges(
-    standing: Standing, view: StoreView, one: HistoryRequest, bounds: Bounds
+    standing: StandingQueries, view: StoreView, one: HistoryRequest, bounds: Bounds
 ) -> Iterator[PastMatches]:
     found = list(scan_range(view, one.condition, bounds))
     if not found:
@@ -123,7 +123,7 @@ def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
 
 
 def _past_nearest(
-    standing: Standing, view: StoreView, one: HistoryRequest, bounds: Bounds
+    standing: StandingQueries, view: StoreView, one: HistoryRequest, bounds: Bounds
 ) -> Iterator[PastMatches]:
     lon, lat, k = standing.knn_point(one.row)
     nearest = search_knn(view, lon, lat, k, one.condition, bounds)

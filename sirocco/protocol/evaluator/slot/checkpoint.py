@@ -33,7 +33,7 @@ from sirocco.protocol.evaluator.standing.standing_queries import (
     RANGE,
     STEPS,
     TRACKED,
-    Standing,
+    StandingQueries,
     conditions_of,
     former_track_key,
     spec_query,
@@ -137,7 +137,7 @@ def _restore_copied(slot: Slot, state: State) -> None:
             slot.copied[family].enter(some, place)
 
 
-def _waiting_state(standing: Standing) -> Columns:
+def _waiting_state(standing: StandingQueries) -> Columns:
     """Returns which queries have not begun, and when they do."""
     handles, begins_ms = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     for family, waiting in standing.waiting.items():
@@ -151,7 +151,7 @@ def _waiting_state(standing: Standing) -> Columns:
     }
 
 
-def _restore_waiting(standing: Standing, state: State) -> None:
+def _restore_waiting(standing: StandingQueries, state: State) -> None:
     if "waiting_queries" not in state:
         return
     found, _ = standing.names.find(state["waiting_queries"])
@@ -160,7 +160,7 @@ def _restore_waiting(standing: Standing, state: State) -> None:
         standing.waiting[family].add(rows[is_here], state["waiting_until_ms"][is_here])
 
 
-def _ranges_state(standing: Standing) -> Columns:
+def _ranges_state(standing: StandingQueries) -> Columns:
     table = standing.families[RANGE].table
     rows = np.sort(table.live())
     queries = export_queries(standing.ranges, rows)
@@ -174,19 +174,19 @@ def _ranges_state(standing: Standing) -> Columns:
     }
 
 
-def _knn_state(standing: Standing) -> Columns:
+def _knn_state(standing: StandingQueries) -> Columns:
     table = standing.families[KNN].table
     rows = np.sort(table.live())
     return {**_names_state("knn", table, rows), **_prefixed("knn", standing.knn.state(rows))}
 
 
-def _steps_state(standing: Standing) -> Columns:
+def _steps_state(standing: StandingQueries) -> Columns:
     table = standing.families[STEPS].table
     rows = np.sort(table.live())
     return {**_names_state("steps", table, rows), **_prefixed("steps", standing.steps.state(rows))}
 
 
-def _tracked_state(standing: Standing) -> Columns:
+def _tracked_state(standing: StandingQueries) -> Columns:
     table = standing.families[TRACKED].table
     rows = np.sort(table.live())
     state = _prefixed("tracked", standing.tracked.state(rows))
@@ -209,7 +209,7 @@ def _members(specs: Iterable[str]) -> list[str]:
     return [q.track for q in queries if isinstance(q, RangeQuery) and q.track is not None]
 
 
-def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...]) -> None:
+def _restore_steps(standing: StandingQueries, state: State, subscribers: tuple[str, ...]) -> None:
     queries = [step_kind(spec.decode()) for spec in unpacked("steps.specs", state)]
     filters = [text.decode() for text in unpacked("steps.filters", state)]
     starts_ms = state["steps.starts_ms"].tolist()

@@ -64,7 +64,7 @@ from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd, 
 from sirocco.protocol.evaluator.standing.standing_queries import (
     TRACKED,
     Hits,
-    Standing,
+    StandingQueries,
     family_of,
     filters_of,
 )
@@ -85,8 +85,8 @@ class Changed:
 
     Attributes:
         history_requests: new queries that ask for the past.
-        ended: rows of `Standing.names`, queries of which mergers keep state; with each the offset
-            of the change that ended it, and whether that continues it.
+        ended: rows of `StandingQueries.names`, queries of which mergers keep state; with each the
+            offset of the change that ended it, and whether that continues it.
         partition: of the registry, where the changes come from.
         exits: values that were inside a query which has ended, or whose region moved away.
         reported_ends: ended queries whose end is to be reported.
@@ -146,7 +146,7 @@ class Slot:
         self.offset = 0
         self.reached = Reached()
         self.hashing = hashing
-        self.standing = Standing(hashing)
+        self.standing = StandingQueries(hashing)
         self.lifetimes = Lifetimes()
         self.query_endings = QueryEndings()
         self.store = SlotStore(self.limits)
@@ -729,7 +729,7 @@ class _ReplacedQueries:
         return cls(rows, np.empty(0, np.intp), np.empty(0, np.bool_), nobody)
 
     def exits(
-        self, standing: Standing, new_rows: dict[int, int], message: Installed, offset: int
+        self, standing: StandingQueries, new_rows: dict[int, int], message: Installed, offset: int
     ) -> list[Members]:
         """Moves the values to the new versions; returns those that are no longer inside.
 

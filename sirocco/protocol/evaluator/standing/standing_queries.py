@@ -224,7 +224,7 @@ class Attributes:
         return found
 
 
-class Standing:
+class StandingQueries:
     """All standing queries of a slot.
 
     Attributes:

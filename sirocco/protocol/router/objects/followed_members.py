@@ -19,7 +19,7 @@ import numpy as np
 
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
-from sirocco.protocol.contract.messages import Tracked, TrackedOnly
+from sirocco.protocol.contract.messages import TrackedMember, TrackedMemberSet
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class FollowedMembers:
         """Returns the members of all registry partitions."""
         return set().union(*(tracked.members for tracked in self._partitions))
 
-    def add(self, record: Tracked) -> None:
+    def add(self, record: TrackedMember) -> None:
         """Adds a member that queries track from here on."""
         if record.partition is None or record.partition >= len(self._partitions):
             # A router of an older version names no partition: all get it until they publish full
@@ -62,7 +62,7 @@ class FollowedMembers:
         tracked.epoch = max(tracked.epoch, record.epoch)
         tracked.members.add(record.key)
 
-    def keep(self, record: TrackedOnly) -> bool:
+    def keep(self, record: TrackedMemberSet) -> bool:
         """Replaces the members of a partition from here on; returns whether the record counts."""
         if record.partition >= len(self._partitions):
             return False
@@ -91,7 +91,7 @@ class FollowedMembers:
         """Takes the state of a checkpoint."""
         if "members.parts" not in state or state["members.parts"].shape[1] != len(self._partitions):
             for key in _of_before(state):
-                self.add(Tracked(key))
+                self.add(TrackedMember(key))
             return
         keys = iter(unpacked("members.names", state))
         epochs, counts = state["members.parts"].tolist()

@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import MISSING_TS, ObjectColumns
 from sirocco.protocol.contract.columns import EventColumns
-from sirocco.protocol.contract.messages import Keywords, Switch, Taken, Tracked, TrackedOnly
+from sirocco.protocol.contract.messages import (
+    IntakeObjects,
+    Keywords,
+    Switch,
+    TrackedMember,
+    TrackedMemberSet,
+)
 from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.objects.keyword_filter import KeywordFilter
 from sirocco.protocol.router.objects.publish_sessions import SessionTable
 
-IntakeRecord: TypeAlias = Taken | Tracked | TrackedOnly | Keywords | Switch
+IntakeRecord: TypeAlias = IntakeObjects | TrackedMember | TrackedMemberSet | Keywords | Switch
 
 
 @dataclass(slots=True)
@@ -93,10 +99,10 @@ class Source:
             if taken.version == self.map_version + 1:
                 self.map_version = taken.version
             return None
-        if isinstance(taken, Tracked):
+        if isinstance(taken, TrackedMember):
             self.members.add(taken)
             return None
-        if isinstance(taken, TrackedOnly):
+        if isinstance(taken, TrackedMemberSet):
             self.members.keep(taken)
             return None
         if isinstance(taken, Keywords):

@@ -25,12 +25,12 @@ from sirocco.protocol.contract.messages import (
     NO_ROWS,
     NO_TERMS,
     SLOTS,
+    IntakeObjects,
     Keywords,
     Routed,
     Switch,
-    Taken,
-    Tracked,
-    TrackedOnly,
+    TrackedMember,
+    TrackedMemberSet,
 )
 from sirocco.protocol.contract.positions import (
     NO_INTERVALS,
@@ -219,7 +219,7 @@ class IntakeRouter:
     def add(self, partition: int, offset: int, taken: IntakeRecord, now_ms: int) -> None:
         """Takes the next record of an owned intake partition."""
         self._waiting.append((partition, offset, taken))
-        if isinstance(taken, Taken):
+        if isinstance(taken, IntakeObjects):
             self._waiting_objects += len(taken.objects)
         self.sources[partition].heard_ms = now_ms
 
@@ -248,7 +248,9 @@ class IntakeRouter:
             left -= sum(self._bytes_of(taken) for _, _, taken in stretch)
             # A member dropped within this stretch counts until its end: earlier objects are
             # followed.
-            self._track_keys.update(each.key for _, _, each in stretch if isinstance(each, Tracked))
+            self._track_keys.update(
+                each.key for _, _, each in stretch if isinstance(each, TrackedMember)
+            )
             parts = [
                 part
                 for partition, offset, taken in stretch
@@ -260,7 +262,7 @@ class IntakeRouter:
             for partition, _, taken in stretch:
                 if isinstance(taken, Keywords):
                     self.sources[partition].learn()
-            if any(isinstance(each, TrackedOnly) for _, _, each in stretch):
+            if any(isinstance(each, TrackedMemberSet) for _, _, each in stretch):
                 self._gather_members()
         if not effects:
             return []
@@ -307,7 +309,7 @@ class IntakeRouter:
 
     def _bytes_of(self, message: IntakeRecord) -> int:
         """Returns an upper bound of the bytes made of the objects of a record."""
-        if not isinstance(message, Taken) or not len(message.objects):
+        if not isinstance(message, IntakeObjects) or not len(message.objects):
             return 0
         objects = message.objects
         if not self._track_keys:
@@ -339,7 +341,7 @@ class IntakeRouter:
         for partition, source in self.sources.items():
             if now_ms - source.heard_ms >= MARK_INTERVAL_MS:
                 source.heard_ms = now_ms
-                beat = Taken(
+                beat = IntakeObjects(
                     session=0,
                     first_number=1,
                     span=0,
@@ -466,4 +468,4 @@ class IntakeRouter:
 
 
 def _objects_of(waiting: list[Waiting]) -> int:
-    return sum(len(taken.objects) for _, _, taken in waiting if isinstance(taken, Taken))
+    return sum(len(taken.objects) for _, _, taken in waiting if isinstance(taken, IntakeObjects))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.base.handle_table import HandleTable
-from sirocco.protocol.contract.messages import Taken
+from sirocco.protocol.contract.messages import IntakeObjects
 
 # A session that is idle this long, by the time at the fronts, is forgotten. The client ends a
 # session after an hour of idleness, so no session that still sends is forgotten.
@@ -53,7 +53,7 @@ class SessionTable:
     def __len__(self) -> int:
         return self._count
 
-    def take(self, record: Taken, received_ms: int) -> int:
+    def take(self, record: IntakeObjects, received_ms: int) -> int:
         """Decides which numbers of a record are new.
 
         Returns:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.attributes import members_of
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.contract.messages import Further, Routed
+from sirocco.protocol.contract.messages import FurtherValues, Routed
 from sirocco.protocol.contract.track_values import (
     hash_of,
     track_value,
@@ -42,7 +42,7 @@ class Followed:
     rows: NDArray[np.int64]
     members: NDArray[np.uint32]
     values: NDArray[np.uint64]
-    further: Further | None = None
+    further: FurtherValues | None = None
 
     def mark(self, routed: Routed, order: NDArray[np.intp], objects: int) -> Routed:
         """Marks the copies among the rows of `order`, which follow this many objects."""
@@ -106,9 +106,9 @@ def followed(objects: ObjectColumns, keys: Set[str], slots: int) -> Followed | N
     )
 
 
-def _further(rows: array[int], tracks: array[int], values: array[int]) -> Further:
+def _further(rows: array[int], tracks: array[int], values: array[int]) -> FurtherValues:
     order = np.argsort(np.array(rows, np.int64), kind="stable")
-    return Further(
+    return FurtherValues(
         np.array(rows, np.int64)[order],
         np.array(tracks, np.uint32)[order],
         np.array(values, np.uint64)[order],

@@ -19,7 +19,7 @@ from sirocco.model.errors import ResourceExhausted
 from sirocco.model.query import Query, RangeQuery
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
-from sirocco.protocol.contract.messages import Change, Tracked, TrackedOnly
+from sirocco.protocol.contract.messages import Change, TrackedMember, TrackedMemberSet
 
 # Members that the queries of one registry partition track at most: clients choose them, 256 bytes
 # each. The full list fits one record of 1 MiB; a cluster has a handful. No tenant gets more than
@@ -100,7 +100,7 @@ class MemberDeclarations:
         # Whether all members are known: compaction may have removed the records that name them.
         self._is_whole = True
 
-    def learn(self, change: Change) -> list[Tracked]:
+    def learn(self, change: Change) -> list[TrackedMember]:
         """Takes a change in force; returns the records to append before it is answered."""
         former = self._member_of.pop(change.handle, None)
         if former is not None:
@@ -115,7 +115,7 @@ class MemberDeclarations:
             return []
         self._said.add(member)
         self._known.add(member)
-        return [Tracked(member, self._partition, self._epoch)]
+        return [TrackedMember(member, self._partition, self._epoch)]
 
     @property
     def is_due(self) -> bool:
@@ -126,14 +126,14 @@ class MemberDeclarations:
         fits = self._is_whole and len(self.counts) <= MEMBERS_MAX
         return fits and (is_crowded or self._is_after_another)
 
-    def keep(self) -> TrackedOnly:
+    def keep(self) -> TrackedMemberSet:
         """Returns the full list of tracked members, and forgets all others.
 
         To be called only when every query in force is known here.
         """
         self._known, self._said = set(self.counts), set(self.counts)
         self._is_after_another = False
-        return TrackedOnly(self._partition, self._epoch, tuple(sorted(self.counts)))
+        return TrackedMemberSet(self._partition, self._epoch, tuple(sorted(self.counts)))
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""

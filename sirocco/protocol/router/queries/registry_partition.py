@@ -27,8 +27,8 @@ from sirocco.protocol.contract.messages import (
     Change,
     Prepare,
     Retire,
-    Tracked,
-    TrackedOnly,
+    TrackedMember,
+    TrackedMemberSet,
 )
 from sirocco.protocol.router.queries.change_requests import PendingRequests
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
@@ -275,7 +275,7 @@ class Registry:
             return self.announce(now_ms)
         return self._everywhere([self.member_declarations.keep()])
 
-    def _everywhere(self, records: Sequence[Tracked | TrackedOnly]) -> list[Effect]:
+    def _everywhere(self, records: Sequence[TrackedMember | TrackedMemberSet]) -> list[Effect]:
         return [
             Append(INTAKE, partition, each)
             for each in records

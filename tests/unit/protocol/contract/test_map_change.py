@@ -39,11 +39,11 @@ from sirocco.protocol.contract.messages import (
     SLOTS,
     Change,
     Installed,
+    IntakeObjects,
     Prepare,
     Retire,
     Routed,
     Switch,
-    Taken,
 )
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -528,7 +528,7 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
 
     def told(made: IntakeRouter, *, at_once: bool) -> list[tuple[int, int, int]]:
         members_ = [{"id": n, "lon": 10.0, "lat": 10.0} for n in range(4)]
-        records: list[Taken | Switch] = [
+        records: list[IntakeObjects | Switch] = [
             taken_of(5, 1, members_[:2]),
             Switch(2),
             Switch(2),

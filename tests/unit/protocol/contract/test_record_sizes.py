@@ -40,15 +40,15 @@ from sirocco.protocol.contract.messages import (
     Delivered,
     Found,
     Installed,
+    IntakeObjects,
     Keywords,
     Prepare,
     Progress,
     Retire,
     Routed,
     Switch,
-    Taken,
-    Tracked,
-    TrackedOnly,
+    TrackedMember,
+    TrackedMemberSet,
     without_content,
 )
 from sirocco.protocol.contract.positions import Intervals
@@ -348,10 +348,10 @@ def test_texts_of_many_terms_are_cut_by_what_their_terms_take() -> None:
 # --- every kind
 
 
-def _largest_taken() -> Iterator[Taken]:
+def _largest_taken() -> Iterator[IntakeObjects]:
     """Returns the largest part of a publish request, see `publish.REQUEST_BYTES_MAX`."""
     objects, _ = crowded(900)
-    yield Taken(
+    yield IntakeObjects(
         session=1,
         first_number=1,
         span=40,
@@ -396,9 +396,11 @@ def _reported() -> Iterator[Found]:
 
 SLOTS = 1 << 16
 LARGEST: dict[type, Callable[[], Iterator[Any]]] = {
-    Taken: _largest_taken,
-    Tracked: lambda: iter([Tracked("t" * 256, 1 << 16, 1 << 60)]),
-    TrackedOnly: lambda: iter([TrackedOnly(1 << 16, 1 << 60, ("t" * 256,) * MEMBERS_MAX)]),
+    IntakeObjects: _largest_taken,
+    TrackedMember: lambda: iter([TrackedMember("t" * 256, 1 << 16, 1 << 60)]),
+    TrackedMemberSet: lambda: iter(
+        [TrackedMemberSet(1 << 16, 1 << 60, ("t" * 256,) * MEMBERS_MAX)]
+    ),
     Keywords: lambda: iter(
         [
             Keywords(

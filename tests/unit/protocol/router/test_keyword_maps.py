@@ -21,7 +21,13 @@ from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.hops import encode, read_record
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.effects import Append
-from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, Installed, Routed, Tracked
+from sirocco.protocol.contract.messages import (
+    NO_PAST,
+    NO_REVISION,
+    Installed,
+    Routed,
+    TrackedMember,
+)
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -268,7 +274,7 @@ def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     if seed % 2:
-        router.add(0, 0, Tracked("van"), 0)
+        router.add(0, 0, TrackedMember("van"), 0)
     batch = [one_of(rng, number) for number in range(1, 120)]
     router.add(0, seed % 2, taken_of(9, 1, batch), 0)
 

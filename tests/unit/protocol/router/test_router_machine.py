@@ -47,9 +47,9 @@ from sirocco.protocol.contract.messages import (
     SLOTS,
     Change,
     Installed,
+    IntakeObjects,
     Message,
     Routed,
-    Taken,
 )
 from sirocco.protocol.contract.partition_ownership import checkpoint_prefix
 from sirocco.protocol.contract.positions import position_of
@@ -128,7 +128,7 @@ def router() -> Router:
     return made
 
 
-def taken_for(numbers: tuple[int, ...], now_ms: int) -> Taken:
+def taken_for(numbers: tuple[int, ...], now_ms: int) -> IntakeObjects:
     """Returns a record of a session with consecutive numbers, whose places depend only on them."""
     members = [random_members(np.random.default_rng(number), number) for number in numbers]
     return taken_of(7, numbers[0], members, received_ms=now_ms)
@@ -349,11 +349,11 @@ def test_who_waits_is_told_at_once() -> None:
     assert len(routed(effects, marks=True)) == SLOTS_COUNT
 
 
-def beats(effects: list[Effect]) -> list[tuple[int, Taken]]:
+def beats(effects: list[Effect]) -> list[tuple[int, IntakeObjects]]:
     return [
         (effect.partition, effect.message)
         for effect in effects
-        if isinstance(effect, Append) and isinstance(effect.message, Taken)
+        if isinstance(effect, Append) and isinstance(effect.message, IntakeObjects)
     ]
 
 

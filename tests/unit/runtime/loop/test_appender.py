@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sirocco.model import errors as model
-from sirocco.protocol.contract.messages import INTAKE, NO_OBJECTS, Taken
+from sirocco.protocol.contract.messages import INTAKE, NO_OBJECTS, IntakeObjects
 from sirocco.runtime.loop.appender import RETRY_AFTER_MS, Appender
 from sirocco.transport.errors import (
     AppendFailed,
@@ -21,7 +21,7 @@ from sirocco.transport.errors import (
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
 
-TIME = Taken(
+TIME = IntakeObjects(
     session=0,
     first_number=1,
     span=0,

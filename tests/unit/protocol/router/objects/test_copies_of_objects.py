@@ -10,7 +10,7 @@ import pytest
 
 from sirocco.codec.hops import decode, encode
 from sirocco.protocol.contract.effects import Append, Follow, Unfollow
-from sirocco.protocol.contract.messages import INTAKE, SLOTS, Installed, Routed, Tracked
+from sirocco.protocol.contract.messages import INTAKE, SLOTS, Installed, Routed, TrackedMember
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.objects import intake_router as intake
@@ -28,7 +28,7 @@ MEMBERS = tuple(f"m{i:04}" for i in range(1_400))
 def follows(*members: str) -> IntakeRouter:
     made = intake_router(0)
     for i, name in enumerate(members):
-        made.add(0, i, Tracked(name), 0)
+        made.add(0, i, TrackedMember(name), 0)
     made.flush(0, at_once=True)
     return made
 

@@ -10,7 +10,7 @@ import pytest
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.contract.effects import Append, ChangeRequest, Effect, Outcome, State
-from sirocco.protocol.contract.messages import SLOTS, Routed, Tracked, TrackedOnly
+from sirocco.protocol.contract.messages import SLOTS, Routed, TrackedMember, TrackedMemberSet
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.queries import member_declarations
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -46,7 +46,7 @@ def tags_of(effects: list[Effect]) -> set[tuple[int, str]]:
 def test_an_object_is_followed_by_its_own_members_whatever_others_there_are() -> None:
     made = intake_router(0)
     for i in range(500):
-        made.add(0, i, Tracked(f"m{i}"), 0)
+        made.add(0, i, TrackedMember(f"m{i}"), 0)
     made.flush(0, at_once=True)
     made._track_keys = Touched(made._track_keys)
     objects = [
@@ -62,8 +62,8 @@ def test_an_object_is_followed_by_its_own_members_whatever_others_there_are() ->
 
 def test_members_go_with_the_partition_that_they_stand_in() -> None:
     made = intake_router(0, 1)
-    made.add(0, 0, Tracked("a"), 0)
-    made.add(1, 0, Tracked("b"), 0)
+    made.add(0, 0, TrackedMember("a"), 0)
+    made.add(1, 0, TrackedMember("b"), 0)
     made.flush(0, at_once=True)
     made.disown(0)
     one = {"id": 1, "lon": 1, "lat": 1, "a": 1, "b": 1}
@@ -77,7 +77,7 @@ def test_members_are_known_after_a_take_over(is_former: bool) -> None:
     names = ["a", "b", "ä"] if is_former else ["a", "b\0c", "\0", "ä"]
     made = intake_router(0)
     for i, name in enumerate(names):
-        made.add(0, i, Tracked(name), 0)
+        made.add(0, i, TrackedMember(name), 0)
     made.flush(0, at_once=True)
     state = dict(made.sources[0].state())
     if is_former:
@@ -95,7 +95,7 @@ def test_members_are_known_after_a_take_over(is_former: bool) -> None:
 # --- members that are no longer tracked
 
 
-def said_by(log: Owner) -> list[Tracked | TrackedOnly]:
+def said_by(log: Owner) -> list[TrackedMember | TrackedMemberSet]:
     """Returns the new records for the first intake partition."""
     said, log.said = log.said, []
     return [message for partition, message in said if partition == 0]
@@ -136,9 +136,9 @@ def test_a_member_is_said_before_its_first_query_is_answered_and_once() -> None:
     assert log.order[0] == "said"
     assert log.order.index("answer") > log.order.index("said")
     assert [partition for partition, _ in log.said] == [0, 1]
-    assert said_by(log) == [Tracked("bus", 3, 7)]
+    assert said_by(log) == [TrackedMember("bus", 3, 7)]
     log.do(tracks(2, "bus"), tracks(3, "line"))
-    assert said_by(log) == [Tracked("line", 3, 7)]
+    assert said_by(log) == [TrackedMember("line", 3, 7)]
 
 
 def test_what_is_tracked_no_more_is_forgotten_and_said_again(
@@ -150,18 +150,18 @@ def test_what_is_tracked_no_more_is_forgotten_and_said_again(
     said_by(log)
     log.do(gone(1), gone(3))
     log.tick()
-    assert said_by(log) == [TrackedOnly(3, 7, ("bus",))]
+    assert said_by(log) == [TrackedMemberSet(3, 7, ("bus",))]
     log.tick()
     assert said_by(log) == []
     # An update to another member stops the tracking of the former one.
     log.do(request_of("update", query("q2", track="tram")))
     log.tick()
-    assert said_by(log) == [Tracked("tram", 3, 7), TrackedOnly(3, 7, ("tram",))]
+    assert said_by(log) == [TrackedMember("tram", 3, 7), TrackedMemberSet(3, 7, ("tram",))]
     log.do(tracks(4, "line"))
-    assert said_by(log) == [Tracked("line", 3, 7)]
+    assert said_by(log) == [TrackedMember("line", 3, 7)]
     log.do(gone(2), gone(4))
     log.tick()
-    assert said_by(log) == [TrackedOnly(3, 7, ())]
+    assert said_by(log) == [TrackedMemberSet(3, 7, ())]
 
 
 def test_few_that_are_gone_wait_for_more() -> None:
@@ -174,7 +174,7 @@ def test_few_that_are_gone_wait_for_more() -> None:
     assert said_by(log) == []
     log.do(gone(count))
     log.tick()
-    assert said_by(log) == [TrackedOnly(3, 7, ())]
+    assert said_by(log) == [TrackedMemberSet(3, 7, ())]
 
 
 def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,20 +186,20 @@ def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.M
     second = Owner(log.head, 9, state)
     second.tick()
     # The predecessor's declarations are withdrawn by its successor.
-    assert said_by(second) == [TrackedOnly(3, 9, ("bus",))]
+    assert said_by(second) == [TrackedMemberSet(3, 9, ("bus",))]
     # An earlier version has not stored it: it is read once more.
     old = {name: column for name, column in state.items() if not name.startswith("track.")}
     assert member_declarations.are_missing(old)
     third = Owner(log.head, 9, member_declarations.with_members(old, enumerate(log.records)))
     third.tick()
-    assert said_by(third) == [TrackedOnly(3, 9, ("bus",))]
+    assert said_by(third) == [TrackedMemberSet(3, 9, ("bus",))]
     # Where the log no longer holds all of it, nothing is ever withdrawn.
     rest = [(at, change) for at, change in enumerate(log.records) if at != 0]
     fourth = Owner(log.head, 9, member_declarations.with_members(old, rest))
     fourth.do(tracks(5, "tram"), gone(5))
     fourth.do(gone(5))
     fourth.tick()
-    assert said_by(fourth) == [Tracked("tram", 3, 9)]
+    assert said_by(fourth) == [TrackedMember("tram", 3, 9)]
     assert member_declarations.are_missing(fourth.registry.state())
 
 
@@ -219,7 +219,7 @@ def test_nothing_is_forgotten_before_the_log_has_shown_the_owner(
     second.records = [replace(third, epoch=7), *second.records]
     second.read()
     second.tick()
-    assert said_by(second) == [Tracked("bus", 3, 9)]
+    assert said_by(second) == [TrackedMember("bus", 3, 9)]
 
 
 def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_sources_know_no_more_than_what_is_tracked() -> None:
         log.do(gone(number))
         log.tick()
         for each in said_by(log):
-            if isinstance(each, Tracked):
+            if isinstance(each, TrackedMember):
                 source.add(each)
             else:
                 source.keep(each)
@@ -327,32 +327,32 @@ def test_sources_know_no_more_than_what_is_tracked() -> None:
 def test_partitions_and_owners_do_not_forget_for_each_other() -> None:
     source = FollowedMembers(2)
     # From an earlier router, which may still have queries for it.
-    source.add(Tracked("old"))
-    source.add(Tracked("bus", 0, 5))
-    source.add(Tracked("bus", 1, 6))
-    source.add(Tracked("line", 0, 5))
-    assert source.keep(TrackedOnly(0, 5, ("line",)))
+    source.add(TrackedMember("old"))
+    source.add(TrackedMember("bus", 0, 5))
+    source.add(TrackedMember("bus", 1, 6))
+    source.add(TrackedMember("line", 0, 5))
+    assert source.keep(TrackedMemberSet(0, 5, ("line",)))
     assert source.names == {"old", "bus", "line"}
-    assert source.keep(TrackedOnly(1, 6, ()))
+    assert source.keep(TrackedMemberSet(1, 6, ()))
     assert source.names == {"line"}
     # A former owner, which was paused, knows of fewer, and declares it late.
-    source.add(Tracked("tram", 0, 8))
-    assert not source.keep(TrackedOnly(0, 5, ()))
+    source.add(TrackedMember("tram", 0, 8))
+    assert not source.keep(TrackedMemberSet(0, 5, ()))
     assert source.names == {"line", "tram"}
-    source.add(Tracked("late", 0, 5))
+    source.add(TrackedMember("late", 0, 5))
     successor = FollowedMembers(2)
     successor.restore(read_state(write_state(source.state())))
     assert successor.names == {"line", "tram", "late"}
-    assert not successor.keep(TrackedOnly(0, 7, ()))
-    assert successor.keep(TrackedOnly(0, 8, ("tram",)))
+    assert not successor.keep(TrackedMemberSet(0, 7, ()))
+    assert successor.keep(TrackedMemberSet(0, 8, ("tram",)))
     assert successor.names == {"tram"}
 
 
 def test_objects_before_a_member_is_forgotten_are_followed() -> None:
     made = intake_router(0)
-    made.add(0, 0, Tracked("bus", 0, 1), 0)
+    made.add(0, 0, TrackedMember("bus", 0, 1), 0)
     made.add(0, 1, taken_of(1, 1, [{"id": 1, "lon": 1, "lat": 1, "bus": 1}]), 0)
-    made.add(0, 2, TrackedOnly(0, 1, ()), 0)
+    made.add(0, 2, TrackedMemberSet(0, 1, ()), 0)
     assert tags_of(made.flush(0, at_once=True)) == {(1, "bus")}
     made.add(0, 3, taken_of(1, 2, [{"id": 2, "lon": 1, "lat": 1, "bus": 1}]), 0)
     assert tags_of(made.flush(0, at_once=True)) == set()

@@ -10,7 +10,7 @@ import pytest
 
 from sirocco.protocol.contract.columns import EventColumns, event_keys
 from sirocco.protocol.contract.effects import Append, Effect
-from sirocco.protocol.contract.messages import INTAKE, SLOTS, Routed, Taken
+from sirocco.protocol.contract.messages import INTAKE, SLOTS, IntakeObjects, Routed
 from sirocco.protocol.contract.positions import NO_TIME_MS, ROW_BITS, position_of
 from sirocco.protocol.router.objects import intake_router as intake
 from sirocco.protocol.router.objects import slot_records
@@ -78,7 +78,7 @@ class Told:
                 )
 
 
-def random_log(rng: np.random.Generator, partition: int, records: int) -> list[Taken]:
+def random_log(rng: np.random.Generator, partition: int, records: int) -> list[IntakeObjects]:
     """Returns records of three sessions with resends, gaps and refused numbers; ids are unique."""
     next_number = {1: 1, 2: 1, 3: 1}
     members: dict[tuple[int, int], dict[str, Any] | None] = {}
@@ -88,7 +88,7 @@ def random_log(rng: np.random.Generator, partition: int, records: int) -> list[T
         now_ms += int(rng.integers(-20, 60))
         if rng.random() < 0.1:
             log.append(
-                Taken(
+                IntakeObjects(
                     session=0,
                     first_number=1,
                     span=0,
@@ -116,7 +116,7 @@ def random_log(rng: np.random.Generator, partition: int, records: int) -> list[T
     return log
 
 
-def expected_rows(log: list[Taken]) -> list[tuple[int, int, int, int]]:
+def expected_rows(log: list[IntakeObjects]) -> list[tuple[int, int, int, int]]:
     """Returns (position, session, number, id) of every object that counts, by the simple rule."""
     last: dict[int, int] = defaultdict(int)
     rows = []
@@ -212,7 +212,7 @@ def test_arrival_never_goes_back_and_marks_never_promise_too_much(
         assert in_order == event_arrivals(log), f"seed={seed}"
 
 
-def event_arrivals(log: list[Taken]) -> list[int]:
+def event_arrivals(log: list[IntakeObjects]) -> list[int]:
     """By the contract: max(ts, all earlier arrivals); a missing one takes the last."""
     ts_of = {
         (offset, row): int(taken.objects.ts[row])
@@ -364,7 +364,7 @@ def test_a_beat_moves_the_time_and_no_session() -> None:
     made = router(0)
     (beat,) = made.beats(5_000)
     assert isinstance(beat, Append)
-    assert isinstance(beat.message, Taken)
+    assert isinstance(beat.message, IntakeObjects)
     made.add(0, 0, beat.message, 5_000)
     assert made.flush(5_000, at_once=True) == []
     _, mark = routed_in(made.marks([0]))[0]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sirocco.protocol.contract.messages import NO_OBJECTS, Taken
+from sirocco.protocol.contract.messages import NO_OBJECTS, IntakeObjects
 from sirocco.protocol.router.objects import publish_sessions as sessions
 from sirocco.protocol.router.objects.publish_sessions import SessionTable
 
 
-def record(session: int, first: int, span: int, acknowledged_to: int = 0) -> Taken:
-    return Taken(
+def record(session: int, first: int, span: int, acknowledged_to: int = 0) -> IntakeObjects:
+    return IntakeObjects(
         session=session,
         first_number=first,
         span=span,
@@ -95,7 +95,7 @@ class Model:
     def __init__(self) -> None:
         self.last: dict[int, tuple[int, int]] = {}
 
-    def take(self, taken: Taken, received_ms: int) -> int:
+    def take(self, taken: IntakeObjects, received_ms: int) -> int:
         last = self.last.get(taken.session, (taken.acknowledged_to, 0))[0]
         wanted = range(taken.first_number, taken.first_number + taken.span)
         if last + 1 < wanted.start:

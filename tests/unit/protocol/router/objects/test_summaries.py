@@ -30,11 +30,11 @@ from sirocco.protocol.contract.messages import (
     INTAKE,
     REGISTRY,
     Change,
+    IntakeObjects,
     Keywords,
     Prepare,
     Retire,
     Routed,
-    Taken,
 )
 from sirocco.protocol.router.machine import SUMMARY_INTERVAL_MS, RouterMachine, RouterSettings
 from sirocco.protocol.router.map_change.query_copies import copy
@@ -233,7 +233,7 @@ COFFEE, EVERYWHERE = term_hash("coffee"), set(range(SLOTS_COUNT))
 def test_objects_go_by_what_stands_before_them_in_the_log() -> None:
     one = {"lon": 0.0, "lat": 0.0, "text": "coffee"}
     router = intake_router()
-    log: list[Taken | Keywords] = [
+    log: list[IntakeObjects | Keywords] = [
         taken_of(1, 1, [one | {"id": 1}]),
         whole({}),
         taken_of(1, 2, [one | {"id": 2}]),
@@ -256,10 +256,10 @@ def test_objects_go_by_what_stands_before_them_in_the_log() -> None:
 def test_a_successor_sends_what_its_predecessor_sent(seed: int) -> None:
     dice, rng = Random(seed), np.random.default_rng(seed)
     print(f"seed {seed}")
-    logs: list[list[Taken | Keywords]] = []
+    logs: list[list[IntakeObjects | Keywords]] = []
     words = [term_hash(word) for word in ("coffee", "pizza", "fire", "light")]
     for source in range(2):
-        log: list[Taken | Keywords] = [whole({})]
+        log: list[IntakeObjects | Keywords] = [whole({})]
         number = 1
         for _ in range(60):
             if dice.random() < 0.3:
@@ -295,7 +295,9 @@ def test_a_successor_sends_what_its_predecessor_sent(seed: int) -> None:
     for source in range(2):
         again.own(source, cut, half.sources[source].state(), 0)
     assert before | run(again, [cut, cut], 0.5) == first
-    assert len(first) < sum(len(r.objects) for log in logs for r in log if isinstance(r, Taken))
+    assert len(first) < sum(
+        len(r.objects) for log in logs for r in log if isinstance(r, IntakeObjects)
+    )
 
 
 def test_a_slot_that_gets_no_object_gets_its_marks() -> None:
