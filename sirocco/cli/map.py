@@ -10,7 +10,7 @@ from typing import Any
 from sirocco_client import MapChange
 
 from sirocco.cli.files.whole_file import read_whole
-from sirocco.cli.terminal.paths import path
+from sirocco.cli.terminal.paths import naming, path
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import print_json, print_lines
@@ -51,7 +51,8 @@ def _show(args: argparse.Namespace) -> int:
         raise CommandError("the cluster has no map yet", ExitCode.UNAVAILABLE)
     partition_map = from_bytes(found.partition_map)
     if args.out is not None:
-        args.out.write_bytes(found.partition_map)
+        with naming(args.out):
+            args.out.write_bytes(found.partition_map)
     shown = {
         "version": partition_map.version,
         "scheme": partition_map.scheme,

@@ -19,7 +19,7 @@ from sirocco_client import (
 )
 
 from sirocco.cli.terminal.numbers import at_least_one
-from sirocco.cli.terminal.paths import filled, path
+from sirocco.cli.terminal.paths import filled, naming, path
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import ExitCode, counted
 from sirocco.cli.terminal.terminal import note, print_json, print_lines
@@ -101,7 +101,8 @@ def _queries_of(client: Client, subscriber: str) -> str:
 def _keep(path: Path | None, cursor: str) -> None:
     if path is not None:
         written = path.with_name(f"{path.name}.new")
-        written.write_text(cursor)
+        with naming(written):
+            written.write_text(cursor)
         written.rename(path)
 
 

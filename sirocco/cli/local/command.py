@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from sirocco.cli.replay.command import SCHEMES
 from sirocco.cli.terminal.numbers import COUNT_GREATEST, count, whole
-from sirocco.cli.terminal.paths import filled, path
+from sirocco.cli.terminal.paths import filled, naming, path
 from sirocco.cli.terminal.remote import DIRECTORY
 from sirocco.cli.terminal.status import CommandError
 from sirocco.cli.terminal.terminal import note, print_json, print_lines
@@ -118,7 +118,7 @@ def _wanted(text: str) -> tuple[str, int]:
 
 def _up(args: argparse.Namespace) -> int:
     _check(args)
-    with _alone(args):
+    with naming(args.directory), _alone(args):
         return _start(args)
 
 

@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import orjson
 
+from sirocco.cli.terminal.paths import naming
+
 
 class ResultsFile:
     """Writes results, from several threads if need be.
@@ -25,6 +27,7 @@ class ResultsFile:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._out = path.open("wb", buffering=1 << 20)
         self._lock = threading.Lock()
 
@@ -37,11 +40,12 @@ class ResultsFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._out.close()
+        with naming(self._path):
+            self._out.close()
 
     def write(self, members: dict[str, Any]) -> None:
         """Writes one line."""
-        with self._lock:
+        with self._lock, naming(self._path):
             self._out.write(orjson.dumps(members) + b"\n")
 
     def write_matches(
@@ -136,11 +140,11 @@ class ResultsFile:
 
     def flush(self) -> None:
         """Makes all written lines visible to readers of the file."""
-        with self._lock:
+        with self._lock, naming(self._path):
             self._out.flush()
 
     def _write_batch(self, lines: bytes) -> None:
-        with self._lock:
+        with self._lock, naming(self._path):
             self._out.write(lines)
             # One batch at a time: readers of the file see matches as they arrive.
             self._out.flush()

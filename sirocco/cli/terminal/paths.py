@@ -1,4 +1,4 @@
-"""Reads every path and name on the command line.
+"""Reads every path and name on the command line, and names files that cannot be written.
 
 An empty one is what a variable leaves that is not set. As a path it would stand for the working
 directory, as a name for the default, and either without a word.
@@ -7,6 +7,8 @@ directory, as a name for the default, and either without a word.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,3 +22,14 @@ def filled(text: str) -> str:
 def path(text: str) -> Path:
     """Reads a path."""
     return Path(filled(text))
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Adds the file's name to errors of the system: a full disk does not say what it holds."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(file)
+        raise

@@ -10,7 +10,9 @@ import pytest
 
 from sirocco.cli.__main__ import _COMMANDS, command_module
 from sirocco.cli.replay.command import _run as run_replay
-from sirocco.cli.terminal.paths import filled, path
+from sirocco.cli.replay.results import ResultsFile
+from sirocco.cli.subscribe import _keep as keep_cursor
+from sirocco.cli.terminal.paths import filled, naming, path
 from sirocco.cli.terminal.status import CommandError
 
 
@@ -54,6 +56,33 @@ def test_what_is_not_empty_is_taken_as_it_is() -> None:
     assert path("a/b") == Path("a/b")
     with pytest.raises(argparse.ArgumentTypeError, match="is empty"):
         path("")
+
+
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
+    full = Path("/dev/full")
+    many = {"query": "x" * (2 << 20)}
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        ResultsFile(full).write(many)
+    out = ResultsFile(full)
+    out.write({"query": "q"})
+    with pytest.raises(OSError, match="/dev/full"):
+        out.flush()
+    with pytest.raises(OSError, match="/dev/full"), ResultsFile(full) as out:
+        out.write_end("q", "ttl")
+    # What names its file already, and what is no error of the system, stays as it is.
+    with pytest.raises(FileNotFoundError, match="missing"), naming(tmp_path):
+        (tmp_path / "missing").read_bytes()
+    with pytest.raises(OSError, match=r"^odd$"), naming(tmp_path):
+        raise OSError("odd")
+
+
+def test_a_cursor_that_cannot_be_written_leaves_the_former_one(tmp_path: Path) -> None:
+    cursor = tmp_path / "cursor"
+    keep_cursor(cursor, "0.1")
+    (tmp_path / "cursor.new").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"cursor\.new"):
+        keep_cursor(cursor, "0.2")
+    assert cursor.read_text() == "0.1"
 
 
 def test_a_replay_does_not_overwrite_what_it_reads(tmp_path: Path) -> None:
