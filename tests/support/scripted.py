@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -96,17 +95,6 @@ def messages(log: Log, topic: str, partition: int = 0) -> list[Any]:
     records = consumer.poll(1_000, 0)
     consumer.close()
     return [entry.message for entry in HopReader(lambda *_: None).entries(records)]
-
-
-def eventually(condition: Callable[[], Any]) -> Any:
-    """Returns the condition's value once it is true."""
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.005)
-    raise AssertionError("never came to hold")
 
 
 def progress(offset: int) -> Progress:

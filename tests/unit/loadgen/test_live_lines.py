@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-import time
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -38,9 +37,8 @@ def test_what_is_there_comes_while_the_pipe_is_open(pipe: tuple[Path, int]) -> N
     path, writing = pipe
     batches = read_objects(path, "pipe", 1_000)
     os.write(writing, line(1) + line(2))
-    begun_s = time.monotonic()
+    # The pipe is open: a reader that waited for its end would wait for ever.
     assert next(batches).objects.ids.tolist() == [1, 2]
-    assert time.monotonic() - begun_s < SOON_S
     # The beginning of a line delays nothing, and is not a line.
     os.write(writing, line(3) + line(4)[:7])
     third = next(batches)

@@ -7,8 +7,7 @@ import os
 import socket
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from sirocco.local.kafka import KafkaServer
 from sirocco.local.keeper import keep
 from sirocco.local.process import LocalError, WrongUseError
 from sirocco.local.redis import _CONFIGURATION, RedisServer
+from tests.support.waiting import eventually
 
 # The behaviour of every service towards its starter: it reports its address, answers /readyz and
 # ends in order at SIGTERM.
@@ -77,13 +77,6 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalClusterSet
 def cluster(tmp_path: Path, settings: LocalClusterSettings) -> Iterator[LocalCluster]:
     with LocalCluster(tmp_path / "run", settings) as one:
         yield one
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "never happened"
-        time.sleep(0.02)
 
 
 def _pid(cluster: LocalCluster, name: str) -> int | None:
@@ -136,8 +129,8 @@ def test_what_crashes_comes_back_on_the_same_port(cluster: LocalCluster) -> None
     cluster.guard()
     before, address = _pid(cluster, "router-0"), cluster.processes[-1].addresses
     cluster.kill("router-0")
-    _await(lambda: _pid(cluster, "router-0") not in (None, before))
-    _await(cluster.processes[-1].ready)
+    eventually(lambda: _pid(cluster, "router-0") not in (None, before))
+    eventually(cluster.processes[-1].ready)
     assert cluster.processes[-1].addresses == address
 
 
@@ -150,11 +143,11 @@ def test_a_keeper_mends_and_follows_scaling(cluster: LocalCluster) -> None:
         before = _pid(other, "merger-0")
         other.kill("merger-0")
         path = cluster.directory / "merger-0.pid"
-        _await(lambda: path.exists() and int(path.read_text() or before or 0) != before)
+        eventually(lambda: path.exists() and int(path.read_text() or before or 0) != before)
         other.scale("evaluator", 1)
         # Two more rounds of the keeper: visible by its effect on another process.
         other.kill("merger-0")
-        _await(path.exists)
+        eventually(path.exists)
         assert not (cluster.directory / "evaluator-1.pid").exists()
     finally:
         stopping.set()
@@ -291,7 +284,7 @@ def test_what_runs_is_stopped_also_when_its_state_is_lost(
     try:
         (directory / STATE).unlink()
         assert sorted(stop_leftovers(directory)) == sorted(one.name for one in cluster.processes)
-        _await(lambda: not any(one.running for one in cluster.processes))
+        eventually(lambda: not any(one.running for one in cluster.processes))
         assert not stop_leftovers(directory)
     finally:
         cluster.stop()

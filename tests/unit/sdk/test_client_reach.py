@@ -30,6 +30,7 @@ from sirocco_client.endpoints import parse_addresses
 from sirocco_client.retry import LAST_TRY_S, Backoff
 
 from tests.support.fake_cluster import FakeCluster
+from tests.support.waiting import eventually
 
 LIMIT_S = 1.0
 # For a loaded machine; without a limit it would be 27 s and more.
@@ -146,7 +147,7 @@ def test_lost_connections_are_told_once_and_so_is_their_return(
         # test: the server ends, and returns on its port.
         first.stop()
         publisher.publish({"id": 2, "lon": 0, "lat": 0})
-        _await(lambda: bool(changes))
+        eventually(lambda: bool(changes))
         again = FakeCluster(port=int(first.router.rpartition(":")[2]))
         publisher.flush()
     again.stop()
@@ -156,13 +157,6 @@ def test_lost_connections_are_told_once_and_so_is_their_return(
     assert (down.address, down.is_up, down.was_up) == (first.router, False, True)
     assert isinstance(down.error, Unavailable)
     assert (up.address, up.is_up, up.error) == (first.router, True, None)
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "never happened"
-        time.sleep(0.01)
 
 
 def test_the_limit_of_the_first_answer_leaves_time_for_a_last_try() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from sirocco_client.endpoints import preferred_order
 from tests.support.drivers import QUICK
 from tests.support.fake_cluster import Failure, FakeCluster, ReceivePlan
 from tests.support.seeds import drawn_seed
+from tests.support.waiting import eventually
 
 MATCHES = [(f"q{i % 3}", i if i % 5 else f"näme {i}") for i in range(1, 101)]
 
@@ -170,9 +170,7 @@ def test_closing_from_another_thread_ends_the_iteration(cluster: FakeCluster, cl
     reader = threading.Thread(target=lambda: found.extend(subscription))
     reader.start()
     cluster.deliver(("q", 1))
-    deadline_s = time.monotonic() + 20
-    while not found and time.monotonic() < deadline_s:
-        time.sleep(0.005)
+    eventually(lambda: found)
     subscription.close()
     reader.join(20)
     assert not reader.is_alive()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from urllib.request import urlopen
 
@@ -21,6 +19,7 @@ from tests.support.list_records import Asked, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster
 from tests.support.searchable import Searchable
 from tests.support.speaking import Speaker, new_session, publish_request, query_message
+from tests.support.waiting import eventually
 
 EVERYWHERE = RangeQuery(id="all", subscriber="", mode="snapshot")
 AROUND = {"rect": {"west": -1.0, "south": -1.0, "east": 1.0, "north": 1.0}}
@@ -49,13 +48,6 @@ def outcomes(metrics: MergerMetrics | EvaluatorMetrics) -> dict[str, float]:
     return {each.labels["outcome"]: each.value for each in samples}
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "did not come to be"
-        time.sleep(0.02)
-
-
 def test_lists_steps_and_searches_are_shown(cluster: EmbeddedCluster, speaker: Speaker) -> None:
     before = shown(cluster, "merger")
     for name, members in {
@@ -71,7 +63,7 @@ def test_lists_steps_and_searches_are_shown(cluster: EmbeddedCluster, speaker: S
     def lists_are_known() -> bool:
         return shown(cluster, "merger")["sirocco_merger_open_lists"] >= 2
 
-    wait_until(lists_are_known)
+    eventually(lists_are_known)
     near = KnnQuery(id="k", subscriber="", mode="snapshot", lon=0.0, lat=0.0, k=1)
     with Client(cluster.router_address) as client:
         assert len(client.search(near)) == 1
@@ -110,14 +102,14 @@ def test_what_ended_is_remembered_for_a_while(
         speaker.register(query_message(name, "enders", **near))
         speaker.unregister(name)
     # Queries removed by the test before may end meanwhile.
-    wait_until(lambda: ended() >= before + 2)
+    eventually(lambda: ended() >= before + 2)
 
     # test: a checkpoint of the registry, after which the changes are no longer read.
     monkeypatch.setattr(router, "CHECKPOINT_INTERVAL_MS", 0)
     monkeypatch.setattr(merger, "FORGET_INTERVAL_MS", 50)
 
     # check
-    wait_until(lambda: ended() == 0)
+    eventually(lambda: ended() == 0)
     assert shown(cluster, "merger")["sirocco_merger_early_versions"] == 0
 
 
@@ -143,7 +135,7 @@ def test_searches_without_all_slots_are_counted_as_partial(allow_partial: bool) 
         small.evaluators["evaluator-1"].kill()
         with suppress(PartialResult):
             small.client.search(EVERYWHERE, timeout_s=0.5, allow_partial=allow_partial)
-        wait_until(lambda: small.front._under_way == 0)
+        eventually(lambda: small.front._under_way == 0)
         assert outcomes(small.metrics) == {"partial": 1}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.support.speaking import (
     query_message,
     refused,
 )
+from tests.support.waiting import eventually
 
 AROUND_ONE = {"rect": {"west": 0.0, "south": 0.0, "east": 2.0, "north": 2.0}}
 
@@ -239,8 +239,7 @@ def test_a_query_whose_lifetime_is_over_is_gone_for_all_calls_at_once(speaker: S
     query = query_message(name, subscriber, ttl="300ms")
     first = speaker.register(query)
     over_ms = now_ms() + query.ttl_ms
-    while now_ms() < over_ms:
-        time.sleep(0.01)
+    eventually(lambda: now_ms() >= over_ms)
     for router in (0, 1):
         assert not speaker.list(router, subscriber=subscriber).registered_queries
         for call in (

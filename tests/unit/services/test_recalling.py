@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from services.embedded import EmbeddedCluster
 from services.router.definition_recovery import DefinitionRecovery
 from services.router.service import RouterService
@@ -14,18 +11,12 @@ from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY, Change
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.loop.hops import HopWriter
 from tests.support.speaking import DEADLINE_S, Speaker, query_message
+from tests.support.waiting import eventually
 from tests.unit.services.conftest import SETTINGS
 
 NAME = "recalled"
 HANDLE = query_handle(NAME)
 PARTITION = HANDLE % SETTINGS.registry_partitions
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {DEADLINE_S} s: {what}"
-        time.sleep(0.01)
 
 
 def owner(cluster: EmbeddedCluster) -> RouterService:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import grpc
 import pytest
 from sirocco_api.v1 import cluster_service_pb2 as cluster_pb
@@ -22,6 +20,7 @@ from tests.support.speaking import (
     query_message,
     refused,
 )
+from tests.support.waiting import eventually
 
 
 def publish(speaker: Speaker, word: str, numbers: range, step: int = 1) -> str:
@@ -246,13 +245,10 @@ def test_an_expired_cursor_is_told_with_the_earliest_that_works(
 
 def begin_once_truncated(cluster: EmbeddedCluster) -> int:
     """Returns the begin of the subscriber's partition, once it has been truncated."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        begin, _ = cluster.log.bounds(DELIVERIES, partition("late"))
-        if begin > 0:
-            return begin
-        time.sleep(0.02)
-    raise AssertionError("the log was not truncated")
+    begin: int = eventually(
+        lambda: cluster.log.bounds(DELIVERIES, partition("late"))[0], "the log was not truncated"
+    )
+    return begin
 
 
 def test_a_call_with_an_unknown_method_is_refused(speaker: Speaker) -> None:

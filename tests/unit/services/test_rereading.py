@@ -15,6 +15,7 @@ from sirocco.protocol.contract.effects import RegistryRecords
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
+from tests.support.waiting import eventually
 
 DEADLINE_S = 40.0
 
@@ -51,14 +52,9 @@ def copied_again(machine: Machine, stored: Stored, partition: int) -> bool:
         "test", cast(RouterMachine, machine), cast(StoredQueries, stored), cast(Worker, None)
     )
     copying.start()
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not stored.read:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    eventually(lambda: stored.read)
     machine.registries[partition] = registry()
-    while partition not in stored.read and copying._thread.is_alive():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    eventually(lambda: partition in stored.read or not copying._thread.is_alive())
     copying.stop()
     return partition in stored.read
 
@@ -87,10 +83,7 @@ def test_what_cannot_be_copied_is_not_tried_again_at_once() -> None:
         cast(Worker, None),
     )
     copying.start()
-    deadline_s = time.monotonic() + DEADLINE_S
-    while len(tried_s) < 4:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    eventually(lambda: len(tried_s) >= 4)
     copying.stop()
 
     # A wait may end a moment early by another clock.
@@ -137,13 +130,10 @@ def test_parts_with_few_are_copied_together_and_never_more_than_so_many_at_once(
         cast(Worker, loop),
     )
     copying.start()
-    deadline_s = time.monotonic() + DEADLINE_S
     expected = [100, 100, 500, 500, 500, 500, 100]
     # Definitions under way before the loop first reports that it is done, and so on.
     for first, last in ((0, 3), (3, 5), (5, 7)):
-        while len(loop.told) < last:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.001)
+        eventually(lambda last=last: len(loop.told) >= last)
         time.sleep(0.05)
         assert loop.told == expected[:last]
         assert sum(loop.told[first:]) <= UNDER_WAY_MAX

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from sirocco.codec.queries import write_query
 from sirocco.model.query import RangeQuery as ReadRangeQuery
 from sirocco.runtime.settings import MergerLimits
 from tests.support.searchable import SETTINGS, Searchable
+from tests.support.waiting import eventually
 
 WAIT_S = 30.0
 YEAR_MS = 365 * 86_400_000
@@ -27,13 +27,6 @@ LONG = "word " * 2_000
 OBJECTS = 3_000
 
 EVERYWHERE = RangeQuery(id="all", subscriber="", mode="snapshot")
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "never came to hold"
-        time.sleep(0.005)
 
 
 def filled(limits: MergerLimits, objects: int = OBJECTS, text: str = LONG) -> Searchable:
@@ -97,7 +90,7 @@ def test_unread_searches_leave_places_to_others(hostile: Callable[[str], Hostile
         attacker = hostile(running.address)
         attacker.ask(40)
         refusals = running.metrics.search_refusals.labels(limit="share")
-        until(lambda: refusals._value.get() == 36)
+        eventually(lambda: refusals._value.get() == 36)
         assert running.front._places.taken == 4
         # Others, on connections of their own, are answered.
         with running.new_client() as other:
@@ -111,9 +104,9 @@ def test_an_answer_that_nobody_reads_ends_and_frees_what_it_holds(
     with filled(MergerLimits(searches_max=8, unread_ms=300)) as running:
         attacker = hostile(running.address)
         attacker.ask(4)
-        until(lambda: running.metrics.unread_answers._value.get() == 4)
-        until(lambda: running.front._places.taken == 0)
-        until(lambda: all(e.front._under_way == 0 for e in running.evaluators.values()))
+        eventually(lambda: running.metrics.unread_answers._value.get() == 4)
+        eventually(lambda: running.front._places.taken == 0)
+        eventually(lambda: all(e.front._under_way == 0 for e in running.evaluators.values()))
         # Its stream finally ends with the reason.
         assert attacker.status(attacker.calls[0]) is grpc.StatusCode.RESOURCE_EXHAUSTED
 

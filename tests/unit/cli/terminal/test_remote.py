@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from sirocco_client import Client, RangeQuery
 from sirocco.cli.__main__ import main
 from sirocco.local.cluster import STATE
 from tests.support.fake_cluster import FakeCluster
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -114,9 +114,9 @@ def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixt
 
         return look
 
-    _await(seen("listening as s"))
+    eventually(seen("listening as s"))
     first.stop()
-    _await(seen(f"lost the connection to {first.router}, retrying"))
+    eventually(seen(f"lost the connection to {first.router}, retrying"))
     again = FakeCluster(port=port)
     again.deliver(("q", 1), ("q", 2))
     thread.join(60)
@@ -124,10 +124,3 @@ def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixt
     assert status == [0]
     seen("")()
     assert f"connected to {first.router} again" in said
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "never happened"
-        time.sleep(0.02)

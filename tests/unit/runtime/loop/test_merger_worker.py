@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -28,6 +27,7 @@ from tests.support.list_records import (
     terms_spec,
 )
 from tests.support.values import map_activated
+from tests.support.waiting import eventually
 
 WAIT_S = 20.0
 NEAR = Asked("near", knn_spec("near", 2))
@@ -83,13 +83,6 @@ class Cluster:
         finally:
             assert worker.stop(WAIT_S)
             assert worker.failure is None
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "never came to hold"
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from sirocco.runtime.loop.hops import DEAD_LETTER_BYTES_MAX
 from sirocco.transport.log import RECORD_BYTES_MAX
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.random_messages import delivered
-from tests.support.scripted import Script, eventually, messages, on, progress, running
+from tests.support.scripted import Script, messages, on, progress, running
 from tests.support.values import routed_of
+from tests.support.waiting import eventually
 
 
 def oversized() -> Routed:

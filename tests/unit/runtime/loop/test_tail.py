@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from sirocco.transport.errors import (
 from sirocco.transport.log import Producer, Record
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.random_messages import MAKERS
+from tests.support.waiting import eventually
 
 WAIT_S = 20.0
 
@@ -68,13 +69,6 @@ class Writer:
             self._writer.append(DELIVERIES, 0, message, 0)
         if self.transactional:
             self.producer.commit()
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "never came to hold"
-        time.sleep(0.005)
 
 
 class Opened:

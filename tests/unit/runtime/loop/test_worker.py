@@ -73,7 +73,6 @@ from tests.support.scripted import (
     Acknowledging,
     Script,
     append,
-    eventually,
     fill,
     messages,
     on,
@@ -81,6 +80,7 @@ from tests.support.scripted import (
     running,
 )
 from tests.support.values import map_activated, routed_of, taken_of
+from tests.support.waiting import eventually
 
 
 def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) -> None:

@@ -54,7 +54,6 @@ from tests.support.scripted import (
     WAIT_S,
     Script,
     append,
-    eventually,
     fill,
     messages,
     on,
@@ -62,6 +61,7 @@ from tests.support.scripted import (
     running,
 )
 from tests.support.values import installed_of
+from tests.support.waiting import eventually
 from tests.unit.codec.test_slice_files import made
 
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from sirocco.runtime.grpc.server import LoopThread
 from sirocco.runtime.process.health import HealthServer
+from tests.support.waiting import eventually
 
 
 class Health:
@@ -95,7 +96,6 @@ def test_a_loop_that_stands_still_does_not_beat() -> None:
     stuck.wait()
     beat_ms = running.beat_ms
     go_on.set()
-    while running.beat_ms == beat_ms:
-        time.sleep(0.01)
+    eventually(lambda: running.beat_ms != beat_ms)
     assert running.beat_ms > beat_ms
     running.stop()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -25,6 +23,7 @@ from sirocco.runtime.process.membership import (
 )
 from sirocco.transport.errors import TransactionAborted, TransportUnavailable
 from sirocco.transport.memory_map_store import MemoryMapStore
+from tests.support.waiting import eventually
 
 WAIT_S = 20.0
 
@@ -51,13 +50,6 @@ class Store(MemoryMapStore):
     def lose_all(self) -> None:
         self._leases.clear()
         self._values.clear()
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "never came to hold"
-        time.sleep(0.005)
 
 
 def info(name: str = "router-1") -> MemberInfo:
