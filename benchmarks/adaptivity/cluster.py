@@ -27,7 +27,7 @@ from benchmarks.adaptivity.routed import Routed, kept_shares, route
 from benchmarks.adaptivity.scenes import Scene
 from benchmarks.adaptivity.settling import Settling
 from benchmarks.adaptivity.told import Round
-from services.router.admission import UNDER_WAY_BYTES_MAX
+from services.router.admission import LIMITS
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.assignment import settled
 from sirocco.protocol.coordinator.balance_rounds import ClusterState
@@ -132,7 +132,7 @@ class Cluster:
         self._offers = np.random.default_rng(seed).poisson(offered)
         self._rng = np.random.default_rng(seed + 1)
         self._counts = counts
-        self._room = -(-rate // FRONT_RATE) * UNDER_WAY_BYTES_MAX / costs.object_bytes
+        self._room = -(-rate // FRONT_RATE) * LIMITS.under_way_bytes_max / costs.object_bytes
         self._debts: list[deque[_Debt]] = [deque() for _ in self.members]
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()

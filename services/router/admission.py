@@ -13,38 +13,54 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.contract.positions import offset_of
 from sirocco.runtime.process.membership import MemberInfo
 from sirocco.transport.errors import TransportUnavailable
 
-# A second and a half at 300 k objects of 300 bytes a second: evaluators describe themselves once a
-# second. It bounds the size of the memory log, and the time to process a backlog.
-UNDER_WAY_BYTES_MAX = 160 << 20
-
-# From here on the evaluators' progress is checked: well before any request has to wait for it.
-WATCHED_BYTES_MIN = UNDER_WAY_BYTES_MAX // 4
-
-# Waiting requests are in memory, one per stream, up to 8 MiB each: beyond this, new ones are
-# refused at once.
-WAITING_BYTES_MAX = 64 << 20
-
-# How long a request waits before its stream is ended: longer than a take-over, of which publishers
-# need not know, shorter than callers' deadlines.
-SHED_AFTER_S = 10.0
-
 # Pause for refused publishers: evaluators describe themselves once a second.
 RETRY_AFTER_MS = 1_000
 
-LOOK_S = 0.25
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """How much one front lets be in flight.
+
+    Attributes:
+        under_way_bytes_max: accepted and not yet processed. A second and a half at 300 k objects
+            of 300 bytes a second: evaluators describe themselves once a second. It bounds the size
+            of the memory log, and the time to process a backlog.
+        waiting_bytes_max: of waiting requests, one per stream, up to 8 MiB each, which are in
+            memory; beyond this, new ones are refused at once.
+        shed_after_s: how long a request waits before its stream is ended: longer than a take-over,
+            of which publishers need not know, shorter than callers' deadlines.
+        look_s: pause between looks at the evaluators' progress.
+    """
+
+    under_way_bytes_max: int = 160 << 20
+    waiting_bytes_max: int = 64 << 20
+    shed_after_s: float = 10.0
+    look_s: float = 0.25
+
+    @property
+    def watched_bytes_min(self) -> int:
+        """From here on progress is checked: well before any request has to wait for it."""
+        return self.under_way_bytes_max // 4
+
+
+LIMITS = AdmissionLimits()
 
 
 class Admission:
     """The bytes of one front that are in flight."""
 
-    def __init__(self, members: Callable[[], dict[str, MemberInfo]]) -> None:
+    def __init__(
+        self, members: Callable[[], dict[str, MemberInfo]], limits: AdmissionLimits = LIMITS
+    ) -> None:
         self._members = members
+        self._limits = limits
         # Intake partition → (offset, bytes) of each record in flight, oldest first.
         self._under_way: dict[int, deque[tuple[int, int]]] = {}
         # Bytes of these, and of admitted requests that are not yet in the log.
@@ -67,11 +83,11 @@ class Admission:
         Raises:
             ResourceExhausted: There was no room for too long, or too many requests wait.
         """
-        if self._bytes < UNDER_WAY_BYTES_MAX and not self._waiting:
+        if self._bytes < self._limits.under_way_bytes_max and not self._waiting:
             self._count(size)
             return
         # One request may always wait, however large.
-        if self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX:
+        if self._waiting and self._waiting_bytes + size > self._limits.waiting_bytes_max:
             raise _exhausted()
         self._look_on()
         let_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -79,7 +95,7 @@ class Admission:
         self._waiting.append(entry)
         self._waiting_bytes += size
         try:
-            await asyncio.wait([let_in], timeout=SHED_AFTER_S)
+            await asyncio.wait([let_in], timeout=self._limits.shed_after_s)
         except asyncio.CancelledError:
             # The client disconnected, perhaps at this very moment.
             if let_in.done():
@@ -102,7 +118,7 @@ class Admission:
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        if self._bytes >= WATCHED_BYTES_MIN:
+        if self._bytes >= self._limits.watched_bytes_min:
             self._look_on()
 
     def _look_on(self) -> None:
@@ -110,15 +126,15 @@ class Admission:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        while self._bytes >= WATCHED_BYTES_MIN or self._waiting:
+        while self._bytes >= self._limits.watched_bytes_min or self._waiting:
             # Without the map store the progress is unknown; it is asked again.
             with suppress(TransportUnavailable):
                 self._release(taken(await asyncio.to_thread(self._members)))
             self._let_in()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._limits.look_s)
 
     def _let_in(self) -> None:
-        while self._waiting and self._bytes < UNDER_WAY_BYTES_MAX:
+        while self._waiting and self._bytes < self._limits.under_way_bytes_max:
             let_in, size = self._waiting.popleft()
             self._waiting_bytes -= size
             self._bytes += size

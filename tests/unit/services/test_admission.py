@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from services.router import admission as admission_module
-from services.router.admission import Admission, taken
+from services.router.admission import RETRY_AFTER_MS, Admission, AdmissionLimits, taken
 from services.router.service import RouterService
 from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.contract.positions import position_of
@@ -25,12 +25,9 @@ LIMIT_BYTES = 1_000
 WAIT_S = 10.0
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission_module, "UNDER_WAY_BYTES_MAX", LIMIT_BYTES)
-    monkeypatch.setattr(admission_module, "WATCHED_BYTES_MIN", LIMIT_BYTES // 4)
-    monkeypatch.setattr(admission_module, "WAITING_BYTES_MAX", LIMIT_BYTES)
-    monkeypatch.setattr(admission_module, "LOOK_S", 0.001)
+LIMITS = AdmissionLimits(
+    under_way_bytes_max=LIMIT_BYTES, waiting_bytes_max=LIMIT_BYTES, look_s=0.001
+)
 
 
 class Cluster:
@@ -82,7 +79,7 @@ async def looked(cluster: Cluster, times: int = 3) -> None:
 def test_below_the_limit_nobody_waits_and_nobody_is_asked() -> None:
     async def test() -> None:
         cluster = Cluster()
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         await let_in(admission, 0, 0, LIMIT_BYTES // 4 - 1)
         assert (admission.bytes_under_way, cluster.looks) == (LIMIT_BYTES // 4 - 1, 0)
 
@@ -93,7 +90,7 @@ def test_who_waits_goes_on_when_all_evaluators_have_taken_enough() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}, "evaluator-b": {0: 0}}
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         for offset in range(5):
             await let_in(admission, 0, offset, LIMIT_BYTES // 5)
         waiting = asyncio.create_task(admission.room(1))
@@ -114,7 +111,7 @@ def test_who_waits_goes_on_when_all_evaluators_have_taken_enough() -> None:
 def test_each_intake_partition_is_counted_by_itself() -> None:
     async def test() -> None:
         cluster = Cluster()
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         await let_in(admission, 0, 90, 300)
         await let_in(admission, 1, 3, 400)
         await let_in(admission, 1, 4, 300)
@@ -131,7 +128,7 @@ def test_without_the_map_store_nothing_is_let_go_and_it_is_asked_again() -> None
     async def test() -> None:
         cluster = Cluster()
         cluster.is_away = True
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         await let_in(admission, 0, 0, LIMIT_BYTES)
         waiting = asyncio.create_task(admission.room(1))
         await looked(cluster)
@@ -147,7 +144,7 @@ def test_while_no_evaluator_is_there_everything_is_under_way() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"router-a": {}, "evaluator-idle": {}}
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         await let_in(admission, 0, 0, LIMIT_BYTES)
         waiting = asyncio.create_task(admission.room(1))
         await looked(cluster)
@@ -161,7 +158,7 @@ def test_all_who_wait_go_on_together_and_watching_ends_and_begins_again() -> Non
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         for wave in (1, 2):
             await let_in(admission, 0, wave - 1, LIMIT_BYTES)
             waiting = [asyncio.create_task(admission.room(1)) for _ in range(7)]
@@ -187,13 +184,12 @@ def test_taken_is_the_least_of_all_that_say_something() -> None:
     assert taken({}) == {}
 
 
-def test_who_waits_too_long_is_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_too_long_is_told_when_to_come_again() -> None:
     async def test() -> None:
         # init: full, and no evaluator takes anything.
-        monkeypatch.setattr(admission_module, "SHED_AFTER_S", 0.01)
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, replace(LIMITS, shed_after_s=0.01))
         await let_in(admission, 0, 0, LIMIT_BYTES)
 
         # test
@@ -201,7 +197,7 @@ def test_who_waits_too_long_is_told_when_to_come_again(monkeypatch: pytest.Monke
             await admission.room(1)
 
         # check: it does not count, and later callers are admitted again.
-        assert caught.value.retry_after_ms == admission_module.RETRY_AFTER_MS
+        assert caught.value.retry_after_ms == RETRY_AFTER_MS
         assert caught.value.retryable
         assert admission.bytes_under_way == LIMIT_BYTES
         cluster.reached = {"evaluator-a": {0: 1}}
@@ -215,7 +211,7 @@ def test_what_waits_is_bounded_and_the_first_to_come_is_the_first_to_go() -> Non
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         await let_in(admission, 0, 0, LIMIT_BYTES)
         went: list[int] = []
 
@@ -246,7 +242,7 @@ def test_who_hangs_up_or_fails_leaves_nothing_behind() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}
-        admission = Admission(cluster.members)
+        admission = Admission(cluster.members, LIMITS)
         await let_in(admission, 0, 0, LIMIT_BYTES)
         leaving = asyncio.create_task(admission.room(LIMIT_BYTES))
         await looked(cluster)
