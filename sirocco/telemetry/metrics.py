@@ -350,7 +350,7 @@ class CoordinatorMetrics:
 
 
 # Why an edge refuses a call or a message (`runtime.grpc.edge`).
-REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message")
+REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message", "unread")
 
 
 class ProcessMetrics:

@@ -28,6 +28,7 @@ from sirocco.runtime.grpc.call_garbage import CallGarbage
 from sirocco.runtime.grpc.grpc_errors import abort
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.tls import kind_of
+from sirocco.runtime.grpc.unread_streams import in_time
 
 # The greatest message either way: a publish of some thousand objects is below 1 MB.
 MESSAGE_BYTES_MAX = 8 << 20
@@ -55,6 +56,20 @@ RETRY_AFTER_MS = 200
 # How long the request of a unary call, or the first one of a stream, may take to arrive; clients
 # send it with the call.
 REQUEST_S = 30.0
+
+# How long a client may leave the answer of such a call unread.
+UNREAD_MS = 30_000
+
+# Methods with one answer, which may be large: a definition, a page of them, the leaves of a map,
+# its bytes. For gRPC such a call is done once the answer waits to be sent, so a client that reads
+# nothing and asks again and again would fill the memory with answers. These are therefore sent as
+# streams of one message, which is the same on the wire: the call lasts until it is taken.
+LARGE_ANSWERS = frozenset(
+    {"DescribeBalance", "DescribeCluster", "DescribeMapChange", "GetQuery", "ListQueries"}
+)
+
+# Answers up to this size are bounded by the places of calls alone.
+SMALL_ANSWER_BYTES = 16 << 10
 
 _Inner = Callable[..., Any]
 _Request = TypeVar("_Request")
@@ -107,6 +122,7 @@ class EdgeLimits:
     tenant_budget_bytes: int = TENANT_BUDGET_BYTES
     room_s: float = ROOM_S
     request_s: float = REQUEST_S
+    unread_ms: int = UNREAD_MS
 
 
 class Edge:
@@ -118,7 +134,7 @@ class Edge:
         server: the server behind it.
         limits: how much is taken at a time.
         count_refused: called with the reason whenever a call or a message is refused: `calls`,
-            `late`, `memory` or `message`.
+            `late`, `memory`, `message` or `unread`.
 
     Attributes:
         calls: places of calls with a single request.
@@ -173,13 +189,20 @@ class Edge:
         # The deserializer of generated code is `FromString` of the class.
         method = _Method(self, path, handler.request_deserializer.__self__)
         inner = getattr(handler, kind_of(handler))
-        call = _of_stream(method, inner) if handler.request_streaming else _of_one(method, inner)
+        is_streaming, serialize = handler.response_streaming, handler.response_serializer
+        if handler.request_streaming:
+            call = _of_stream(method, inner)
+        elif not is_streaming and path.rpartition("/")[2] in LARGE_ANSWERS:
+            call, is_streaming = _of_large_answer(method, inner, serialize), True
+            serialize = None
+        else:
+            call = _of_one(method, inner)
         wrap = (
             grpc.stream_stream_rpc_method_handler
-            if handler.response_streaming
+            if is_streaming
             else grpc.stream_unary_rpc_method_handler
         )
-        return wrap(call, None, handler.response_serializer)
+        return wrap(call, None, serialize)
 
 
 class _Method:
@@ -259,6 +282,21 @@ class _Method:
             yield message
         finally:
             self.edge.budget.give_back(tenant, size, peer=peer)
+
+    @asynccontextmanager
+    async def answer(self, size: int) -> AsyncIterator[None]:
+        """Holds an answer until its client has taken it, within the budget of messages."""
+        if size <= SMALL_ANSWER_BYTES:
+            yield
+            return
+        tenant, peer, budget = caller().grant.tenant, connection(), self.edge.budget
+        with self._refusals("memory"):
+            # It does not wait for room: what waits is in memory, too.
+            budget.take(tenant, size, peer=peer)
+        try:
+            yield
+        finally:
+            budget.give_back(tenant, size, peer=peer)
 
     @contextmanager
     def _refusals(self, reason: str) -> Iterator[None]:
@@ -344,6 +382,35 @@ def _of_one(method: _Method, inner: _Inner) -> _Inner:
             await abort(context, error)
 
     return stream if isasyncgenfunction(inner) else single
+
+
+def _of_large_answer(method: _Method, inner: _Inner, serialize: Callable[[Any], bytes]) -> _Inner:
+    """Returns the handler of a method with one request and one large answer, as one of streams."""
+
+    async def answers(
+        raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[bytes]:
+        async with method.one(raws) as request:
+            # Not the message itself, which takes several times its bytes.
+            data = serialize(await inner(request, context))
+            async with method.answer(len(data)):
+                yield data
+
+    def count_unread() -> None:
+        method.edge.count_refused("unread")
+
+    async def stream(
+        raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[Any]:
+        _CONNECTION.set(context.peer())
+        unread_ms = method.edge.limits.unread_ms
+        try:
+            async for answer in in_time(answers(raws, context), context, unread_ms, count_unread):
+                yield answer
+        except SiroccoError as error:
+            await abort(context, error)
+
+    return stream
 
 
 def _of_stream(method: _Method, inner: _Inner) -> _Inner:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +47,7 @@ class Servicer(QueryServiceServicer):
         self.seen: list[Any] = []
         self.go_on = asyncio.Event()
         self.go_on.set()
+        self.answer = pb.GetQueryResponse()
 
     @unary
     async def GetQuery(  # noqa: N802
@@ -52,7 +55,7 @@ class Servicer(QueryServiceServicer):
     ) -> pb.GetQueryResponse:
         self.seen.append(request)
         await self.go_on.wait()
-        return pb.GetQueryResponse()
+        return self.answer
 
     @unary
     async def RegisterQuery(  # noqa: N802
@@ -68,6 +71,26 @@ class Servicer(QueryServiceServicer):
         async for request in requests:
             self.seen.append(request)
             yield pb.RegisterQueriesResponse()
+
+
+def requests_of_one_that_never_reads(address: str, count: int) -> bytes:
+    """Calls of GetQuery as HTTP/2 writes them; without updates of its window nothing is read."""
+
+    def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+        )
+
+    def text(value: str) -> bytes:
+        return bytes((len(value),)) + value.encode()
+
+    headers = b"\x83\x86\x04" + text(GET) + b"\x01" + text(address)
+    headers += b"\x0f\x10" + text("application/grpc") + b"\x00" + text("te") + text("trailers")
+    headers += b"\x00" + text("authorization") + text("acme")
+    data = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(4, 1, 0, b"")
+    for stream in range(1, 2 * count, 2):
+        data += frame(1, 4, stream, headers) + frame(0, 1, stream, b"\0\0\0\0\0")
+    return data
 
 
 class Tokens:
@@ -351,3 +374,33 @@ def test_every_server_has_an_edge() -> None:
         assert isinstance(server.edge, Edge)
     finally:
         server.stop()
+
+
+def test_answers_that_nobody_reads_are_bounded_and_end() -> None:
+    limits = EdgeLimits(budget_bytes=16 << 20, tenant_budget_bytes=8 << 20, unread_ms=1_000)
+
+    async def test(server: Served) -> None:
+        # A field that the contract does not have.
+        server.servicer.answer.ParseFromString(b"\x7a\x80\x80\x40" + bytes(1 << 20))
+        _, writer = await asyncio.open_connection(*server.address.split(":"))
+        writer.write(requests_of_one_that_never_reads(server.address, 60))
+        await writer.drain()
+
+        async def until(condition: Callable[[], bool]) -> None:
+            end_s = time.monotonic() + 20
+            while not condition():
+                assert time.monotonic() < end_s
+                await asyncio.sleep(0.01)
+
+        await until(lambda: len(server.servicer.seen) == 60)
+        await until(lambda: server.counted.count("memory") >= 52)
+        assert 5 << 20 < server.edge.budget.held <= 8 << 20
+        assert server.edge.calls.held <= 8
+        await until(lambda: server.edge.calls.held == 0)
+        assert server.counted.count("unread") == 60 - server.counted.count("memory")
+        # Others are answered meanwhile and later, with the same bytes.
+        answer = await server.call(GET, b"", "beta")
+        assert len(answer) == (1 << 20) + 4
+        writer.close()
+
+    served(test, limits)
