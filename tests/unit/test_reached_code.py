@@ -1,0 +1,66 @@
+"""No function, method or class of the engine is reached by tests alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("sirocco", "services", "loadgen")
+# What may name them, besides: other programs of ours.
+USERS = (*SOURCES, "sdk/sirocco_client", "spark-jobs", "benchmarks", "scripts")
+
+# Called by others than us, or there for tests on purpose.
+ALLOWED = {
+    # Known hashes, and a broker with passwords, are for tests.
+    *("fixed_secret", "sasl_address"),
+    # Asked by generated code.
+    *("is_active", "unary_stream", "stream_stream", "set_code", "set_details"),
+    # Called by http.server.
+    *("verify_request", "shutdown_request", "service_actions", "handle_error"),
+    *("do_GET", "log_message"),
+    # Called by rich.
+    "render_str",
+}
+
+
+def python_files(folders: tuple[str, ...]) -> Iterator[Path]:
+    for folder in folders:
+        yield from (p for p in sorted((ROOT / folder).rglob("*.py")) if "_pb2" not in p.name)
+
+
+def exported(tree: ast.Module) -> Counter[str]:
+    """What `__all__` names: that is no use."""
+    return Counter(
+        each.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for each in ast.walk(node.value)
+        if isinstance(each, ast.Constant)
+    )
+
+
+def test_what_tests_alone_reach_is_gone() -> None:
+    texts = {path: path.read_text() for path in python_files(USERS)}
+    uses: Counter[str] = Counter()
+    for text in texts.values():
+        uses.update(re.findall(r"\w+", text))
+        uses.subtract(exported(ast.parse(text)))
+    found = []
+    for path in python_files(SOURCES):
+        lines = texts[path].splitlines()
+        for node in ast.walk(ast.parse(texts[path])):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            name = node.name
+            if name in ALLOWED or name.startswith(("__", "visit_")):
+                continue
+            # Its definition, and what it says of itself, is no use either.
+            text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+            own = len(re.findall(rf"\b{name}\b", text))
+            if uses[name] - own <= 0:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
+    assert not found, "\n".join(found)
