@@ -68,7 +68,7 @@ def secret_of(state: Any) -> Any:
 
 @kernel(inline=True)
 def term_part(term: Any, state: Any) -> Any:
-    """Returns what the upper half of a key, u8 below 2^32, gives to its hash.
+    """Returns the contribution of the upper half of a key, u8 below 2^32, to its hash.
 
     Two secret multiplications with a shift between them: no two terms have the same part, and a
     compiler computes several parts at once.
@@ -80,7 +80,7 @@ def term_part(term: Any, state: Any) -> Any:
 
 @kernel(inline=True)
 def cell_part(cell: Any, state: Any) -> Any:
-    """Returns what the lower half of a key, u8 below 2^32, gives to its hash."""
+    """Returns the contribution of the lower half of a key, u8 below 2^32, to its hash."""
     first, second = secret_of(state)
     return mix(cell, second, first)
 

@@ -1,10 +1,10 @@
-"""The k nearest objects of a standing query so far: lists of bounded length.
+"""Keeps the k nearest objects of a standing query so far, in lists of bounded length.
 
-An entry is 4 words of u8: distance in whole millimetres, object id, session, number. Entries
-compare word by word, so equal distances are told apart by the id, and equal ids by the event key:
-the order of lists is the same everywhere. A list is kept as a binary heap whose entry 0 is the
-last in order, the one that a nearer object replaces: who asks for the order sorts, matching only
-compares with the last, and an entry costs log k moves also where k is 10,000.
+An entry is 4 words of u8: distance in whole millimetres, object id, session, number. Entries are
+compared word by word: equal distances are ordered by the id, and equal ids by the event key, so the
+order of lists is the same everywhere. A list is a binary heap whose entry 0 is the last in order,
+the one that a nearer object replaces. Matching only compares with the last entry; only a reader
+that needs the order sorts. An entry costs log k moves, even if k is 10,000.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def millimetres(metres: Any) -> Any:
 def round_mm(metres: Any) -> Any:
     """Returns a distance rounded to 1 mm, f8 metres.
 
-    The same number that `geometry.distance_m` gives: millimetres / 1000. Rounding a rounded
-    distance changes nothing, since f8 tells millimetres on the Earth apart 100,000 times over.
+    The same number as from `geometry.distance_m`: millimetres / 1000. To round a rounded distance
+    changes nothing, since the resolution of f8 is 100,000 times finer than a millimetre on the
+    Earth.
     """
     return np.rint(metres * 1000.0) / 1000.0
 
@@ -52,7 +53,7 @@ def round_mm(metres: Any) -> Any:
 def _comes_after(
     words: Any, at: Any, distance: Any, object_id: Any, session: Any, number: Any
 ) -> Any:
-    """Returns whether the entry at a word comes after the one that is given (all u8)."""
+    """Returns whether the entry at a word comes after the given one (all u8)."""
     if words[at] != distance:
         return words[at] > distance
     if words[at + 1] != object_id:
@@ -72,7 +73,7 @@ def _entry_comes_after(words: Any, a: Any, b: Any) -> Any:
 def comes_before_last(
     words: Any, begin: Any, distance: Any, object_id: Any, session: Any, number: Any
 ) -> Any:
-    """Returns whether an object comes before the last one of a list that is not empty.
+    """Returns whether an object comes before the last one of a non-empty list.
 
     Args:
         words: u8[…], lists.
@@ -107,13 +108,13 @@ def put_entry(
     session: Any,
     number: Any,
 ) -> Any:
-    """Puts an object into a list; into a full one in the place of the last.
+    """Adds an object to a list; in a full one it replaces the last.
 
     Args:
         words: u8[…], lists, changed.
         begin: first entry of the list.
         count: entries in it.
-        k: entries that it takes; where it is full, the object has to come before the last.
+        k: capacity; if the list is full, the object has to come before the last.
         distance: u8, mm; object_id, session, number: u8.
 
     Returns:
@@ -160,7 +161,7 @@ def put_entries(
     sessions: Any,
     numbers: Any,
 ) -> Any:
-    """Puts objects into a list, where they come before its last; those in it already stay single.
+    """Adds objects that come before a list's last entry; those already in it are not repeated.
 
     Args:
         words: u8[…], lists, changed; begin, count, k: the list, as in `put_entry`.

@@ -1,14 +1,14 @@
-"""Matching a batch of objects against standing kNN queries, and keeping their lists.
+"""Matches a batch of objects with standing kNN queries, and updates their lists.
 
-An object enters the list of a query whose text it satisfies if the list is not full, or if it
-comes before the last one there. Queries are found by the cells that their circles of influence
-meet (SEA-CNN, Xiong, Mokbel, Aref, ICDE 2005; SSTD 6.1), under their rarest positive term.
+An object enters the list of a query whose text it satisfies if the list is not full, or if it comes
+before the last object there. Queries are found by the cells that their circles of influence meet
+(SEA-CNN, Xiong, Mokbel, Aref, ICDE 2005; SSTD 6.1), under their rarest positive term.
 
-Postings do not move while a batch is matched: circles only shrink, so what stood at its begin
-stays right. A posting that was tested in vain takes over the reach that its row has by now; a
-row whose circle has shrunk to half is put on a queue, to be listed anew between two calls.
+Postings do not move while a batch is matched: circles only shrink, so the postings at its begin
+stay sufficient. A posting that was tested in vain takes over the present reach of its row. A row
+whose circle has shrunk to half is put on a queue, to be posted again between two calls.
 
-Objects are taken in groups as in `range_match`: each stage asks for the memory of the next.
+Objects are taken in groups as in `range_match`: each stage prefetches the memory of the next.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from sirocco.kernels.standing.pyramid import POSTING_WORDS, ROW_WORDS, fine_cell
 __all__ = ["match_batch"]
 
 _LANES = 32
-# Postings of a group that are offered at once: their rows and lists stay in the second-level
-# cache from the prefetch on.
+# Postings of a group that are offered together: from the prefetch on, their rows and lists stay in
+# the second-level cache.
 _CANDIDATES = 512
 _COUNT_MASK = 0x3FFFFFF
 _LINE_WORDS = 16
@@ -82,11 +82,11 @@ def _lists_of_group(
     probe_lanes: Any,
     lane_end: Any,
 ) -> Any:
-    """Finds the lists that a group of objects has to look through.
+    """Finds the lists that a group of objects has to search.
 
     Args:
         lon … finest, probe_lanes: as in `match_batch`; first: the group's first object.
-        probe_keys: left as the slots of the lists found, object by object.
+        probe_keys: overwritten: the slots of the lists found, object by object.
         lane_end: i8[32], overwritten: where each object's lists end, 0 where it has none.
 
     Returns:
@@ -106,7 +106,7 @@ def _lists_of_group(
         term_end = term_offsets[this + 1]
         if lanes > 0 and probes + (term_end - term_begin + 1) * levels_count > probe_keys.shape[0]:
             break
-        # Circles that hold one of the longitudes ±180 stand in the columns of both.
+        # Circles that contain longitude ±180 are in the columns of both.
         fine_column = fine_cell(lon[this], grid[0], grid[2], last)
         fine_row = fine_cell(lat[this], grid[1], grid[3], last)
         for level in range(levels_count):
@@ -115,7 +115,7 @@ def _lists_of_group(
             cell = cells[level] & np.uint64(0xFFFFFFFF)
             cell_parts[level] = cell_part(cell, state)
         for i in range(term_begin - 1, term_end):
-            # Term 0 is held by all objects: queries without text stand under it.
+            # All objects have term 0: queries without text are stored under it.
             term = np.int64(terms[i]) if i >= term_begin else np.int64(0)
             mask = np.uint64(levels[term])
             while mask != np.uint64(0):
@@ -168,14 +168,14 @@ def _scan(
     candidates: Any,
     count: Any,
 ) -> Any:
-    """Adds the postings of a stretch that reach a point; returns the new number of candidates.
+    """Adds the postings of a list that reach a point; returns the new number of candidates.
 
     Args:
-        posting, end: u8, words of the first posting and behind the last.
+        posting, end: u8, word of the first posting, and the word after the last.
         x, y, z: f4, the point on the unit sphere.
         posting_floats: f4; candidates: u8[c], with room for all and one more; count: u8.
     """
-    # Unsigned indices: signed ones are tested for being negative.
+    # Unsigned indices: for signed ones Numba adds a test for negative values.
     for p in range(posting, end, np.uint64(POSTING_WORDS)):
         dx = posting_floats[p] - x
         dy = posting_floats[p + np.uint64(1)] - y
@@ -203,11 +203,11 @@ def _sift(
     reach: Any,
     row_words: Any,
 ) -> Any:
-    """Drops candidates that their row's reach of the moment or a further term rules out.
+    """Removes candidates excluded by their row's present reach or by a further term.
 
     Args:
-        candidates, candidate_objects: as in `knn_offer.offer`; those from `fresh` to `count` are
-            of object `this`, which is at (x, y, z) on the unit sphere.
+        candidates, candidate_objects: as in `knn_offer.offer`; those from `fresh` to `count` belong
+            to object `this`, which is at (x, y, z) on the unit sphere.
         terms, term_begin, term_end: its terms.
         postings … row_words: as in `match_batch`.
 
@@ -288,7 +288,7 @@ def match_batch(
     out_rows: Any,
     out_mm: Any,
 ) -> Any:
-    """Puts objects, one after the other, into the lists that take them.
+    """Adds objects, one after the other, to the lists that they enter.
 
     Args:
         lon, lat: f8[n], degrees.
@@ -296,9 +296,9 @@ def match_batch(
         arrival_ms, positions: i8[n]; ids, sessions, numbers: u8[n].
         begin: the first object to take.
         check_all: 1: compare every hit with the life of its row, 0: only where its state says so.
-        due_max, asked_max: stop before the next object when so many rows are due, or so many
+        due_max, asked_max: stop before the next object when this many rows are due, or this many
             pairs wait for the caller.
-        scanned_max: the same, when rows are due and so many postings were tested meanwhile.
+        scanned_max: the same, when rows are due and this many postings were tested meanwhile.
         slots, filter_words, state: the table; postings and posting_floats: the same memory.
         levels: u2[ids], levels in use by each term.
         row_words and row_floats: i8 and f8[8 · rows], the same memory; row_state: u1[rows].
@@ -306,15 +306,15 @@ def match_batch(
         terms_words: term blocks; lists: u8, see `knn_list`.
         reach, listed, marks: see `knn_plan`.
         grid: f8[4], finest: of the pyramid.
-        probe_keys, probe_hashes: u8[p], probe_lanes: i4[p]: room to work in, p ≥ (most terms of
-            an object + 1) × levels.
-        due: i4[rows], queue of rows to be listed anew; progress: i8[5], see STAMP and others.
+        probe_keys, probe_hashes: u8[p], probe_lanes: i4[p]: scratch, p ≥ (most terms of an
+            object + 1) × levels.
+        due: i4[rows], queue of rows to be posted again; progress: i8[5], see STAMP and others.
         out_objects, out_rows: i4[m], out_mm: i8[m], overwritten, ordered by object. A row with
-            ASKED is a pair that the caller has to decide: the list has not been touched.
+            ASKED is a pair that the caller has to decide: the list has not been changed.
 
     Returns:
-        (number of the first object not done, pairs written). `progress[NEEDED]` says how much
-        room in the output that object may need.
+        (number of the first object not done, pairs written). `progress[NEEDED]` is the room in the
+        output that this object may need.
     """
     total = lon.shape[0]
     pairs = np.int64(0)

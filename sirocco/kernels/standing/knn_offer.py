@@ -1,8 +1,8 @@
-"""Offering objects to the lists of standing kNN queries, once they were found to be near.
+"""Offers objects to the lists of standing kNN queries once they were found to be near.
 
-Functions that take arrays are inlined, and use each array on all their ways or in loops alone:
-where Numba cannot prove that an array outlives a call it counts references, atomically, and that
-took a third of the time of a hit.
+Functions with array arguments are inlined, and use each array either on every path or only in
+loops: where Numba cannot prove that an array outlives a call, it counts references atomically,
+which took a third of the time of a hit.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ __all__ = [
 ]
 
 # Words of `progress`.
-STAMP = 0  # plus the number of an object in its batch: tells by which object a row was met
+STAMP = 0  # plus the number of an object in its batch: identifies the object that met a row
 DUE_COUNT = 1  # rows on the queue
 SCANNED = 2  # postings tested so far
-NEEDED = 3  # pairs that the object before which matching stopped may make
+NEEDED = 3  # pairs that the object at which matching stopped may make
 ASKED_COUNT = 4  # pairs of the call that wait for the caller
 
-# In `out_rows`: not a hit yet, the caller has a say. Rows are below.
+# In `out_rows`: not a hit yet, the caller decides. Row numbers are lower.
 ASKED = 1 << 30
 
-# Lines of a list that are asked for: those of the most frequent k.
+# Cache lines of a list that are prefetched: enough for the most frequent k.
 _LINES_AHEAD = 5
 _LINE_WORDS = 8
 
@@ -87,7 +87,7 @@ def has_term(terms: Any, begin: Any, end: Any, term: Any) -> Any:
 
 @kernel(inline=True)
 def _text_holds(terms_words: Any, at: Any, terms: Any, begin: Any, end: Any) -> Any:
-    """Checks the conjunction whose head is at a word of the term blocks; its anchor is known."""
+    """Checks the conjunction whose head is at a word of the term blocks; it holds its anchor."""
     head = np.int64(terms_words[at])
     first_negative = at + 1 + (head & 0x1FFF)
     for i in range(at + 2, first_negative):
@@ -110,13 +110,13 @@ def draw_in(
     due: Any,
     progress: Any,
 ) -> None:
-    """Sets a lesser bound of a row; puts it on the queue where its circle is half as wide now.
+    """Lowers the bound of a row; queues the row if its circle has shrunk to half.
 
     Args:
-        row: listed; bound_mm: not above the one for which it is listed.
+        row: posted; bound_mm: not above the one for which it was posted.
         row_words … progress: as in `knn_match.match_batch`.
     """
-    # Without branches, see above; `due` has room for one row more than there are.
+    # Without branches, see above; `due` has room for one more than all rows.
     row_words[row * ROW_WORDS + BOUND] = bound_mm
     reach[row] = reach_of(bound_mm)
     half_mm = (np.int64(1) << np.int64(listed[row])) >> 1
@@ -141,7 +141,7 @@ def _enter(
     due: Any,
     progress: Any,
 ) -> None:
-    """Puts an object into a row's list that takes it, and draws the row's circle in."""
+    """Adds an object to the list of a row that accepts it, and shrinks the row's circle."""
     base = row * ROW_WORDS
     word = row_words[base + LIST]
     begin = word >> LIST_SHIFT
@@ -158,7 +158,7 @@ def _enter(
 def _takes(
     base: Any, distance: Any, object_id: Any, session: Any, number: Any, row_words: Any, lists: Any
 ) -> Any:
-    """Returns whether the list of the row at word `base` takes an object."""
+    """Returns whether the list of the row at word `base` accepts an object."""
     word = row_words[base + LIST]
     is_open = (word >> COUNT_SHIFT) & SIZE_MASK < word & SIZE_MASK
     is_before = comes_before_last(
@@ -199,7 +199,7 @@ def offer(
     out_mm: Any,
     pairs: Any,
 ) -> Any:
-    """Offers objects to the rows of candidate postings, in order; returns the new number of pairs.
+    """Offers objects to the rows of candidate postings, in order; returns the number of pairs.
 
     Args:
         candidates: u8[c], first words of postings; candidate_objects: i8[c]; count: how many.
@@ -293,16 +293,16 @@ def settle_asked(
     due: Any,
     progress: Any,
 ) -> Any:
-    """Carries out what the caller decided about one pair and finds the next one to decide.
+    """Carries out the caller's decision about one pair and finds the next one to decide.
 
     Args:
         at: the pair, −1 for none yet.
-        is_accepted: 1: the object enters the list and the pair is a hit, 0: it is none.
+        is_accepted: 1: the object enters the list and the pair is a hit, 0: it is not.
         pairs: number of pairs.
-        out_objects … progress: as in `knn_match.match_batch`. Pairs that are no hits get row −1.
+        out_objects … progress: as in `knn_match.match_batch`. Pairs that are not hits get row −1.
 
     Returns:
-        The next pair with ASKED whose object the list takes by now, or `pairs`.
+        The next pair with ASKED whose list still accepts the object, or `pairs`.
     """
     if at >= 0:
         this = np.int64(out_objects[at])

@@ -1,12 +1,12 @@
-"""From standing kNN queries to postings and back: rows, text, and the cells of their circles.
+"""Turns standing kNN queries into postings and back: rows, text, and the cells of their circles.
 
-Words are those of `pyramid`, so that postings go through the same table as those of regions; but
-a posting begins with the point of the query on the unit sphere and the square of the chord that
-it reaches (four f4), and words 4 to 7 of a row are: lon, lat (f8), its list (first entry << 32 |
-entries << 16 | k), and the bound in mm beyond which no object can enter.
+Words are those of `pyramid`, so that postings use the same table as those of regions. But a posting
+begins with the point of the query on the unit sphere and the square of the chord that it reaches
+(four f4), and words 4 to 7 of a row are: lon, lat (f8), its list (first entry << 32 | entries << 16
+| k), and the bound in mm beyond which no object can enter.
 
-A row stands in the cells that its circle met when it was last listed. The circle only shrinks
-from then on, so what stands stays right, and is listed anew when that is worth it.
+A row is in the cells that its circle met when it was last posted. From then on the circle only
+shrinks, so these postings stay sufficient; the row is posted again when that pays.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
     "write_rows",
 ]
 
-# Words of a row beside born, dead, expires_ms and text.
+# Words of a row besides born, dead, expires_ms and text.
 LONGITUDE = 4
 LATITUDE = 5
 LIST = 6
@@ -68,12 +68,12 @@ LIST_SHIFT = 32
 COUNT_SHIFT = 16
 SIZE_MASK = 0xFFFF
 
-# Marks of rows: where postings stand, and what the caller decides.
-MARK_GONE = 0  # no posting, or about to be taken out
+# Marks of rows: the state of their postings, and what the caller decides.
+MARK_GONE = 0  # no posting, or about to be removed
 MARK_LISTED = 1
-MARK_DUE = 2  # as listed, and waiting to be listed anew
+MARK_DUE = 2  # as listed, and waiting to be posted again
 MARK_STANDING = 3  # both bits
-MARK_ASKS = 4  # the caller has a say in which objects satisfy the query
+MARK_ASKS = 4  # the caller decides which objects satisfy the query
 
 INFO_ASKS = 4  # in a posting: its row has MARK_ASKS
 
@@ -156,10 +156,10 @@ def write_rows(
     terms_words: Any,
     frequencies: Any,
 ) -> Any:
-    """Writes new rows and their term blocks; they are not listed yet and reach everywhere.
+    """Writes new rows and their term blocks; they are not posted yet and reach everywhere.
 
     Args:
-        conj_offsets … neg_ids: as in `QueryRows`, ids in place of wire hashes.
+        conj_offsets … neg_ids: as in `QueryRows`, with ids instead of wire hashes.
         expires_ms, born: i8[n].
         points: f8[n, 2], lon and lat.
         lists: i8[n], the list word of each row.
@@ -170,7 +170,7 @@ def write_rows(
         frequencies: i4[ids], relative frequencies of terms among objects.
 
     Returns:
-        0; −1 if the term blocks found no room.
+        0; −1 if the term blocks have no room.
     """
     for query in range(rows.shape[0]):
         row = np.int64(rows[query])
@@ -267,12 +267,12 @@ def list_rows(
     keys: Any,
     owners: Any,
 ) -> Any:
-    """Lists rows by their circles of the moment: tells the postings to make.
+    """Posts rows for their present circles: returns the postings to make.
 
     Args:
-        rows: i4[n], without postings; begin: first of them to take.
+        rows: i4[n], without postings; begin: first of them to process.
         row_words, row_floats, terms_words: as in `write_rows`.
-        listed: u1[rows], class of the bound for which each row is listed; set.
+        listed: u1[rows], class of the bound for which each row is posted; set.
         marks: u1[rows], MARK_GONE becomes MARK_LISTED.
         reach: f4[rows], squared chord that each row reaches; set.
         levels: u2[ids], levels in use by each term, changed.
@@ -281,8 +281,8 @@ def list_rows(
         keys: u8[…], owners: i4[…], overwritten: postings to make, (key, number of template).
 
     Returns:
-        (keys, templates, number of the first row that found no room). −1 keys: a circle meets
-        more cells than `cells_max`.
+        (keys, templates, number of the first row without room). −1 keys: a circle meets more cells
+        than `cells_max`.
     """
     boxes = np.zeros(8, np.float64)
     spans = np.empty(4, np.int64)
@@ -348,15 +348,15 @@ def unlist_rows(
     cells_max: Any,
     keys: Any,
 ) -> Any:
-    """Tells under which keys rows stand, and marks them as gone.
+    """Returns the keys under which rows are stored, and marks the rows as gone.
 
     Args:
-        rows: i4[n], listed; begin: first of them to take.
+        rows: i4[n], posted; begin: first of them to process.
         row_words … cells_max: as in `list_rows`.
         keys: u8[…], overwritten.
 
     Returns:
-        (keys, number of the first row that found no room). −1 keys: as in `list_rows`.
+        (keys, number of the first row without room). −1 keys: as in `list_rows`.
     """
     boxes = np.zeros(8, np.float64)
     spans = np.empty(4, np.int64)
@@ -402,12 +402,12 @@ def free_rows(
     """Frees rows without postings and their term blocks.
 
     Args:
-        rows: i4[n]; begin: first of them to take.
+        rows: i4[n]; begin: first of them to process.
         row_words … terms_words: as in `write_rows`.
         released: i4[t], overwritten with the terms, one for each use.
 
     Returns:
-        (terms, number of the first row that found no room).
+        (terms, number of the first row without room).
     """
     count = np.int64(0)
     for i in range(begin, rows.shape[0]):

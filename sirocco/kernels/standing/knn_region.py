@@ -1,9 +1,9 @@
-"""Circles of influence: where an object must lie to enter a list, and which cells that meets.
+"""Circles of influence: where an object must be to enter a list, and the cells that this meets.
 
-A circle is tested in the chord: objects and queries are points of the unit sphere, so poles and
-the antimeridian need no care, and a test is three subtractions and products in f4. Its cells are
-those of a pyramid over degrees; level l cuts each side into 4^l, of which the columns and rows
-are numbered at the finest level and shifted (`pyramid.fine_cell` clamps what lies outside).
+A circle is tested by the chord: objects and queries are points of the unit sphere, so poles and the
+antimeridian need no special cases, and a test is three subtractions and products in f4. Its cells
+are those of a pyramid over degrees; level l divides each side into 4^l. Columns and rows are
+numbered at the finest level and shifted (`pyramid.fine_cell` clamps points outside).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ __all__ = [
     "reach_of",
 ]
 
-# Where the term stands in a key, behind the level and the cell.
+# Position of the term in a key, above the level and the cell.
 KNN_TERM_SHIFT = 36
 
-# More than any distance, mm: a list that is not full takes objects from anywhere.
+# Greater than any distance, mm: a list that is not full accepts objects from anywhere.
 BOUND_NONE = 1 << 62
-# More than any squared chord.
+# Greater than any squared chord.
 REACH_ALL = 5.0
 
 _RADIUS_MM = 6_371_008_800.0
-# Half a millimetre by rounding (1e-10), with much room: any object that could enter lies within.
+# Half a millimetre of rounding (1e-10), with a large margin: any object that could enter is within.
 SLACK_RADIANS = 1e-7
-# Twice what rounding to f4 does to a chord: 3e-8 in each of three coordinates of both points.
+# Twice the error of a chord by rounding to f4: 3e-8 in each of three coordinates of both points.
 SLACK_CHORD = 2e-7
 
 
@@ -49,7 +49,7 @@ SLACK_CHORD = 2e-7
 def reach_of(bound_mm: Any) -> Any:
     """Returns the square of the chord that no object at `bound_mm` or nearer exceeds, f4.
 
-    The chord is meant as matching computes it, in f4 from coordinates rounded to f4.
+    The chord is the one that matching computes, in f4 from coordinates rounded to f4.
     """
     angle = np.float64(bound_mm) / _RADIUS_MM + SLACK_RADIANS
     if angle >= math.pi:
@@ -60,7 +60,7 @@ def reach_of(bound_mm: Any) -> Any:
 
 @kernel(inline=True)
 def bound_class(bound_mm: Any) -> Any:
-    """Returns the least c with 2^c ≥ bound_mm: rows are listed for the radius 2^c."""
+    """Returns the least c with 2^c ≥ bound_mm: rows are posted for the radius 2^c."""
     size = np.int64(0)
     while np.int64(1) << size < bound_mm:
         size += 1
@@ -74,8 +74,8 @@ def circle_boxes(lon: Any, lat: Any, bound_mm: Any, boxes: Any) -> Any:
     Args:
         lon, lat: degrees.
         bound_mm: its radius.
-        boxes: f8[8], overwritten; of two boxes the western one comes first. Where there is but
-            one, the other stays as it is.
+        boxes: f8[8], overwritten; of two boxes the western one comes first. With only one, the
+            other is unchanged.
     """
     angle = np.float64(bound_mm) / _RADIUS_MM + SLACK_RADIANS
     degrees = math.degrees(min(angle, math.pi))
@@ -85,8 +85,8 @@ def circle_boxes(lon: Any, lat: Any, bound_mm: Any, boxes: Any) -> Any:
     boxes[3] = min(lat + degrees, 90.0)
     if lat - degrees <= -90.0 or lat + degrees >= 90.0:
         return 1
-    # Without a pole in it, the circle's angle and its centre's distance to the pole make less
-    # than a right angle's sine: the quotient is below 1.
+    # Without a pole in the circle, its angle is below the centre's distance from the pole, whose
+    # sine is cos(lat): the quotient is below 1.
     sine = math.sin(angle) / math.cos(math.radians(lat))
     if sine > 0.999:
         return 1
@@ -97,7 +97,7 @@ def circle_boxes(lon: Any, lat: Any, bound_mm: Any, boxes: Any) -> Any:
         boxes[0] = west
         boxes[2] = east
         return 1
-    # Across the antimeridian, or up to it: objects there may say 180 or −180.
+    # Across the antimeridian, or up to it: objects there may have longitude 180 or −180.
     if west <= -180.0:
         west += 360.0
     else:
@@ -119,13 +119,13 @@ def knn_key(term: Any, level: Any, column: Any, row: Any) -> Any:
 
 @kernel(inline=True)
 def _columns(boxes: Any, count: Any, grid: Any, finest: Any, down: Any, spans: Any) -> Any:
-    """Writes the ranges of columns of boxes at one level, disjoint; returns how many cells wide.
+    """Writes the ranges of columns of boxes at one level, disjoint; returns their total width.
 
     Args:
-        boxes, count: as `circle_boxes` gave them.
+        boxes, count: from `circle_boxes`.
         grid, finest: of the pyramid; down: halvings from the finest level.
-        spans: i8[4], overwritten: first and last column of two ranges, the second one empty where
-            there is but one box or the ranges meet.
+        spans: i8[4], overwritten: first and last column of two ranges; the second one is empty if
+            there is only one box or the ranges meet.
     """
     last = (1 << finest) - 1
     first_a = fine_cell(boxes[0], grid[0], grid[2], last) >> down
@@ -146,11 +146,11 @@ def circle_level(boxes: Any, count: Any, grid: Any, finest: Any, cells_max: Any,
     """Returns the finest level at which boxes meet at most `cells_max` cells.
 
     Args:
-        boxes, count: as `circle_boxes` gave them.
+        boxes, count: from `circle_boxes`.
         grid: f8[4], west, south, cells of the finest level per degree in x, in y.
         finest: 2^finest cells a side at the bottom; even.
-        cells_max: at least 4: what a circle may meet however small it is.
-        spans: i8[4], room to work in.
+        cells_max: at least 4, the number that even the smallest circle may meet.
+        spans: i8[4], scratch.
 
     At level 0 there is one cell.
     """
@@ -180,11 +180,11 @@ def circle_keys(
 ) -> Any:
     """Adds the key of each cell of a level that boxes meet, each once; returns the new count.
 
-    −1: `keys` was too short, and nothing has changed.
+    Returns −1 if `keys` was too short; then nothing has changed.
 
     Args:
         term: id; level … spans: as in `circle_level`.
-        keys: u8[…]; at: how many there are.
+        keys: u8[…]; at: their number.
     """
     down = finest - 2 * level
     last = (1 << finest) - 1

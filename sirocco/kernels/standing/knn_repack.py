@@ -1,4 +1,4 @@
-"""Moving posting lists together, when much of their memory is left over from longer ones."""
+"""Compacts posting lists when much of their memory is left over from longer ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _I4_IN = types.Array(types.int32, 1, "C", readonly=True)
 
 @kernel(types.void(_U8, _I8, _I4_IN, _I4))
 def repack(slots: Any, blocks: Any, source: Any, target: Any) -> None:
-    """Copies all lists of a table into another array, one behind the other.
+    """Copies all lists of a table into another array, one after the other.
 
     Args:
         slots: u8[2 · s], pairs (key, list), changed.
         blocks: i8[34], state of the blocks in `source`; becomes that of `target`.
         source: i4[…], postings.
-        target: i4[…], with room for the blocks that lie in lists.
+        target: i4[…], with room for the blocks of all lists.
     """
     for size_class in range(END):
         blocks[size_class] = -1

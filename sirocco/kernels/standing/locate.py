@@ -1,12 +1,12 @@
-"""At which of its places an object counts for a query: the rule of the first alternative.
+"""Decides at which of its places an object counts for a query: the rule of the first alternative.
 
-An object stands in several slots where a map parts the vocabulary: in that of each of its terms,
-and in its home. A *locator* of a query is a list of alternatives, each with a key: the first one
-that the object satisfies decides, and the object counts where that key, one of its terms, leads to.
-An alternative without terms, which all objects satisfy, stands for the home.
+If a map splits the vocabulary, an object is in several slots: in that of each of its terms, and in
+its home. A *locator* of a query is a list of alternatives, each with a key: the first one that the
+object satisfies decides, and the object counts at the place of that key, one of its terms. An
+alternative without terms, which all objects satisfy, means the home.
 
 A locator is words of u8, alternative by alternative: positive terms | negative terms << 32 (their
-numbers), the key (0 where there are no positive terms), the positive terms, the negative ones.
+numbers), the key (0 if there are no positive terms), the positive terms, the negative ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BOOL = types.Array(types.boolean, 1, "C")
 
 @kernel(inline=True)
 def _find(terms: Any, begin: Any, end: Any, term: Any) -> Any:
-    """Returns where a term stands among [begin, end), -1 where it does not."""
+    """Returns the place of a term in [begin, end), -1 if it is not there."""
     for i in range(begin, end):
         if terms[i] == term:
             return i
@@ -64,8 +64,8 @@ def _by_locator(
     first: Any, words: Any, terms: Any, begin: Any, end: Any, via: Any, is_home: Any
 ) -> Any:
     last = first + 1 + np.int64(words[first])
-    # A term may have the hash of another that is refused. The object satisfies the query all the
-    # same, and each of its slots has to find the same alternative: without what is refused.
+    # A term may have the hash of another one that is excluded. The object satisfies the query all
+    # the same, and each of its slots has to find the same alternative: then exclusions are ignored.
     for is_lenient in range(2):
         at = first + 1
         while at < last:
@@ -141,15 +141,15 @@ def mark_counted(
         object_rows, query_rows: i4[m], pairs that satisfy the query's region and text.
         homes: bool[n], whether this place is the object's home.
         term_offsets: i8[n + 1], into the following two.
-        terms: u8[t], hashes of the wire.
+        terms: u8[t], wire hashes.
         via: bool[t], whether the term leads to this place.
         id_offsets: i8[n + 1], term_ids: i4[…], the terms of objects in the index's vocabulary.
-        references: i4[r], for each query row where its locator stands in `words`, behind the
-            number of its words. 0 and rows beyond: the conjunctions are the alternatives, and the
+        references: i4[r], for each query row the place of its locator in `words`, after the number
+            of its words. 0 and rows beyond the end: the conjunctions are the alternatives, and the
             key of each is its positive term of least hash.
         words: u8, locators.
         row_words: i8[8 · rows]; terms_words: i4, term blocks; see `pyramid`.
-        wire_of: u8[ids], hash of the wire of each term of the vocabulary.
+        wire_of: u8[ids], wire hash of each term of the vocabulary.
         counted: bool[m], overwritten.
     """
     for i in range(object_rows.shape[0]):

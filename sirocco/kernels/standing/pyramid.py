@@ -1,15 +1,15 @@
-"""The pyramid of grids and the words that postings, rows and lists are made of.
+"""The pyramid of grids, and the words of postings, rows and lists.
 
-Level l of the pyramid cuts the extent into 2^l × 2^l cells (FAST's pyramid; Mahmood, Aly, Aref
-2018). What lies outside the extent counts to the border cells: clamping keeps the order of
+Level l of the pyramid divides the extent into 2^l × 2^l cells (FAST's pyramid; Mahmood, Aly, Aref
+2018). Points and regions outside the extent count for the border cells: clamping keeps the order of
 coordinates, so a region and a point in it always share a cell.
 
 Posting, 8 words of 4 bytes: west, south, −east, −north as f4, rounded outwards; two further
-positive terms (0: none); the row; the information word: bits INFO_*, above INFO_SHIFT the
-place of the conjunction in the row's term block.
+positive terms (0: none); the row; the information word: bits INFO_*, above INFO_SHIFT the place of
+the conjunction in the row's term block.
 
 Row, 8 words of 8 bytes: born, dead, expires_ms, reference to its term block, and its box as
-four f8 or, where its kind is not KIND_BOX, a reference to its shape block in the first of them.
+four f8 or, if its kind is not KIND_BOX, a reference to its shape block in the first of them.
 Its state byte is STATE_* | KIND_* << KIND_SHIFT.
 
 Term block, 4-byte words: for each conjunction a head (positives | negatives << 13 |
@@ -69,7 +69,7 @@ SHAPE_UNIT = 8  # words of 4 bytes: 4 f8
 SHAPE_HEADER = 8
 
 INFO_MULTI = 1  # the row has several postings that one object may meet
-INFO_TERMS = 2  # terms that do not fit the posting: look into the term block
+INFO_TERMS = 2  # terms that do not fit the posting: read the term block
 INFO_SHIFT = 4
 
 KIND_BOX = 0
@@ -78,14 +78,14 @@ KIND_CIRCLE = 2
 KIND_POLYGON = 3
 
 STATE_FREE = 0
-STATE_PLAIN = 1  # born, not dead, not expired for every object that comes now
+STATE_PLAIN = 1  # born, not dead, not expired for every object that arrives now
 STATE_CHECK = 2  # compare with born, dead and expires_ms
 STATE_MASK = 3
 KIND_SHIFT = 2
 
 NO_BLOCK = 63
 
-# 128 × 128 cells: their levels in use (32 kB) stay in the second-level cache.
+# 128 × 128 cells: their masks of levels in use (32 kB) stay in the second-level cache.
 SURVEY_LEVEL = 7
 
 
@@ -144,7 +144,7 @@ def region_keys(
 ) -> Any:
     """Adds the key of each cell of one level that a box meets; returns the new count.
 
-    −1: `keys` (u8[…]) was too short, and nothing has changed.
+    Returns −1 if `keys` (u8[…]) was too short; then nothing has changed.
     """
     last = (1 << finest) - 1
     down = finest - level

@@ -1,4 +1,4 @@
-"""Queries of a range index, read back out of its rows and blocks (their words: see `pyramid`)."""
+"""Reads queries of a range index back from its rows and blocks (their words: see `pyramid`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def measure_rows(
     box_offsets: Any,
     polygon_offsets: Any,
 ) -> Any:
-    """Tells how long the columns of some queries will be.
+    """Computes the lengths of the columns of some queries.
 
     Args:
         rows: i4[n], rows in use.
@@ -48,7 +48,7 @@ def measure_rows(
             and rings of each query.
 
     Returns:
-        (positive terms, negative terms, vertices) of all.
+        (positive terms, negative terms, vertices), their total numbers.
     """
     positives = np.int64(0)
     negatives = np.int64(0)
@@ -119,7 +119,7 @@ def read_rows(
     Args:
         rows … shapes_values: as in `measure_rows`; row_boxes: f8, the same memory as row_words.
         hash_of: u8[ids], wire hash of each term.
-        conj_offsets, box_offsets, polygon_offsets: i8[n + 1], as `measure_rows` gave them.
+        conj_offsets, box_offsets, polygon_offsets: i8[n + 1], from `measure_rows`.
         pos_offsets … expires_ms: columns of `QueryRows` in their full length, overwritten.
     """
     pos_offsets[0] = 0

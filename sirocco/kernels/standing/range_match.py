@@ -1,16 +1,16 @@
-"""Matching a batch of objects against the posting lists of standing range queries.
+"""Matches a batch of objects with the posting lists of standing range queries.
 
-Objects are taken in groups of about 32, and each group passes four stages; every stage asks for
-the memory that the next one reads, so that the cache misses of a whole group are in flight at
-once (group prefetching, Chen, Ailamaki, Gibbons, Mowry 2004):
+Objects are taken in groups of about 32, and each group passes four stages. Every stage prefetches
+the memory of the next one, so that the cache misses of a whole group are in flight together (group
+prefetching, Chen, Ailamaki, Gibbons, Mowry 2004):
 
 1. every (term, level in use) of every object gives a key; its filter word is prefetched;
 2. keys that pass the filter prefetch their slot;
 3. slots found prefetch the first postings of their list;
 4. postings are tested, and hits are checked and written, object by object.
 
-A lane is one object at one place. An object on the antimeridian takes two lanes, one for each
-side, as longitudes ±180 are equal.
+A lane is one object at one place. An object on the antimeridian takes two lanes, one for each side,
+since longitudes ±180 are equal.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _LANES = 32
 _HITS = 1_024
 _LINE_WORDS = 16
 _COUNT_MASK = 0x3FFFFFF
-# One step of f4 relative to a value: a coordinate that is farther than this inside a rounded
-# edge is inside the true edge, which lies less than one step away.
+# One step of f4 relative to a value: a coordinate farther than this inside a rounded edge is inside
+# the true edge, which is less than one step away.
 _F4_STEP = 1.2e-7
 
 _I8 = types.Array(types.int64, 1, "C")
@@ -97,7 +97,7 @@ def _has_term(terms: Any, begin: Any, end: Any, term: Any) -> Any:
 
 @kernel
 def _conjunction_holds(terms_words: Any, at: Any, terms: Any, begin: Any, end: Any) -> Any:
-    """Checks one conjunction of a term block against an object's terms; the anchor is known."""
+    """Checks one conjunction of a term block for an object's terms; it holds the anchor."""
     head = np.int64(terms_words[at])
     positives = head & 0x1FFF
     negatives = (head >> 13) & 0x1FFF
@@ -229,8 +229,8 @@ def match_batch(
         finest: the finest level.
         cell_levels: u2[c], levels in use by queries of each survey cell.
         match_state: i8[3], stamps given so far (changed), levels in use by large regions.
-        term_parts: u8[t], room to work in.
-        probe_keys, probe_hashes: u8[p], probe_lanes: i4[p]: room to work in, p ≥ (most terms of
+        term_parts: u8[t], scratch.
+        probe_keys, probe_hashes: u8[p], probe_lanes: i4[p]: scratch, p ≥ (most terms of
             an object + 1) × levels × 2.
         out_objects, out_rows: i4[m], overwritten, ordered by object.
 
@@ -260,7 +260,7 @@ def match_batch(
     while first_object < total:
         # Stage 1: lanes and keys.
         lanes = 0
-        # Unsigned indices: signed ones are tested for being negative.
+        # Unsigned indices: for signed ones Numba adds a test for negative values.
         probes = np.uint64(0)
         next_object = first_object
         while next_object < total and lanes < _LANES - 1:
@@ -298,7 +298,7 @@ def match_batch(
                         prefetch(filter_words, home_of(h, shift, frontier) >> FILTER_SHIFT)
                         probes += np.uint64(1)
                     for i in range(np.uint64(term_begin), np.uint64(term_end)):
-                        # Without a branch: whether a term stands at a level is past guessing.
+                        # Without a branch: a processor cannot predict whether a term is at a level.
                         term = np.uint64(terms[i])
                         key = (term << np.uint64(32)) | cell
                         h = term_parts[i] ^ of_cell
@@ -362,8 +362,8 @@ def match_batch(
             posting = np.int64(0)
             posting_end = np.int64(0)
             while True:
-                # Gather hits from as many lists as fit, then check them: short lists would
-                # otherwise pay for a loop each.
+                # Gather hits from as many lists as fit, then check them: otherwise each short list
+                # would need a loop of its own.
                 hit_count = 0
                 while hit_count < _HITS:
                     if posting == posting_end:

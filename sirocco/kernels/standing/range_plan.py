@@ -1,7 +1,7 @@
-"""From query rows to postings: rows and blocks written, and what has to go into which list.
+"""Turns query rows into postings: writes rows and blocks, and lists the postings to make.
 
-Planning and posting are two passes, so that the second knows all keys beforehand and can keep
-many cache misses in flight, and can stop and go on where an array has to grow.
+Planning and posting are two passes, so that the second knows all keys beforehand and can keep many
+cache misses in flight, and can stop and continue where an array has to grow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["plan_insert", "write_shapes"]
 
 _TERM_UNIT = TERM_UNIT
 
-# A region larger than this counts as present everywhere: marking would cost more than it saves.
+# A larger region counts as present everywhere: marking would cost more than it saves.
 _MARKED_CELLS_MAX = 64
 
 _I8 = types.Array(types.int64, 1, "C")
@@ -71,17 +71,18 @@ def _survey(
 def _level(fit: Any, finest: Any, expected: Any, list_length: Any) -> Any:
     """Chooses the level of a conjunction: the finest, or one an even number of levels above it.
 
-    Every level in use costs each object of the place one probe a term, and regions whose sides
-    differ by four would use four levels if all were open; so every second one is. At the level
-    that fits, a region meets up to four cells; two levels above it needs half the postings and
-    keys, and lists are sixteen times as long. That one is taken where lists stay short all the
-    same: for rare terms and in sparsely asked places.
+    Every level in use costs each object at a place one probe for each term, and regions whose sides
+    differ by a factor of four would use four levels if all were allowed; so only every second one
+    is. At the fitting level a region meets up to four cells; two levels above it needs half the
+    postings and keys, but lists are sixteen times as long. The upper level is taken if lists stay
+    short all the
+    same: for rare terms and in places with few queries.
 
     Args:
         fit: level at which the region meets at most two cells in each direction.
         finest: the finest level.
-        expected: postings of the anchor that the survey cell would get in all.
-        list_length: how many of them one list may be expected to hold.
+        expected: total postings of the anchor expected in the survey cell.
+        list_length: how many of them one list may hold, as expected.
     """
     level = fit - 1
     if (finest - fit) & 1 == 0:
@@ -102,7 +103,7 @@ def _mark_levels(
     cell_levels: Any,
     state: Any,
 ) -> None:
-    """Notes in each survey cell that a query meets at which levels it stands."""
+    """Marks in each survey cell that a query meets its levels there."""
     level = survey_level(finest)
     last = (1 << finest) - 1
     down = finest - level
@@ -155,23 +156,23 @@ def plan_insert(
     keys: Any,
     owners: Any,
 ) -> Any:
-    """Writes rows and their term blocks; lists the postings that have to be made.
+    """Writes rows and their term blocks; lists the postings to make.
 
     Args:
-        conj_offsets … box_offsets: i8, as in `QueryRows`, ids in place of wire hashes.
+        conj_offsets … box_offsets: i8, as in `QueryRows`, with ids instead of wire hashes.
         boxes: f8[b, 4].
         expires_ms: i8[n].
         position: born position of all of them.
         rows: i4[n], the row of each query.
         row_words: i8[8 · rows] and row_boxes: f8, the same memory.
-        row_state: u1[rows], with the kind that `write_shapes` set; set to STATE_CHECK.
+        row_state: u1[rows], with the kind from `write_shapes`; set to STATE_CHECK.
         terms_state, terms_words: term blocks, with room.
         frequencies: i4[ids]; the rarest positive term of a conjunction becomes its anchor.
-        uses: i4[ids], how many conjunctions hold each term.
+        uses: i4[ids], the number of conjunctions with each term.
         levels: u2[ids], level masks, changed.
         grid: f8[4], west, south, fine cells per degree in x, in y.
         finest: the finest level.
-        list_length: postings a list may be expected to get; see `_level`.
+        list_length: expected postings of a list; see `_level`.
         density: i4[c], regions by survey cell; cell_levels: u2[c], levels in use there; changed.
         match_state: i8[3]: word 1 levels in use by large regions, word 2 regions surveyed;
             changed.
@@ -180,7 +181,7 @@ def plan_insert(
         keys: u8[…], owners: i4[…]: postings to make, (key, number of template).
 
     Returns:
-        The number of postings to make; −1 if the term blocks or the keys found no room.
+        The number of postings to make; −1 if the term blocks or the keys have no room.
     """
     count = np.int64(0)
     template = 0
@@ -315,7 +316,7 @@ def write_shapes(
     shapes_words: Any,
     shapes_values: Any,
 ) -> Any:
-    """Sets the kind of rows and writes the shape blocks of those that are not one box.
+    """Sets the kind of rows; writes the shape blocks of those that are not one box.
 
     Args:
         rows: i4[n].
@@ -325,7 +326,7 @@ def write_shapes(
             memory as shapes_words.
 
     Returns:
-        0; −1 if the shape blocks found no room.
+        0; −1 if the shape blocks have no room.
     """
     for query in range(rows.shape[0]):
         row = np.int64(rows[query])

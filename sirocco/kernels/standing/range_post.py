@@ -1,6 +1,6 @@
-"""Posting lists: adding postings under their keys, and taking them out again.
+"""Posting lists: adds postings under their keys, and removes them.
 
-A list lies in one block of 1, 2, 4, … postings; the block and the number of postings stand in
+A list is stored in one block of 1, 2, 4, … postings; the block and the number of postings are in
 the slot of its key (see `pyramid`). A key without postings leaves the table.
 """
 
@@ -46,7 +46,7 @@ def _list_value(first: Any, size_class: Any, count: Any) -> Any:
 
 @kernel
 def _append(slots: Any, at: Any, blocks: Any, postings: Any, templates: Any, source: Any) -> Any:
-    """Puts one posting at the end of the list of a slot; False where the array is full."""
+    """Appends one posting to the list of a slot; False if the array is full."""
     value = slots[2 * at + 1]
     count = np.int64(value & np.uint64(_COUNT_MASK))
     size_class = np.int64((value >> np.uint64(26)) & np.uint64(63))
@@ -91,12 +91,12 @@ def post(
         slots, filter_words, state: the table.
         blocks: i8[34], postings: i4[…]: the blocks of the lists.
         templates: i4[8 · m], complete postings.
-        keys: u8[k], owners: i4[k]: number of the template that goes under each key.
-        begin, end: the part of `keys` to do.
+        keys: u8[k], owners: i4[k]: number of the template for each key.
+        begin, end: the part of `keys` to process.
 
     Returns:
-        `end`, or the first key that was not done because `slots` or `postings` were too short:
-        make them longer and go on from there.
+        `end`, or the first key not done because `slots` or `postings` were too short: make them
+        longer and continue from there.
     """
     ats = np.empty(_GROUP, np.int64)
     for start in range(begin, end, _GROUP):
@@ -129,7 +129,7 @@ def post(
 
 @kernel
 def _drop_free(postings: Any, row_state: Any, first: Any, count: Any) -> Any:
-    """Takes the postings of all free rows out of a list; returns how many are left."""
+    """Removes the postings of all free rows from a list; returns how many are left."""
     kept = first
     for entry in range(first, first + count):
         row = np.int64(postings[entry * POSTING_WORDS + 6])
@@ -143,17 +143,17 @@ def _drop_free(postings: Any, row_state: Any, first: Any, count: Any) -> Any:
 
 @kernel
 def _clean(slots: Any, at: Any, blocks: Any, postings: Any, row_state: Any) -> Any:
-    """Cleans the list of a slot of free rows; returns how many postings are left."""
+    """Removes free rows from the list of a slot; returns how many postings are left."""
     value = slots[2 * at + 1]
     size_class = np.int64((value >> np.uint64(26)) & np.uint64(63))
     first = np.int64(value >> np.uint64(32))
-    if size_class == NO_BLOCK:  # its first posting found no room
+    if size_class == NO_BLOCK:  # its first posting had no room
         return np.int64(0)
     count = _drop_free(postings, row_state, first, np.int64(value & np.uint64(_COUNT_MASK)))
     if count == 0:
         give_block(blocks, postings, POSTING_WORDS, size_class, first)
         return count
-    # Halving at a quarter, not at a half: a list that flaps about a power of two stays.
+    # Halving at a quarter, not at a half: a list that varies around a power of two stays.
     while size_class > 1 and 4 * count <= 1 << size_class:
         smaller = take_block(blocks, postings, POSTING_WORDS, size_class - 1)
         if smaller < 0:
@@ -177,16 +177,16 @@ def unpost(
     row_state: Any,
     keys: Any,
 ) -> Any:
-    """Takes the postings of free rows out of lists.
+    """Removes the postings of free rows from lists.
 
     Args:
         slots … postings: as in `post`.
         row_state: u1[rows]; rows in STATE_FREE lose all postings under the keys given.
-        keys: u8[k], ascending; where one stands several times its list is cleaned once, so
-            that clearing a long list of many rows reads it once.
+        keys: u8[k], ascending; the list of a repeated key is cleaned once, so that a long list with
+            many removed rows is read once.
 
     Returns:
-        0; −1 if a key was not in the table: it was passed over.
+        0; −1 if a key was not in the table: it was skipped.
     """
     result = 0
     total = keys.shape[0]

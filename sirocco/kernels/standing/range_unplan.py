@@ -1,4 +1,4 @@
-"""From rows back to postings: under which keys a removed query stands, and what it held."""
+"""Finds the postings of removed rows: their keys, and their terms."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _list_row(
 ) -> Any:
     """Adds one row's keys and terms; returns both new counts.
 
-    The first is −1 where `keys` was too short.
+    The first is −1 if `keys` was too short.
     """
     base = row * ROW_WORDS
     reference = row_words[base + 3]
@@ -104,17 +104,17 @@ def plan_remove(
     keys: Any,
     released: Any,
 ) -> Any:
-    """Frees rows and their blocks; lists the postings and term uses that have to go.
+    """Frees rows and their blocks; lists the postings and term uses to remove.
 
     Args:
-        rows: i4[n], all of them in use; begin: first of them to take.
+        rows: i4[n], all of them in use; begin: first of them to process.
         row_words … finest: as in `plan_insert` and `write_shapes`.
         keys: u8[k], overwritten with the keys of all postings.
         released: i4[t]: overwritten with the terms, one for each use.
 
     Returns:
-        (postings, terms, number of the first row that found no room). −1 postings: a row meets
-        more cells than regions can.
+        (postings, terms, number of the first row without room). −1 postings: a row meets more cells
+        than regions can.
     """
     count = np.int64(0)
     released_count = np.int64(0)
@@ -128,7 +128,7 @@ def plan_remove(
         box_count = np.int64(1)
         if row_state[row] >> KIND_SHIFT != KIND_BOX:
             box_count = np.int64(shapes_values[4 * (row_words[base + 4] & 0xFFFFFFFF)])
-        # A box meets two cells in each direction at its level, by rounding three.
+        # A box meets two cells in each direction at its level, three after rounding.
         if (
             count + 9 * box_count * (reference >> 40) > keys.shape[0]
             or released_count + (TERM_UNIT << size_class) > released.shape[0]

@@ -30,7 +30,7 @@ _U1 = types.Array(types.uint8, 1, "C")
 
 @kernel(types.void(_I4_IN, types.int64, _I8, _U1))
 def end_rows(rows: Any, position: Any, row_words: Any, row_state: Any) -> None:
-    """Gives rows (i4[k], in use) their dead position."""
+    """Sets the dead position of rows (i4[k], in use)."""
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
         row_words[row * ROW_WORDS + 1] = position
@@ -39,9 +39,9 @@ def end_rows(rows: Any, position: Any, row_words: Any, row_state: Any) -> None:
 
 @kernel(types.void(_I4_IN, types.int64, _I8, _U1))
 def check_rows(rows: Any, horizon_ms: Any, row_words: Any, row_state: Any) -> None:
-    """Puts rows in use under check that end at `horizon_ms` or before.
+    """Marks rows for individual checks that are in use and end at `horizon_ms` or before.
 
-    A row may have been freed and given again to a query that ends later: it is left as it is.
+    A row that was freed and reused by a query that ends later is left as it is.
     """
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
@@ -54,7 +54,7 @@ def check_rows(rows: Any, horizon_ms: Any, row_words: Any, row_state: Any) -> No
 
 @kernel(types.void(_I4_IN, types.int64, types.int64, _I8, _U1))
 def settle_rows(rows: Any, position: Any, horizon_ms: Any, row_words: Any, row_state: Any) -> None:
-    """Ends the check of rows born at `position` or before that end later than a time."""
+    """Ends individual checks of rows born at `position` or before that end after a time."""
     for i in range(rows.shape[0]):
         if i + _AHEAD < rows.shape[0]:
             prefetch(row_words, np.int64(rows[i + _AHEAD]) * ROW_WORDS)
@@ -82,9 +82,9 @@ def split_expired(
     """Splits rows by whether their lifetime ended.
 
     Args:
-        rows: i4[k]; rows that are free or dead already are left out of both.
+        rows: i4[k]; free and dead rows are in neither result.
         now_ms: lifetimes up to it have ended.
-        horizon_ms: rows that end later than this are left out of both.
+        horizon_ms: rows that end later are in neither result.
         row_words, row_state: the rows.
         ended, later: i4[k], overwritten.
 

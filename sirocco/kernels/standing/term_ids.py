@@ -1,7 +1,7 @@
-"""Wire hashes to dense term ids: the kernels of the vocabulary.
+"""Maps wire hashes to dense term ids: the kernels of the vocabulary.
 
-The table (`term_table`) maps a wire hash to its id. Id 0 is held by all
-objects (queries without text stand under it), id 1 stands for every unknown term.
+The table (`term_table`) maps a wire hash to its id. All objects have id 0 (queries without text
+are stored under it); id 1 means any unknown term.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["EVERY_OBJECT", "UNKNOWN", "acquire_ids", "count_seen", "look_up_ids"
 EVERY_OBJECT = 0
 UNKNOWN = 1
 
-# Probes in flight: enough to cover the latency of memory (32 measured a tenth slower), few enough
-# to stay in the first-level cache with their lines.
+# Probes in flight: enough to cover the latency of memory (32 was a tenth slower), few enough that
+# they and their lines stay in the first-level cache.
 _GROUP = 128
 
 _U8 = types.Array(types.uint64, 1, "C")
@@ -66,12 +66,14 @@ def look_up_ids(words: Any, values: Any, state: Any, hashes: Any, out_ids: Any) 
             home = np.uint64(home_of(h, shift, frontier))
             homes[i] = home
             prefetch(words, home << np.uint64(3))
-        # Unsigned indices: signed ones are tested for being negative, which takes as long again.
+        # Unsigned indices: for signed ones Numba adds a test for negative values, doubling the
+        # time.
         count = np.uint64(0)
         for i in range(keys.shape[0]):
             equal = equal_words(words, homes[i] << np.uint64(3), keys[i])
             place = np.uint64(trailing_zeros((equal & every) | mark))
-            # The value of the equal hash; where there is none the mark: 0, or −1 for look further.
+            # The value of the equal hash; without one the mark: 0, or −1 for continue in the next
+            # bucket.
             value = values[(homes[i] << np.uint64(4)) + first_value + place]
             ids[i] = value + 1
             unsure[count] = i
@@ -95,21 +97,21 @@ def acquire_ids(
     begin: Any,
     out_ids: Any,
 ) -> Any:
-    """Finds or gives the ids of terms that queries use, and counts each use.
+    """Finds or assigns the ids of terms that queries use, and counts each use.
 
     Args:
         words: u8[8 · n], values: i4[16 · n], state: i8[5], the table.
-        id_state: i8[2], number of free ids, least id never given.
+        id_state: i8[2], number of free ids, least id never assigned.
         free_ids: i4[…], stack of free ids.
         hashes_by_id: u8[ids], wire hash of each id; room for t more.
         uses: i4[ids], uses of each id; likewise.
         hashes: u8[t].
-        begin: the first of them to do.
+        begin: the first of them to process.
         out_ids: i4[t], overwritten from `begin` on.
 
     Returns:
-        t, or the first that was not done because the table or the columns by id were too short:
-        make them longer and go on from there. What was done has been counted.
+        t, or the first one not done because the table or the columns by id were too short: make
+        them longer and continue from there. The ids before it have been counted.
     """
     homes = np.empty(_GROUP, np.int64)
     total = hashes.shape[0]
@@ -156,16 +158,16 @@ def release_ids(
     seen: Any,
     ids: Any,
 ) -> Any:
-    """Takes one use from each id; ids without use leave the table and become free.
+    """Removes one use from each id; ids without use leave the table and become free.
 
     Args:
         words … uses: as in `acquire_ids`; `free_ids` has room for all ids.
         levels: u2[ids], pyramid levels in use; zeroed with the id.
         seen: i4[ids], objects counted; zeroed with the id.
-        ids: i4[t], each may stand several times.
+        ids: i4[t], with repeats.
 
     Returns:
-        0; −1 if an id was not in use, or its term not in the table: it was passed over.
+        0; −1 if an id was not in use, or its term not in the table: it was skipped.
     """
     result = 0
     for i in range(ids.shape[0]):

@@ -1,18 +1,19 @@
 """The hash table of the vocabulary: buckets of five terms in one cache line, tested at once.
 
-A look-up touches one line and takes no branch that depends on the term: whether a term of an
-object is known, and at which try, is past guessing, and a wrong guess costs more than the rest.
-A bucket is 8 words of 8 bytes: five wire hashes; then, as 6 words of 4 bytes, a value for each
-hash and the overflow mark. A value is the term's id − 1, 0 in an empty place; so is the mark, or
-−1 where terms of this bucket, or of one before it, had to go further on. The vector test of the
-hashes chooses one of the six. Taken places of a bucket are its first, and a bucket with the mark
-is full.
+A look-up reads one line and has no branch that depends on the term: a processor cannot predict
+whether an object's term is known, and at which try, and a wrong prediction costs more than the
+rest.
+A bucket is 8 words of 8 bytes: five wire hashes; then, as 6 words of 4 bytes, a value for each hash
+and the overflow mark. A value is the term's id − 1, 0 in an empty place. The mark is 0 too, or −1
+if terms of this bucket, or of one before it, had to be placed further on. The vector test of the
+hashes selects one of the six. The taken places of a bucket are its first ones, and a bucket with
+the mark is full.
 
-As in `stretch_table`, a key's home is the bucket that the high bits of its hash name, collisions
-go to the next bucket, and doubling moves the range [f', f) to [2f', 2f) of the same array in
-small steps. `state` i8[5] as there, with buckets for homes. A term goes at most as far as there are
-full buckets, so an array of `buckets_needed` is never full. `words` u8 and `values` i4 are the same
-memory.
+As in `stretch_table`, a key's home is the bucket selected by the high bits of its hash, on a
+collision the next bucket is tried, and doubling moves the range [f', f) to [2f', 2f) of the same
+array in small steps. `state` i8[5] as there, with buckets instead of homes. A term is moved on over
+full buckets only, so an array of `buckets_needed` is never full. `words` u8 and `values` i4 are the
+same memory.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = [
 
 BUCKET_TERMS = 5
 BUCKET_WORDS = 8
-# Places in `values`: 16 a bucket, the first five values at 10, the mark behind them.
+# Places in `values`: 16 for each bucket, the first five values at 10, the mark after them.
 FIRST_VALUE = 10
 _MARK = 15
 
@@ -51,7 +52,7 @@ _I4 = types.Array(types.int32, 1, "C")
 
 
 def buckets_needed(state: npt.NDArray[np.int64], terms_more: int) -> int:
-    """Returns how many buckets are enough for so many terms more, also while the table doubles."""
+    """Returns how many buckets are enough for more terms, also while the table doubles."""
     return (2 << int(state[0])) + (int(state[2]) + terms_more) // BUCKET_TERMS + 2
 
 
@@ -84,7 +85,7 @@ def find_term(words: Any, values: Any, bucket: Any, key: Any) -> Any:
 
 @kernel
 def add_term(words: Any, values: Any, state: Any, key: Any, value: Any) -> Any:
-    """Puts a wire hash that is not there into the first bucket with room.
+    """Adds a wire hash that is not there to the first bucket with room.
 
     Args:
         words: u8[8 · n], values: i4[16 · n], state: i8[5].
@@ -112,7 +113,7 @@ def add_term(words: Any, values: Any, state: Any, key: Any, value: Any) -> Any:
 
 @kernel
 def _close_gap(words: Any, values: Any, at: Any) -> Any:
-    """Empties a place by moving the last term of its bucket there; returns the place freed."""
+    """Empties a place by moving the bucket's last term there; returns the freed place."""
     bucket = at >> 4
     last = 16 * bucket + _MARK - 1
     while values[last] == 0:
@@ -127,7 +128,7 @@ def _close_gap(words: Any, values: Any, at: Any) -> Any:
 
 @kernel
 def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
-    """Returns (the first place behind a bucket whose home is not behind it or −1, how many)."""
+    """Returns (the first place after a bucket whose home is not after it or −1, how many)."""
     shift = np.uint64(64 - state[0])
     first = np.int64(-1)
     count = 0
@@ -146,7 +147,7 @@ def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
 
 @kernel
 def erase_term(words: Any, values: Any, state: Any, at: Any) -> None:
-    """Empties a place and draws back what had strayed from its bucket: no tombstones gather."""
+    """Empties a place and moves displaced terms back, so that there are no tombstones."""
     state[2] -= 1
     while True:
         bucket = at >> 4
@@ -166,7 +167,7 @@ def erase_term(words: Any, values: Any, state: Any, at: Any) -> None:
 
 @kernel(types.int64(_U8, _I4, _I8, types.int64))
 def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
-    """Carries a doubling on by about `buckets` buckets.
+    """Continues a doubling by about `buckets` buckets.
 
     Args:
         words: u8[8 · n] and values: i4[16 · n] with n ≥ `buckets_needed`.
@@ -180,7 +181,7 @@ def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
         return -1
     frontier = state[1]
     begin = max(frontier - buckets, 0)
-    # Near the bottom source and target would overlap: the last steps are one.
+    # Near the bottom, source and target would overlap: the last steps are done as one.
     if begin < 2 * buckets:
         begin = 0
     end = frontier
@@ -196,7 +197,7 @@ def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
             if value != 0:
                 state[2] -= 1
                 if add_term(words, values, state, moved[BUCKET_WORDS * bucket + i], value) < 0:
-                    return -1  # not with the room that was asked for
+                    return -1  # cannot happen with the room required above
     if begin > 0:
         return 0
     state[0] += 1

@@ -1,4 +1,4 @@
-"""Keeps the words of terms by their ids, for `index.term_words`."""
+"""Keeps the words of terms by id, for `index.standing.term_words`."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def put_words(
     data: Any,
     end: Any,
 ) -> Any:
-    """Enters the words of ids that have none yet.
+    """Stores the words of ids that have none yet.
 
     Args:
-        ids: i4[t], each may stand several times.
-        wires: u8[t], hashes of the wire.
+        ids: i4[t], with repeats.
+        wires: u8[t], wire hashes.
         words: u1[b], offsets: i8[w + 1].
-        rows: i4[t], which of the words each is; −1: not known.
-        wire_of: u8[ids], begins: i8[ids], one more than where the word begins, 0 for an id without,
+        rows: i4[t], the word of each; −1: unknown.
+        wire_of: u8[ids], begins: i8[ids], the word's begin plus one, 0 for an id without,
             lengths: i4[ids]; changed.
         data: u1[d], bytes of words, used before `end`; changed.
         end: where the next word begins.
 
     Returns:
-        (where the next word begins now, how many ids are without a word). An end of −1: there was
-        no room for an id, a row or a word; those before it have been entered.
+        (where the next word begins now, how many ids are without a word). An end of −1: an id, a
+        row or a word had no room; those before it have been stored.
     """
     unnamed = np.int64(0)
     room = min(wire_of.shape[0], begins.shape[0], lengths.shape[0])

@@ -1,11 +1,11 @@
-"""Sets of rows, one for each tracked value: the queries inside which its newest object was.
+"""Keeps a set of rows for each tracked value: the queries that its newest object was inside.
 
 A set is a block of entries (row, generation, last), three i4 words each: `last` is the number of
-the newest object of the value that satisfied the row's query, −1 where it is not known. Its word
-says how many there are, the block's size class and its first entry (count | class << 26 |
-first << 32). A row is given to
-another query after its own has ended; the generation tells old entries apart, so that an ended
-query leaves all sets at once, and its entries go when somebody looks.
+the value's newest object that satisfied the row's query, −1 if it is unknown. The word of a set
+holds the number of its entries, the block's size class and its first entry (count | class << 26 |
+first << 32). A row is reused by another query after its own has ended. The generation identifies
+old entries, so that an ended query leaves all sets at once; its entries are removed when they are
+read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COUNT_MASK = 0x3FFFFFF
 EMPTY_SET = NO_BLOCK << 26
 
 # Words of `progress`.
-TICK = 0  # stamps given so far, two for each object
+TICK = 0  # stamps assigned so far, two for each object
 ENTRIES = 1  # in all sets
 
 ENTRY_WORDS = 3
@@ -61,7 +61,7 @@ _U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 def _append(
     set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, generation: Any, last: Any
 ) -> Any:
-    """Puts a row into a set; False where `entries` has no room for a block twice as long."""
+    """Adds a row to a set; False if `entries` has no room for a block twice as long."""
     word = set_words[own]
     count = word & COUNT_MASK
     size_class = (word >> 26) & 63
@@ -90,7 +90,7 @@ def _append(
 
 @kernel
 def _shorten(set_words: Any, own: Any, blocks: Any, entries: Any, kept: Any) -> None:
-    """Notes that a set has its first `kept` entries left; gives its block back when empty."""
+    """Shortens a set to its first `kept` entries; frees its block when empty."""
     word = set_words[own]
     if kept > 0:
         set_words[own] = (word & ~COUNT_MASK) | kept
@@ -127,11 +127,11 @@ def follow(
     out_rows: Any,
     out_events: Any,
 ) -> Any:
-    """Brings sets up to date, object by object, and tells what changed.
+    """Updates sets object by object, and returns the events.
 
     Args:
-        sets: i4[n], the set of each object's value; −1 where there is none and no pair either.
-        numbers: i4[n], what stands for each object in entries.
+        sets: i4[n], the set of each object's value; −1 if there is none and no pair either.
+        numbers: i4[n], the number of each object in entries.
         keys: u8[n], the tracked key of each object.
         arrival_ms, positions: i8[n].
         pair_offsets: i8[n + 1] into pair_rows: i4[p], the rows that each object satisfies, all of
@@ -139,16 +139,16 @@ def follow(
         set_words: i8[sets]; blocks: i8[34] and entries: i4, with room; changed.
         row_words: i8[8 · rows], see `pyramid`.
         row_keys: u8[rows]; generations: i4[rows].
-        stamps: i8[rows], room to work in from call to call.
+        stamps: i8[rows], scratch, kept from call to call.
         members: i4[rows], sets in which each row is; changed.
-        events: u1[rows], bit e is set where the query asks for event e.
+        events: u1[rows], bit e is set if the query asks for event e.
         progress: i8[2], see TICK and ENTRIES; changed.
         out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for twice the
-            pairs and all entries of the sets. Of one object: exits, then enters, then insides; of
-            an object and a row one event at most.
+            pairs and all entries of the sets. Of one object: exits, then enters, then insides; at
+            most one event for an object and a row.
 
     Returns:
-        How many were written; −1 if the entries or what is written found no room.
+        How many were written; −1 if the entries or the output have no room.
     """
     count_out = np.int64(0)
     for this in range(sets.shape[0]):
@@ -212,7 +212,7 @@ def follow(
                     out_events[count_out] = ENTERS
                     count_out += 1
                 else:
-                    stamps[row] = tick + 1  # told as being inside, if that is asked for
+                    stamps[row] = tick + 1  # reported as inside, if the query asks for it
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick + 1 and (events[row] >> INSIDE) & 1 != 0:
@@ -237,12 +237,12 @@ def put_members(
     members: Any,
     progress: Any,
 ) -> Any:
-    """Puts rows (i4[m]) with numbers (i4[m]) into sets (i4[m]) that do not hold them.
+    """Adds rows (i4[m]) with numbers (i4[m]) to sets (i4[m]) that do not hold them.
 
     The rest as in `follow`.
 
     Returns:
-        0; −1 if the entries found no room.
+        0; −1 if the entries have no room.
     """
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
@@ -266,14 +266,14 @@ def sweep_sets(
     generations: Any,
     progress: Any,
 ) -> Any:
-    """Drops the entries of rows that were freed from sets (i4[s]).
+    """Removes the entries of freed rows from sets (i4[s]).
 
     Args:
         row_state: u1[rows], see `pyramid`: free rows are in no set.
         set_words … progress: as in `follow`.
 
     Returns:
-        How many entries are left of rows that have ended and are not free yet.
+        The number of remaining entries whose rows have ended and are not free yet.
     """
     ended = np.int64(0)
     for i in range(sets.shape[0]):
@@ -309,10 +309,10 @@ def take_members(
     out_rows: Any,
     out_numbers: Any,
 ) -> Any:
-    """Takes the entries of some rows out of all sets.
+    """Removes the entries of some rows from all sets.
 
     Args:
-        is_taken: u1[rows], 1 for the rows concerned.
+        is_taken: u1[rows], 1 for the rows to remove.
         set_words: i8[s], of all sets; the others up to `progress` as in `follow`.
         out_sets, out_rows, out_numbers: i4[m], overwritten; as long as `members` of these rows.
 
@@ -321,7 +321,8 @@ def take_members(
     """
     count_out = np.int64(0)
     for own in range(set_words.shape[0]):
-        # The sets of others are many: they are looked at until all is found, and stay unwritten.
+        # There are many sets of other rows: they are read until all entries are found, and not
+        # written.
         if count_out == out_sets.shape[0]:
             break
         word = set_words[own]
