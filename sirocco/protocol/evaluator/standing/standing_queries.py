@@ -571,9 +571,9 @@ class StandingQueries:
         np.minimum.at(least, rows, left.values)
         order = np.lexsort((found.numbers, found.sessions, least))
         rows = np.argsort(order)[rows]
-        order = np.lexsort((table.handle_rows(left.query_rows), rows))
+        hit_order = np.lexsort((table.handle_rows(left.query_rows), rows))
         changes = np.full(len(left), EXITS, np.uint8)
-        hits = Hits(table, rows[order].astype(np.int32), left.query_rows[order], changes)
+        hits = Hits(table, rows[hit_order].astype(np.int32), left.query_rows[hit_order], changes)
         return found.take(order), hits
 
     def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
