@@ -18,8 +18,9 @@ from typing import Any, Protocol
 
 import grpc
 
+from services.evaluator.leftovers import LeftoverBook, Run
 from services.evaluator.progress_watch import StepWatch
-from services.evaluator.slot_search import SlotSearch, answer
+from services.evaluator.slot_search import SlotSearch, answer, nothing_known
 from sirocco.codec.arrays import U4, read_column
 from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
@@ -92,6 +93,8 @@ class SlotSearchFront(SlotSearchServiceServicer):
         intake_partitions: number in the cluster.
         metrics: receives the counts.
         hashing: numbers the terms of what is searched.
+        leftovers: makes the book of the slots' leftovers, given what runs its work; None: nothing
+            is said of them.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
         intake_partitions: int,
         metrics: EvaluatorMetrics,
         hashing: TermHashing = WIRE_TERMS,
+        leftovers: Callable[[Run], LeftoverBook] | None = None,
     ) -> None:
         self.metrics = metrics
         self.hashing = hashing
@@ -108,6 +112,8 @@ class SlotSearchFront(SlotSearchServiceServicer):
         self._slots = slots
         self._intake_partitions = intake_partitions
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="search")
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="leftovers")
+        self.leftovers = None if leftovers is None else leftovers(self._beside.submit)
         self._under_way = 0
         self._readings: set[asyncio.Task[None]] = set()
         self._is_ending = False
@@ -138,7 +144,8 @@ class SlotSearchFront(SlotSearchServiceServicer):
 
     def close(self) -> None:
         """Ends the threads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._beside):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def answered(
         self, asked: _Asked, message: pb.SlotQuestion
@@ -157,7 +164,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
                     raise DeadlineExceeded("the slots have not reached the position token yet")
             loop = asyncio.get_running_loop()
             slots = arrived.slot if message.position_token else self._slots
-            parts = _Parts(asked, message, slots, self.hashing)
+            parts = _Parts(asked, message, slots, self.hashing, self.leftovers)
             making = loop.run_in_executor(self._pool, parts.next)
             try:
                 while True:
@@ -199,9 +206,11 @@ class _Parts:
         message: pb.SlotQuestion,
         slots: Callable[[int], SearchedSlot | None],
         hashing: TermHashing,
+        leftovers: LeftoverBook | None,
     ) -> None:
         self._asked = asked
         self._hashing = hashing
+        self._leftovers = leftovers
         self._message = message
         self._slots = slots
         self._parts: Iterator[Part | None] | None = None
@@ -210,7 +219,8 @@ class _Parts:
         """Returns the next message; None to let other questions use the thread."""
         if self._parts is None:
             question = read_question(self._message)
-            self._parts = answer(question, self._search, self._asked.is_over, self._hashing)
+            known = self._leftovers.of if self._leftovers else nothing_known
+            self._parts = answer(question, self._search, self._asked.is_over, self._hashing, known)
         part = next(self._parts)
         if part is not None and (part.states == MOVED).any():
             self._asked.has_moved = True

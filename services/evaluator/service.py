@@ -10,6 +10,7 @@ from functools import partial
 import grpc
 
 from services.evaluator.archived import ArchivedSlices
+from services.evaluator.leftovers import LeftoverBook
 from services.evaluator.loads import LoadBack
 from services.evaluator.progress_watch import StepWatch
 from services.evaluator.search import SearchedSlot, SlotSearchFront
@@ -19,12 +20,15 @@ from sirocco.internal_api.v1.slot_search_service_pb2_grpc import (
     add_SlotSearchServiceServicer_to_server,
 )
 from sirocco.model.errors import Unavailable
+from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.evaluator.drain import handing_over
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
 from sirocco.protocol.evaluator.search_visibility import searchable
 from sirocco.runtime.process.membership import can_take_over
 from sirocco.runtime.process.term_secret import SharedTerms
 from sirocco.runtime.service import Parts, Service
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.routing import RoutingArrays
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 
@@ -66,8 +70,14 @@ class EvaluatorService(Service):
         watch = StepWatch(self.machine)
         super().__init__(parts, member, watch, hashing)
         self._metrics = EvaluatorMetrics(self.registry)
+        self._compiled: RoutingArrays | None = None
         self._searches = SlotSearchFront(
-            watch, self._searched, settings.intake_partitions, self._metrics, hashing
+            watch,
+            self._searched,
+            settings.intake_partitions,
+            self._metrics,
+            hashing,
+            partial(LeftoverBook, self._routing, self._epoch),
         )
 
         self._loads = LoadBack(self.worker, self.machine)
@@ -165,5 +175,22 @@ class EvaluatorService(Service):
         self._searches.close()
 
     def _searched(self, number: int) -> SearchedSlot | None:
+        # In this order: a slot that comes back between the two is taken for the one before.
+        epoch = self._epoch(number)
         slot = searchable(self.machine.slots, number)
-        return None if slot is None else StoredSlot(slot, self._archived, self._terms.hashing)
+        if epoch is None or slot is None:
+            return None
+        return StoredSlot(slot, self._archived, self._terms.hashing, epoch)
+
+    def _epoch(self, number: int) -> int | None:
+        held = self.machine.holdings.held.get((SLOTS, number))
+        return None if held is None else held.epoch
+
+    def _routing(self, version: int) -> RoutingArrays | None:
+        """Returns the map in force, compiled, if it is of this version; in the searches' thread."""
+        known = self.machine.holdings.view.map_in_force
+        if known is None or known.version != version:
+            return None
+        if self._compiled is None or self._compiled.version != version:
+            self._compiled = scheme_named(known.scheme).compile(known)
+        return self._compiled

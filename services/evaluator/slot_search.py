@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from sirocco.protocol.search.messages import (
     EVER_MS,
     MORE,
     MOVED,
+    Leftovers,
     Part,
     Question,
     Ranking,
@@ -128,6 +129,21 @@ class SlotSearch(Protocol):
         """The newest map version by which any record that the slot has processed was routed."""
 
     @property
+    def epoch(self) -> int:
+        """The epoch of the slot's grant."""
+
+    @property
+    def least_version(self) -> int:
+        """The oldest map by which any later object is routed; 0 while it is not known."""
+
+    @property
+    def archived_upto_ms(self) -> int | None:
+        """The greatest arrival outside memory; None without any."""
+
+    def points(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Yields lon and lat of all objects in memory, f8[n] each."""
+
+    @property
     def earliest_ms(self) -> int | None:
         """Earliest arrival still stored, epoch ms; None while nothing was dropped."""
 
@@ -155,11 +171,21 @@ class SlotSearch(Protocol):
         """Returns objects that may be among the k best, and statistics of the others."""
 
 
+# Slot, map version and the slot's search → its leftovers, None while they are not known.
+LeftoversOf: TypeAlias = "Callable[[int, int, SlotSearch], Leftovers | None]"
+
+
+def nothing_known(slot: int, version: int, search: SlotSearch) -> Leftovers | None:
+    """Returns the leftovers of a slot where none are looked for: `LeftoversOf`."""
+    return None
+
+
 def answer(
     question: Question,
     here: Callable[[int], SlotSearch | None],
     is_over: Callable[[], bool],
     hashing: TermHashing = WIRE_TERMS,
+    leftovers: LeftoversOf = nothing_known,
 ) -> Iterator[Part | None]:
     """Yields the parts of an answer; None to let other questions use the thread.
 
@@ -168,6 +194,7 @@ def answer(
         here: slot → its search now, None if it is not here.
         is_over: whether the caller has stopped waiting.
         hashing: numbers the terms of the slots.
+        leftovers: finds the leftovers of a slot, if they are known.
 
     Raises:
         OutOfRange: the window begins before the oldest stored object.
@@ -204,7 +231,14 @@ def answer(
         case RankedQuery():
             parts = _ranked(wanted, slots, moved, turns)
     for part in parts:
-        yield None if part is None else replace(part, map_version=version)
+        if part is None:
+            yield None
+            continue
+        known: tuple[Leftovers, ...] = ()
+        if part.is_last and question.leftovers_of:
+            found_of = (leftovers(slot, question.leftovers_of, each) for slot, each in slots)
+            known = tuple(each for each in found_of if each is not None)
+        yield replace(part, map_version=version, leftovers=known)
 
 
 class _Turns:

@@ -42,6 +42,10 @@ class HoldsStore(Protocol):
     store: SlotStore
     manifest: ArchiveManifest
 
+    @property
+    def least_version(self) -> int:
+        """The oldest map by which any later object is routed; 0 while it is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredSlot:
@@ -50,6 +54,7 @@ class StoredSlot:
     slot: HoldsStore
     archived: ArchivedSlices
     hashing: TermHashing = WIRE_TERMS
+    epoch: int = 0
 
     @property
     def reached(self) -> Reached:
@@ -58,6 +63,9 @@ class StoredSlot:
 
     def search(self) -> StoredSearch:
         """Returns a search of what is stored now."""
+        # First the version, last the archive: of an object that is stored or evicted meanwhile too
+        # much may be said, not too little.
+        least_version = self.slot.least_version
         view, manifest = self.slot.store.view(), self.slot.manifest
         return StoredSearch(
             view,
@@ -68,6 +76,9 @@ class StoredSlot:
             self.archived.load,
             self.slot.map_version,
             self.hashing,
+            self.epoch,
+            least_version,
+            manifest.archived_upto_ms,
         )
 
 
@@ -82,6 +93,9 @@ class StoredSearch:
         map_version: the newest map version by which any record that the slot has processed was
             routed.
         hashing: numbers the terms of the store.
+        epoch: of the slot's grant.
+        least_version: the oldest map by which any later object is routed; 0 while it is not known.
+        archived_upto_ms: the greatest arrival outside memory; None without any.
     """
 
     def __init__(
@@ -92,8 +106,14 @@ class StoredSearch:
         load: Callable[[str], SealedSlice] | None = None,
         map_version: int = 0,
         hashing: TermHashing = WIRE_TERMS,
+        epoch: int = 0,
+        least_version: int = 0,
+        archived_upto_ms: int | None = None,
     ) -> None:
         self.earliest_ms = earliest_ms
+        self.epoch = epoch
+        self.least_version = least_version
+        self.archived_upto_ms = archived_upto_ms
         self.map_version = map_version
         self._view = view
         self._archived = archived
@@ -130,6 +150,13 @@ class StoredSearch:
     def view(self) -> StoreView:
         """See `SlotSearch`."""
         return self._view
+
+    def points(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """See `SlotSearch`."""
+        active = self._view.active
+        yield active.lon[: active.rows], active.lat[: active.rows]
+        for slice_ in self._view.sealed:
+            yield slice_.lon, slice_.lat
 
     def is_in_memory(self, bounds: Bounds) -> bool:
         """See `SlotSearch`."""

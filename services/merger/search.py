@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import grpc
@@ -50,6 +50,7 @@ from sirocco.protocol.search.gather import (
     TakeMore,
     Tick,
 )
+from sirocco.protocol.search.leftovers import KnownLeftovers
 from sirocco.protocol.search.messages import EVER_MS, Part, Question
 from sirocco.protocol.search.plan import SearchPlan, plan_search
 from sirocco.runtime.grpc.authentication import caller
@@ -154,6 +155,9 @@ class SearchFront(SearchServiceServicer):
         self._metrics = metrics
         self._evaluators = Evaluators(members, dialer)
         self._hurrying = MarkRequests(view, members, dialer)
+        self._leftovers = KnownLeftovers(
+            view, settings.intake_partitions, settings.registry_partitions
+        )
         self._routing: RoutingArrays | None = None
         self._compiling = asyncio.Lock()
         self._limits = settings.merger
@@ -184,8 +188,9 @@ class SearchFront(SearchServiceServicer):
     async def _responses(self, search: _Search) -> AsyncIterator[pb.SearchResponse]:
         with self._counted(kind_of(search.query)) as counted:
             routing = await self._compiled()
-            plan = plan_search(routing, search.query, has_changed=self._view.has_changed)
-            run = _Run(search, plan, self._evaluators, self._hurrying, self._owner)
+            former = self._leftovers.former(routing, search.from_ms)
+            plan = plan_search(routing, search.query, former)
+            run = _Run(search, plan, self._evaluators, self._hurrying, self._owner, self._leftovers)
             try:
                 async for response in run.responses():
                     counted.is_partial = bool(response.end.missing_slots)
@@ -302,8 +307,10 @@ class _Run:
         evaluators: Evaluators,
         mark_requests: MarkRequests,
         owner: Callable[[int], str | None],
+        leftovers: KnownLeftovers,
     ) -> None:
         self._search = search
+        self._leftovers = leftovers
         self._evaluators = evaluators
         self._hurrying = mark_requests
         self._owner = owner
@@ -374,9 +381,13 @@ class _Run:
 
     def _ask(self, ask: Ask) -> None:
         message = slot_pb.SlotQuestion()
-        put_question(message, self._search.question(ask), self._search.message.query)
+        question = self._search.question(ask)
+        wanted = self._leftovers.wanted(ask.slots, monotonic_ms())
+        put_question(message, replace(question, leftovers_of=wanted), self._search.message.query)
 
         def sink(part: Part | SiroccoError) -> None:
+            if isinstance(part, Part) and part.leftovers:
+                self._leftovers.learn(part.leftovers, monotonic_ms())
             self._inbox.put_nowait(PartArrived(ask.number, part))
 
         self._asked[ask.number] = self._evaluators.ask(ask.member, message, sink)

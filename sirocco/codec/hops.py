@@ -259,7 +259,9 @@ def _read_version(version: int) -> int:
 
 
 def _write_routed(message: Routed) -> slot_pb.RouteRequest:
-    request = slot_pb.RouteRequest(map_version=message.map_version)
+    request = slot_pb.RouteRequest(
+        map_version=message.map_version, least_map_version=message.least_version
+    )
     put_intervals(request.intervals, message.intervals)
     if len(message.objects):
         put_objects(request.objects, message.objects)
@@ -306,6 +308,7 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
         homes=homes,
         via=via,
         further=None if tracks is None else _read_further(request, tracks, len(keys)),
+        least_version=request.least_map_version,
     )
 
 

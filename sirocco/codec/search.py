@@ -40,6 +40,7 @@ from sirocco.protocol.search.messages import (
     MOVED,
     NO_TERM_SUMS,
     Answer,
+    Leftovers,
     Part,
     Question,
     Ranking,
@@ -79,6 +80,7 @@ def put_question(message: slot_pb.SlotQuestion, question: Question, query: query
     message.answers = question.answers
     message.parts = question.parts
     message.takes_numbers = question.takes_numbers
+    message.leftovers_of = question.leftovers_of
     if question.nearby:
         message.nearby = pack(np.array(question.nearby), U4)
 
@@ -105,6 +107,7 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
         parts=max(1, message.parts),
         nearby=tuple(read_column(message.nearby, U4, "nearby").tolist()),
         takes_numbers=message.takes_numbers,
+        leftovers_of=message.leftovers_of,
     )
 
 
@@ -132,6 +135,8 @@ def write_part(question: int, part: Part) -> slot_pb.SearchSlotsResponse:
         _put_term_sums(message.terms, part.terms)
     if part.ranking is not None:
         _put_ranking(message.ranked, part.ranking)
+    for leftovers in part.leftovers:
+        _put_leftovers(message.leftovers.add(), leftovers)
     return message
 
 
@@ -178,7 +183,30 @@ def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
         is_last=message.is_last,
         is_waiting=message.is_waiting,
         map_version=message.map_version,
+        leftovers=tuple(_read_leftovers(one) for one in message.leftovers),
         origin=message,
+    )
+
+
+def _put_leftovers(message: slot_pb.Leftovers, leftovers: Leftovers) -> None:
+    message.slot = leftovers.slot
+    message.epoch = leftovers.epoch
+    message.map_version = leftovers.version
+    message.leaves = pack(leftovers.leaves, U4)
+    if leftovers.archived_upto_ms is not None:
+        message.archived_upto_ms = leftovers.archived_upto_ms
+
+
+def _read_leftovers(message: slot_pb.Leftovers) -> Leftovers:
+    with Member("leftovers"):
+        leaves = read_column(message.leaves, U4, "leaves").astype(np.int32)
+    has_archive = message.HasField("archived_upto_ms")
+    return Leftovers(
+        slot=message.slot,
+        epoch=message.epoch,
+        version=message.map_version,
+        leaves=leaves,
+        archived_upto_ms=message.archived_upto_ms if has_archive else None,
     )
 
 

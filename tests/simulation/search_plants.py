@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from services.evaluator import leftovers
 from services.evaluator import slot_search as answering
 from services.evaluator.slot_search import SlotSearch, Wanted
 from services.evaluator.stored import StoredSearch
@@ -15,6 +17,9 @@ from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.search import gather
 from sirocco.protocol.search.gather import Gather
+from sirocco.protocol.search.leftovers import Former, KnownLeftovers, LeftoverTable
+from sirocco.protocol.search.messages import Leftovers
+from sirocco.schemes.map.routing import RoutingArrays
 from tests.simulation import searches
 from tests.simulation.plants import Plant
 
@@ -43,7 +48,30 @@ def _all_are_cheap(
     return [(number, here(number) or StoredSearch(SlotStore().view())) for number in numbers]
 
 
+def _of_known_slots(
+    self: LeftoverTable, leaves: NDArray[np.int32], from_ms: int, slots: int
+) -> set[int]:
+    found = _slots_beside(self, leaves, from_ms, slots)
+    return found & self.of_slot.keys()
+
+
+def _known_although_changing(
+    self: KnownLeftovers, routing: RoutingArrays, from_ms: int
+) -> Former | None:
+    former = _former(self, routing, from_ms)
+    if former is None or not former.is_everywhere:
+        return former
+    none = np.empty(0, np.int32)
+    empty = {
+        slot: Leftovers(slot=slot, epoch=0, version=0, leaves=none, archived_upto_ms=None)
+        for slot in range(routing.slots)
+    }
+    return Former(leftovers=LeftoverTable.of(routing.version, empty))
+
+
 _again = Gather._again
+_former = KnownLeftovers.former
+_slots_beside = LeftoverTable.slots_beside
 _look = TokenCheck.check
 _plan_search = searches.plan_search
 
@@ -81,6 +109,21 @@ SEARCH_PLANTS = (
     Plant(
         "only the map in force decides which slots are searched",
         "changing",
-        ((searches, "plan_search", lambda routing, query, **_: _plan_search(routing, query)),),
+        ((searches, "plan_search", lambda routing, query, *_: _plan_search(routing, query)),),
+    ),
+    Plant(
+        "slots do not name what former maps left in them",
+        "changing",
+        ((leftovers, "leaves_elsewhere", lambda *_: np.empty(0, np.int32)),),
+    ),
+    Plant(
+        "slots that have not named what former maps left in them are not asked",
+        "changing",
+        ((LeftoverTable, "slots_beside", _of_known_slots),),
+    ),
+    Plant(
+        "what slots named holds while the map changes",
+        "changing",
+        ((KnownLeftovers, "former", _known_although_changing),),
     ),
 )

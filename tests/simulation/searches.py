@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from services.evaluator.archived import ArchivedSlices
+from services.evaluator.leftovers import LeftoverBook
 from services.evaluator.slot_search import SlotSearch, answer
 from services.evaluator.stored import StoredSlot
 from services.merger.search import PARTS
@@ -26,6 +27,7 @@ from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco.model.query import Query
 from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
 from sirocco.protocol.evaluator.search_visibility import TokenCheck, searchable
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -43,6 +45,7 @@ from sirocco.protocol.search.gather import (
     Tick,
     gone,
 )
+from sirocco.protocol.search.leftovers import KnownLeftovers
 from sirocco.protocol.search.messages import DONE, EVER_MS, Answer, Part, Question
 from sirocco.protocol.search.plan import plan_search
 from sirocco.schemes.builders.scheme import scheme_named
@@ -172,6 +175,8 @@ class SearchNet:
         self._cluster = cluster
         self._links: dict[tuple[str, str], Link] = {}
         self._threads: dict[str, Threads] = {}
+        self._known: dict[str, tuple[ControlView, KnownLeftovers]] = {}
+        self._books: dict[str, LeftoverBook] = {}
 
     def evaluator(self, member: str) -> EvaluatorNode | None:
         """Returns an evaluator that listens."""
@@ -185,6 +190,28 @@ class SearchNet:
         if node.member not in self._threads:
             self._threads[node.member] = Threads(node, self.dice)
         return self._threads[node.member]
+
+    def leftovers(self, merger: Node) -> KnownLeftovers:
+        """Returns what a merger knows of objects that former maps put elsewhere."""
+        view = merger.machine.holdings.view  # type: ignore[attr-defined]
+        known = self._known.get(merger.member)
+        if known is None or known[0] is not view:
+            shape = self._cluster.world.shape
+            known = view, KnownLeftovers(view, shape.intake, shape.registry)
+            self._known[merger.member] = known
+        return known[1]
+
+    def book(self, node: EvaluatorNode) -> LeftoverBook:
+        """Returns what an evaluator knows of them."""
+        if node.member not in self._books:
+            threads = self.threads(node)
+            self._books[node.member] = LeftoverBook(
+                lambda version: _map_of(node, version),
+                lambda slot: epoch_of(node, slot),
+                lambda action: threads.later(self.between(0, 200), action),
+                lambda: int(self.scheduler.now_ms),
+            )
+        return self._books[node.member]
 
     def link(self, merger: str, evaluator: str) -> Link:
         """Returns the stream of one to the other."""
@@ -373,7 +400,8 @@ class Answering:
             self._is_resting = True
             return
         if self._parts is None:
-            self._parts = answer(self._question, self._search, self._is_over, TERMS)
+            known = self._net.book(self._node).of
+            self._parts = answer(self._question, self._search, self._is_over, TERMS, known)
         try:
             part = next(self._parts)
         except SiroccoError as error:
@@ -391,7 +419,8 @@ class Answering:
         if slot is None:
             return None
         self._floors[number] = self._node.log_ends[number]
-        return StoredSlot(slot, _NO_ARCHIVE, TERMS).search()
+        epoch = epoch_of(self._node, number)
+        return StoredSlot(slot, _NO_ARCHIVE, TERMS, epoch or 0).search()
 
 
 class Search:
@@ -417,9 +446,9 @@ class Search:
             self._result.error = Unavailable("the cluster has no map yet")
             finished(self._result)
             return
-        plan = plan_search(
-            _compiled(self._view.partition_map), request.query, has_changed=self._view.has_changed
-        )
+        self._leftovers = net.leftovers(merger)
+        routing = _compiled(self._view.partition_map)
+        plan = plan_search(routing, request.query, self._leftovers.former(routing, from_ms))
         self._gather = Gather(
             plan,
             collector_of(request.query, now_ms),
@@ -473,9 +502,12 @@ class Search:
             answers=ask.answers,
             parts=PARTS,
             nearby=ask.nearby,
+            leftovers_of=self._leftovers.wanted(ask.slots, int(self._net.scheduler.now_ms)),
         )
 
         def came(part: Part | SiroccoError, floors: Floors) -> None:
+            if isinstance(part, Part) and part.leftovers:
+                self._leftovers.learn(part.leftovers, int(self._net.scheduler.now_ms))
             if isinstance(part, Part) and ask.number in self._asked:
                 for slot in part.slots[part.states == DONE].tolist():
                     self._result.answered[slot] = ask.member, floors[slot]
@@ -494,6 +526,17 @@ class Search:
 def keys_of(events: EventColumns) -> list[EventKey]:
     """Returns event keys, row by row."""
     return list(zip(events.sessions.tolist(), events.numbers.tolist(), strict=True))
+
+
+def epoch_of(node: EvaluatorNode, slot: int) -> int | None:
+    """Returns the epoch of a slot's grant; None where it is not here."""
+    held = node.machine.holdings.held.get((SLOTS, slot))
+    return None if held is None else held.epoch
+
+
+def _map_of(node: EvaluatorNode, version: int) -> RoutingArrays | None:
+    view = node.machine.holdings.view
+    return _compiled(view.partition_map) if view.map_version == version else None
 
 
 @lru_cache(64)

@@ -274,6 +274,7 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
         terms=terms,
         homes=homes,
         via=via,
+        least_version=int(rng.integers(0, 4)),
     )
     return routed if rng.random() < 0.5 else with_copies(rng, routed)
 

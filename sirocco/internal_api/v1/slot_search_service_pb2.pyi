@@ -1,10 +1,11 @@
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
 from sirocco_api.v1 import errors_pb2 as _errors_pb2
 from sirocco_api.v1 import query_pb2 as _query_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -33,7 +34,7 @@ class SearchSlotsRequest(_message.Message):
     def __init__(self, question: _Optional[int] = ..., ask: _Optional[_Union[SlotQuestion, _Mapping]] = ..., more: _Optional[_Union[MoreParts, _Mapping]] = ..., stop: _Optional[_Union[StopQuestion, _Mapping]] = ...) -> None: ...
 
 class SlotQuestion(_message.Message):
-    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby", "takes_numbers")
+    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby", "takes_numbers", "leftovers_of")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +47,7 @@ class SlotQuestion(_message.Message):
     PARTS_FIELD_NUMBER: _ClassVar[int]
     NEARBY_FIELD_NUMBER: _ClassVar[int]
     TAKES_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    LEFTOVERS_OF_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     slots: bytes
     now_ms: int
@@ -58,7 +60,8 @@ class SlotQuestion(_message.Message):
     parts: int
     nearby: bytes
     takes_numbers: bool
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: bool = ...) -> None: ...
+    leftovers_of: int
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: bool = ..., leftovers_of: _Optional[int] = ...) -> None: ...
 
 class MoreParts(_message.Message):
     __slots__ = ("parts",)
@@ -71,7 +74,7 @@ class StopQuestion(_message.Message):
     def __init__(self) -> None: ...
 
 class SearchSlotsResponse(_message.Message):
-    __slots__ = ("question", "slots", "states", "row_ends", "objects", "events", "distances_m", "terms", "ranked", "error", "is_last", "is_waiting", "map_version")
+    __slots__ = ("question", "slots", "states", "row_ends", "objects", "events", "distances_m", "terms", "ranked", "error", "is_last", "is_waiting", "map_version", "leftovers")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +88,7 @@ class SearchSlotsResponse(_message.Message):
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
     IS_WAITING_FIELD_NUMBER: _ClassVar[int]
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEFTOVERS_FIELD_NUMBER: _ClassVar[int]
     question: int
     slots: bytes
     states: bytes
@@ -98,7 +102,22 @@ class SearchSlotsResponse(_message.Message):
     is_last: bool
     is_waiting: bool
     map_version: int
-    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: bool = ..., is_waiting: bool = ..., map_version: _Optional[int] = ...) -> None: ...
+    leftovers: _containers.RepeatedCompositeFieldContainer[Leftovers]
+    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: bool = ..., is_waiting: bool = ..., map_version: _Optional[int] = ..., leftovers: _Optional[_Iterable[_Union[Leftovers, _Mapping]]] = ...) -> None: ...
+
+class Leftovers(_message.Message):
+    __slots__ = ("slot", "epoch", "map_version", "leaves", "archived_upto_ms")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEAVES_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_UPTO_MS_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    epoch: int
+    map_version: int
+    leaves: bytes
+    archived_upto_ms: int
+    def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., map_version: _Optional[int] = ..., leaves: _Optional[bytes] = ..., archived_upto_ms: _Optional[int] = ...) -> None: ...
 
 class TermSumColumns(_message.Message):
     __slots__ = ("hashes", "counts", "texts", "text_offsets", "numbering")

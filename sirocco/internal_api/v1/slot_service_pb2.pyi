@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RouteRequest(_message.Message):
-    __slots__ = ("map_version", "intervals", "objects", "events", "positions", "interval_rows", "terms", "term_offsets", "token_counts", "term_counts", "track_keys", "tracks", "track_values", "further_rows", "further_tracks", "further_values", "homes", "via")
+    __slots__ = ("map_version", "intervals", "objects", "events", "positions", "interval_rows", "terms", "term_offsets", "token_counts", "term_counts", "track_keys", "tracks", "track_values", "further_rows", "further_tracks", "further_values", "homes", "via", "least_map_version")
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class RouteRequest(_message.Message):
     FURTHER_VALUES_FIELD_NUMBER: _ClassVar[int]
     HOMES_FIELD_NUMBER: _ClassVar[int]
     VIA_FIELD_NUMBER: _ClassVar[int]
+    LEAST_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     map_version: int
     intervals: _columns_pb2.IntervalColumns
     objects: _columns_pb2.ObjectColumns
@@ -46,7 +47,8 @@ class RouteRequest(_message.Message):
     further_values: bytes
     homes: bytes
     via: bytes
-    def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., term_counts: _Optional[bytes] = ..., track_keys: _Optional[_Iterable[str]] = ..., tracks: _Optional[bytes] = ..., track_values: _Optional[bytes] = ..., further_rows: _Optional[bytes] = ..., further_tracks: _Optional[bytes] = ..., further_values: _Optional[bytes] = ..., homes: _Optional[bytes] = ..., via: _Optional[bytes] = ...) -> None: ...
+    least_map_version: int
+    def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., term_counts: _Optional[bytes] = ..., track_keys: _Optional[_Iterable[str]] = ..., tracks: _Optional[bytes] = ..., track_values: _Optional[bytes] = ..., further_rows: _Optional[bytes] = ..., further_tracks: _Optional[bytes] = ..., further_values: _Optional[bytes] = ..., homes: _Optional[bytes] = ..., via: _Optional[bytes] = ..., least_map_version: _Optional[int] = ...) -> None: ...
 
 class InstallRequest(_message.Message):
     __slots__ = ("registry_partition", "floor", "names", "revisions", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets", "removed", "removed_revisions", "kinds", "starts_ms", "past_ms", "slot_counts", "homes", "locators", "locator_offsets", "copied_at", "begins_ms", "words", "word_offsets", "positive_word_rows", "negative_word_rows", "sinces", "asks_end", "ended", "ended_revisions", "ended_by", "ended_is_over")

@@ -258,6 +258,8 @@ class Routed:
         tracks: u4[n], 0 for an object of the slot itself, else 1 + row of `track_keys` for a copy
             that is here because of its value; None when there are no copies.
         track_values: u8[n], hash of that value; None when there are no copies.
+        least_version: of a mark: no later object of these sources is routed by an older map; 0: not
+            known.
         further: further values of copies: an object has one copy in a slot, however many of its
             values lead there. None when there are none.
         homes: bool[n], whether this slot is the object's home, which stores it and answers queries
@@ -278,6 +280,7 @@ class Routed:
     homes: NDArray[np.bool_] | None = None
     via: NDArray[np.bool_] | None = None
     further: FurtherValues | None = None
+    least_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from sirocco.protocol.contract.track_values import hash_of, track_value
 from sirocco.protocol.router.queries.install_records import routed_queries
 from sirocco.protocol.router.queries.keyword_summary import keys_of_queries
 from sirocco.protocol.router.queries.report_locators import Locators, alternatives_of, keys_of
+from sirocco.protocol.search.leftovers import Former
 from sirocco.protocol.search.plan import plan_search
 from sirocco.schemes.map.routing import RoutingArrays
 
@@ -107,7 +108,7 @@ def query_places(query: Query, routing: RoutingArrays, *, has_changed: bool = Fa
     names = {term_hash(term): term for one in conjunctions_of(query) for term in one.positive}
     kept = None if ANY_TERM in forwarded else tuple(sorted(names[key] for key in forwarded))
     if query.mode == "snapshot":
-        plan = plan_search(routing, query, has_changed=has_changed)
+        plan = plan_search(routing, query, Former(is_everywhere=True) if has_changed else None)
         boxes = rows.boxes
         if isinstance(query, KnnQuery):
             boxes = Circle(query.lon, query.lat, 0.0).boxes()
@@ -131,7 +132,7 @@ def _asked(query: Query, routing: RoutingArrays, *, has_changed: bool) -> str:
     if isinstance(query, KnnQuery):
         return "first where its point lies, then as far as the nearest found show to be enough"
     if has_changed and routing.slots > 1:
-        return "all: objects of before lie where earlier maps put them"
+        return "all at first, later those where the map, or an earlier one, put objects nearby"
     return ""
 
 

@@ -38,6 +38,7 @@ from sirocco.model.errors import (
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.search.collectors import Collector
+from sirocco.protocol.search.leftovers import Former
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, NO_ANSWER, Answer, Part
 from sirocco.protocol.search.plan import SearchPlan
 
@@ -374,8 +375,8 @@ class Gather:
             return self._failed(ask, part, now_ms)
         if not asked.slots.union(asked.nearby).issuperset(part.slots.tolist()):
             return self._failed(ask, Internal(f"{asked.member} spoke of other slots"), now_ms)
-        if part.map_version > self._plan.routing.version and not self._plan.has_changed:
-            self._plan = replace(self._plan, has_changed=True)
+        if part.map_version > self._plan.routing.version and not self._plan.is_everywhere:
+            self._plan = replace(self._plan, former=Former(is_everywhere=True))
             if self._collector is not None:
                 return self._restart(now_ms)
             self._want(range(self._plan.routing.slots), now_ms)

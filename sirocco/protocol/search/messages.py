@@ -43,6 +43,7 @@ class Question:
         answers: into how many answers the search is split at most.
         parts: how many parts may be sent at first.
         takes_numbers: terms: the sums may use numbers under the evaluators' key.
+        leftovers_of: the map version whose leftovers are wanted; 0 for none.
     """
 
     query: Query
@@ -57,6 +58,32 @@ class Question:
     parts: int
     nearby: tuple[int, ...] = ()
     takes_numbers: bool = False
+    leftovers_of: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Leftovers:
+    """What former maps have put into a slot, seen by a later one (`search.leftovers`).
+
+    Attributes:
+        slot: its number.
+        epoch: of the owner.
+        version: of the map.
+        leaves: i4[l], ascending: each object in memory is where the map puts it, or in one of them.
+        archived_upto_ms: the greatest arrival outside memory, which may be in any leaf; None if
+            there is none.
+    """
+
+    slot: int
+    epoch: int
+    version: int
+    leaves: NDArray[np.int32]
+    archived_upto_ms: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all objects are where the map puts them."""
+        return not len(self.leaves) and self.archived_upto_ms is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,6 +157,7 @@ class Part:
         is_waiting: some slot has not reached the position token.
         map_version: the newest by which anything was routed that the asked slots have taken, marks
             included.
+        leftovers: of some of the slots, if they are known and were wanted.
         origin: what objects and events were read from, to pass on all of them; None where they were
             made here.
     """
@@ -145,6 +173,7 @@ class Part:
     is_last: bool = False
     is_waiting: bool = False
     map_version: int = 0
+    leftovers: tuple[Leftovers, ...] = ()
     origin: object = field(default=None, compare=False, repr=False)
 
 

@@ -1,8 +1,8 @@
-"""Finds the slots that can hold answers to a search, by the map in force.
+"""Finds the slots that can hold answers to a search.
 
-Objects are stored where the map put them that was in force on their arrival. Once another map has
-followed the first one every slot is asked: an old object may be anywhere, and a slot without
-objects in the region answers in some microseconds. This is exact and simple (docs/adr/0014).
+Objects are stored where the map put them that was in force on their arrival. So a search asks the
+slots of the map in force, and those beside them that may hold leftovers of former maps in its
+leaves (`search.leftovers`). While a change is under way it asks every slot.
 
 A search goes where a registration of the same condition would: to every slot with a leaf that an
 object inside its boxes could have been routed to. Only the k nearest have no region of their own.
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.geometry import Circle
 from sirocco.model.query import KnnQuery, Query, RankedQuery
+from sirocco.protocol.search.leftovers import Former
 from sirocco.schemes.map.map import WORLD
 from sirocco.schemes.map.routing import RoutingArrays
 
@@ -32,13 +33,18 @@ class SearchPlan:
         query: what is asked.
         routing: the map in force.
         first: slots to ask at once, ascending.
-        has_changed: whether objects may have been put where the map in force would not.
+        former: objects of former maps; None if the map in force is the first one.
     """
 
     query: Query
     routing: RoutingArrays
     first: tuple[int, ...]
-    has_changed: bool = False
+    former: Former | None = None
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether objects may be in any slot."""
+        return self.former is not None and self.former.is_everywhere
 
     @property
     def has_rest(self) -> bool:
@@ -64,32 +70,40 @@ class SearchPlan:
         query = self.query
         if not isinstance(query, KnnQuery):
             return ()
-        if self.has_changed:
+        if self.is_everywhere:
             return tuple(range(self.routing.slots))
-        if radius_m is None:
-            return slots_within(self.routing, np.array([WORLD]))
-        return slots_within(self.routing, Circle(query.lon, query.lat, radius_m).boxes())
+        circle = Circle(query.lon, query.lat, radius_m) if radius_m is not None else None
+        boxes = np.array([WORLD]) if circle is None else circle.boxes()
+        return slots_within(self.routing, boxes, self.former)
 
 
-def plan_search(routing: RoutingArrays, query: Query, *, has_changed: bool = False) -> SearchPlan:
+def plan_search(routing: RoutingArrays, query: Query, former: Former | None = None) -> SearchPlan:
     """Plans one search."""
-    if has_changed and not isinstance(query, KnnQuery):
-        first = tuple(range(routing.slots))
-    else:
-        # For the k nearest the first slots need not be the right ones: they only give a bound.
-        first = slots_within(routing, _first_boxes(query))
-    return SearchPlan(query, routing, first, has_changed)
+    # For the k nearest the first slots need not be the right ones: they only give a bound.
+    first = slots_within(
+        routing, _first_boxes(query), None if isinstance(query, KnnQuery) else former
+    )
+    return SearchPlan(query, routing, first, former)
 
 
-def slots_within(routing: RoutingArrays, boxes: NDArray[np.float64]) -> tuple[int, ...]:
+def slots_within(
+    routing: RoutingArrays, boxes: NDArray[np.float64], former: Former | None = None
+) -> tuple[int, ...]:
     """Returns the slots that can hold objects inside closed boxes, ascending.
 
     Args:
         routing: the map in force.
         boxes: f8[b, 4], degrees, rows (west, south, east, north).
+        former: objects of former maps; None for none.
     """
+    if former is not None and former.is_everywhere:
+        return tuple(range(routing.slots))
     routes = routing.route_boxes(boxes, np.array([0, len(boxes)], np.int64))
-    return tuple(routes.slots.tolist())
+    slots = routes.slots.tolist()
+    if former is None:
+        return tuple(slots)
+    beside = former.leftovers.slots_beside(routes.leaves, former.from_ms, routing.slots)
+    return tuple(sorted(beside.union(slots)))
 
 
 def _first_boxes(query: Query) -> NDArray[np.float64]:

@@ -33,6 +33,7 @@ from sirocco.protocol.search.messages import (
     MORE,
     MOVED,
     Answer,
+    Leftovers,
     Part,
     Question,
     Ranking,
@@ -70,6 +71,8 @@ def same(ours: Any, theirs: Any) -> bool:
     if is_dataclass(ours):
         names = [each.name for each in fields(ours) if each.compare]
         return all(same(getattr(ours, name), getattr(theirs, name)) for name in names)
+    if isinstance(ours, tuple) and ours and is_dataclass(ours[0]):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
     return bool(ours == theirs)
 
 
@@ -89,6 +92,7 @@ def test_questions_travel(members: dict[str, Any]) -> None:
             answers=3,
             parts=4,
             nearby=(0, 2),
+            leftovers_of=12,
         )
         message = slot_pb.SlotQuestion()
         put_question(message, question, write_query(query, ""))
@@ -128,6 +132,17 @@ def a_part() -> Part:
         is_last=True,
         is_waiting=True,
         map_version=3,
+        leftovers=(leftovers_of([7, 70_000], -3), leftovers_of([], None)),
+    )
+
+
+def leftovers_of(leaves: list[int], archived_upto_ms: int | None) -> Leftovers:
+    return Leftovers(
+        slot=6,
+        epoch=1 << 40,
+        version=3,
+        leaves=np.array(leaves, np.int32),
+        archived_upto_ms=archived_upto_ms,
     )
 
 

@@ -37,6 +37,7 @@ class HeldSlot:
 
     reached: Reached = field(default_factory=Reached)
     map_version: int = 3
+    least_version: int = 0
     store: SlotStore = field(default_factory=lambda: SlotStore(StoreLimits(active_rows=10)))
     manifest: ArchiveManifest = field(default_factory=lambda: ArchiveManifest(slot=3))
 

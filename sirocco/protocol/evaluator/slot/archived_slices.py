@@ -194,6 +194,12 @@ class ArchiveManifest:
         return [slice_name(self.slot, span) for span in old]
 
     @property
+    def archived_upto_ms(self) -> int | None:
+        """The greatest arrival in a slice outside memory; None without any."""
+        # In another thread, as in `overlapping`.
+        return max((upto_ms for _, upto_ms in self.archive_only.copy().values()), default=None)
+
+    @property
     def first_name(self) -> str | None:
         """The first slice that any process will load; None if there is none, or it is unknown."""
         spans = self.archived.keys() | set().union(*self._saving.values())

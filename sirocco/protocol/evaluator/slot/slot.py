@@ -156,6 +156,8 @@ class Slot:
         self._analyser = analyser or TextAnalyser()
         self._forgotten = NOTHING_FORGOTTEN
         self.map_version = 0
+        # Intake partition → the oldest map by which its later objects are routed.
+        self._least_versions: dict[int, int] = {}
         self.is_catching_up = False
         self.steps_total = 0
         self._log_end = 0
@@ -395,6 +397,8 @@ class Slot:
     def _accept(self, offset: int, message: Routed, parts: list[Part]) -> None:
         fresh_from = self.reached.accept(message.intervals)
         self.map_version = max(self.map_version, message.map_version)
+        if message.least_version:
+            self._note_maps(message)
         if not len(message.objects):
             return
         is_fresh = message.positions >= fresh_from[message.interval_rows]
@@ -402,6 +406,21 @@ class Slot:
             parts.append((offset, message, None))
         elif is_fresh.any():
             parts.append((offset, message, np.flatnonzero(is_fresh)))
+
+    def _note_maps(self, mark: Routed) -> None:
+        """Notes which maps route the later objects of a mark's sources."""
+        sources, ends = mark.intervals.sources.tolist(), mark.intervals.ends.tolist()
+        for source, end in zip(sources, ends, strict=True):
+            # Objects before a mark that was dropped may still come, by an older map.
+            if self.reached.positions.get(source, 0) >= end:
+                known = self._least_versions.get(source, 0)
+                self._least_versions[source] = max(known, mark.least_version)
+
+    @property
+    def least_version(self) -> int:
+        """The oldest map by which any later object is routed; 0 while it is not known."""
+        known = self._least_versions.get
+        return min((known(each, 0) for each in range(self._intake_partitions)), default=0)
 
     def _flush(self, parts: list[Part], end: int) -> Reports:
         """Matches what was taken so far, before a report at a position of its own."""

@@ -446,10 +446,8 @@ class IntakeRouter:
 
     def _mark(self, intervals: Intervals) -> Routed:
         # A slot that has taken this mark knows which maps the sources use; a search needs that.
-        version = max(
-            self.map_version,
-            *(self.sources[source].map_version for source in intervals.sources.tolist()),
-        )
+        versions = [self.sources[source].map_version for source in intervals.sources.tolist()]
+        version = max(self.map_version, *versions)
         return Routed(
             map_version=version,
             intervals=intervals,
@@ -458,6 +456,7 @@ class IntakeRouter:
             positions=NO_POSITIONS,
             interval_rows=NO_ROWS,
             terms=NO_TERMS,
+            least_version=min(versions),
         )
 
     def forget_sessions(self) -> None:

@@ -11,7 +11,7 @@ from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.index.standing import query_table
 from sirocco.index.store.slices import SealedSlice
 from sirocco.protocol.contract.messages import Installed, Routed
-from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
+from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, position_of
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -215,6 +215,29 @@ def test_a_slot_knows_the_newest_map_that_anything_came_by_also_after_a_take_ove
     slot.take([(0, replace(routed_of(0, 0, [], [], time_ms=50), map_version=3))])
     slot.take([(1, replace(routed_of(1, 0, [], [], time_ms=20), map_version=2))])
     assert again(slot).map_version == slot.map_version == 3
+
+
+def marked(source: int, begin: int, end: int, least_version: int) -> Routed:
+    intervals = Intervals.of([(source, begin, end, 50)])
+    return replace(
+        routed_of(source, 0, [], [], time_ms=50), intervals=intervals, least_version=least_version
+    )
+
+
+def test_a_slot_knows_by_which_maps_later_objects_come_at_least() -> None:
+    slot = opened()
+    assert slot.least_version == 0
+    slot.take([(0, marked(0, 0, 10, 3))])
+    assert slot.least_version == 0
+    slot.take([(1, marked(1, 0, 10, 2))])
+    assert slot.least_version == 2
+    # What lies before a mark that was dropped may still come by an older map.
+    slot.take([(2, marked(1, 20, 30, 4))])
+    assert slot.least_version == 2
+    slot.take([(3, marked(1, 10, 20, 4)), (4, marked(0, 0, 10, 1))])
+    assert slot.least_version == 3
+    # A process that takes the slot over waits for marks of its own.
+    assert again(slot).least_version == 0
 
 
 def test_objects_whose_attributes_are_damaged_have_none() -> None:

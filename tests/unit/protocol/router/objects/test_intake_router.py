@@ -372,6 +372,15 @@ def test_a_beat_moves_the_time_and_no_session() -> None:
     assert len(made.sources[0].sessions) == 0
 
 
+def test_a_mark_says_the_oldest_map_of_its_sources() -> None:
+    made = router(0, 1)
+    made.sources[0].map_version, made.sources[1].map_version = 5, 4
+    _, mark = routed_in(made.marks([0, 1]))[0]
+    assert (mark.map_version, mark.least_version) == (5, 4)
+    _, mark = routed_in(made.marks([0]))[0]
+    assert mark.least_version == 5
+
+
 def test_what_waits_of_a_lost_partition_is_dropped_and_the_rest_routed() -> None:
     made = router(0, 1)
     made.add(0, 0, taken_of(1, 1, [{"id": 1, "lon": 1, "lat": 1}]), 0)
