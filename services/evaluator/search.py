@@ -60,7 +60,7 @@ class SearchedSlot(Protocol):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _OpenQuestion:
     """A question in progress.
 
     Attributes:
@@ -148,7 +148,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def answered(
-        self, asked: _Asked, message: pb.SlotQuestion
+        self, asked: _OpenQuestion, message: pb.SlotQuestion
     ) -> AsyncIterator[pb.SearchSlotsResponse]:
         """Yields the messages of an answer; raises the error if there is none."""
         if self._under_way >= QUESTIONS_MAX:
@@ -202,7 +202,7 @@ class _Parts:
 
     def __init__(
         self,
-        asked: _Asked,
+        asked: _OpenQuestion,
         message: pb.SlotQuestion,
         slots: Callable[[int], SearchedSlot | None],
         hashing: TermHashing,
@@ -241,7 +241,7 @@ class _Stream:
         # A call accepts one message at a time.
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
-        self._asked: dict[int, tuple[_Asked, asyncio.Task[None]]] = {}
+        self._asked: dict[int, tuple[_OpenQuestion, asyncio.Task[None]]] = {}
 
     async def read(self, requests: AsyncIterator[pb.SearchSlotsRequest]) -> None:
         """Takes requests until the merger ends the stream."""
@@ -253,7 +253,7 @@ class _Stream:
         step = request.WhichOneof("step")
         if step == "ask" and request.question not in self._asked:
             end_s = time.monotonic() + request.ask.timeout_ms / 1_000
-            asked = _Asked(request.question, end_s, max(1, request.ask.parts))
+            asked = _OpenQuestion(request.question, end_s, max(1, request.ask.parts))
             task = asyncio.create_task(self._answer(asked, request.ask))
             self._asked[asked.number] = asked, task
             return
@@ -274,7 +274,7 @@ class _Stream:
             asked.is_stopped = True
             task.cancel()
 
-    async def _answer(self, asked: _Asked, message: pb.SlotQuestion) -> None:
+    async def _answer(self, asked: _OpenQuestion, message: pb.SlotQuestion) -> None:
         kind = message.query.WhichOneof("kind") or "unknown"
         begin_s = time.monotonic()
         outcome = "ok"

@@ -46,7 +46,7 @@ Sink = Callable[[Part | SiroccoError], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionKey:
     """One question in progress."""
 
     member: str
@@ -62,7 +62,7 @@ class Evaluators:
         self._links: dict[str, _Link] = {}
         self._numbers = itertools.count(1)
 
-    def ask(self, member: str, question: pb.SlotQuestion, sink: Sink) -> Asked:
+    def ask(self, member: str, question: pb.SlotQuestion, sink: Sink) -> QuestionKey:
         """Asks an evaluator.
 
         Args:
@@ -71,7 +71,7 @@ class Evaluators:
             sink: receives the parts of the answer until the last one, or the error that ended it;
                 never called before this returns.
         """
-        asked = Asked(member, next(self._numbers))
+        asked = QuestionKey(member, next(self._numbers))
         link = self._links.get(member) or self._open(member)
         if link is None:
             error = Unavailable(f"evaluator {member} is not known, or has ended")
@@ -80,12 +80,12 @@ class Evaluators:
         link.ask(asked.number, question, sink)
         return asked
 
-    def take_more(self, asked: Asked) -> None:
+    def take_more(self, asked: QuestionKey) -> None:
         """Allows one more part to be sent."""
         if (link := self._links.get(asked.member)) is not None:
             link.take_more(asked.number)
 
-    def stop(self, asked: Asked) -> None:
+    def stop(self, asked: QuestionKey) -> None:
         """Stops a question whose caller has gone; its sink is not called again."""
         if (link := self._links.get(asked.member)) is not None:
             link.stop(asked.number)

@@ -15,7 +15,7 @@ from sirocco_api.v1 import search_service_pb2 as pb
 from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 
-from services.merger.evaluators import Asked, Evaluators
+from services.merger.evaluators import Evaluators, QuestionKey
 from services.merger.mark_requests import MarkRequests
 from services.merger.members import Members
 from services.merger.shares import Places
@@ -154,7 +154,7 @@ class SearchFront(SearchServiceServicer):
         self._members = members
         self._metrics = metrics
         self._evaluators = Evaluators(members, dialer)
-        self._hurrying = MarkRequests(view, members, dialer)
+        self._mark_requests = MarkRequests(view, members, dialer)
         self._leftovers = KnownLeftovers(
             view, settings.intake_partitions, settings.registry_partitions
         )
@@ -190,7 +190,9 @@ class SearchFront(SearchServiceServicer):
             routing = await self._compiled()
             former = self._leftovers.former(routing, search.from_ms)
             plan = plan_search(routing, search.query, former)
-            run = _Run(search, plan, self._evaluators, self._hurrying, self._owner, self._leftovers)
+            run = _Run(
+                search, plan, self._evaluators, self._mark_requests, self._owner, self._leftovers
+            )
             try:
                 async for response in run.responses():
                     counted.is_partial = bool(response.end.missing_slots)
@@ -205,7 +207,7 @@ class SearchFront(SearchServiceServicer):
         while self._under_way and time.monotonic() < end_s:
             await asyncio.sleep(DRAIN_LOOK_S)
         await self._evaluators.close()
-        await self._hurrying.close()
+        await self._mark_requests.close()
         self._pool.close()
 
     def _refused(self, limit: str) -> None:
@@ -312,7 +314,7 @@ class _Run:
         self._search = search
         self._leftovers = leftovers
         self._evaluators = evaluators
-        self._hurrying = mark_requests
+        self._mark_requests = mark_requests
         self._owner = owner
         self._gather = Gather(
             plan,
@@ -321,7 +323,7 @@ class _Run:
             search.end_ms,
             random.getrandbits(64),
         )
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, QuestionKey] = {}
         self._inbox: asyncio.Queue[PartArrived | Tick] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._mark_request: asyncio.Task[None] | None = None
@@ -338,7 +340,7 @@ class _Run:
                 if isinstance(effect, Finish):
                     for response in self._last(effect, held):
                         yield response
-                    self._judge(effect)
+                    self._raise_error(effect)
                     return
                 for response in self._carried_out(effect):
                     if held is not None:
@@ -377,7 +379,7 @@ class _Run:
                 yield from write_objects(objects, events, origin)
             case RequestMarks() if self._mark_request is None:
                 token = self._search.message.position_token
-                self._mark_request = self._loop.create_task(self._hurrying.request(token))
+                self._mark_request = self._loop.create_task(self._mark_requests.request(token))
 
     def _ask(self, ask: Ask) -> None:
         message = slot_pb.SlotQuestion()
@@ -414,7 +416,7 @@ class _Run:
         end.missing_slots.extend(finish.missing)
         yield from responses
 
-    def _judge(self, finish: Finish) -> None:
+    def _raise_error(self, finish: Finish) -> None:
         if finish.error is None:
             return
         if not (_is_partial(finish.error) and self._search.message.allow_partial):

@@ -251,11 +251,13 @@ class QueryFront(QueryServiceServicer):
     async def _bulk(
         self,
         action: str,
-        came: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
+        received: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
     ) -> list[Outcome]:
         """Registers or updates the queries of a request; each is refused separately."""
         request, refused = (
-            (came.message, came.refused) if isinstance(came, PartlyRefused) else (came, {})
+            (received.message, received.refused)
+            if isinstance(received, PartlyRefused)
+            else (received, {})
         )
         _check_count(len(request.queries), "queries")
         lifetime, grant = _lifetime(request), caller().grant

@@ -162,18 +162,18 @@ def _text_reasons(query: Query, terms: list[str]) -> list[Reason]:
 
 def _expression_reason(expression: Expression, terms: list[str]) -> Reason:
     present = frozenset(terms)
-    judged = [_judge(one, present) for one in expression.conjunctions]
-    holds = any(one["holds"] for one in judged)
-    details = {"terms": sorted(present), "conjunctions": judged}
+    verdicts = [_verdict(one, present) for one in expression.conjunctions]
+    holds = any(one["holds"] for one in verdicts)
+    details = {"terms": sorted(present), "conjunctions": verdicts}
     if holds:
-        why = next(words_of(one) for one in judged if one["holds"])
+        why = next(words_of(one) for one in verdicts if one["holds"])
         return Reason("text", True, f"holds {why}", details)
-    if len(judged) == 1:
-        return Reason("text", False, _lack_of(judged[0]), details)
-    return Reason("text", False, f"none of the {len(judged)} alternatives holds", details)
+    if len(verdicts) == 1:
+        return Reason("text", False, _lack_of(verdicts[0]), details)
+    return Reason("text", False, f"none of the {len(verdicts)} alternatives holds", details)
 
 
-def _judge(one: Conjunction, present: frozenset[str]) -> dict[str, Any]:
+def _verdict(one: Conjunction, present: frozenset[str]) -> dict[str, Any]:
     return {
         "required": list(one.positive),
         "forbidden": list(one.negative),
@@ -189,16 +189,16 @@ def words_of(conjunction: Mapping[str, Any]) -> str:
     return " AND ".join([*conjunction["required"], *forbidden])
 
 
-def _lack_of(judged: Mapping[str, Any]) -> str:
-    lacks = [f"lacks {', '.join(judged['missing'])}"] if judged["missing"] else []
-    if judged["unwanted"]:
-        lacks.append(f"has {', '.join(judged['unwanted'])}, which it must not")
+def _lack_of(verdicts: Mapping[str, Any]) -> str:
+    lacks = [f"lacks {', '.join(verdicts['missing'])}"] if verdicts["missing"] else []
+    if verdicts["unwanted"]:
+        lacks.append(f"has {', '.join(verdicts['unwanted'])}, which it must not")
     return " and ".join(lacks)
 
 
-def alternative_words(judged: Mapping[str, Any]) -> str:
+def alternative_words(verdicts: Mapping[str, Any]) -> str:
     """Describes how an object's terms satisfy an alternative, given as in `details`."""
-    return f"{words_of(judged)}: {'holds' if judged['holds'] else _lack_of(judged)}"
+    return f"{words_of(verdicts)}: {'holds' if verdicts['holds'] else _lack_of(verdicts)}"
 
 
 def _keywords_reason(keywords: tuple[str, ...], terms: list[str]) -> Reason:

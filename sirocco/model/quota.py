@@ -47,6 +47,6 @@ class Bucket:
         self._level = min(self._level, rate_per_s)
 
     def _fill(self, now_ms: int) -> None:
-        came = (now_ms - self._at_ms) / 1_000 * self.rate_per_s
-        self._level = min(self.rate_per_s, self._level + came)
+        earned = (now_ms - self._at_ms) / 1_000 * self.rate_per_s
+        self._level = min(self.rate_per_s, self._level + earned)
         self._at_ms = now_ms

@@ -103,7 +103,7 @@ class KafkaConsumer:
                 if self._closed:
                     raise Closed(self.name)
                 for at in tuple(self._refused):
-                    self._judge(at)
+                    self._check_offset(at)
                 if self._failed:
                     raise self._failed.pop(next(iter(self._failed)))
                 messages: list[_Message] = self._consumer.consume(max_records, 0)
@@ -189,11 +189,11 @@ class KafkaConsumer:
             self._positions[at] = max(position, message.offset())
         elif error.code() in OUT_OF_RANGE:
             self._refused.add(at)
-            self._judge(at)
+            self._check_offset(at)
         else:
             self._refuse(at, typed(error, f"{at[0]}/{at[1]}"))
 
-    def _judge(self, at: At) -> None:
+    def _check_offset(self, at: At) -> None:
         """Checks a refused offset against the log: the client refuses it once, and then stops."""
         position = self._positions[at]
         try:

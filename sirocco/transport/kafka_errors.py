@@ -35,7 +35,7 @@ class _Calm(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is to be logged."""
@@ -45,9 +45,9 @@ class _Calm(logging.Filter):
         if not text.startswith("FAIL"):
             return True
         who, now = text.split(": ", 1)[0], time.monotonic()
-        if now - self._said.get(who, -_REPEAT_S) < _REPEAT_S:
+        if now - self._logged.get(who, -_REPEAT_S) < _REPEAT_S:
             return False
-        self._said[who] = now
+        self._logged[who] = now
         return True
 
 

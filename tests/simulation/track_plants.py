@@ -11,7 +11,7 @@ from tests.simulation.plants import Plant
 
 
 def _say_what_the_checkpoint_held(self: Registry, now_ms: int) -> list[Effect]:
-    if not self.is_announced and not self.is_deposed and not self.member_declarations._said:
+    if not self.is_announced and not self.is_deposed and not self.member_declarations._published:
         return self._everywhere([self.member_declarations.keep()])
     return _forget_members(self, now_ms)
 
@@ -21,9 +21,9 @@ def _restore_nothing(self: MemberDeclarations, state: State) -> None:
 
 
 def _keep_as_said(self: MemberDeclarations) -> TrackedMemberSet:
-    said = self._said
+    said = self._published
     kept = _keep_own(self)
-    self._said = said
+    self._published = said
     return kept
 
 

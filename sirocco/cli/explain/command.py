@@ -29,7 +29,7 @@ from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import print_json, print_lines
 
 if TYPE_CHECKING:
-    from sirocco.cli.explain.report import Asked, Cluster, Lately
+    from sirocco.cli.explain.report import Cluster, ExplainedQuery, RecentMatches
     from sirocco.model.objects import ObjectRow
 
 # Objects that are counted; for more, the exact number does not matter.
@@ -122,21 +122,21 @@ def _check(args: argparse.Namespace) -> None:
 # --- what is asked about
 
 
-def _registered(client: Client, query_id: str) -> Asked:
+def _registered(client: Client, query_id: str) -> ExplainedQuery:
     found = client.get(query_id)
-    from sirocco.cli.explain.report import Asked  # noqa: PLC0415
+    from sirocco.cli.explain.report import ExplainedQuery  # noqa: PLC0415
     from sirocco.codec.queries import read_query  # noqa: PLC0415
 
     query, subscriber = read_query(write_query(found.query))
-    return Asked(query, subscriber, found.revision, found.start_ms, found.start_given)
+    return ExplainedQuery(query, subscriber, found.revision, found.start_ms, found.start_given)
 
 
-def _read_query(file: str) -> Asked:
-    from sirocco.cli.explain.report import Asked  # noqa: PLC0415
+def _read_query(file: str) -> ExplainedQuery:
+    from sirocco.cli.explain.report import ExplainedQuery  # noqa: PLC0415
     from sirocco.model.query import parse_query  # noqa: PLC0415
 
     text = read_whole(file)
-    return _parsed(file, lambda: Asked(parse_query(_loaded(text, "query"))))
+    return _parsed(file, lambda: ExplainedQuery(parse_query(_loaded(text, "query"))))
 
 
 def _read_object(args: argparse.Namespace) -> ObjectRow | None:
@@ -195,12 +195,14 @@ def _look(client: Client) -> Cluster:
     return Cluster(described, from_bytes(change.partition_map), change.phase, balance)
 
 
-def _lately(client: Client, asked: Asked, window_ms: int, *, is_wanted: bool) -> Lately:
+def _lately(
+    client: Client, asked: ExplainedQuery, window_ms: int, *, is_wanted: bool
+) -> RecentMatches:
     """Counts the query's objects within the window, by a search for the same conditions."""
-    from sirocco.cli.explain.report import Lately, question_of  # noqa: PLC0415
+    from sirocco.cli.explain.report import RecentMatches, question_of  # noqa: PLC0415
 
     if not is_wanted:
-        return Lately(window_ms, why="not asked for")
+        return RecentMatches(window_ms, why="not asked for")
     count = 0
     try:
         question = query_from_json(question_of(asked.query, window_ms), "")
@@ -209,7 +211,7 @@ def _lately(client: Client, asked: Asked, window_ms: int, *, is_wanted: bool) ->
             if count >= COUNTED_MAX:
                 break
     except FailedPrecondition as error:
-        return Lately(window_ms, why=str(error), has_store=False)
+        return RecentMatches(window_ms, why=str(error), has_store=False)
     except (
         DeadlineExceeded,
         InvalidArgument,
@@ -218,5 +220,5 @@ def _lately(client: Client, asked: Asked, window_ms: int, *, is_wanted: bool) ->
         PermissionDenied,
         Unavailable,
     ) as error:
-        return Lately(window_ms, why=str(error))
-    return Lately(window_ms, min(count, COUNTED_MAX), count >= COUNTED_MAX, has_store=True)
+        return RecentMatches(window_ms, why=str(error))
+    return RecentMatches(window_ms, min(count, COUNTED_MAX), count >= COUNTED_MAX, has_store=True)

@@ -33,7 +33,7 @@ LATELY_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExplainedQuery:
     """The explained query.
 
     Attributes:
@@ -71,7 +71,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Lately:
+class RecentMatches:
     """Recent objects of the query.
 
     Attributes:
@@ -90,9 +90,9 @@ class Lately:
 
 
 def report(
-    asked: Asked,
+    asked: ExplainedQuery,
     cluster: Cluster,
-    lately: Lately,
+    lately: RecentMatches,
     one: ObjectRow | None,
     *,
     now_ms: int,
@@ -157,19 +157,19 @@ def report(
         ],
     }
     if places is not None and routing is not None:
-        goes = object_places(one, query, places, routing)
+        destinations = object_places(one, query, places, routing)
         found["goes_to"] = {
-            "leaves": list(goes.leaves),
-            "slots": list(goes.slots),
-            "or_leaves": list(goes.other_leaves),
-            "or_slots": list(goes.other_slots),
-            "query_is_there": goes.meets,
+            "leaves": list(destinations.leaves),
+            "slots": list(destinations.slots),
+            "or_leaves": list(destinations.other_leaves),
+            "or_slots": list(destinations.other_slots),
+            "query_is_there": destinations.meets,
         }
     members["object"] = found
     return members
 
 
-def _end_ms(asked: Asked) -> int | None:
+def _end_ms(asked: ExplainedQuery) -> int | None:
     ttl_ms = asked.query.ttl_ms
     return None if asked.start_ms is None or ttl_ms is None else asked.start_ms + ttl_ms
 
@@ -283,7 +283,9 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _cost_members(query: Query, places: QueryPlaces | None, lately: Lately) -> dict[str, Any]:
+def _cost_members(
+    query: Query, places: QueryPlaces | None, lately: RecentMatches
+) -> dict[str, Any]:
     members: dict[str, Any] = {"has_store": lately.has_store}
     if places is None:
         return members
@@ -317,7 +319,7 @@ def question_of(query: Query, window_ms: int) -> dict[str, Any]:
     return members | {"window": format_duration(window_ms)}
 
 
-def _lately_members(lately: Lately) -> dict[str, Any]:
+def _lately_members(lately: RecentMatches) -> dict[str, Any]:
     members: dict[str, Any] = {"window_ms": lately.window_ms, "count": lately.count}
     if lately.count is None:
         return members | {"unknown": lately.why}

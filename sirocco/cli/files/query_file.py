@@ -74,7 +74,7 @@ def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
                     repeats.append(found)
         except DamagedFileError as error:
             yield BadLine(name, error.line, InvalidArgument(str(error), field="query"))
-        yield from _judge(lines, name, first_line, repeats)
+        yield from _check_repeats(lines, name, first_line, repeats)
 
 
 class _Lines:
@@ -110,7 +110,7 @@ def _parse_line(number: int, line: bytes) -> QueryLine:
     return QueryLine(number, members, parse_query(members))
 
 
-def _judge(
+def _check_repeats(
     lines: _Lines, name: str, first_line: dict[str, int], repeats: list[QueryLine]
 ) -> Iterator[BadLine]:
     """Yields the repeats that differ from the first query of their id."""

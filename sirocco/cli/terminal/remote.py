@@ -93,7 +93,7 @@ class _ConnectionNotes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, threading.Timer] = {}
-        self._told = False
+        self._is_down_reported = False
 
     def changed(self, change: ConnectionChange) -> None:
         """Records that a connection was lost or restored."""
@@ -102,9 +102,9 @@ class _ConnectionNotes:
                 timer.cancel()
             if change.is_up:
                 self._waiting.clear()
-                if self._told:
+                if self._is_down_reported:
                     note(f"connected to {change.address} again")
-                self._told = False
+                self._is_down_reported = False
                 return
             timer = threading.Timer(_NOTE_S, self._note, (change,))
             timer.daemon = True
@@ -122,7 +122,7 @@ class _ConnectionNotes:
         with self._lock:
             if self._waiting.pop(change.address, None) is None:
                 return
-            self._told = True
+            self._is_down_reported = True
             what = "lost the connection to" if change.was_up else "cannot reach"
             note(f"{what} {change.address}, retrying")
 

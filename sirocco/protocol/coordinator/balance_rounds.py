@@ -139,18 +139,18 @@ def joined_loads(
     count = len(partition_map.leaves)
     place = {leaf.id: position for position, leaf in enumerate(partition_map.leaves)}
     columns = {name: np.zeros(count) for name in LeafLoads.__slots__}
-    is_told = np.zeros(partition_map.slots, np.bool_)
+    is_reported = np.zeros(partition_map.slots, np.bool_)
     for member, one in reports.items():
         if one.version != partition_map.version:
             continue
         own = [slot for slot in one.slots if slot < len(owners) and owners[slot] == member]
-        is_told[own] = True
+        is_reported[own] = True
         at = np.array([place.get(leaf, -1) for leaf in one.leaves.tolist()], np.int64)
         # An evaluator that has just lost a slot may still report it.
         counts = (at >= 0) & np.isin(partition_map.slot_of_leaf[at], own)
         for name, column in columns.items():
             column[at[counts]] = getattr(one.loads, name)[counts]
-    return LeafLoads(**columns), tuple(np.flatnonzero(~is_told).tolist())
+    return LeafLoads(**columns), tuple(np.flatnonzero(~is_reported).tolist())
 
 
 def loads_since(loads: LeafLoads, before: LeafLoads) -> LeafLoads:

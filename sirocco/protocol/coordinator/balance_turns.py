@@ -327,16 +327,18 @@ class Turns:
             self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
             return False
         is_first, before = self._seen is None, self._seen or self._began
-        came = sent.since(before)
-        if came is not None and float(came.sum()) < self._settings.objects_min:
+        arrived = sent.since(before)
+        if arrived is not None and float(arrived.sum()) < self._settings.objects_min:
             # With so few arrivals there is no need to ask as often.
             self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
             return False
         self._seen = sent
-        if came is None:
+        if arrived is None:
             return False
         self._looks_left -= 1
-        _, imbalance = _slot_work(partition_map, cluster_state, work(with_arrivals(counted, came)))
+        _, imbalance = _slot_work(
+            partition_map, cluster_state, work(with_arrivals(counted, arrived))
+        )
         if not self._settings.is_urgent(imbalance):
             return False
         if not is_first:
@@ -414,9 +416,9 @@ class Turns:
         loads, missing = joined_loads(partition_map, cluster_state.owners, reports)
         if not missing:
             self._count(partition_map.version, loads, begin_ms)
-        came = None if self._began is None else self._began.since(before)
-        if came is not None:
-            loads = with_arrivals(loads, came)
+        arrived = None if self._began is None else self._began.since(before)
+        if arrived is not None:
+            loads = with_arrivals(loads, arrived)
         cost = work(loads)
         slot_cost, imbalance = _slot_work(partition_map, cluster_state, cost)
         balancer = self._by_scheme(partition_map.scheme)

@@ -62,23 +62,23 @@ def list_deliveries(parts: Sequence[ListBatch]) -> Iterator[Delivered]:
     """Turns lists into records for subscribers; those of one query stay in order."""
     if not parts:
         return
-    told = joined_lists(parts)
-    owners = told.queries.subscriber_rows[told.lists.queries]
+    batch = joined_lists(parts)
+    owners = batch.queries.subscriber_rows[batch.lists.queries]
     order = np.argsort(owners, kind="stable")
-    lists, owners = take_lists(told.lists, order), owners[order]
-    ends = np.cumsum(bytes_of_lists(told)[order])
+    lists, owners = take_lists(batch.lists, order), owners[order]
+    ends = np.cumsum(bytes_of_lists(batch)[order])
     begin = 0
     while begin < len(lists):
         before = int(ends[begin - 1]) if begin else 0
         end = int(np.searchsorted(ends, before + PIECE_BYTES_MAX, side="right"))
         end = max(begin + 1, end)
-        yield _list_delivered(told, take_lists(lists, np.arange(begin, end)), owners[begin:end])
+        yield _list_delivered(batch, take_lists(lists, np.arange(begin, end)), owners[begin:end])
         begin = end
 
 
-def _list_delivered(told: ListBatch, lists: ListColumns, owners: NDArray[np.uint32]) -> Delivered:
+def _list_delivered(batch: ListBatch, lists: ListColumns, owners: NDArray[np.uint32]) -> Delivered:
     present, counts = np.unique(owners, return_counts=True)
-    names = told.queries
+    names = batch.queries
     queries, rows = used_rows(lists.queries, len(names))
     kept = names if queries is None else take_names(names, queries)
     named = QueryNames(
@@ -91,8 +91,8 @@ def _list_delivered(told: ListBatch, lists: ListColumns, owners: NDArray[np.uint
     )
     return compacted(
         Delivered(
-            objects=told.objects,
-            events=told.events,
+            objects=batch.objects,
+            events=batch.events,
             queries=named,
             matches=NO_MATCHES,
             match_offsets=np.zeros(len(present) + 1, np.int64),

@@ -116,8 +116,10 @@ class LiveLists:
                 self.ends.take_report(specs[row], *_named(found, row), slots[0], self.slots)
                 self.is_live = True
                 self.changes += 1
-        told: NDArray[np.int64] = fresh[(fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)]
-        return told
+        to_send: NDArray[np.int64] = fresh[
+            (fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)
+        ]
+        return to_send
 
     def advance(self, reached: Reached, intervals: Intervals) -> None:
         """Completes steps as far as the time of all slots allows; called after every record.
@@ -162,8 +164,8 @@ class LiveLists:
 
     def flush(self, *, sends: bool = True) -> list[ListBatch]:
         """Updates the lists; returns what is to be sent since the last call."""
-        told = self.knn.flush(sends=sends) + self.steps.flush() + self.ends.flush()
-        return told if sends else []
+        to_send = self.knn.flush(sends=sends) + self.steps.flush() + self.ends.flush()
+        return to_send if sends else []
 
     # --- records
 

@@ -52,17 +52,17 @@ def loads_of(counted: Counted) -> LoadReport:
             # A query in several leaves of a slot is new in each, but is stored in one table.
             arrived += here * (standing.arrived / total)
             query_bytes += here * (standing.bytes_total / total)
-    is_told = np.isin(slot_of_leaf, list(counted.queries))
+    is_reported = np.isin(slot_of_leaf, list(counted.queries))
     ids = np.array([leaf.id for leaf in counted.map.leaves], np.int32)
     loads = LeafLoads(
-        counted.objects[is_told],
-        counted.met[is_told],
-        counted.faded[is_told],
-        queries[is_told],
-        (counted.objects + arrived)[is_told],
-        query_bytes[is_told],
+        counted.objects[is_reported],
+        counted.met[is_reported],
+        counted.faded[is_reported],
+        queries[is_reported],
+        (counted.objects + arrived)[is_reported],
+        query_bytes[is_reported],
     )
-    return LoadReport(counted.map.version, tuple(sorted(counted.queries)), ids[is_told], loads)
+    return LoadReport(counted.map.version, tuple(sorted(counted.queries)), ids[is_reported], loads)
 
 
 def details_of(counted: Counted, wanted: list[int]) -> dict[int, LeafDetail]:

@@ -37,7 +37,7 @@ class RouterSteps:
     routings: dict[int, RoutingArrays] = field(default_factory=dict)
     # (topic, Kafka partition, version, epoch) of appended records, so that they are not appended
     # again every few milliseconds; a successor may repeat them.
-    _said: set[tuple[str, int, int, int]] = field(default_factory=set)
+    _appended: set[tuple[str, int, int, int]] = field(default_factory=set)
 
     def learn(self) -> None:
         """Compiles the maps that are new in the view, and drops those that left it long ago.
@@ -50,7 +50,7 @@ class RouterSteps:
         for version in [version for version in self.routings if version < oldest]:
             del self.routings[version]
         # Steps towards these versions are over; otherwise repeating one costs one step.
-        self._said = {key for key in self._said if key[2] >= oldest}
+        self._appended = {key for key in self._appended if key[2] >= oldest}
         for version, known in maps.items():
             if version not in self.routings:
                 scheme = scheme_named(known.partition_map.scheme)
@@ -92,14 +92,14 @@ class RouterSteps:
             # Under the newest epoch: after a repeated grant, records that name an older one are
             # void.
             key = ("copied", partition, following, owner.epoch)
-            if key not in self._said and is_copied(registry):
-                self._said.add(key)
+            if key not in self._appended and is_copied(registry):
+                self._appended.add(key)
                 effects.append(Declare(MapCopied(partition, following, owner.epoch)))
         is_in_force = view.map_version >= following
         if is_in_force and not view.behind(INTAKE, self.intake_partitions, following):
             key = ("retire", partition, following, registry.epoch)
-            if key not in self._said:
-                self._said.add(key)
+            if key not in self._appended:
+                self._appended.add(key)
                 at_ms = NEVER_MS if self.event_time else now_ms + CLOCKS_DIFFER_MS
                 effects.append(Append(REGISTRY, partition, Retire(following, at_ms)))
         return effects
@@ -107,7 +107,7 @@ class RouterSteps:
     def _is_new(self, topic: str, partition: int, version: int) -> bool:
         owner = self.view.owners.get((topic, partition))
         key = (topic, partition, version, owner.epoch if owner else 0)
-        if key in self._said:
+        if key in self._appended:
             return False
-        self._said.add(key)
+        self._appended.add(key)
         return True

@@ -55,7 +55,7 @@ class Source:
     # i8[slots], the position up to which each slot has been sent everything.
     sent: NDArray[np.int64]
     # When a record was last read, by this process's clock.
-    heard_ms: int
+    last_ms: int
     # Version of the map that routes objects after the position.
     map_version: int = 0
     # Members by whose values objects are followed (`track`).

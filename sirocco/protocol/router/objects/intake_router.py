@@ -182,7 +182,7 @@ class IntakeRouter:
             arrival_ms=arrival_ms,
             sessions=sessions,
             sent=sent,
-            heard_ms=now_ms,
+            last_ms=now_ms,
         )
         # Without a checkpoint, start with the oldest map that anyone may need.
         source.map_version = min(self.routings, default=0)
@@ -221,7 +221,7 @@ class IntakeRouter:
         self._waiting.append((partition, offset, taken))
         if isinstance(taken, IntakeObjects):
             self._waiting_objects += len(taken.objects)
-        self.sources[partition].heard_ms = now_ms
+        self.sources[partition].last_ms = now_ms
 
     @property
     def is_full(self) -> bool:
@@ -339,8 +339,8 @@ class IntakeRouter:
             return []
         effects: list[Effect] = []
         for partition, source in self.sources.items():
-            if now_ms - source.heard_ms >= MARK_INTERVAL_MS:
-                source.heard_ms = now_ms
+            if now_ms - source.last_ms >= MARK_INTERVAL_MS:
+                source.last_ms = now_ms
                 beat = IntakeObjects(
                     session=0,
                     first_number=1,
@@ -426,8 +426,8 @@ class IntakeRouter:
         for partition in [int(sources[0]), *sources[is_next].tolist()]:
             # A source whose rows continue in the slot's next record is covered up to its last row
             # here; otherwise up to its position.
-            goes_on = last < end and int(routed.interval_rows[last]) == partition
-            if goes_on:
+            is_continued = last < end and int(routed.interval_rows[last]) == partition
+            if is_continued:
                 upto = int(routed.positions[last - 1]) + 1
                 time_ms = int(routed.events.arrivals_ms[last - 1])
                 intervals.append(self._interval(partition, slot, upto, time_ms))

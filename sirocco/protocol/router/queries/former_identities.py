@@ -30,8 +30,8 @@ def with_fingerprints(state: State, changes: Iterable[tuple[int, Change]]) -> St
     handles = state["handles"].tolist()
     places = dict(zip(handles, state["revisions"].tolist(), strict=True))
     if "places" in state:
-        said_again = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
-        places |= {handle: place for handle, place in said_again if handle in places}
+        republished = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
+        places |= {handle: place for handle, place in republished if handle in places}
     found = {
         change.handle: fingerprint_of(change.query.id)
         for offset, change in changes

@@ -242,8 +242,8 @@ class KeywordSummary:
             )
         return effects
 
-    def _everywhere(self, said: Keywords) -> list[Effect]:
-        return [Append(INTAKE, partition, said) for partition in range(self._intake_partitions)]
+    def _everywhere(self, record: Keywords) -> list[Effect]:
+        return [Append(INTAKE, partition, record) for partition in range(self._intake_partitions)]
 
     def _keep(self, place: int, keys: tuple[int, ...]) -> None:
         if place >= len(self._firsts):

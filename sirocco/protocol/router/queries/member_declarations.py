@@ -94,7 +94,7 @@ class MemberDeclarations:
         self.counts = MemberCounts()
         # Members that intake partitions may know of this one; and those this owner has published.
         self._known: set[str] = set()
-        self._said: set[str] = set()
+        self._published: set[str] = set()
         # Whether intake partitions may know members from older versions, of any partition.
         self._is_after_another = False
         # Whether all members are known: compaction may have removed the records that name them.
@@ -111,9 +111,9 @@ class MemberDeclarations:
         tenant = tenant_of(change.query.id)
         self._member_of[change.handle] = tenant, member
         self.counts.add(tenant, member)
-        if member in self._said:
+        if member in self._published:
             return []
-        self._said.add(member)
+        self._published.add(member)
         self._known.add(member)
         return [TrackedMember(member, self._partition, self._epoch)]
 
@@ -131,7 +131,7 @@ class MemberDeclarations:
 
         To be called only when every query in force is known here.
         """
-        self._known, self._said = set(self.counts), set(self.counts)
+        self._known, self._published = set(self.counts), set(self.counts)
         self._is_after_another = False
         return TrackedMemberSet(self._partition, self._epoch, tuple(sorted(self.counts)))
 
@@ -213,8 +213,8 @@ def with_members(state: State, changes: Iterable[tuple[int, Change]]) -> State:
     handles = state["handles"].tolist()
     places = dict(zip(handles, state["revisions"].tolist(), strict=True))
     if "places" in state:
-        said_again = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
-        places |= {handle: place for handle, place in said_again if handle in places}
+        republished = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
+        places |= {handle: place for handle, place in republished if handle in places}
     read = {c.handle: c.query for offset, c in changes if places.get(c.handle) == offset}
     if read.keys() != places.keys():
         return state

@@ -44,8 +44,8 @@ def least_gain_of(cost: NDArray[np.float64], objects: NDArray[np.float64]) -> fl
         cost: f8[n], cost of each of its leaves.
         objects: f8[n], objects of each in the round.
     """
-    came = objects > 0
-    variance = float((SQUARE_OVER_MEAN * cost[came] ** 2 / objects[came]).sum())
+    is_present = objects > 0
+    variance = float((SQUARE_OVER_MEAN * cost[is_present] ** 2 / objects[is_present]).sum())
     by_chance: float = GAIN_DEVIATIONS_MIN * variance**0.5
     return max(GAIN_SHARE_MIN * float(cost.sum()), by_chance)
 

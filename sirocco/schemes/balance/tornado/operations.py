@@ -278,8 +278,8 @@ class Strips:
         self._detail, self._profiles = detail, profiles
         self._kept: dict[tuple[int, int, bool], Strip] = {}
         self._about: dict[float, tuple[Strip, ...]] = {}
-        self._parted = [
-            (axis, first_moves, parted_by_cuts(profile, first_moves))
+        self._split_loads = [
+            (axis, first_moves, split_by_cuts(profile, first_moves))
             for axis, profile in enumerate(profiles)
             if len(profile) > 1
             for first_moves in (True, False)
@@ -293,7 +293,10 @@ class Strips:
         The latter along either axis, from either side. Nothing if no split is possible.
         """
         if wanted not in self._about:
-            keys = [(axis, nearest(parted, wanted), first) for axis, first, parted in self._parted]
+            keys = [
+                (axis, nearest(split_loads, wanted), first)
+                for axis, first, split_loads in self._split_loads
+            ]
             of_all = dict.fromkeys([*self._halves, *keys])
             self._about[wanted] = tuple(self._strip(*key) for key in of_all)
         return self._about[wanted]
@@ -409,18 +412,18 @@ def nearest_cut(profile: NDArray[np.float64], wanted: float, first_moves: bool) 
         wanted: Cost that should move.
         first_moves: Whether the part before the split moves.
     """
-    return nearest(parted_by_cuts(profile, first_moves), wanted)
+    return nearest(split_by_cuts(profile, first_moves), wanted)
 
 
-def parted_by_cuts(profile: NDArray[np.float64], first_moves: bool) -> NDArray[np.float64]:
+def split_by_cuts(profile: NDArray[np.float64], first_moves: bool) -> NDArray[np.float64]:
     """Returns the cost that each split removes, f8[c - 1]; see `nearest_cut`."""
     before = np.cumsum(profile)[:-1]
     return before if first_moves else float(profile.sum()) - before
 
 
-def nearest(parted: NDArray[np.float64], wanted: float) -> int:
+def nearest(split_loads: NDArray[np.float64], wanted: float) -> int:
     """Returns the number of columns or rows before the split that removes about `wanted`."""
-    return int(np.abs(parted - wanted).argmin()) + 1
+    return int(np.abs(split_loads - wanted).argmin()) + 1
 
 
 def cell_at(detail: LeafDetail, axis: int, degrees: float) -> int | None:

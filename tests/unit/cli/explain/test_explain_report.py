@@ -8,7 +8,14 @@ from sirocco_client import Balance, ClusterDescription
 from sirocco_client.balance import LeafLoad, SlotLoad
 from sirocco_client.cluster import Leaf, Ownership
 
-from sirocco.cli.explain.report import Asked, Cluster, Lately, question_of, report, window_of
+from sirocco.cli.explain.report import (
+    Cluster,
+    ExplainedQuery,
+    RecentMatches,
+    question_of,
+    report,
+    window_of,
+)
 from sirocco.cli.explain.view import lines_of
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import Query, parse_query
@@ -79,10 +86,15 @@ def _balance(leaves: int) -> Balance:
     )
 
 
-def _report(query: Query, cluster: Cluster, lately: Lately | None = None) -> dict[str, Any]:
+def _report(query: Query, cluster: Cluster, lately: RecentMatches | None = None) -> dict[str, Any]:
     one = parse_object({"id": 1, "lon": 10, "lat": 10, "text": "a"})
     said = report(
-        Asked(query), cluster, lately or Lately(1_000), one, now_ms=5_000, arrival_ms=None
+        ExplainedQuery(query),
+        cluster,
+        lately or RecentMatches(1_000),
+        one,
+        now_ms=5_000,
+        arrival_ms=None,
     )
     assert list(lines_of(said))
     return said
@@ -109,7 +121,9 @@ def test_what_comes_to_leaves_and_slots() -> None:
 
 def test_who_may_not_see_the_map_learns_the_rest() -> None:
     why = "token k3 has no scope 'admin'"
-    said = _report(SMALL, Cluster(_described(), None, "", None, why), Lately(1_000, why="no store"))
+    said = _report(
+        SMALL, Cluster(_described(), None, "", None, why), RecentMatches(1_000, why="no store")
+    )
     assert said["places"] == said["load"] == {"unknown": why}
     assert said["object"]["outcome"] == "match"
     assert "goes_to" not in said["object"]

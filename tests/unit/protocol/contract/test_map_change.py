@@ -630,5 +630,5 @@ def test_what_was_said_for_maps_of_before_is_not_remembered() -> None:
         assert isinstance(retire.message, Retire)
         registry.read([(registry.offset, retire.message)], intake.routings)
         assert steps.next(0) == []
-        kept.append(len(steps._said))
+        kept.append(len(steps._appended))
     assert kept[-1] == kept[-2], kept
