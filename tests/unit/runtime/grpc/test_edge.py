@@ -376,6 +376,28 @@ def test_every_server_has_an_edge() -> None:
         server.stop()
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns when something holds."""
+    end_s = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end_s
+        await asyncio.sleep(0.01)
+
+
+def test_an_answer_whose_client_has_gone_is_given_up() -> None:
+    async def test(server: Served) -> None:
+        server.servicer.answer.ParseFromString(b"\x7a\x80\x80\x40" + bytes(1 << 20))
+        _, writer = await asyncio.open_connection(*server.address.split(":"))
+        writer.write(requests_of_one_that_never_reads(server.address, 3))
+        await until(lambda: server.edge.budget.held > 3 << 20)
+        assert server.edge.calls.held == 3
+        writer.close()
+        await until(lambda: server.edge.calls.held == server.edge.budget.held == 0)
+        assert "unread" not in server.counted
+
+    served(test)
+
+
 def test_answers_that_nobody_reads_are_bounded_and_end() -> None:
     limits = EdgeLimits(budget_bytes=16 << 20, tenant_budget_bytes=8 << 20, unread_ms=1_000)
 
@@ -385,12 +407,6 @@ def test_answers_that_nobody_reads_are_bounded_and_end() -> None:
         _, writer = await asyncio.open_connection(*server.address.split(":"))
         writer.write(requests_of_one_that_never_reads(server.address, 60))
         await writer.drain()
-
-        async def until(condition: Callable[[], bool]) -> None:
-            end_s = time.monotonic() + 20
-            while not condition():
-                assert time.monotonic() < end_s
-                await asyncio.sleep(0.01)
 
         await until(lambda: len(server.servicer.seen) == 60)
         await until(lambda: server.counted.count("memory") >= 52)
