@@ -21,12 +21,12 @@ from tests.charts.rendering import CHART
 
 NEEDED = {"SIROCCO_KAFKA": "k:9092", "SIROCCO_REDIS": "redis://r", "SIROCCO_ARCHIVE": "/a"}
 
-# Where the chart means something else than a process that is told nothing, and why.
+# Where the chart's default differs from that of a process without settings, and why.
 OF_A_CLUSTER = {
     # Two routers and two mergers, with room for as many again.
     "partitions.intake": 8,
     "partitions.partials": 4,
-    # Half of an evaluator's limit of memory, which the chart sets.
+    # Half of an evaluator's memory limit, which the chart sets.
     "storeBytes": 2 << 30,
 }
 

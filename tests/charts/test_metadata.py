@@ -1,4 +1,4 @@
-"""What a registry of charts shows, and that its addresses lead to files that are there."""
+"""The metadata that a chart registry shows, and that its addresses lead to existing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits of tests: on conditions, never for a time that ought to be enough."""
+"""Waits of tests: on conditions, never for a fixed time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Far longer than anything takes, so that only what never comes fails.
+# Far longer than any wait that succeeds, so that only real failures time out.
 WAIT_S = 60.0
 
 
@@ -14,7 +14,7 @@ def eventually(condition: Callable[[], Any], what: object = "") -> Any:
     """Returns the condition's value once it is true.
 
     Raises:
-        AssertionError: It never was; `what` is said then.
+        AssertionError: It never was; the message names `what`.
     """
     deadline_s = time.monotonic() + WAIT_S
     while not (found := condition()):

@@ -1,4 +1,4 @@
-"""Values of many fields are made by names: nobody reads the seventh of twelve numbers right."""
+"""Values of many fields are created by name: a reader cannot follow twelve numbers by position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def keywords_of(call: ast.expr) -> dict[str | None, str]:
 
 
 def positional_fields(found: ast.ClassDef) -> int:
-    """How many fields of a dataclass may be given by position; 0 for other classes."""
+    """Returns how many fields of a dataclass may be given by position; 0 for other classes."""
     decorators = [
         each
         for each in found.decorator_list

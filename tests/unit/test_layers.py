@@ -231,7 +231,7 @@ def test_imports_are_allowed(path: str) -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Not for their types alone either: what two of them need stands below both."""
+    """Not even for their types: types that two of them need belong below both."""
     files = {module_name(path): path for path in our_files() if "_pb2" not in path}
     graph = {
         module: {

@@ -1,4 +1,4 @@
-"""NumPy's types have one spelling: `np.int64`, and with their byte order where bytes are read."""
+"""NumPy's types have one spelling: `np.int64`, with a byte order where bytes are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No function, method or class of the engine is reached by tests alone."""
+"""No function, method or class of the engine is used only by tests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("sirocco", "services", "loadgen")
-# What may name them, besides: other programs of ours.
+# Other programs of ours that may use them.
 USERS = (*SOURCES, "sdk/sirocco_client", "spark-jobs", "benchmarks", "scripts")
 
-# Called by others than us, or there for tests on purpose.
+# Called by other software, or meant for tests.
 ALLOWED = {
     # Known hashes, and a broker with passwords, are for tests.
     *("fixed_secret", "sasl_address"),
-    # Asked by generated code.
+    # Called by generated code.
     *("is_active", "unary_stream", "stream_stream", "set_code", "set_details"),
     # Called by http.server.
     *("verify_request", "shutdown_request", "service_actions", "handle_error"),
@@ -33,7 +33,7 @@ def python_files(folders: tuple[str, ...]) -> Iterator[Path]:
 
 
 def exported(tree: ast.Module) -> Counter[str]:
-    """What `__all__` names: that is no use."""
+    """Returns the names in `__all__`, which do not count as a use."""
     return Counter(
         each.value
         for node in tree.body
@@ -58,7 +58,7 @@ def test_what_tests_alone_reach_is_gone() -> None:
             name = node.name
             if name in ALLOWED or name.startswith(("__", "visit_")):
                 continue
-            # Its definition, and what it says of itself, is no use either.
+            # Its definition and its own text do not count as a use, either.
             text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             own = len(re.findall(rf"\b{name}\b", text))
             if uses[name] - own <= 0:

@@ -28,7 +28,7 @@ LONG = {
     "after a letter with marks": "\u01d6" + BELOW * (2 * HALF - 1),
 }
 
-# Starters, some of which compose with what follows, or decompose to letters with marks.
+# Starters, some of which compose with the next character, or decompose to letters with marks.
 BASES = "a \u00e9\u01d5\u0f40\u304b\uff76\ud55c\u1100\u1161\ufdfa\uff71\u09c7\u09be\U0001d15f\n"
 
 
@@ -40,7 +40,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_marks_in_the_wrong_order_take_no_longer_than_others(text: str) -> None:
-    """64 KB took up to five seconds, in the loop that serves everybody."""
+    """64 KB took up to five seconds, in the loop that serves all clients."""
     analyser = TextAnalyser()
     data, offsets = pack_bytes([text.encode()] * 4)
     # The tables are built once.
@@ -51,7 +51,7 @@ def test_marks_in_the_wrong_order_take_no_longer_than_others(text: str) -> None:
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_both_analyses_agree_about_long_runs(text: str) -> None:
-    """Tests shorter ones, which `unicodedata` also normalises in time."""
+    """Tests shorter texts, which `unicodedata` also normalises in time."""
     some = text[:900]
     folded = unicodedata.normalize("NFKC", some).casefold()
     assert normalise(some).casefold() == folded

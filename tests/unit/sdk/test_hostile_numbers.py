@@ -1,7 +1,7 @@
-"""Numbers beside queries and objects (time limits, counts, pauses) with absurd values.
+"""Absurd values for the numbers of the SDK's calls (time limits, counts, pauses).
 
-Each is taken as it is, or refused by the name of its field and with what was given. No way raises a
-Python error, and none speaks of a number that nobody gave.
+Each is used as given, or refused with the name of its field and the given value. No call raises a
+Python error, and no error mentions another number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.fake_cluster import FakeCluster
 
 NO_NUMBERS = [math.nan, True, "1", [], b"1", 1 + 1j, {}]
 TOO_MUCH = [-1, -5e-324, -math.inf, math.inf, 1e300, 10**400]
-# The clock has passed such a time limit before the call begins.
+# Such a time limit is over before the call begins.
 TOO_SOON = [0, 0.0, -0.0, 5e-324, 1e-9, 0.000_999]
 
 SNAPSHOT = query_from_json({"id": "q", "kind": "range", "mode": "snapshot"}, "s")
@@ -54,10 +54,10 @@ def test_waits_for_acknowledgements(value: Any, client: Any) -> None:
     publisher.publish({"id": 1, "lon": 1, "lat": 2})
     refused("timeout_s", publisher.flush, value)
     refused("timeout_s", publisher.close, value)
-    # What was accepted is still sent.
+    # Objects accepted before are still sent.
     assert publisher.flush(20.0).acknowledged == 1
     publisher.close(20)
-    # A closed one is closed, however often.
+    # Closing again has no effect.
     publisher.close(0)
 
 

@@ -81,7 +81,7 @@ def test_no_proposal_waits_for_another(checks: tuple[threading.Event, list[bytes
         assert not first.done()
         may_end.set()
         assert (await first).map_version == 1
-        # The next one may come, also after one that is refused.
+        # The next one is accepted, also after a refused one.
         bad, context = propose(front, b"bad")
         await asyncio.wait([bad], timeout=TIMEOUT_S)
         assert context.code == "INVALID_ARGUMENT"

@@ -181,7 +181,7 @@ def test_queries_are_let_in_up_to_the_limit(
 def test_changes_under_way_count_beside_what_the_owners_report(
     figures: TenantFigures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood of bulk requests was admitted anew at every look, until the first were applied."""
+    """A flood of bulk requests was admitted at every look, until the first were applied."""
     now_ms = [0]
     monkeypatch.setattr(quotas, "monotonic_ms", lambda: now_ms[0])
     live = 0

@@ -102,7 +102,7 @@ async def errors(front: QueryFront, action: str, *rows: tuple[str, str]) -> list
 
 
 def test_rows_of_one_id_are_let_in_or_refused_together(limited: Any) -> None:
-    """The last row alone was counted and refused; the others were registered beyond the limit."""
+    """Only the last row was counted and refused; the others were registered beyond the limit."""
     limited(queries=2)
 
     async def run() -> None:
@@ -138,7 +138,7 @@ def test_the_largest_row_of_an_id_counts(is_large_first: bool, action: str, limi
 def test_requests_whose_outcome_is_unknown_count(
     limited: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight streams of 4,000 rows registered 5,000 queries beside a limit of 2,000."""
+    """Eight streams of 4,000 rows registered 5,000 queries under a limit of 2,000."""
     monkeypatch.setattr("services.router.quotas.COUNTED_AT_LIMIT_MS", -1)
     monkeypatch.setattr("services.router.quotas.COUNTED_MS", -1)
     limited(queries=5)

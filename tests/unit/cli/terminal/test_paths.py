@@ -1,4 +1,4 @@
-"""No option takes an empty value for something else, whatever the command."""
+"""No option accepts an empty value, in any command."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
         out.flush()
     with pytest.raises(OSError, match="/dev/full"), ResultsFile(full) as out:
         out.write_end("q", "ttl")
-    # What names its file already, and what is no error of the system, stays as it is.
+    # An error that already names its file, or is not a system error, is unchanged.
     with pytest.raises(FileNotFoundError, match="missing"), naming(tmp_path):
         (tmp_path / "missing").read_bytes()
     with pytest.raises(OSError, match=r"^odd$"), naming(tmp_path):

@@ -89,7 +89,7 @@ def test_erasing_clears_the_filter() -> None:
 
 
 def displacement(homes: list[int]) -> float:
-    """Mean distance of keys from their homes when they are put one behind the other."""
+    """Returns the mean distance of keys from their homes when they are added in sequence."""
     numbers = np.arange(len(homes))
     sorted_homes = np.sort(np.array(homes))
     return float((np.maximum.accumulate(sorted_homes - numbers) + numbers - sorted_homes).mean())

@@ -1,4 +1,4 @@
-"""Connections of strangers: a bounded number, and none that never shakes hands."""
+"""Connections of unknown clients: bounded in number, and closed without a handshake."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE_S = 20.0
 
 
 def is_closed(connection: socket.socket, timeout_s: float) -> bool:
-    """Whether the server closes a connection in time."""
+    """Returns whether the server closes a connection in time."""
     end_s = time.monotonic() + timeout_s
     while (left_s := end_s - time.monotonic()) > 0:
         connection.settimeout(left_s)

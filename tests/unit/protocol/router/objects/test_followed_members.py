@@ -269,7 +269,7 @@ def test_no_tenant_tracks_more_members_than_are_free(
     assert taken("greedy", 20) == 8
     assert taken("other", 20) == 4
     assert taken("third", 20) == 2
-    # Who tracks what others track takes nothing; the operator may have the rest.
+    # A tenant that tracks what others track uses no share; the operator may have the rest.
     (same,) = log.do(request_of("register", query("greedy:x", track="other-1")))
     assert same.error is None
     outcomes = log.do(*(tracks(number, f"m{number}") for number in range(4)))
