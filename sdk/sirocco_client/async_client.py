@@ -45,6 +45,7 @@ from sirocco_client.errors import (
     Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
+from sirocco_client.members import read_bytes, read_text
 from sirocco_client.numbers import TIME_MS_MAX, read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
@@ -144,7 +145,7 @@ class AsyncClient:
 
     async def unregister(self, query_id: str) -> None:
         """As `Client.unregister`."""
-        request = pb.UnregisterQueryRequest(id=query_id)
+        request = pb.UnregisterQueryRequest(id=read_text(query_id, "id"))
         failures: Failures = []
         try:
             await self._call(QueryServiceStub, "UnregisterQuery", request, failures)
@@ -155,7 +156,7 @@ class AsyncClient:
 
     async def get(self, query_id: str) -> RegisteredQuery:
         """As `Client.get`."""
-        request = pb.GetQueryRequest(id=query_id)
+        request = pb.GetQueryRequest(id=read_text(query_id, "id"))
         response = await self._call(QueryServiceStub, "GetQuery", request)
         return read_registered(response.registered_query)
 
@@ -164,7 +165,9 @@ class AsyncClient:
         token = ""
         while True:
             request = pb.ListQueriesRequest(
-                page_size=PAGE_SIZE, page_token=token, subscriber=subscriber or ""
+                page_size=PAGE_SIZE,
+                page_token=token,
+                subscriber=read_text(subscriber or "", "subscriber"),
             )
             response = await self._call(QueryServiceStub, "ListQueries", request)
             for each in response.registered_queries:
@@ -387,7 +390,7 @@ class AsyncClient:
 
     async def propose_map(self, partition_map: bytes, timeout_s: float | None = None) -> int:
         """As `Client.propose_map`."""
-        request = ProposeMapRequest(partition_map=partition_map)
+        request = ProposeMapRequest(partition_map=read_bytes(partition_map, "partition_map"))
         found = await self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
         return int(found.map_version)
 
@@ -409,7 +412,7 @@ class AsyncClient:
         self, position_token: str, timeout_s: float | None = None
     ) -> tuple[str, ...]:
         """As `Client.await_processed`."""
-        request = AwaitProcessedRequest(position_token=position_token)
+        request = AwaitProcessedRequest(position_token=read_text(position_token, "position_token"))
         response = await self._call(
             ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s
         )

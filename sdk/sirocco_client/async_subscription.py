@@ -18,7 +18,7 @@ from sirocco_client.channels import Metadata, error_of
 from sirocco_client.contact import MERGER, Contact
 from sirocco_client.decode import Delivery, NotificationBatch
 from sirocco_client.endpoints import Endpoints
-from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco_client.errors import DeadlineExceeded, FailedPrecondition, SiroccoError, Unavailable
 from sirocco_client.numbers import read_seconds
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
@@ -58,6 +58,7 @@ class AsyncSubscription:
         self._call: Any = None
         # Batch that `open` read in advance.
         self._ahead: NotificationBatch | None = None
+        self._is_reading = False
 
     def __repr__(self) -> str:
         """Shows the subscriber and the position."""
@@ -109,6 +110,15 @@ class AsyncSubscription:
 
     async def next_batch(self) -> NotificationBatch | None:
         """As `Subscription.next_batch`."""
+        if self._is_reading:
+            raise FailedPrecondition("another task reads this subscription; open one for each")
+        self._is_reading = True
+        try:
+            return await self._next_batch()
+        finally:
+            self._is_reading = False
+
+    async def _next_batch(self) -> NotificationBatch | None:
         if self._closed.is_set():
             return None
         ahead, self._ahead = self._ahead, None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -10,7 +12,7 @@ import grpc
 import grpc.aio
 
 from sirocco_client.error_messages import error_from_wire
-from sirocco_client.errors import SiroccoError, Unavailable
+from sirocco_client.errors import InvalidArgument, SiroccoError, Unavailable
 
 # Trailing metadata that carries the serialised `sirocco.v1.Error`.
 ERROR_METADATA = "sirocco-error-bin"
@@ -33,6 +35,10 @@ KEEPALIVE_TIMEOUT_MS = 10_000
 # The longest pause between tries to connect; gRPC's default of two minutes would outlive all of our
 # retries.
 RECONNECT_MS_MAX = 5_000
+
+# Servers refuse metadata above 16 KB.
+TOKEN_LENGTH_MAX = 8_192
+_TOKEN = re.compile(f"[!-~]{{1,{TOKEN_LENGTH_MAX}}}")
 
 Metadata: TypeAlias = "tuple[tuple[str, str], ...]"
 
@@ -70,6 +76,15 @@ class ChannelSettings:
     token: str | None = field(default=None, repr=False)
     message_bytes_max: int = MESSAGE_BYTES_MAX
     named: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuses what could not be sent; gRPC would report that no server can be reached."""
+        if self.token is not None and not _is_token(self.token):
+            raise InvalidArgument(
+                f"must be one line of at most {TOKEN_LENGTH_MAX} ASCII characters", field="token"
+            )
+        if self.tls is not None and not _are_certificates(self.tls.root_certificates):
+            raise InvalidArgument("holds no certificate in PEM form", field="tls.root_certificates")
 
     @property
     def metadata(self) -> Metadata:
@@ -124,6 +139,23 @@ class ChannelSettings:
         if self.tls is None:
             return grpc.aio.insecure_channel(address, self.options(address))
         return grpc.aio.secure_channel(address, self._credentials(self.tls), self.options(address))
+
+
+def _is_token(token: object) -> bool:
+    return isinstance(token, str) and _TOKEN.fullmatch(token) is not None
+
+
+def _are_certificates(pem: object) -> bool:
+    """Whether a value can be read as trusted roots; None stands for those of gRPC."""
+    if pem is None:
+        return True
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
+            cadata=pem.decode("ascii") if isinstance(pem, bytes) else ""
+        )
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
 
 
 def error_without_details(failure: grpc.RpcError) -> bool:

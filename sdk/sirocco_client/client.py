@@ -49,6 +49,7 @@ from sirocco_client.errors import (
     Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
+from sirocco_client.members import read_bytes, read_text
 from sirocco_client.numbers import TIME_MS_MAX, read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.publisher import Publisher
@@ -210,7 +211,7 @@ class Client:
         Raises:
             NotFound: No query has this id.
         """
-        request = pb.UnregisterQueryRequest(id=query_id)
+        request = pb.UnregisterQueryRequest(id=read_text(query_id, "id"))
         failures: Failures = []
         try:
             self._call(QueryServiceStub, "UnregisterQuery", request, failures)
@@ -225,7 +226,7 @@ class Client:
         Raises:
             NotFound: No query has this id.
         """
-        request = pb.GetQueryRequest(id=query_id)
+        request = pb.GetQueryRequest(id=read_text(query_id, "id"))
         response = self._call(QueryServiceStub, "GetQuery", request)
         return read_registered(response.registered_query)
 
@@ -234,7 +235,9 @@ class Client:
         token = ""
         while True:
             request = pb.ListQueriesRequest(
-                page_size=PAGE_SIZE, page_token=token, subscriber=subscriber or ""
+                page_size=PAGE_SIZE,
+                page_token=token,
+                subscriber=read_text(subscriber or "", "subscriber"),
             )
             response = self._call(QueryServiceStub, "ListQueries", request)
             yield from map(read_registered, response.registered_queries)
@@ -509,7 +512,7 @@ class Client:
             InvalidArgument: The map is damaged, has gaps or overlaps, or is for other slots.
             FailedPrecondition: It does not follow the map in force, or a change is under way.
         """
-        request = ProposeMapRequest(partition_map=partition_map)
+        request = ProposeMapRequest(partition_map=read_bytes(partition_map, "partition_map"))
         found = self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
         return int(found.map_version)
 
@@ -541,7 +544,7 @@ class Client:
         Raises:
             DeadlineExceeded: It was not processed in time.
         """
-        request = AwaitProcessedRequest(position_token=position_token)
+        request = AwaitProcessedRequest(position_token=read_text(position_token, "position_token"))
         response = self._call(ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s)
         return tuple(response.cursors)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 from sirocco_client.errors import InvalidArgument, Unavailable
+from sirocco_client.members import read_text
 
 _PORT = re.compile("[0-9]{1,5}", re.ASCII)
 _SCHEMES = ("dns:", "ipv4:", "ipv6:", "passthrough:")
@@ -18,6 +19,7 @@ def parse_addresses(text: str, field: str) -> tuple[str, ...]:
     Raises:
         InvalidArgument: The list is empty, or an entry has no port.
     """
+    text = read_text(text, field)
     addresses = tuple(part.strip() for part in text.split(",") if part.strip())
     if not addresses:
         raise InvalidArgument("names no host:port", field=field)

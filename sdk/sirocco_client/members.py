@@ -67,6 +67,25 @@ def read_string(value: object, field: str) -> str:
     return value
 
 
+def read_text(value: object, field: str) -> str:
+    """Returns `value`, which must be a string that can be sent."""
+    text = read_string(value, field)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"is no Unicode text: lone surrogate at character {error.start}", field=field
+        ) from None
+    return text
+
+
+def read_bytes(value: object, field: str) -> bytes:
+    """Returns `value`, which must be bytes."""
+    if not isinstance(value, bytes):
+        raise InvalidArgument(f"{shown(value)} is no bytes", field=field)
+    return value
+
+
 def read_strings(value: object, field: str) -> tuple[str, ...]:
     """Returns `value`, which must be an array of strings."""
     if not isinstance(value, list | tuple):

@@ -10,6 +10,7 @@ from sirocco_api.v1.receive_service_pb2 import Credit, Open, ReceiveRequest, Rec
 from sirocco_client.decode import NotificationBatch
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.flow import CreditWindow
+from sirocco_client.members import read_text
 
 
 class Receiving:
@@ -27,8 +28,8 @@ class Receiving:
     ) -> None:
         if not subscriber:
             raise InvalidArgument("must not be empty", field="subscriber")
-        self.subscriber = subscriber
-        self.position = cursor or ""
+        self.subscriber = read_text(subscriber, "subscriber")
+        self.position = read_text(cursor or "", "cursor")
         self.consumed = self.position
         self.is_placed = False
         self._from_earliest = from_earliest

@@ -19,6 +19,7 @@ from sirocco_client.errors import (
     SiroccoError,
     Unavailable,
 )
+from sirocco_client.members import read_text
 from sirocco_client.numbers import read_time_ms
 from sirocco_client.object_rows import ObjectRows, strings_of
 from sirocco_client.objects import Object
@@ -237,7 +238,7 @@ class Searching:
         self._request = SearchRequest(
             query=write_query(query),
             now_ms=read_time_ms(now_ms, "now_ms"),
-            position_token=position_token or "",
+            position_token=read_text(position_token or "", "position_token"),
             allow_partial=allow_partial,
         )
         self.restart()

@@ -18,7 +18,7 @@ from sirocco_client.channels import Metadata, error_of
 from sirocco_client.contact import MERGER, Contact
 from sirocco_client.decode import Delivery, NotificationBatch
 from sirocco_client.endpoints import Endpoints
-from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco_client.errors import DeadlineExceeded, FailedPrecondition, SiroccoError, Unavailable
 from sirocco_client.numbers import read_seconds
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
@@ -55,6 +55,8 @@ class Subscription:
         self._metadata = metadata
         self._mergers: Endpoints | None = None
         self._lock = threading.Lock()
+        # Held by the thread that waits for a batch.
+        self._reading = threading.Lock()
         self._is_closed = False
         # Set while reading is not allowed: after `close`, or since `open` took too long.
         self._halt = threading.Event()
@@ -140,9 +142,18 @@ class Subscription:
         Raises:
             CursorExpired: The next notifications are no longer stored; `earliest` is the cursor to
                 continue from.
+            FailedPrecondition: Another thread is waiting for a batch.
             Unavailable: No merger could be reached, for as long as `Retry` allows.
             SiroccoError: Any other error that the server reports.
         """
+        if not self._reading.acquire(blocking=False):
+            raise FailedPrecondition("another thread reads this subscription; open one for each")
+        try:
+            return self._next_batch()
+        finally:
+            self._reading.release()
+
+    def _next_batch(self) -> NotificationBatch | None:
         if self._is_closed:
             return None
         ahead, self._ahead = self._ahead, None

@@ -20,7 +20,7 @@ from sirocco_client import (
 
 from sirocco.cli.terminal.numbers import at_least_one
 from sirocco.cli.terminal.paths import filled, naming, path
-from sirocco.cli.terminal.remote import add_connection, connect
+from sirocco.cli.terminal.remote import add_connection, connect, text_of
 from sirocco.cli.terminal.status import ExitCode, counted
 from sirocco.cli.terminal.terminal import note, print_json, print_lines
 
@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     cursor = args.cursor
     if args.cursor_file is not None and args.cursor_file.exists():
-        cursor = args.cursor_file.read_text().strip() or None
+        cursor = text_of(args.cursor_file).strip() or None
     left = args.count
     with connect(args, retry=_RETRY) as client:
         subscription = client.subscribe(args.subscriber, cursor, from_earliest=args.from_earliest)

@@ -22,6 +22,9 @@ from sirocco.cli.terminal.terminal import note
 _NOTE_S = 0.5
 _NOTED_TIMEOUT_S_MIN = 2.0
 
+# Of a file that holds a token or a cursor.
+TEXT_BYTES_MAX = 1 << 16
+
 DIRECTORY = Path(".run")
 """Where a local cluster has its files unless told otherwise."""
 
@@ -68,7 +71,7 @@ def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator
             if args.ca is None
             else Tls(root_certificates=args.ca.read_bytes(), server_name=args.server_name)
         )
-        token = None if args.token_file is None else args.token_file.read_text().strip()
+        token = None if args.token_file is None else text_of(args.token_file).strip()
     except OSError as error:
         raise CommandError(str(error)) from None
     router = _router(args)
@@ -85,6 +88,23 @@ def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator
         ) as client,
     ):
         yield client
+
+
+def text_of(path: Path) -> str:
+    """Returns the text of a small file that an option names, with or without a byte order mark.
+
+    Raises:
+        CommandError: It is no text, or larger than `TEXT_BYTES_MAX`.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        data = file.read(TEXT_BYTES_MAX + 1)
+    if len(data) > TEXT_BYTES_MAX:
+        raise CommandError(f"{path}: has more than {TEXT_BYTES_MAX} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: is no text in UTF-8") from None
 
 
 class _ConnectionNotes:

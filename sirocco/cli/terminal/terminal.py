@@ -32,9 +32,9 @@ def _escaped(character: str) -> str:
     return _NAMES.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-def json_line(members: Any) -> str:
+def json_line(members: Any, *, ascii_only: bool = False) -> str:
     r"""Returns a value as JSON on one line, with control characters as \u escapes."""
-    text = json.dumps(members, ensure_ascii=False)
+    text = json.dumps(members, ensure_ascii=ascii_only)
     # They can only be in strings, where the escape means the same.
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -51,7 +51,13 @@ def print_lines(*lines: str) -> None:
 
 def print_json(members: Any) -> None:
     """Prints a value as a line of JSON on standard output, at once."""
-    print(json_line(members), flush=True)
+    line = json_line(members)
+    try:
+        line.encode(_encoding(sys.stdout))
+    except UnicodeEncodeError:
+        # Escapes mean the same, and every encoding has them.
+        line = json_line(members, ascii_only=True)
+    print(line, flush=True)
 
 
 def note(*lines: str) -> None:
@@ -62,9 +68,13 @@ def note(*lines: str) -> None:
 def _print(out: Any, lines: tuple[str, ...]) -> None:
     text = "".join(f"{shown(line)}\n" for line in lines)
     # Characters missing in the terminal's encoding must not end the command.
-    encoding = getattr(out, "encoding", None) or "utf-8"
+    encoding = _encoding(out)
     out.write(text.encode(encoding, "backslashreplace").decode(encoding))
     out.flush()
+
+
+def _encoding(out: Any) -> str:
+    return getattr(out, "encoding", None) or "utf-8"
 
 
 def console(*, stderr: bool = False, width: int | None = None, soft_wrap: bool = False) -> Console:

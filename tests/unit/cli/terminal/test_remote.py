@@ -124,3 +124,47 @@ def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixt
     assert status == [0]
     seen("")()
     assert f"connected to {first.router} again" in said
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfet\0", b"\x8f\x01", b"x" * (1 << 17), b"", b"a\nb"])
+def test_a_token_file_that_is_none_is_refused(
+    content: bytes, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("token").write_bytes(content)
+    assert main(["queries", "list", "--router", cluster.router, "--token-file", "token"]) == 2
+    assert "token" in capsys.readouterr().err
+
+
+def test_a_token_file_may_begin_with_a_byte_order_mark(cluster: FakeCluster) -> None:
+    Path("token").write_bytes(b"\xef\xbb\xbfsecret\r\n")
+    assert main(["queries", "list", "--router", cluster.router, "--token-file", "token"]) == 0
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe1\0", b"\x8f\x01"])
+def test_a_cursor_file_that_is_none_is_refused(
+    content: bytes, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("cursor").write_bytes(content)
+    command = ["subscribe", "s", "--router", cluster.router, "--cursor-file", "cursor"]
+    assert main(command) == 2
+    assert "cursor: is no text in UTF-8" in capsys.readouterr().err
+    assert Path("cursor").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing", b"\xff\xfe"])
+def test_roots_that_are_none_are_refused(
+    content: bytes, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It could not reach the router for the whole time limit, and said so alone."""
+    Path("ca").write_bytes(content)
+    assert main(["queries", "list", "--router", cluster.router, "--ca", "ca"]) == 2
+    assert "certificate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["get"], ["remove"], ["list", "--subscriber"]])
+def test_arguments_that_are_no_text_are_refused(
+    arguments: list[str], cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bytes of an argument that are no UTF-8 arrive as lone surrogates."""
+    assert main(["queries", *arguments, "\udcff", "--router", cluster.router]) in (2, 3)
+    assert "UnicodeEncodeError" not in capsys.readouterr().err

@@ -77,3 +77,14 @@ def test_nothing_of_the_tool_prints_by_itself() -> None:
                 if where != "__main__.py: sys.stdout":
                     found.append(where)
     assert not found
+
+
+def test_json_is_printed_in_every_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal in Latin-1 ended the command at the first line with another character."""
+    members = {"id": "火€ 👩‍🚒 é", "x": 1}
+    for encoding in ("ascii", "latin-1", "utf-8"):
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr(sys, "stdout", out)
+        print_json(members)
+        out.flush()
+        assert json.loads(out.buffer.getvalue().decode(encoding)) == members  # type: ignore[attr-defined]
