@@ -1,7 +1,7 @@
 """Searches through the client over an idle cluster in this process; one JSON object a case.
 
 usage: python benchmarks/bench_search_client.py [--objects N] [--searches Q] [--evaluators E]
-                                                      [--cases CASE …] [--seed S]
+                                                      [--cases CASE …] [--seed S] [--moved]
 
 The objects are those of the clustered workload of `loadgen` (10 words an object), published through
 the whole way; then one thread of a client asks, one search after the other, and nothing else goes
@@ -17,6 +17,9 @@ on. Times are wall times from the call to the decoded ids, in milliseconds. Case
     fresh       one object is published, then found by its position token: from the acknowledgement
                 of the publish to the answer
 
+With --moved the leaf under most of the remembered objects then moves to another slot, and the cases
+are measured again, as `CASE, leaf moved`.
+
 `answers` is the mean number of objects or terms, `slots` the mean number of slots asked, `cpu_ms`
 the CPU time of the whole process a search, the idle loops of all services included.
 """
@@ -28,9 +31,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, PublishFlow
 from sirocco_client import queries as ask
@@ -42,6 +47,8 @@ from sirocco.codec.columns import put_objects
 from sirocco.model.text import analyse
 from sirocco.runtime.process.process_tuning import tune
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 
 SEED = 20260101
 BATCH = 4_096
@@ -74,6 +81,10 @@ class Made:
                 self._lon.append(one.lon)
                 self._lat.append(one.lat)
                 self._texts.append(one.text)
+
+    def places(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns lon and lat of the remembered objects."""
+        return np.array(self._lon), np.array(self._lat)
 
     def queries(self, case: str) -> Iterator[Query]:
         """Yields queries of a case without end."""
@@ -171,7 +182,28 @@ def settle() -> None:
         idle_s = idle_s + 1 if time.process_time() - begin_s < IDLE_CPU_S else 0
 
 
-def measure(client: Client, made: Made, case: str, searches: int) -> None:
+def move_leaf(client: Client, made: Made) -> None:
+    """Moves the leaf of most remembered objects to the next slot, and waits until that is over."""
+    state = client.map_change(with_map=True)
+    found = from_bytes(state.partition_map)
+    routing = scheme_named(found.scheme).compile(found)
+    lon, lat = made.places()
+    no_terms = np.zeros(len(lon) + 1, np.int64), np.empty(0, np.uint64)
+    routes = routing.route_objects(lon, lat, *no_terms, np.zeros(len(lon), np.uint64))
+    leaf = int(np.bincount(routes.leaf).argmax())
+    row = [each.id for each in found.leaves].index(leaf)
+    slots = found.slot_of_leaf.copy()
+    slots[row] = (slots[row] + 1) % found.slots
+    changed = replace(found, slot_of_leaf=slots, version=found.version + 1)
+    begin_s = time.monotonic()
+    version = client.propose_map(to_bytes(changed))
+    while (now := client.map_change()).map_version < version or now.phase != "none":
+        time.sleep(0.05)
+    seconds = round(time.monotonic() - begin_s, 2)
+    report("a leaf moves", leaves=len(found.leaves), slots=found.slots, seconds=seconds)
+
+
+def measure(client: Client, made: Made, case: str, searches: int, suffix: str = "") -> None:
     """Runs queries of a case one after the other."""
     took_ms, answers, slots = [], 0, 0
     begin_cpu_s = 0.0
@@ -187,7 +219,8 @@ def measure(client: Client, made: Made, case: str, searches: int) -> None:
             slots += answer.slots
     cpu_ms = 1_000 * (time.process_time() - begin_cpu_s) / searches
     figures = {"cpu_ms": cpu_ms, "answers": answers / searches, "slots": slots / searches}
-    report(case, **percentiles(took_ms), **{n: round(x, 3) for n, x in figures.items()})
+    rounded = {name: round(value, 3) for name, value in figures.items()}
+    report(case + suffix, **percentiles(took_ms), **rounded)
 
 
 def measure_fresh(client: Client, searches: int) -> None:
@@ -228,6 +261,7 @@ def main() -> int:
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--moved", action="store_true", help="again after one leaf has moved")
     asked = parser.parse_args()
     tune()
     made = Made(asked.seed)
@@ -243,6 +277,11 @@ def main() -> int:
                 measure_fresh(client, min(asked.searches, 200))
             else:
                 measure(client, made, case, asked.searches)
+        if asked.moved:
+            move_leaf(client, made)
+            for case in asked.cases:
+                if case != "fresh":
+                    measure(client, made, case, asked.searches, ", leaf moved")
     return 0
 
 
