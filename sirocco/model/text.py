@@ -11,6 +11,7 @@ import functools
 import re
 import sys
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,10 @@ from sirocco.model.characters import character_table
 # Scratch memory for this many bytes of cleaned texts is kept between batches; in all about ten
 # times as much.
 KEPT_BYTES_MAX = 4 << 20
+
+# Texts normalised in one call, or one text: a call holds the interpreter's lock, and a character
+# may become eighteen.
+NORMALISED_BYTES_MAX = 128 << 10
 
 _ASCII_TERM = re.compile(r"\w+", re.ASCII)
 
@@ -248,15 +253,27 @@ def _normalise(
     plain, plain_offsets = np.empty(size, np.uint8), np.empty(count, np.int64)
     foreign, foreign_offsets = np.empty(size, np.uint8), np.empty(count, np.int64)
     separate_words(data, offsets, rows, plain, plain_offsets, foreign, foreign_offsets)
-    text = foreign[: foreign_offsets[-1]].tobytes().decode()
-    folded = normalise(text).casefold()
-    normal = np.frombuffer(folded.encode(), np.uint8)
+    pieces = [
+        normalise(foreign[begin:end].tobytes().decode()).casefold().encode()
+        for begin, end in _stretches(foreign_offsets)
+    ]
+    normal = np.frombuffer(b"".join(pieces), np.uint8)
     normal_offsets = np.zeros(count, np.int64)
     normal_offsets[1:] = np.flatnonzero(normal == ord("\n")) + 1
     joined = np.empty(plain_offsets[-1] + len(normal), np.uint8)
     joined_offsets = np.empty(count, np.int64)
     join_rows(plain, plain_offsets, normal, normal_offsets, joined, joined_offsets)
     return joined, joined_offsets
+
+
+def _stretches(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yields where stretches of rows begin and end, each one row or `NORMALISED_BYTES_MAX`."""
+    row = 0
+    while row < len(offsets) - 1:
+        begin = int(offsets[row])
+        end = int(np.searchsorted(offsets, begin + NORMALISED_BYTES_MAX, side="right")) - 1
+        row = max(end, row + 1)
+        yield begin, int(offsets[row])
 
 
 def analyse_batch(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:

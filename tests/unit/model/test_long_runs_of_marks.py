@@ -7,13 +7,22 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from sirocco.model.expression import Expression
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
-from sirocco.model.text import TextAnalyser, _is_mark, _marks, analyse, normalise, term_hash
+from sirocco.model.text import (
+    NORMALISED_BYTES_MAX,
+    TextAnalyser,
+    _is_mark,
+    _marks,
+    analyse,
+    normalise,
+    term_hash,
+)
 
 ABOVE, BELOW, IOTA = "\u0301", "\u0316", "\u0345"
 HALF = DEFAULT_LIMITS.text_bytes // 4 - 1
@@ -84,3 +93,27 @@ def test_the_table_holds_all_marks() -> None:
 def test_expressions_of_marks_are_read_in_time() -> None:
     text = ("a" + (ABOVE + BELOW) * (DEFAULT_LIMITS.expression_bytes // 4 - 1))[:8_000]
     assert seconds(lambda: Expression.parse(text, "text")) < 1
+
+
+def test_others_have_their_turn_while_texts_are_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight megabytes were one call, which held the interpreter's lock for seconds."""
+    sizes: list[int] = []
+
+    def counted(text: str) -> str:
+        sizes.append(len(text.encode()))
+        return normalise(text)
+
+    rng = random.Random(28)
+    texts = ["\ufdfa" * (DEFAULT_LIMITS.text_bytes // 3)] * 9
+    texts += [
+        "".join(rng.choices("\u01d5\u0301a \ufdfa", k=rng.randint(0, 3_000))) for _ in range(200)
+    ]
+    rng.shuffle(texts)
+    expected = [sorted(set(map(term_hash, analyse(text)))) for text in texts]
+    monkeypatch.setattr("sirocco.model.text.normalise", counted)
+    columns = TextAnalyser().analyse_batch(*pack_bytes([text.encode() for text in texts]))
+    bounds = columns.offsets.tolist()
+    found = [columns.terms[a:b].tolist() for a, b in pairwise(bounds)]
+    assert found == expected
+    assert len(sizes) > 5
+    assert max(sizes) <= NORMALISED_BYTES_MAX
