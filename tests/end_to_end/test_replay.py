@@ -244,7 +244,7 @@ def test_objects_of_far_years_are_refused_and_the_rest_is_as_without_them(files:
     late = {**objects[0], "id": "late", "ts": objects[200]["ts"] + 5_184_000_000}
     files.write([far[0], *objects[:200], far[1], late, *objects[200:]], queries)
 
-    done = files.replay("--arrival", "event")
+    done = files.replay("--arrival", "event", "--arrival-skew-max", "1h")
 
     assert [one["line"] for one in done.errors] == [1, 202, 203]
     assert {one["error"].split(":")[0] for one in done.errors} == {"ts"}

@@ -1,10 +1,11 @@
 """Which objects of a file may say when they arrive (`--arrival event`).
 
-Time never goes back: an object arrives no earlier than those before it. So one object of a far year
-sets the time of all that follow, and every step of every standing query until then is evaluated and
-written, though it is empty. The services refuse objects too far ahead of the clock
-(`SIROCCO_ARRIVAL_SKEW_MAX`); so does a replay. A first object of a far past does the same harm by
-the second one, so the steps between two arrivals are bounded as well.
+Time never goes back: an object arrives no earlier than those before it. So one object of a far
+year sets the time of all that follow, and every step of every standing query until then is
+evaluated and written, though it is empty; a first object of a far past does the same harm by the
+second one. So the steps between two arrivals are bounded. Services refuse objects too far ahead of
+the clock as well (`SIROCCO_ARRIVAL_SKEW_MAX`); a replay does where it is asked to, as a file may
+tell of any time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Arrivals:
     """The arrivals of the objects of one file, in order.
 
     Args:
-        skew_max_ms: How far an object's own time may be ahead of the clock; None: no bounds.
+        skew_max_ms: How far an object's own time may be ahead of the clock; None: any time.
     """
 
     def __init__(self, skew_max_ms: int | None) -> None:
@@ -80,7 +81,7 @@ class Arrivals:
         if self._last_ms is None:
             self._last_ms = self._starts_ms = int(known[0])
         latest_ms = max(self._last_ms, int(known.max()))
-        if self._skew_max_ms is None or self._may_jump(latest_ms):
+        if self._may_jump(latest_ms):
             self._last_ms = latest_ms
             return
         for row, time_ms in enumerate(ts.tolist()):
@@ -93,8 +94,8 @@ class Arrivals:
                 row,
                 InvalidArgument(
                     f"is {time_ms - self._last_ms} ms after the arrival before it: more than "
-                    f"{STEPS_MAX:,} steps of standing queries are between ({OPTION} unlimited "
-                    "lifts this limit)",
+                    f"{STEPS_MAX:,} steps of standing queries are between; give them longer steps, "
+                    "or split the file",
                     field="ts",
                 ),
             )

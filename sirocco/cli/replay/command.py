@@ -82,9 +82,9 @@ def add_parser(commands: Any) -> None:
     stream.add_argument(
         "--arrival-skew-max",
         type=duration_ms,
-        default="1h",
+        default="unlimited",
         metavar="DURATION",
-        help="with event: refuse objects that are further ahead of the clock; or unlimited (1h)",
+        help="with event: refuse objects that are further ahead of the clock (unlimited)",
     )
     stream.add_argument("--rate", type=rate, metavar="OBJECTS_PER_S", help="no faster than this")
     parser.set_defaults(run=_run)
