@@ -179,7 +179,8 @@ def room_of(search: Any) -> Any:
 @kernel(inline=True)
 def timed_part(figures: Any, arrival_ms: Any) -> Any:
     """Returns the part of an object's score that its age gives."""
-    age_ms = figures[NOW] - np.float64(arrival_ms)
+    # By a clock that is ahead of the search's an object is new, not better than new.
+    age_ms = max(figures[NOW] - np.float64(arrival_ms), 0.0)
     return figures[GAMMA] * np.exp2(-age_ms / figures[HALF_LIFE])
 
 

@@ -119,7 +119,7 @@ def best(
     often = found.frequencies.astype(np.float64)
     damped = _K1 * (1 - _B + _B * found.lengths / mean)
     bm25 = (idf * often * (_K1 + 1) / (often + damped[:, None])).sum(axis=1)
-    ages_ms = at_ms - found.events.arrivals_ms
+    ages_ms = np.maximum(at_ms - found.events.arrivals_ms, 0)
     weights = query.weights
     scores = _rounded(
         weights.text * bm25 / bm25.max()

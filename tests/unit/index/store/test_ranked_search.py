@@ -154,6 +154,6 @@ def test_what_a_slot_says_leads_to_the_list_of_all_objects(seed: int) -> None:
     for number in range(8):
         newest_ms = int(rows.arrivals_ms[-1]) if len(rows) else 0
         query = a_query(rng)
-        now_ms = newest_ms + rng.choice([0, 10, 5_000])
+        now_ms = newest_ms + rng.choice([0, 10, 5_000, -5_000])
         bounds = some_bounds(rng, rows)
         check(query, store, rows, now_ms, bounds, f"seed={seed} {number}: {query} {bounds}")

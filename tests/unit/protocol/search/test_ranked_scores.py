@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sirocco.model.query import RankedQuery, Weights
 from sirocco.protocol.contract.columns import EventColumns
@@ -16,12 +17,27 @@ def test_scores_in_the_middle_between_two_are_rounded_by_their_value(radius_m: f
     """With such a radius every other whole millimetre gives such a score."""
     count = 2_000
     distances_m = np.random.default_rng(5).integers(0, int(radius_m * 1_000), count) / 1_000
+    found = candidates(distances_m, np.zeros(count, np.int64))
+    query = query_of(radius_m, count, Weights(0.0, 1.0, 0.0))
+    rows, scores = best(query, 0, found)
+    exact = [round(1 - each / radius_m, 9) for each in distances_m.tolist()]
+    assert scores.tolist() == [exact[row] for row in rows.tolist()]
+    assert rows.tolist() == sorted(range(count), key=lambda row: (-exact[row], row))
+
+
+def test_an_object_ahead_of_the_clock_is_as_good_as_a_new_one() -> None:
+    arrivals_ms = np.array([1_000, 1_001, 5_000_000], np.int64)
+    found = candidates(np.zeros(3), arrivals_ms)
+    rows, scores = best(query_of(10.0, 3, Weights(0.0, 0.0, 1.0)), 1_001, found)
+    assert (rows.tolist(), scores.tolist()) == ([1, 2, 0], [1.0, 1.0, 0.5])
+
+
+def candidates(distances_m: NDArray[np.float64], arrivals_ms: NDArray[np.int64]) -> Candidates:
+    count = len(distances_m)
     columns = columns_of([{"id": i, "lon": 0.0, "lat": 0.0, "text": "light"} for i in range(count)])
-    events = EventColumns(
-        np.ones(count, np.uint64), np.arange(count, dtype=np.uint64), np.zeros(count, np.int64)
-    )
+    events = EventColumns(np.ones(count, np.uint64), np.arange(count, dtype=np.uint64), arrivals_ms)
     ones = np.ones(count, np.uint32)
-    found = Candidates(
+    return Candidates(
         slot=0,
         total=count,
         tokens=count,
@@ -32,17 +48,17 @@ def test_scores_in_the_middle_between_two_are_rounded_by_their_value(radius_m: f
         distances_m=distances_m,
         frequencies=ones[:, None].astype(np.uint16),
     )
-    query = RankedQuery(
+
+
+def query_of(radius_m: float, k: int, weights: Weights) -> RankedQuery:
+    return RankedQuery(
         id="q",
         mode="snapshot",
         lon=0.0,
         lat=0.0,
         radius_m=radius_m,
-        k=count,
+        k=k,
         keywords=("light",),
-        weights=Weights(0.0, 1.0, 0.0),
+        weights=weights,
+        half_life_ms=1,
     )
-    rows, scores = best(query, 0, found)
-    exact = [round(1 - each / radius_m, 9) for each in distances_m.tolist()]
-    assert scores.tolist() == [exact[row] for row in rows.tolist()]
-    assert rows.tolist() == sorted(range(count), key=lambda row: (-exact[row], row))
