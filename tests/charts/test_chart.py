@@ -558,7 +558,7 @@ def test_notes_speak_as_the_services_are_spoken_to(
     ("setting", "warning"),
     [
         ("evaluator.replicas=17", "17 evaluators share 16 slots"),
-        ("coordinator.replicas=1", "alone"),
+        ("coordinator.replicas=1", "only one coordinator"),
         (
             "evaluator.autoscaling.kind=hpa,evaluator.autoscaling.maxReplicas=20",
             "20 evaluators share 16 slots",
@@ -570,7 +570,7 @@ def test_notes_speak_as_the_services_are_spoken_to(
         ),
         (
             "router.autoscaling.kind=hpa,router.resources.requests=null",
-            "router: a scaler by CPU needs",
+            "router: scaling by CPU needs",
         ),
         (
             "development.enabled=true,kafka.bootstrapServers=,redis.url=,archive.url=",
