@@ -104,6 +104,10 @@ _AT_KEYS, _AT_REFS, _AT_FLOATS, _AT_OFTEN = range(22, SEARCH_WORDS)
 BITS = 8
 _SHARED = 1 << (BITS - 1)
 
+# An object may be ahead of the search's clock, and scores better than a new one; only so far, as no
+# score may be infinite.
+HALF_LIVES_AHEAD_MAX = 64.0
+
 # Above any frequency.
 MANY = 1 << 16
 
@@ -179,9 +183,8 @@ def room_of(search: Any) -> Any:
 @kernel(inline=True)
 def timed_part(figures: Any, arrival_ms: Any) -> Any:
     """Returns the part of an object's score that its age gives."""
-    # By a clock that is ahead of the search's an object is new, not better than new.
-    age_ms = max(figures[NOW] - np.float64(arrival_ms), 0.0)
-    return figures[GAMMA] * np.exp2(-age_ms / figures[HALF_LIFE])
+    age_ms = figures[NOW] - np.float64(arrival_ms)
+    return figures[GAMMA] * np.exp2(min(-age_ms / figures[HALF_LIFE], HALF_LIVES_AHEAD_MAX))
 
 
 @kernel(inline=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.store.ranked_state import HALF_LIVES_AHEAD_MAX
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.query import RankedQuery
 from sirocco.protocol.contract.columns import EventColumns
@@ -119,12 +120,13 @@ def best(
     often = found.frequencies.astype(np.float64)
     damped = _K1 * (1 - _B + _B * found.lengths / mean)
     bm25 = (idf * often * (_K1 + 1) / (often + damped[:, None])).sum(axis=1)
-    ages_ms = np.maximum(at_ms - found.events.arrivals_ms, 0)
+    ages_ms = at_ms - found.events.arrivals_ms
+    half_lives = np.minimum(-ages_ms / query.half_life_ms, HALF_LIVES_AHEAD_MAX)
     weights = query.weights
     scores = _rounded(
         weights.text * bm25 / bm25.max()
         + weights.space * (1 - found.distances_m / query.radius_m)
-        + weights.time * np.exp2(-ages_ms / query.half_life_ms)
+        + weights.time * np.exp2(half_lives)
     )
     events = found.events
     order = np.lexsort((events.numbers, events.sessions, found.objects.ids, -scores))[: query.k]

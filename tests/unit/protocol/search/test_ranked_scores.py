@@ -25,11 +25,12 @@ def test_scores_in_the_middle_between_two_are_rounded_by_their_value(radius_m: f
     assert rows.tolist() == sorted(range(count), key=lambda row: (-exact[row], row))
 
 
-def test_an_object_ahead_of_the_clock_is_as_good_as_a_new_one() -> None:
-    arrivals_ms = np.array([1_000, 1_001, 5_000_000], np.int64)
-    found = candidates(np.zeros(3), arrivals_ms)
-    rows, scores = best(query_of(10.0, 3, Weights(0.0, 0.0, 1.0)), 1_001, found)
-    assert (rows.tolist(), scores.tolist()) == ([1, 2, 0], [1.0, 1.0, 0.5])
+def test_scores_of_objects_far_ahead_of_the_clock_are_finite() -> None:
+    arrivals_ms = np.array([1_000, 1_001, 1_002, 1_063, 1_065, 5_000_000], np.int64)
+    found = candidates(np.zeros(6), arrivals_ms)
+    rows, scores = best(query_of(10.0, 6, Weights(0.0, 0.0, 1.0)), 1_001, found)
+    assert rows.tolist() == [4, 5, 3, 2, 1, 0]
+    assert scores.tolist() == [2.0**64, 2.0**64, 2.0**62, 2.0, 1.0, 0.5]
 
 
 def candidates(distances_m: NDArray[np.float64], arrivals_ms: NDArray[np.int64]) -> Candidates:
