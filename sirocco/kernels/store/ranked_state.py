@@ -104,9 +104,9 @@ _AT_KEYS, _AT_REFS, _AT_FLOATS, _AT_OFTEN = range(22, SEARCH_WORDS)
 BITS = 8
 _SHARED = 1 << (BITS - 1)
 
-# An object may be ahead of the search's clock, and scores better than a new one; only so far, as no
-# score may be infinite.
-HALF_LIVES_AHEAD_MAX = 64.0
+# An object may be ahead of the search's clock, and scores better than a new one; only so far that a
+# score still has its nine digits.
+HALF_LIVES_AHEAD_MAX = 20.0
 
 # Above any frequency.
 MANY = 1 << 16
