@@ -93,7 +93,11 @@ class MapChangeReader:
     def _copy(self, partition: int, registry: Registry) -> None:
         extra = event("copying", partition=partition, queries=registry.live.unplaced)
         logger.info("queries are copied for another map", extra=extra)
-        with closing(self._stored.changes(partition, 0, registry.offset)) as changes:
+        wanted = registry.unplaced_places()
+        if not len(wanted):
+            return
+        begin, end = int(wanted[0]), int(wanted[-1]) + 1
+        with closing(self._stored.changes(partition, begin, end, wanted)) as changes:
             while not self._stopping.is_set() and registry.live.unplaced:
                 if self._machine.registries.get(partition) is not registry:
                     return  # has another owner by now, which copies

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Generator
 from contextlib import closing
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sirocco.codec.queries import write_query
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.errors import NotFound, Unavailable
@@ -101,10 +104,10 @@ class StoredQueries:
             return next((change for place, change in changes if place == offset), None)
 
     def changes(
-        self, partition: int, begin: int, end: int
+        self, partition: int, begin: int, end: int, wanted: NDArray[np.int64] | None = None
     ) -> Generator[tuple[int, Change], None, None]:
-        """Yields the changes in the log from `begin` to before `end`, with their offsets."""
-        yield from read_changes(self._log, partition, begin, end)
+        """Yields changes in the log from `begin` to before `end`, see `read_changes`."""
+        yield from read_changes(self._log, partition, begin, end, wanted)
 
 
 def _stored(offset: int, change: Change) -> pb.StoredQuery:

@@ -15,9 +15,12 @@ from sirocco.protocol.coordinator import machine
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router import machine as router
 from sirocco.protocol.router.map_change.query_copies import copy
+from sirocco.protocol.router.queries import registry_partition
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.query_placement import Routings
 from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.schemes.map.map_difference import slots_of_change
+from sirocco.schemes.map.routing import RoutingArrays
 from tests.simulation.plants import Plant
 
 
@@ -27,6 +30,10 @@ def _copy_late(
     """Sends copies with the next piece: after changes that were made meanwhile."""
     late, _LATE[registry.epoch] = _LATE.get(registry.epoch, []), copy(registry, reread, routings)
     return late
+
+
+def _gaining(base: RoutingArrays, following: RoutingArrays) -> frozenset[int] | None:
+    return slots_of_change(following, base)
 
 
 # Epoch of an owner → copies that it has yet to send.
@@ -49,6 +56,16 @@ def _miss_nothing(self: ChangeValidation, begin: int, end: int) -> None:
 
 
 MAP_PLANTS = (
+    Plant(
+        "no query moves when the map changes",
+        "changing",
+        ((registry_partition, "slots_of_change", lambda *_: frozenset()),),
+    ),
+    Plant(
+        "only queries in the slots that gain leaves may move",
+        "changing",
+        ((registry_partition, "slots_of_change", _gaining),),
+    ),
     Plant(
         "the map is switched before the copies are complete",
         "changing",

@@ -70,11 +70,13 @@ class QueryRoutes:
 class RoutingArrays:
     """One map version compiled for routing; created by `compile_map`.
 
+    `leaf_boxes` is f8[l, 4], rows (west, south, east, north) in the order of `leaf_ids`.
     `sirocco.kernels.routing.routing` describes the arrays.
     """
 
     version: int
     leaf_ids: NDArray[np.int32]
+    leaf_boxes: NDArray[np.float64]
     slot_of_leaf: NDArray[np.int32]
     slots: int
     frame_ints: NDArray[np.int64]
@@ -305,6 +307,7 @@ def compile_map(partition_map: PartitionMap) -> RoutingArrays:
     return RoutingArrays(
         version=partition_map.version,
         leaf_ids=np.array([leaf.id for leaf in partition_map.leaves], np.int32),
+        leaf_boxes=np.array([leaf.box for leaf in partition_map.leaves], np.float64).reshape(-1, 4),
         slot_of_leaf=partition_map.slot_of_leaf.astype(np.int32),
         slots=partition_map.slots,
         tiles=tiles,

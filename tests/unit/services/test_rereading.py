@@ -9,6 +9,9 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, MapChangeReader
 from services.router.stored import StoredQueries
 from sirocco.protocol.contract.effects import RegistryRecords
@@ -35,7 +38,7 @@ class Stored:
         self.read: list[int] = []
 
     def changes(
-        self, partition: int, begin: int, end: int
+        self, partition: int, begin: int, end: int, wanted: NDArray[np.int64]
     ) -> Generator[tuple[int, Change], None, None]:
         self.read.append(partition)
         self._at(partition)
@@ -43,7 +46,10 @@ class Stored:
 
 
 def registry() -> Any:
-    return SimpleNamespace(live=SimpleNamespace(unplaced=1), offset=7)
+    places = np.array([3], np.int64)
+    return SimpleNamespace(
+        live=SimpleNamespace(unplaced=1), offset=7, unplaced_places=lambda: places
+    )
 
 
 def copied_again(machine: Machine, stored: Stored, partition: int) -> bool:
@@ -113,7 +119,7 @@ class Definitions:
         self._machine, self._counts = machine, counts
 
     def changes(
-        self, partition: int, begin: int, end: int
+        self, partition: int, begin: int, end: int, wanted: NDArray[np.int64]
     ) -> Generator[tuple[int, Change], None, None]:
         for number in range(self._counts[partition]):
             yield number, cast(Change, None)

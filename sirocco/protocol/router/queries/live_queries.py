@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -160,12 +160,27 @@ class LiveQueries:
             self.wanted_sets[rows] = [self._set_id(each) for each in wanted]
             self.has_surplus |= bool((self.wanted_sets[rows] != self.slot_sets[rows]).any())
 
-    def unplace(self) -> None:
-        """Marks all queries as unplaced: the map is to change."""
+    def unplace(self, among: Container[int] | None, slots_total: int) -> None:
+        """Marks queries as unplaced: the map is to change.
+
+        Args:
+            among: only queries in one of these slots may move; None: any may.
+            slots_total: how many slots there are. A query that is to be in all of them stays there.
+        """
         self.is_overdue = self.unplaced > 0
         live = self.revisions[: self._end] != NO_REVISION
-        self.is_placed[: self._end] = ~live
-        self.unplaced = int(live.sum())
+        if among is not None:
+            may_move = np.array(
+                [len(each) > 0 and any(slot in among for slot in each) for each in self._sets]
+            )
+            is_whole = np.array([len(each) == slots_total for each in self._sets])
+            live &= may_move[self.slot_sets[: self._end]] & ~is_whole[self.wanted_sets[: self._end]]
+        self.is_placed[: self._end] &= ~live
+        self.unplaced = int((~self.is_placed[: self._end]).sum())
+
+    def unplaced_rows(self) -> NDArray[np.intp]:
+        """Returns the rows of the queries that are not placed; in any thread."""
+        return np.flatnonzero(~self.is_placed[: self._end])
 
     def lose(self, handles: NDArray[np.uint64], slots: tuple[int, ...]) -> None:
         """Marks these queries as unplaced: any of the slots may hold them."""

@@ -42,6 +42,7 @@ from sirocco.protocol.router.queries.query_placement import Routings, Stage
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from sirocco.protocol.router.queries.report_locators import Locators
 from sirocco.protocol.router.queries.slot_updates import SlotUpdates
+from sirocco.schemes.map.map_difference import slots_of_change
 
 DEPOSED = "the owner of this part of the registry has changed; try again"
 
@@ -143,6 +144,18 @@ class Registry:
         """Returns the offset of a live query's definition; `NO_REVISION` when there is none."""
         return self.repair.place(handle)
 
+    def unplaced_places(self) -> NDArray[np.int64]:
+        """Returns the offsets of the definitions that are to be copied, i8[n], ascending.
+
+        In any thread: of changes meanwhile it may miss some, or name some in vain.
+        """
+        rows = self.live.unplaced_rows()
+        places = self.live.revisions[rows].copy()
+        again = self.repair.places.copy()
+        for row in np.flatnonzero(np.isin(self.live.handles[rows], list(again))).tolist():
+            places[row] = again.get(int(self.live.handles[rows[row]]), places[row])
+        return np.sort(places)
+
     @property
     def is_deposed(self) -> bool:
         """Whether the log has shown a record of a later owner of this partition."""
@@ -191,17 +204,19 @@ class Registry:
                 del self._held[: len(changes)]
                 effects += self._read(changes, routings)
                 continue
-            self._read_stage(offset, first)
+            self._read_stage(offset, first, routings)
             del self._held[0]
         self.pending_requests.next_routing = routings.get(self.stage.following)
         return effects
 
-    def _read_stage(self, offset: int, record: Prepare | Retire) -> None:
+    def _read_stage(self, offset: int, record: Prepare | Retire, routings: Routings) -> None:
         self.validation.note_gap(self.offset, offset)
         self._staged = offset
         if isinstance(record, Prepare):
             if self.stage.prepare(record.version):
-                self.live.unplace()
+                base, following = routings[self.stage.base], routings.get(record.version)
+                among = None if following is None else slots_of_change(base, following)
+                self.live.unplace(among, base.slots)
         elif self.stage.retire(record.version, record.at_ms):
             self.live.has_surplus = True
         self.offset = offset + 1
