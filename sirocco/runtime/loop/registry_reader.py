@@ -45,7 +45,7 @@ def read_changes(
                 # Without the error this would look like the end of the log.
                 raise Unavailable("the registry cannot be read at the moment; try again")
             for entry in reader.entries(_at(records, wanted)):
-                if isinstance(entry.message, Change):
+                if isinstance(entry.message, Change) and entry.offset < end:
                     yield entry.offset, entry.message
     finally:
         consumer.close()
