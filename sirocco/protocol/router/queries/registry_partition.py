@@ -150,10 +150,10 @@ class Registry:
         In any thread: of changes meanwhile it may miss some, or name some in vain.
         """
         rows = self.live.unplaced_rows()
-        places = self.live.revisions[rows].copy()
-        again = self.repair.places.copy()
-        for row in np.flatnonzero(np.isin(self.live.handles[rows], list(again))).tolist():
-            places[row] = again.get(int(self.live.handles[rows[row]]), places[row])
+        places = self.live.revisions[rows]
+        if again := self.repair.places.copy():
+            own = zip(self.live.handles[rows].tolist(), places.tolist(), strict=True)
+            places = np.array([again.get(handle, place) for handle, place in own], np.int64)
         return np.sort(places)
 
     @property

@@ -60,6 +60,21 @@ def test_what_is_in_force_is_said_again_behind_a_void_change() -> None:
     assert log.registry.live.revision(A) == 0
 
 
+def test_definitions_to_be_copied_are_where_they_were_republished() -> None:
+    log = Log()
+    log.ask(request_of("register", query("a", text="x")))
+    log.ask(request_of("register", query("b", text="x")))
+    zombie(log, change_of(request_of("register", query("a", text="y"))))
+    log.read()
+    recall(log)
+    log.read()
+    registry = log.registry
+    assert registry.unplaced_places().tolist() == []
+    registry.live.unplace(None, 4)
+    assert registry.unplaced_places().tolist() == [1, registry.place(A)]
+    assert registry.place(A) > 1
+
+
 def test_changes_go_on_from_the_revision_that_was_said_again() -> None:
     log = Log()
     log.ask(request_of("register", query("a", text="x")))
