@@ -47,6 +47,10 @@ ENDED: Event = "ended"
 RANKED_STEP_MS = 10_000
 HALF_LIFE_MS = 86_400_000
 
+# An object may be ahead of a ranked search's clock, and scores better than a new one; only so far
+# that a score still has its nine digits.
+HALF_LIVES_AHEAD_MAX = 20.0
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:

@@ -44,7 +44,7 @@ from sirocco.kernels.store.ranked_state import (
     contenders_of,
     name_groups,
 )
-from sirocco.model.query import RankedQuery
+from sirocco.model.query import HALF_LIVES_AHEAD_MAX, RankedQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["RankedPart", "RankedSearch"]
@@ -122,7 +122,7 @@ class _Scan:
         figures = np.array(
             [
                 *(query.lon, query.lat, query.radius_m, weights.space, weights.time),
-                *(query.half_life_ms, now_ms, is_known_equal, weights.text),
+                *(query.half_life_ms, now_ms, is_known_equal, weights.text, HALF_LIVES_AHEAD_MAX),
             ],
             np.float64,
         )

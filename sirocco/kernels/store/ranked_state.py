@@ -15,8 +15,9 @@ or whenever there are too many candidates (`ranked_prune`).
 
 A search is one array, i8[SEARCH_WORDS] (`search`): numbers, then the addresses of
 
-    figures: f8[9], lon, lat, radius_m, weights of space and time, half-life (ms), now (epoch ms),
-        1 where both weights are 0: then all known parts are equal, and ids decide; α.
+    figures: f8[10], lon, lat, radius_m, weights of space and time, half-life (ms), now (epoch ms),
+        1 where both weights are 0: then all known parts are equal, and ids decide; α;
+        half-lives that count at most of an object ahead of the clock.
     steps: i8[s], ascending lengths.
     heaps: f8[(g + 1) · s · k], for each group and step k values, the least first; −∞ where there
         are fewer. The last group is for candidates that hold no keyword that another holds; only
@@ -87,8 +88,8 @@ __all__ = [
     "timed_part",
 ]
 
-LON, LAT, RADIUS, BETA, GAMMA, HALF_LIFE, NOW, BY_ID, ALPHA = range(9)
-_FIGURES = 9
+LON, LAT, RADIUS, BETA, GAMMA, HALF_LIFE, NOW, BY_ID, ALPHA, AHEAD = range(10)
+_FIGURES = 10
 
 # Numbers of a search: candidates, number of candidates at which they are compared, groups, objects
 # within the radius, sum of their lengths, m, k, 1 where candidates that are out are removed, steps,
@@ -103,10 +104,6 @@ _AT_KEYS, _AT_REFS, _AT_FLOATS, _AT_OFTEN = range(22, SEARCH_WORDS)
 # Bits for the keywords of a row; if there are more keywords, all beyond the first share the last.
 BITS = 8
 _SHARED = 1 << (BITS - 1)
-
-# An object may be ahead of the search's clock, and scores better than a new one; only so far that a
-# score still has its nine digits.
-HALF_LIVES_AHEAD_MAX = 20.0
 
 # Above any frequency.
 MANY = 1 << 16
@@ -184,7 +181,7 @@ def room_of(search: Any) -> Any:
 def timed_part(figures: Any, arrival_ms: Any) -> Any:
     """Returns the part of an object's score that its age gives."""
     age_ms = figures[NOW] - np.float64(arrival_ms)
-    return figures[GAMMA] * np.exp2(min(-age_ms / figures[HALF_LIFE], HALF_LIVES_AHEAD_MAX))
+    return figures[GAMMA] * np.exp2(min(-age_ms / figures[HALF_LIFE], figures[AHEAD]))
 
 
 @kernel(inline=True)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.kernels.store.ranked_state import HALF_LIVES_AHEAD_MAX
 from sirocco.model.objects import ObjectColumns, concat
-from sirocco.model.query import RankedQuery
+from sirocco.model.query import HALF_LIVES_AHEAD_MAX, RankedQuery
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import Found
 
