@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.adaptivity import settling
 from benchmarks.adaptivity.measure import EXPERIMENTS, measure
 from benchmarks.adaptivity.plots import draw_all
-from benchmarks.adaptivity.report import judged, write
+from benchmarks.adaptivity.report import verdicts_of, write
 from benchmarks.adaptivity.settling import Settling
 from benchmarks.adaptivity.sizes import FULL, QUICK
 from benchmarks.report import ROOT, describe_machine, revision
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.render:
         _measure(options, given, figures, raw)
     write(figures, draw_all(figures, pictures), out / "adaptivity.md")
-    for claim, verdict in judged(figures):
+    for claim, verdict in verdicts_of(figures):
         print(f"{verdict.state:15} {claim.source}: {claim.says}: {verdict.figure}")
     return 0
 

@@ -48,7 +48,7 @@ LOOK_S = 1.0
 FRONT_RATE = 300_000
 
 # The early rate relative to the later one: so that a map made without the data can be balanced
-# before anything is judged, without a backlog from that time.
+# before anything is measured, without a backlog from that time.
 QUIET_SHARE = 0.2
 
 # The routers that report arrivals: one reports what all together would.

@@ -181,6 +181,6 @@ class Coordinator:
         slots = cluster.slots_of(cluster.members.index(member))
         return counted_so_far(cluster.routed, round_, slots)
 
-    def _note(self, judged: RoundResult) -> None:
-        measured = judged.measured
-        self.log.rounds.append((self._cluster.now_s, measured.imbalance, judged.state))
+    def _note(self, result: RoundResult) -> None:
+        measured = result.measured
+        self.log.rounds.append((self._cluster.now_s, measured.imbalance, result.state))

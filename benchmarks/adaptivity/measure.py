@@ -13,7 +13,7 @@ from benchmarks.adaptivity import costs, methods, ps2stream, sstd, swarm, tornad
 from benchmarks.adaptivity.backlog import EDGES_S, quantile_s, share_above
 from benchmarks.adaptivity.cluster import TICK_S, Course
 from benchmarks.adaptivity.deciding import Log
-from benchmarks.adaptivity.play import Setting, Way, borne_at_best, judged, play
+from benchmarks.adaptivity.play import Setting, Way, borne_at_best, in_measured_time, play
 from benchmarks.adaptivity.scenes import Scene
 from benchmarks.adaptivity.settling import Settling
 from benchmarks.adaptivity.sizes import Size
@@ -149,8 +149,8 @@ def _play(
 
 def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
     begin, end = (int(second) for second in scene.judged_s)
-    done, busy = judged(course.done, scene), judged(course.busy, scene)
-    delays = judged(course.delays, scene).sum(0)
+    done, busy = in_measured_time(course.done, scene), in_measured_time(course.busy, scene)
+    delays = in_measured_time(course.delays, scene).sum(0)
     changing = _changing(log.decisions, begin, end)
     during = course.delays[changing].sum(0)
     mean, least = busy.mean(1), busy.min(1)
@@ -159,7 +159,7 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
         "done": float(done.mean()),
         "done_before": _before(course, scene, begin),
         "done_settled": float(done[len(done) // 2 :].mean()),
-        "products": float(judged(course.products, scene).mean()),
+        "products": float(in_measured_time(course.products, scene).mean()),
         "imbalance": float((busy.max(1) / np.maximum(mean, 1e-9)).mean()),
         "spread": float(np.median(busy.max(1) / np.maximum(least, 1e-3))),
         "p50_s": _finite(quantile_s(delays, 0.5)),
@@ -185,20 +185,20 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
 
 
 def _before(course: Course, scene: Scene, begin: int) -> float | None:
-    """Returns objects a second just before the judged time; None if that begins at once."""
+    """Returns objects a second just before the measured time; None if that begins at once."""
     if begin - BEFORE_S < scene.quiet_s:
         return None
     return float(course.done[begin - BEFORE_S : begin].mean())
 
 
 def _ends_s(decisions: list[Decision], begin: int) -> list[float]:
-    """Returns when changes ended that began in the judged time, from its begin."""
+    """Returns when changes ended that began in the measured time, from its begin."""
     since = [one for one in decisions if one.at_ms >= 1_000 * begin]
     return [one.at_ms / 1_000 + one.seconds - begin for one in since]
 
 
 def _changing(decisions: list[Decision], begin: int, end: int) -> NDArray[np.int64]:
-    """Returns the judged seconds in which a change was under way."""
+    """Returns the measured seconds in which a change was under way."""
     during = [
         np.arange(int(one.at_ms / 1_000), int(one.at_ms / 1_000 + one.seconds) + 1)
         for one in decisions

@@ -92,14 +92,14 @@ def play(
 def borne_at_best(scene: Scene, way: Way, setting: Setting) -> float:
     """Returns the objects a second that all cores would bear with evenly shared work.
 
-    In the middle of the judged time, under the map at the begin.
+    In the middle of the measured time, under the map at the begin.
     """
     cluster = Cluster(scene, way.map, setting.evaluators, 1.0, setting.costs, setting.settling, 0)
     cluster.take_up(sum(scene.judged_s) / 2)
     return setting.evaluators / cluster.mean_cost_s()
 
 
-def judged(values: NDArray[np.float64], scene: Scene) -> NDArray[np.float64]:
-    """Returns the rows of a scene's judged seconds."""
+def in_measured_time(values: NDArray[np.float64], scene: Scene) -> NDArray[np.float64]:
+    """Returns the rows of a scene's measured seconds."""
     begin, end = scene.judged_s
     return values[int(begin) : int(end)]

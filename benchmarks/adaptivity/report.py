@@ -44,11 +44,12 @@ What takes time is measured on real code when the command begins, and is in the 
 - Objects and queries are real ones, of pools of thousands whose leaves and matches are found by the
   real arrays and a real index; how many come to a slot in a tick is drawn from them.
 - *Saturation*: {SATURATION:.1f} times what all cores would bear were they loaded evenly is offered
-  all the time. *70 %*: {LOAD:.0%} of what the balanced cluster did then just before the judged time
-  or in the second half of it, whichever is less; all ways are offered the same. Up to the seventh
-  minute {QUIET_SHARE:.0%} of that comes, in which maps that know nothing of the data are balanced.
-- *done*: objects/s, mean of the judged time (shaded in the pictures). *busiest/mean*: CPU time of
-  the busiest evaluator in each second. *late*: share of the objects offered in the judged time that
+  all the time. *70 %*: {LOAD:.0%} of what the balanced cluster did then just before the
+  measured time or in the second half of it, whichever is less; all ways are offered the same.
+  Up to the seventh minute {QUIET_SHARE:.0%} of that comes, in which maps that know nothing of
+  the data are balanced.
+- *done*: objects/s, mean of the measured time (shaded in the pictures). *busiest/mean*: CPU time of
+  the busiest evaluator in each second. *late*: share of the objects offered in that time that
   took longer than 100 ms and than a second, those included that never were done.
 - Rounds are the defaults of the product (10 s, wanted in two, 30 s of pause; what is urgent: wanted
   in one of {DEFAULTS.look_ms} ms, as long a pause) but where "rounds of 2 s" are named (4 s of
@@ -81,7 +82,7 @@ def write(figures: Figures, plots: Sequence[Plot], path: Path) -> None:
     path.write_text(render(figures, plots))
 
 
-def judged(figures: Figures) -> list[tuple[Claim, Verdict]]:
+def verdicts_of(figures: Figures) -> list[tuple[Claim, Verdict]]:
     """Returns each claim with its verdict."""
     return [(claim, claim.verdict(figures)) for claim in CLAIMS]
 
@@ -155,7 +156,7 @@ def _costs(figures: Figures) -> str:
 
 
 def _claims(figures: Figures) -> str:
-    found = judged(figures)
+    found = verdicts_of(figures)
     count = Counter(verdict.state for _, verdict in found)
     summary = ", ".join(f"{number} {state}" for state, number in count.most_common())
     rows = (

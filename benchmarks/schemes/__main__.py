@@ -30,7 +30,7 @@ from benchmarks.schemes.measure import (
     speaker,
 )
 from benchmarks.schemes.plots import draw_all
-from benchmarks.schemes.report import CLAIMS, judged, write
+from benchmarks.schemes.report import CLAIMS, verdicts_of, write
 from benchmarks.schemes.workloads import Size
 from sirocco.schemes.builders.scheme import SCHEMES
 
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     settle(figures)
     figures.write(raw)
     write(figures, draw_all(figures, pictures), out / "schemes.md")
-    for claim, verdict in judged(figures, CLAIMS):
+    for claim, verdict in verdicts_of(figures, CLAIMS):
         print(f"{verdict.state:15} {claim.source}: {claim.says}: {verdict.figure}")
     return 0
 

@@ -1,4 +1,4 @@
-"""The findings of PS2Stream (section VI), judged by our figures; and the bars of our own design."""
+"""The findings of PS2Stream (section VI) compared with our figures, and our design's own bars."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.schemes.measure import (
 )
 from benchmarks.schemes.verdicts import Claim, Verdict, best_of_all, graded, held
 
-# PS2Stream has millions of queries: its claims are judged for the most queries measured here.
+# PS2Stream has millions of queries: its claims are checked for the most queries measured here.
 MANY = "many"
 
 # VI-B: tuples a second of grid and frequency-based partitioning on STS-US-Q1, of metric-based and

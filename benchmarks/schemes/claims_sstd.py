@@ -1,4 +1,4 @@
-"""The findings of SSTD (section 7), judged by our figures."""
+"""The findings of SSTD (section 7), compared with our figures."""
 
 from __future__ import annotations
 

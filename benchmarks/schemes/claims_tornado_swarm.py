@@ -1,4 +1,4 @@
-"""The findings of Tornado (section 6) and SWARM (section 6), judged by our figures."""
+"""The findings of Tornado (section 6) and SWARM (section 6), compared with our figures."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def render(figures: Figures, plots: Sequence[Plot]) -> str:
     return "\n".join(section.rstrip() + "\n" for section in sections if section)
 
 
-def judged(figures: Figures, claims: Iterable[Claim]) -> list[tuple[Claim, Verdict]]:
+def verdicts_of(figures: Figures, claims: Iterable[Claim]) -> list[tuple[Claim, Verdict]]:
     """Returns each claim with its verdict."""
     return [(claim, claim.verdict(figures)) for claim in claims]
 
@@ -100,7 +100,7 @@ def _about(figures: Figures) -> str:
 
 
 def _claims(figures: Figures) -> str:
-    found = judged(figures, CLAIMS)
+    found = verdicts_of(figures, CLAIMS)
     count = Counter(verdict.state for _, verdict in found)
     summary = ", ".join(f"{number} {state}" for state, number in count.most_common())
     return "\n\n".join(
@@ -109,7 +109,7 @@ def _claims(figures: Figures) -> str:
             f"{len(found)} claims: {summary}.",
             _claim_table(found),
             "### The bars of the design",
-            _claim_table(judged(figures, claims_ps2stream.BARS), BAR_WORDS),
+            _claim_table(verdicts_of(figures, claims_ps2stream.BARS), BAR_WORDS),
         ]
     )
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.adaptivity.backlog import Backlog, quantile_s, share_above
 from benchmarks.adaptivity.cluster import TICK_S, Cluster
 from benchmarks.adaptivity.costs import Costs
-from benchmarks.adaptivity.play import Setting, Way, judged, play
+from benchmarks.adaptivity.play import Setting, Way, in_measured_time, play
 from benchmarks.adaptivity.scenes import Crowd, Scene, redirected, scene, step
 from benchmarks.adaptivity.settling import Settling
 from benchmarks.adaptivity.sizes import built
@@ -112,10 +112,10 @@ def test_balancing_evens_a_hot_spot_out(tiny: Scene, static: Way, balanced: Way)
     assert log.decisions
     uneven, even = (
         float((busy.max(1) / busy.mean(1)).mean())
-        for busy in (judged(without.busy, tiny), judged(with_it.busy, tiny))
+        for busy in (in_measured_time(without.busy, tiny), in_measured_time(with_it.busy, tiny))
     )
     assert even < 0.8 * uneven
-    assert share_above(judged(with_it.delays, tiny).sum(0), 0.1) == 0.0
+    assert share_above(in_measured_time(with_it.delays, tiny).sum(0), 0.1) == 0.0
 
 
 def test_one_seed_is_one_course(tiny: Scene, balanced: Way) -> None:

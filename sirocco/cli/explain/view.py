@@ -244,8 +244,8 @@ def _object_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         texts = [f"{'yes' if each['holds'] else 'NO':<5}{each['why']}"]
         alternatives = each.get("conjunctions", ())
         if len(alternatives) > 1:
-            judged = (f"     {alternative_words(one)}" for one in alternatives)
-            texts += _shortened(judged, len(alternatives))
+            shown = (f"     {alternative_words(one)}" for one in alternatives)
+            texts += _shortened(shown, len(alternatives))
         yield each["name"], texts
     failed = [each["name"] for each in one["conditions"] if not each["holds"]]
     because = f", because of {' and '.join(failed)}" if failed else ""

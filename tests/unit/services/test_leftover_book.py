@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
-from services.evaluator.leftovers import AGE_MS_MAX, LeftoverBook
+from services.evaluator.leftovers import AGE_MS_MAX, LOOK_SHARE, LeftoverBook
 from services.evaluator.stored import StoredSearch
 from sirocco.index.store.store import SlotStore
 from sirocco.model.text import analyse_batch
@@ -125,3 +127,38 @@ def test_archived_objects_are_named_by_their_newest_arrival() -> None:
     known = desk.book.of(0, 2, one)
     assert known is not None
     assert (known.archived_upto_ms, known.is_empty) == (77, False)
+
+
+def test_a_look_takes_a_hundredth_of_the_time_at_most() -> None:
+    desk, one = Desk(), search(*place_of(is_own=False))
+    desk.book.of(0, 2, one)
+    points = one.points
+
+    def slowly() -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        desk.now_ms += AGE_MS_MAX
+        return points()
+
+    one.points = slowly  # type: ignore[method-assign]
+    desk.run()
+    desk.now_ms += LOOK_SHARE * AGE_MS_MAX
+    assert desk.book.of(0, 2, one) is not None
+    assert desk.run() == 0
+    desk.now_ms += 1
+    desk.book.of(0, 2, one)
+    assert desk.run() == 1
+
+
+def test_a_look_that_fails_is_logged_and_not_repeated_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk, one = Desk(), search(0, 0)
+    one.points = None  # type: ignore[assignment, method-assign]
+    desk.book.of(0, 2, one)
+    assert desk.run() == 1
+    assert [record.event for record in caplog.records] == ["leftovers_not_found"]  # type: ignore[attr-defined]
+    assert desk.book.of(0, 2, one) is None
+    assert desk.run() == 0
+    desk.now_ms = AGE_MS_MAX + 1
+    desk.book.of(0, 2, search(*place_of(is_own=True)))
+    assert desk.run() == 1
+    assert desk.book.of(0, 2, one) is not None
