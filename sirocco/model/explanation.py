@@ -192,7 +192,7 @@ def words_of(conjunction: Mapping[str, Any]) -> str:
 def _lack_of(verdicts: Mapping[str, Any]) -> str:
     lacks = [f"lacks {', '.join(verdicts['missing'])}"] if verdicts["missing"] else []
     if verdicts["unwanted"]:
-        lacks.append(f"has {', '.join(verdicts['unwanted'])}, which it must not")
+        lacks.append(f"has {', '.join(verdicts['unwanted'])}, which is forbidden")
     return " and ".join(lacks)
 
 
@@ -233,15 +233,15 @@ def _where_reason(where: Filter, attributes: Mapping[str, Any]) -> Reason:
 def _failure(one: Condition, attributes: Mapping[str, Any]) -> str:
     values = [operand.value for operand in one.operands]
     operand = values if one.comparison == "in" else values[0]
-    wanted = f"{_SIGNS[one.comparison]} {json.dumps(operand, ensure_ascii=False)}"
+    required = f"{_SIGNS[one.comparison]} {json.dumps(operand, ensure_ascii=False)}"
     value = attributes.get(one.attribute)
     if value is None:
         is_null = one.attribute in attributes
         problem = "is null, which counts as missing" if is_null else "is missing"
-        return f"{one.attribute} {problem}, wanted {wanted:.80}"
+        return f"{one.attribute} {problem}, required {required:.80}"
     if isinstance(value, dict | list):
-        return f"{one.attribute} is no number, string or boolean, wanted {wanted:.80}"
-    return f"{one.attribute} is {_shown(value)}, wanted {wanted:.80}"
+        return f"{one.attribute} is no number, string or boolean, required {required:.80}"
+    return f"{one.attribute} is {_shown(value)}, required {required:.80}"
 
 
 def _shown(value: object) -> str:
@@ -250,12 +250,12 @@ def _shown(value: object) -> str:
 
 def _track_reason(track: str, attributes: Mapping[str, Any]) -> Reason:
     value = attributes.get(track)
-    holds = _is_followed(value)
-    why = f"{track} is {_shown(value)}" if holds else f"has no {track} to be followed by"
+    holds = _is_trackable(value)
+    why = f"{track} is {_shown(value)}" if holds else f"has no {track} to track it by"
     return Reason("track", holds, why, {"attribute": track, "value": value if holds else None})
 
 
-def _is_followed(value: object) -> bool:
+def _is_trackable(value: object) -> bool:
     """Whether a value is one that several objects can share."""
     return isinstance(value, str | int | float)
 
@@ -274,11 +274,11 @@ def _lifetime_reason(
     if arrival_ms < start_ms:
         why = (
             f"arrives at {moment(arrival_ms)}, the query begins at {moment(start_ms)}: "
-            "only a registration that asks for the past meets it"
+            "it matches only if the registration asks for past matches"
         )
         if not is_exact:
             # Arrivals follow the clock of another router, or the objects' own times.
-            why += ", or if it was published behind the registration all the same"
+            why += ", or if it was published after the registration all the same"
         return Reason("lifetime", False, why, details)
     if ttl_ms is not None and arrival_ms >= start_ms + ttl_ms:
         why = f"arrives at {moment(arrival_ms)}, the query ends at {moment(start_ms + ttl_ms)}"
@@ -287,11 +287,13 @@ def _lifetime_reason(
     return Reason("lifetime", True, f"since {moment(start_ms)}, {until}", details)
 
 
-def _window_reason(window_ms: int | None, arrival_ms: int, asked_ms: int | None) -> Reason:
-    now_ms = arrival_ms if asked_ms is None else asked_ms
+def _window_reason(window_ms: int | None, arrival_ms: int, search_ms: int | None) -> Reason:
+    now_ms = arrival_ms if search_ms is None else search_ms
     details: dict[str, Any] = {"arrival_ms": arrival_ms, "now_ms": now_ms}
     if arrival_ms > now_ms:
-        return Reason("window", False, f"arrives behind {moment(now_ms)}, the moment", details)
+        return Reason(
+            "window", False, f"arrives after {moment(now_ms)}, the time of the search", details
+        )
     if window_ms is None:
         return Reason("window", True, "of any age", details)
     holds = arrival_ms >= now_ms - window_ms
@@ -308,13 +310,13 @@ def moment(at_ms: int) -> str:
     return at.isoformat(timespec="seconds" if at_ms % 1000 == 0 else "milliseconds")
 
 
-# --- what else decides
+# --- what the outcome depends on
 
 
 def _depends_on(query: Query, one: ObjectRow, terms: set[str], *, holds: bool) -> str:
     match query:
         case RangeQuery():
-            return "" if query.track is None else _followed(query, one, holds=holds)
+            return "" if query.track is None else _tracked_events(query, one, holds=holds)
         case _ if not holds:
             return ""
         case KnnQuery():
@@ -333,8 +335,8 @@ def _depends_on(query: Query, one: ObjectRow, terms: set[str], *, holds: bool) -
             )
 
 
-def _followed(query: RangeQuery, one: ObjectRow, *, holds: bool) -> str:
-    if query.track is None or not _is_followed(members_of(one.attributes).get(query.track)):
+def _tracked_events(query: RangeQuery, one: ObjectRow, *, holds: bool) -> str:
+    if query.track is None or not _is_trackable(members_of(one.attributes).get(query.track)):
         return "it is not reported"
     if holds:
         texts = {

@@ -114,16 +114,16 @@ def _by_name(part: str) -> dict[str, str]:
     return {line[:14].strip(): line[14:] for line in lines if line[:14].strip()}
 
 
-def test_it_is_told_in_lines(tool: Tool) -> None:
+def test_lines_of_the_report(tool: Tool) -> None:
     assert tool("explain", "big", "--object", json.dumps(OBJECTS[2])) == 0
     query, one = map(_by_name, tool.out.split("\n\n"))
     assert query["query"].startswith("big: range, continuous, for ann, revision ")
-    assert query["text"] == "canal   [under canal]"
+    assert query["text"] == "canal   [indexed under canal]"
     assert query["region"] == "the whole world"
     assert query["where"] == '{"floor": 3}'
-    assert query["met lately"] == "1 object of the last 1h with what it asks for"
+    assert query["matched"] == "1 object of the last 1h, by its conditions"
     assert one["text"] == "yes  holds fire AND free"
-    assert one["where"] == 'NO   floor is "3", wanted = 3'
+    assert one["where"] == 'NO   floor is "3", required = 3'
     assert one["outcome"] == "no match, because of where"
     assert tool("explain", "--help") == 0
     assert "--object-file" in tool.out
@@ -142,7 +142,7 @@ def test_a_query_of_a_file_is_not_registered(
     assert tool("queries", "get", "new") == 2
     assert tool("explain", "--file", query, "--no-search") == 0
     assert "not registered" in tool.out
-    assert "not known: not asked for" in tool.out
+    assert "not known: --no-search is given" in tool.out
 
     asked |= {"mode": "snapshot", "window": "1h"}
     del asked["ttl"]
@@ -157,7 +157,7 @@ def test_a_query_of_a_file_is_not_registered(
     ("arguments", "said"),
     [
         (["nothing"], "id: no query is registered under this id"),
-        ([], "say either the id of a query or --file"),
+        ([], "give either the id of a query or --file"),
         (["fire", "--object", '{"id": 1, "lat": 91, "lon": 0}'], "--object: lat: 91.0 is outside"),
         (["fire", "--object", '{"id": 1, "lat": 9}'], "--object: lon: is missing"),
         (["fire", "--object", "{"], "--object: object: is no JSON"),

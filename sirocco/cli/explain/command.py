@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 COUNTED_MAX = 100_000
 
 _DESCRIPTION = """\
-Says how the cluster understands a query, which leaves and slots it lies in, what comes to these,
-and what it matched lately; with an object whether that matches, condition by condition.
+Shows how the cluster understands a query, which leaves and slots hold it, what load arrives there,
+and what it matched recently; with an object also whether it matches, condition by condition.
 Nothing is registered and nothing published. Examples:
 
   sirocco explain coffee
@@ -62,11 +62,11 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="a query as JSON, not registered; - is standard input",
     )
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument(
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
         "--object", type=filled, metavar="JSON", help="an object: does it match, and why"
     )
-    one.add_argument(
+    choice.add_argument(
         "--object-file", type=filled, metavar="FILE", help="the same; - is standard input"
     )
     parser.add_argument(
@@ -87,17 +87,17 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     _check(args)
     with connect(args) as client:
-        asked = _registered(client, args.id) if args.file is None else _read_query(args.file)
+        explained = _registered(client, args.id) if args.file is None else _read_query(args.file)
         # Imported here, and below: the engine with its compiler, which takes a while.
         from sirocco.cli.explain.report import report, window_of  # noqa: PLC0415
 
-        one = _read_object(args)
-        window_ms = window_of(asked.query, _window_ms(args.window))
+        checked = _read_object(args)
+        window_ms = window_of(explained.query, _window_ms(args.window))
         members = report(
-            asked,
-            _look(client),
-            _lately(client, asked, window_ms, is_wanted=not args.no_search),
-            one,
+            explained,
+            _read_cluster(client),
+            _recent_matches(client, explained, window_ms, is_enabled=not args.no_search),
+            checked,
             now_ms=time.time_ns() // 1_000_000,
             arrival_ms=args.arrival,
         )
@@ -112,14 +112,14 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     if (args.id is None) == (args.file is None):
-        raise CommandError("say either the id of a query or --file")
+        raise CommandError("give either the id of a query or --file")
     if args.file == "-" and args.object_file == "-":
         raise CommandError("query and object cannot both come from standard input")
     if args.arrival is not None and args.object is None and args.object_file is None:
         raise CommandError("--arrival needs an object")
 
 
-# --- what is asked about
+# --- the query and the object
 
 
 def _registered(client: Client, query_id: str) -> ExplainedQuery:
@@ -176,10 +176,10 @@ def _parsed(source: str, parse: Callable[[], _Found]) -> _Found:
         raise CommandError(f"{source}: {error}") from None
 
 
-# --- what the cluster says
+# --- the state of the cluster
 
 
-def _look(client: Client) -> Cluster:
+def _read_cluster(client: Client) -> Cluster:
     """Returns the known state of the cluster; a client with fewer rights gets less."""
     from sirocco.cli.explain.report import Cluster  # noqa: PLC0415
     from sirocco.schemes.map.map_bytes import from_bytes  # noqa: PLC0415
@@ -195,18 +195,18 @@ def _look(client: Client) -> Cluster:
     return Cluster(described, from_bytes(change.partition_map), change.phase, balance)
 
 
-def _lately(
-    client: Client, asked: ExplainedQuery, window_ms: int, *, is_wanted: bool
+def _recent_matches(
+    client: Client, explained: ExplainedQuery, window_ms: int, *, is_enabled: bool
 ) -> RecentMatches:
     """Counts the query's objects within the window, by a search for the same conditions."""
-    from sirocco.cli.explain.report import RecentMatches, question_of  # noqa: PLC0415
+    from sirocco.cli.explain.report import RecentMatches, count_search  # noqa: PLC0415
 
-    if not is_wanted:
-        return RecentMatches(window_ms, why="not asked for")
+    if not is_enabled:
+        return RecentMatches(window_ms, why="--no-search is given")
     count = 0
     try:
-        question = query_from_json(question_of(asked.query, window_ms), "")
-        for part in client.search_parts(question):
+        search = query_from_json(count_search(explained.query, window_ms), "")
+        for part in client.search_parts(search):
             count += len(part)
             if count >= COUNTED_MAX:
                 break

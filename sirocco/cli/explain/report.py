@@ -29,7 +29,7 @@ from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.routing import compile_map
 
 # Period of the count if the query has no window of its own.
-LATELY_MS = 3_600_000
+RECENT_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class RecentMatches:
 
 
 def report(
-    asked: ExplainedQuery,
+    explained: ExplainedQuery,
     cluster: Cluster,
-    lately: RecentMatches,
+    recent: RecentMatches,
     one: ObjectRow | None,
     *,
     now_ms: int,
@@ -101,20 +101,20 @@ def report(
     """Returns the complete report.
 
     Args:
-        asked: The query.
+        explained: The query.
         cluster: State of the cluster.
-        lately: Its recent objects.
+        recent: Its recent objects.
         one: An object to check, or None.
         now_ms: The time, epoch ms.
         arrival_ms: When the object arrives; None: now.
     """
-    query = asked.query
+    query = explained.query
     members: dict[str, Any] = {
         "query": canonical(query),
-        "subscriber": asked.subscriber or None,
-        "revision": asked.revision,
-        "start_ms": asked.start_ms,
-        "end_ms": _end_ms(asked),
+        "subscriber": explained.subscriber or None,
+        "revision": explained.revision,
+        "start_ms": explained.start_ms,
+        "end_ms": _end_ms(explained),
     }
     routing = None if cluster.map is None else compile_map(cluster.map)
     places = None
@@ -129,18 +129,18 @@ def report(
     else:
         members["places"] = _place_members(places, cluster.map, cluster)
         members["load"] = _load_members(places, cluster)
-    members["cost"] = _cost_members(query, places, lately)
-    members["matched"] = _lately_members(lately)
+    members["cost"] = _cost_members(query, places, recent)
+    members["matched"] = _match_members(recent)
     if one is None:
         return members
     arrival_ms = now_ms if arrival_ms is None else arrival_ms
-    begins_ms = now_ms if query.mode == "snapshot" else asked.start_ms
+    begin_ms = now_ms if query.mode == "snapshot" else explained.start_ms
     verdict = explain(
         query,
         one,
         arrival_ms=arrival_ms,
-        start_ms=begins_ms,
-        is_start_given=asked.is_start_given,
+        start_ms=begin_ms,
+        is_start_given=explained.is_start_given,
     )
     found: dict[str, Any] = {
         "id": one.name or one.id,
@@ -169,9 +169,9 @@ def report(
     return members
 
 
-def _end_ms(asked: ExplainedQuery) -> int | None:
-    ttl_ms = asked.query.ttl_ms
-    return None if asked.start_ms is None or ttl_ms is None else asked.start_ms + ttl_ms
+def _end_ms(explained: ExplainedQuery) -> int | None:
+    ttl_ms = explained.query.ttl_ms
+    return None if explained.start_ms is None or ttl_ms is None else explained.start_ms + ttl_ms
 
 
 # --- the query
@@ -197,12 +197,12 @@ def index_of(query: Query) -> str:
     """Says which objects a slot checks for a query that no keyword finds."""
     match query:
         case KnnQuery():
-            return "no keyword: every object nearer than the k-th is looked at"
+            return "no keyword: every object nearer than the k-th is checked"
         case RankedQuery():
-            return "no keyword: every object within its radius is looked at"
+            return "no keyword: every object within its radius is checked"
         case RangeQuery() | TermsQuery():
             where = "every object" if query.region is None else "every object of its region"
-            return f"no keyword: {where} is looked at"
+            return f"no keyword: {where} is checked"
 
 
 def _region_members(query: Query) -> dict[str, Any] | None:
@@ -262,14 +262,14 @@ def _load_members(places: QueryPlaces, cluster: Cluster) -> dict[str, Any]:
     }
     balance = cluster.balance
     if balance is None or not balance.is_on or not balance.at_ms:
-        members["unknown"] = "loads are not balanced, or no round is over yet"
+        members["unknown"] = "loads are not balanced, or no round has ended yet"
         return members
     own = [each for each in balance.slots if each.slot in slots]
-    every = sum(each.objects_per_s for each in balance.slots)
-    here = sum(each.objects_per_s for each in own)
+    total_per_s = sum(each.objects_per_s for each in balance.slots)
+    own_per_s = sum(each.objects_per_s for each in own)
     members |= {
-        "slots_objects_per_s": here,
-        "slots_share": _share(here, every),
+        "slots_objects_per_s": own_per_s,
+        "slots_share": _share(own_per_s, total_per_s),
         "slots_load_share": sum(each.share for each in own),
         "round_ms": balance.round_ms,
     }
@@ -284,9 +284,9 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def _cost_members(
-    query: Query, places: QueryPlaces | None, lately: RecentMatches
+    query: Query, places: QueryPlaces | None, recent: RecentMatches
 ) -> dict[str, Any]:
-    members: dict[str, Any] = {"has_store": lately.has_store}
+    members: dict[str, Any] = {"has_store": recent.has_store}
     if places is None:
         return members
     if query.mode == "snapshot":
@@ -297,16 +297,16 @@ def _cost_members(
     return members | {"keywords_forwarded": forwarded}
 
 
-# --- what it met
+# --- its recent matches
 
 
-def window_of(query: Query, wanted_ms: int | None) -> int:
+def window_of(query: Query, requested_ms: int | None) -> int:
     """Returns the period of the count: as requested, the query's own window, or an hour."""
-    own_ms = LATELY_MS if query.window_ms is None else query.window_ms
-    return own_ms if wanted_ms is None else wanted_ms
+    own_ms = RECENT_MS if query.window_ms is None else query.window_ms
+    return own_ms if requested_ms is None else requested_ms
 
 
-def question_of(query: Query, window_ms: int) -> dict[str, Any]:
+def count_search(query: Query, window_ms: int) -> dict[str, Any]:
     """Returns the search for objects that satisfy a query's conditions."""
     form = canonical(query)
     members: dict[str, Any] = {"id": query.id, "kind": "range", "mode": "snapshot"}
@@ -319,8 +319,8 @@ def question_of(query: Query, window_ms: int) -> dict[str, Any]:
     return members | {"window": format_duration(window_ms)}
 
 
-def _lately_members(lately: RecentMatches) -> dict[str, Any]:
-    members: dict[str, Any] = {"window_ms": lately.window_ms, "count": lately.count}
-    if lately.count is None:
-        return members | {"unknown": lately.why}
-    return members | {"is_more": lately.is_more}
+def _match_members(recent: RecentMatches) -> dict[str, Any]:
+    members: dict[str, Any] = {"window_ms": recent.window_ms, "count": recent.count}
+    if recent.count is None:
+        return members | {"unknown": recent.why}
+    return members | {"is_more": recent.is_more}

@@ -40,9 +40,9 @@ def _rows(members: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     if "where" in members["query"]:
         yield "where", [_where(members["query"]["where"])]
     yield from _place_rows(members["places"])
-    yield "comes there", list(_load(members["load"]))
+    yield "load", list(_load(members["load"]))
     yield "costs", list(_cost(members))
-    yield "met lately", [_lately(members["matched"])]
+    yield "matched", [_matched(members["matched"])]
     if "object" in members:
         yield from _object_rows(members["object"])
 
@@ -68,7 +68,7 @@ def _lifetime(members: Mapping[str, Any]) -> str:
     query = members["query"]
     parts = []
     if query["mode"] == "snapshot":
-        parts.append("asked once")
+        parts.append("searched once")
     elif members["start_ms"] is None:
         parts.append(f"{query.get('ttl', 'without end')} from its registration")
     else:
@@ -95,9 +95,9 @@ def _alternatives(text: Mapping[str, Any]) -> Iterator[str]:
         if "index" in text:
             yield texts
         elif one["keyword"] is None:
-            yield f"{texts}   [under the least frequent, which each slot counts for itself]"
+            yield f"{texts}   [indexed under its least frequent word, by each slot's counts]"
         else:
-            yield f"{texts}   [under {one['keyword']}]"
+            yield f"{texts}   [indexed under {one['keyword']}]"
 
 
 def _shortened(lines: Iterable[str], count: int) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
     if load.get("leaves_share") is not None:
         yield (
             f"to its leaves {load['leaves_share']:.1%} of the {load['router_objects']:,} objects "
-            "that the asked router has sent to leaves"
+            "that the answering router has sent to leaves"
         )
     if "slots_objects_per_s" in load:
         share = load["slots_share"]
@@ -187,7 +187,7 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
             f"of {load['round_ms'] / 1_000:.0f} s"
         )
     if "leaves_objects_per_s" in load:
-        yield f"to its leaves {load['leaves_objects_per_s']:,.1f} objects/s then"
+        yield f"to its leaves {load['leaves_objects_per_s']:,.1f} objects/s in the same round"
     if "unknown" in load:
         yield f"objects/s not known: {load['unknown']}"
 
@@ -195,18 +195,18 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
 def _cost(members: Mapping[str, Any]) -> Iterator[str]:
     cost = members["cost"]
     if "slots_asked" in cost:
-        yield f"{_count(cost['slots_asked'], 'slot')} asked, once"
+        yield f"{_count(cost['slots_asked'], 'slot')} searched, once"
     elif "leaf_copies" not in cost:
         yield "not known"
     else:
         leaves = _count(cost["leaf_copies"], "leaf", "leaves")
-        yield f"{_count(cost['slot_copies'], 'copy', 'copies')}, one a slot, for {leaves}"
+        yield f"{_count(cost['slot_copies'], 'copy', 'copies')}, one for each slot, for {leaves}"
         yield _forwarded(cost["keywords_forwarded"], has_store=cost["has_store"])
 
 
 def _forwarded(keywords: list[str] | None, *, has_store: bool | None) -> str:
     if has_store:
-        return "objects are stored, so that routers send all of them anyway"
+        return "objects are stored, so routers send all of them anyway"
     objects = "every object of its slots"
     if keywords is not None:
         shown = ", ".join(keywords[:_NUMBERS_SHOWN])
@@ -214,17 +214,17 @@ def _forwarded(keywords: list[str] | None, *, has_store: bool | None) -> str:
         others = f" and {more} more" if more > 0 else ""
         objects = f"objects of its slots with {shown}{others}"
     if has_store is None:
-        return f"where nothing is stored, routers send {objects} because of it"
-    return f"routers send {objects} because of it"
+        return f"where nothing is stored, routers send {objects} for it"
+    return f"routers send {objects} for it"
 
 
-def _lately(matched: Mapping[str, Any]) -> str:
+def _matched(matched: Mapping[str, Any]) -> str:
     window = format_duration(matched["window_ms"])
     if matched["count"] is None:
         return f"not known: {matched['unknown']}"
     more = "at least " if matched["is_more"] else ""
     objects = _count(matched["count"], "object")
-    return f"{more}{objects} of the last {window} with what it asks for"
+    return f"{more}{objects} of the last {window}, by its conditions"
 
 
 def _count(count: int, noun: str, plural: str = "") -> str:
@@ -239,7 +239,7 @@ def _object_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     at = f"{_point(one)}, arrives at {moment(one['arrival_ms'])}"
     yield "object", [f"{one['id']} at {at}"]
     if "goes_to" in one:
-        yield "goes to", [_destination(one["goes_to"])]
+        yield "sent to", [_destination(one["goes_to"])]
     for each in one["conditions"]:
         texts = [f"{'yes' if each['holds'] else 'NO':<5}{each['why']}"]
         alternatives = each.get("conjunctions", ())

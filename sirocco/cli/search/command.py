@@ -120,7 +120,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     if (args.kind is None) == (args.file is None):
-        raise CommandError("say either a kind of query or --file")
+        raise CommandError("give either a kind of query or --file")
     with connect(args) as client:
         if args.file is not None:
             return _answer_file(args, client)

@@ -40,7 +40,7 @@ _EVENTS = 256
 
 @dataclass(frozen=True, slots=True)
 class QueryPlaces:
-    """Where a query is placed, or where a snapshot is asked.
+    """Where a query is placed, or where a snapshot is searched.
 
     Attributes:
         leaves: Ids, ascending.
@@ -113,26 +113,26 @@ def query_places(query: Query, routing: RoutingArrays, *, has_changed: bool = Fa
         if isinstance(query, KnnQuery):
             boxes = Circle(query.lon, query.lat, 0.0).boxes()
         leaves = _leaves(routing, boxes, None)
-        why = _asked(query, routing, has_changed=has_changed)
+        why = _search_reason(query, routing, has_changed=has_changed)
         return QueryPlaces(leaves, plan.first, why, keywords, None)
     kind = kind_number(query)
     if kind in {KIND_KNN, KIND_TRACKED}:
         why = (
             "the nearest may lie anywhere"
             if kind == KIND_KNN
-            else "objects come to it by the value that they are followed by, wherever they are"
+            else "objects are sent to it by the value of the tracked attribute, wherever they are"
         )
         return QueryPlaces(_all_leaves(routing), slots, why, keywords, kept)
     keys = keys_of(change) if routing.is_by_keyword else None
-    why = "by its keywords: the map parts the vocabulary" if keys else ""
+    why = "by its keywords: the map splits the vocabulary" if keys else ""
     return QueryPlaces(_leaves(routing, rows.boxes, keys), slots, why, keywords, kept)
 
 
-def _asked(query: Query, routing: RoutingArrays, *, has_changed: bool) -> str:
+def _search_reason(query: Query, routing: RoutingArrays, *, has_changed: bool) -> str:
     if isinstance(query, KnnQuery):
-        return "first where its point lies, then as far as the nearest found show to be enough"
+        return "first those at its point, then others as far as the nearest objects found require"
     if has_changed and routing.slots > 1:
-        return "all at first, later those where the map, or an earlier one, put objects nearby"
+        return "all at first; later those that this or a former map gave objects of the region"
     return ""
 
 
@@ -143,10 +143,10 @@ def _all_leaves(routing: RoutingArrays) -> tuple[int, ...]:
 def _leaves(
     routing: RoutingArrays, boxes: NDArray[np.float64], keys: Sequence[int] | None
 ) -> tuple[int, ...]:
-    given: tuple[NDArray[np.int64], NDArray[np.uint64]] | tuple[()] = ()
+    keywords: tuple[NDArray[np.int64], NDArray[np.uint64]] | tuple[()] = ()
     if keys is not None:
-        given = np.array([0, len(keys)], np.int64), np.array(keys, np.uint64)
-    routes = routing.route_boxes(boxes, np.array([0, len(boxes)], np.int64), *given)
+        keywords = np.array([0, len(keys)], np.int64), np.array(keys, np.uint64)
+    routes = routing.route_boxes(boxes, np.array([0, len(boxes)], np.int64), *keywords)
     return tuple(sorted(routes.leaves.tolist()))
 
 
@@ -159,14 +159,14 @@ def _keywords(query: Query, change: Change, routing: RoutingArrays) -> tuple[str
         chosen = {one.positive: one.key for one in alternatives_of(change)}
     found: list[str | None] = []
     for one in conjunctions_of(query):
-        held = tuple(map(term_hash, one.positive))
-        names = dict(zip(held, one.positive, strict=True))
-        if len(held) == 1:
+        hashes = tuple(map(term_hash, one.positive))
+        names = dict(zip(hashes, one.positive, strict=True))
+        if len(hashes) == 1:
             found.append(one.positive[0])
-        elif held in chosen:
-            found.append(names[chosen[held]])
+        elif hashes in chosen:
+            found.append(names[chosen[hashes]])
         elif len(routing.frequent_terms):
-            keys = routing.choose_keys(np.array([0, len(held)]), np.array(held, np.uint64))
+            keys = routing.choose_keys(np.array([0, len(hashes)]), np.array(hashes, np.uint64))
             found.append(names[int(keys[0])])
         else:
             found.append(None)
@@ -180,7 +180,7 @@ def object_places(
 
     Args:
         one: A valid object.
-        query: The query that is asked about.
+        query: The explained query.
         places: Where the query is placed.
         routing: The map in force.
     """
@@ -191,13 +191,13 @@ def object_places(
             return ObjectPlaces((), (slot,), (), (), slot in places.slots)
     leaves, slots = _routes(one, routing)
     sure_leaves, sure_slots = frozenset.intersection(*leaves), frozenset.intersection(*slots)
-    met = {not each.isdisjoint(places.slots) for each in slots}
+    outcomes = {not each.isdisjoint(places.slots) for each in slots}
     return ObjectPlaces(
         tuple(sorted(sure_leaves)),
         tuple(sorted(sure_slots)),
         tuple(sorted(frozenset.union(*leaves) - sure_leaves)),
         tuple(sorted(frozenset.union(*slots) - sure_slots)),
-        met.pop() if len(met) == 1 else None,
+        outcomes.pop() if len(outcomes) == 1 else None,
     )
 
 

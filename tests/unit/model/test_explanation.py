@@ -90,9 +90,9 @@ def judged(query: dict[str, Any], one: dict[str, Any], start_ms: int | None) -> 
 
 @given(objects(), conditions("region", "text", "where"), st.sampled_from([None, "1ms", "1s"]))
 def test_a_standing_range_query_matches_what_is_said_to_match(
-    one: dict[str, Any], asked: dict[str, Any], ttl: str | None
+    one: dict[str, Any], conditions: dict[str, Any], ttl: str | None
 ) -> None:
-    query = {"id": "q", "kind": "range", "mode": "continuous", **asked}
+    query = {"id": "q", "kind": "range", "mode": "continuous", **conditions}
     if ttl is not None:
         query["ttl"] = ttl
     verdict = judged(query, one, START_MS)
@@ -100,7 +100,7 @@ def test_a_standing_range_query_matches_what_is_said_to_match(
         matches([FIRST, one], [query], event_arrivals=True)["q", 2]
     )
     assert verdict.holds == (verdict.outcome == "match")
-    assert {each.name for each in verdict.reasons} == {*asked, "lifetime"}
+    assert {each.name for each in verdict.reasons} == {*conditions, "lifetime"}
 
 
 @pytest.mark.parametrize("text", _TEXTS)
@@ -115,9 +115,9 @@ def test_every_text_of_few_words(text: str) -> None:
 
 @given(objects(), conditions("region", "text", "where"), st.sampled_from(["0ms", "1s", "30d"]))
 def test_a_snapshot_finds_what_is_said_to_match(
-    one: dict[str, Any], asked: dict[str, Any], window: str
+    one: dict[str, Any], conditions: dict[str, Any], window: str
 ) -> None:
-    query = {"id": "q", "kind": "range", "mode": "snapshot", "window": window, **asked}
+    query = {"id": "q", "kind": "range", "mode": "snapshot", "window": window, **conditions}
     last = FIRST | {"id": 3, "ts": START_MS + 60_000}
     found = answers([one, last], [query])["q"]
     assert isinstance(found, Found)
@@ -126,9 +126,9 @@ def test_a_snapshot_finds_what_is_said_to_match(
 
 @given(objects(), conditions("region", "text", "where"))
 def test_a_value_enters_where_its_object_is_said_to_be_inside(
-    one: dict[str, Any], asked: dict[str, Any]
+    one: dict[str, Any], conditions: dict[str, Any]
 ) -> None:
-    query = {"id": "q", "kind": "range", "mode": "continuous", "track": "van", **asked}
+    query = {"id": "q", "kind": "range", "mode": "continuous", "track": "van", **conditions}
     found = answers([FIRST, one], [query])["q"]
     assert isinstance(found, Changes)
     assert (judged(query, one, START_MS).outcome == "inside") == (
@@ -137,8 +137,8 @@ def test_a_value_enters_where_its_object_is_said_to_be_inside(
 
 
 @given(objects(), conditions("text", "where"))
-def test_candidates_of_knn_queries(one: dict[str, Any], asked: dict[str, Any]) -> None:
-    query = {"id": "q", "kind": "knn", "mode": "snapshot", "k": 1, **asked}
+def test_candidates_of_knn_queries(one: dict[str, Any], conditions: dict[str, Any]) -> None:
+    query = {"id": "q", "kind": "knn", "mode": "snapshot", "k": 1, **conditions}
     query["point"] = {"lon": 0, "lat": 0}
     found = answers([one], [query])["q"]
     assert isinstance(found, Nearest)
@@ -147,9 +147,9 @@ def test_candidates_of_knn_queries(one: dict[str, Any], asked: dict[str, Any]) -
 
 @given(objects(), conditions("where"), st.sampled_from([55_597.54, 200_000, 3e7]), LONGITUDES)
 def test_candidates_of_ranked_queries(
-    one: dict[str, Any], asked: dict[str, Any], radius_m: float, lon: float
+    one: dict[str, Any], conditions: dict[str, Any], radius_m: float, lon: float
 ) -> None:
-    query = {"id": "q", "kind": "ranked", "mode": "snapshot", "k": 1, **asked}
+    query = {"id": "q", "kind": "ranked", "mode": "snapshot", "k": 1, **conditions}
     query |= {"point": {"lon": lon, "lat": 0}, "radius_m": radius_m, "keywords": ["fire", "drill"]}
     found = answers([one], [query])["q"]
     assert isinstance(found, Best)
@@ -157,8 +157,8 @@ def test_candidates_of_ranked_queries(
 
 
 @given(objects(), conditions("region", "text", "where"))
-def test_objects_that_terms_queries_count(one: dict[str, Any], asked: dict[str, Any]) -> None:
-    query = {"id": "q", "kind": "terms", "mode": "snapshot", "k": 9, **asked}
+def test_objects_that_terms_queries_count(one: dict[str, Any], conditions: dict[str, Any]) -> None:
+    query = {"id": "q", "kind": "terms", "mode": "snapshot", "k": 9, **conditions}
     one["text"] += " word"
     terms = answers([one], [query])["q"].lines()[0]["terms"]
     assert (judged(query, one, None).outcome == "counted") == bool(terms)
@@ -178,15 +178,15 @@ def _why(query: dict[str, Any], one: dict[str, Any], name: str) -> str:
             {"text": "fire NOT drill"},
             {"text": "drill"},
             "text",
-            "lacks fire and has drill, which it must not",
+            "lacks fire and has drill, which is forbidden",
         ),
         ({"text": "a OR b"}, {"text": "c"}, "text", "none of the 2 alternatives holds"),
-        ({"where": {"size": 1}}, {}, "where", "size is missing, wanted = 1"),
+        ({"where": {"size": 1}}, {}, "where", "size is missing, required = 1"),
         (
             {"where": {"size": {"gte": 3}, "open": True}},
             {"size": None, "open": 1},
             "where",
-            "open is 1, wanted = true; size is null, which counts as missing, wanted ≥ 3",
+            "open is 1, required = true; size is null, which counts as missing, required ≥ 3",
         ),
         (
             {"region": {"circle": {"lon": 0, "lat": 1, "radius_m": 100_000}}},
@@ -206,7 +206,7 @@ def _why(query: dict[str, Any], one: dict[str, Any], name: str) -> str:
             "lifetime",
             "arrives at 2014-07-11T23:59:59.999+00:00, the query",
         ),
-        ({"track": "van"}, {"van": [1]}, "track", "has no van to be followed by"),
+        ({"track": "van"}, {"van": [1]}, "track", "has no van to track it by"),
     ],
 )
 def test_reasons_in_words(query: dict[str, Any], one: dict[str, Any], name: str, why: str) -> None:
@@ -283,7 +283,7 @@ def test_the_begin_that_a_router_noted_is_not_that_of_objects() -> None:
     noted = explain(query, one, arrival_ms=5, start_ms=6, is_start_given=False)
     assert not said.holds
     assert "all the same" not in said.reasons[-1].why
-    assert "published behind the registration" in noted.reasons[-1].why
+    assert "published after the registration" in noted.reasons[-1].why
     steps = parse_query({"id": "q", "kind": "terms", "mode": "continuous", "k": 1, "step": "1s"})
     counted = explain(steps, one, arrival_ms=5, start_ms=6, is_start_given=False)
     assert "all the same" not in counted.reasons[-1].why

@@ -12,7 +12,7 @@ from sirocco.cli.explain.report import (
     Cluster,
     ExplainedQuery,
     RecentMatches,
-    question_of,
+    count_search,
     report,
     window_of,
 )
@@ -86,12 +86,12 @@ def _balance(leaves: int) -> Balance:
     )
 
 
-def _report(query: Query, cluster: Cluster, lately: RecentMatches | None = None) -> dict[str, Any]:
+def _report(query: Query, cluster: Cluster, recent: RecentMatches | None = None) -> dict[str, Any]:
     one = parse_object({"id": 1, "lon": 10, "lat": 10, "text": "a"})
     said = report(
         ExplainedQuery(query),
         cluster,
-        lately or RecentMatches(1_000),
+        recent or RecentMatches(1_000),
         one,
         now_ms=5_000,
         arrival_ms=None,
@@ -131,7 +131,7 @@ def test_who_may_not_see_the_map_learns_the_rest() -> None:
     assert said["matched"] == {"window_ms": 1_000, "count": None, "unknown": "no store"}
     lines = list(lines_of(said))
     assert f"leaves        not known: {why}" in lines
-    assert "met lately    not known: no store" in lines
+    assert "matched       not known: no store" in lines
 
 
 def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
@@ -142,7 +142,7 @@ def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
         | {"where": where}
     )
     window_ms = window_of(query, None)
-    assert question_of(query, window_ms) == {
+    assert count_search(query, window_ms) == {
         "id": "q",
         "kind": "range",
         "mode": "snapshot",
@@ -154,7 +154,7 @@ def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
     assert window_of(query, 1_000) == 1_000
     assert window_of(SMALL, None) == 3_600_000
     tracked = _query(track="van", ttl="1d", text="a")
-    assert question_of(tracked, 60_000) == {
+    assert count_search(tracked, 60_000) == {
         "id": "q", "kind": "range", "mode": "snapshot", "text": "a", "window": "1m",
     }  # fmt: skip
 
@@ -168,8 +168,8 @@ def test_where_an_object_may_go_is_said_as_such() -> None:
         "or_slots": [2, 3],
         "query_is_there": None,
     }
-    (line,) = [line for line in lines_of(said) if line.startswith("goes to ")]
+    (line,) = [line for line in lines_of(said) if line.startswith("sent to ")]
     assert line == (
-        "goes to       leaf 1 and perhaps one of leaf 2 3 4 5 6 7 8 9 10 11 12 13 …, "
+        "sent to       leaf 1 and perhaps one of leaf 2 3 4 5 6 7 8 9 10 11 12 13 …, "
         "one of slot 2 3: whether the query is there depends on which, by the object's event key"
     )
