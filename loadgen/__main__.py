@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     _common(clusters)
     clusters.add_argument("--rate", type=float, help="objects a second of event time")
     clusters.add_argument("--queries", type=int, default=0, help="how many queries to write")
-    clusters.add_argument("--queries-out", type=Path, help="where the queries go")
+    clusters.add_argument("--queries-out", type=Path, help="file for the queries")
     clusters.set_defaults(run=_clusters)
 
     cities = commands.add_parser("cities", help="the cities of the world as objects")

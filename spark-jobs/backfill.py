@@ -103,7 +103,7 @@ def read_queries(session: SparkSession, source: str) -> tuple[list[Query], list[
     for one in sorted(doubtful):
         # In files that are read in parts, it is unknown which of them came first.
         del chosen[one]
-        refused.append((f"{one}: stands for several queries", 1))
+        refused.append((f"{one}: is the id of several queries", 1))
     if not chosen:
         detail = f": {refused[0][0]}" if refused else ""
         raise InvalidArgument(

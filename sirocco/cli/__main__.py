@@ -23,11 +23,11 @@ _COMMANDS = {
     "local": ("local.command", "run all services on this machine"),
     "publish": ("publish.command", "publish objects"),
     "subscribe": ("subscribe", "receive notifications"),
-    "search": ("search.command", "ask what has arrived so far"),
+    "search": ("search.command", "search what has arrived so far"),
     "queries": ("queries", "register, change, show and remove standing queries"),
     "explain": (
         "explain.command",
-        "say why an object matches a query or not, and what the query costs",
+        "show why an object matches a query or not, and what the query costs",
     ),
     "cluster": ("cluster", "describe a running cluster"),
     "map": ("map", "show or change the partition map"),
@@ -38,7 +38,7 @@ _COMMANDS = {
 }
 
 _DESCRIPTION = """\
-Standing and one-off questions over a live stream of placed, worded, timed things.
+Standing and one-off questions over a live stream of objects with place, text and time.
 
 exit status: 0 all well; 1 unexpected; 2 wrong use or wrong input; 3 some lines of a file were
 bad, the rest was done; 4 the cluster cannot be reached or does not come up; 130 interrupted

@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "map",
-        description="Shows the partition map in force, or has another one follow it.",
+        description="Shows the partition map in force, or changes to another one.",
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     show = actions.add_parser("show", help="the map in force")
@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     propose.add_argument(
         "--as-next", action="store_true", help="ignore the version in the file, make it the next"
     )
-    propose.add_argument("--wait", action="store_true", help="until the change is over")
+    propose.add_argument("--wait", action="store_true", help="until the change has ended")
     status = actions.add_parser("status", help="progress of a change of the map")
     for action, run in ((show, _show), (propose, _propose), (status, _status)):
         action.add_argument("--json", action="store_true", help="as one JSON object")

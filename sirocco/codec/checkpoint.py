@@ -94,7 +94,7 @@ def read_state(data: bytes) -> State:
         state[name] = np.frombuffer(data, dtype, count, at if count else 0).reshape(shape)
         at += size + len(_padding(size))
     if at != len(data):
-        raise CorruptCheckpoint("has bytes behind its last column")
+        raise CorruptCheckpoint("has bytes after its last column")
     return state
 
 

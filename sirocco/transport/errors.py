@@ -52,7 +52,7 @@ class TopicMismatch(TransportError, model.FailedPrecondition):
     """A topic exists with another number of Kafka partitions than asked for."""
 
     def __init__(self, topic: str, wanted: int, found: int) -> None:
-        super().__init__(f"{topic}: {wanted} Kafka partitions wanted, {found} found")
+        super().__init__(f"{topic}: {wanted} Kafka partitions needed, {found} found")
         self.topic = topic
         self.wanted = wanted
         self.found = found

@@ -215,7 +215,7 @@ class KafkaProducer:
             failure = typed(cause, self.name)
             fenced = isinstance(failure, FencedError)
             self._fatal = failure if fenced else AppendFailed(str(failure))
-            LOGGER.error("producer %s cannot go on: %s", self.name, cause)
+            LOGGER.error("producer %s cannot continue: %s", self.name, cause)
         return self._fatal
 
     def _check_live(self) -> None:

@@ -324,7 +324,7 @@ def test_section_v_b_a_new_map_is_carried_out_in_the_second_round_that_wants_it(
         plan = balancer.adjust(view_of_strips(narrow, rounds.memory), now_ms)
         decision, state = rounds.decide(plan, OWNERS, objects, 3.9, now_ms)
         states.append(state)
-    assert states == ["too few objects to decide", "wanted in 1 of 2 rounds", ""]
+    assert states == ["too few objects to decide", "needed in 1 of 2 rounds", ""]
     assert decision.reason == "repartition"
     assert rounds.memory.checked_ms == DAY_MS + 20_000
 

@@ -245,7 +245,7 @@ def test_section_4_3_1_a_merge_that_is_due_is_carried_out_in_the_second_round_th
         plan = swarm.adjust(due_for_merging(rounds.memory), now_ms)
         decision, state = rounds.decide(plan, ("a", "b"), 1e6, 1.0, now_ms)
         states.append(state)
-    assert states == ["nothing to change", "wanted in 1 of 2 rounds", ""]
+    assert states == ["nothing to change", "needed in 1 of 2 rounds", ""]
     assert decision.reason == "merge"
     assert rounds.memory.merged_ms == due_ms + 10_000
 

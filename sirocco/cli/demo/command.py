@@ -16,7 +16,7 @@ def add_parser(commands: Any) -> None:
         "demo",
         description="Starts all services on the embedded log, registers a few queries over real "
         "cities, publishes the cities and a seeded stream of posts, and shows what matches as it "
-        "comes. At the end all matches are counted again by brute force.",
+        "arrives. At the end all matches are counted again by brute force.",
     )
     parser.add_argument(
         "--seconds", type=real(0.1, 86_400.0), default=25.0, help="length of the stream (25)"

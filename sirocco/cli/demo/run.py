@@ -158,7 +158,7 @@ class Demo:
         )
         for name, count in state.by_query.items():
             self._console.print(f"  {name:<40}{count:>6,}")
-        self._console.print("counting all matches anew by brute force …")
+        self._console.print("counting all matches again by brute force …")
         queries = map(parse_query, self._members)
         wanted = recount(self._published, [q for q in queries if isinstance(q, RangeQuery)])
         if wanted == self._found:

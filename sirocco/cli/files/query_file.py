@@ -132,6 +132,6 @@ def _check_repeats(
         if firsts[repeat.query.id] != repeat.query:
             earlier = first_line[repeat.query.id]
             error: SiroccoError = AlreadyExists(
-                f"{repeat.query.id!r:.80} stands for another query in line {earlier}", field="id"
+                f"{repeat.query.id!r:.80} is also the id of the query in line {earlier}", field="id"
             )
             yield BadLine(name, repeat.line, error)

@@ -356,7 +356,7 @@ def _stop(args: argparse.Namespace) -> int:
     print_lines(f"stopped {', '.join(stopped)}")
     print_lines(
         f"queries, objects, addresses and settings stay in {args.directory}: "
-        f"`{_tool(args)} up` goes on with them"
+        f"`{_tool(args)} up` continues with them"
     )
     return 0
 

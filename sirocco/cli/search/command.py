@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
     )
     _add_query(parser)
     parser.add_argument(
-        "--now", type=epoch_ms, metavar="MS", help="ask about this moment, epoch ms"
+        "--now", type=epoch_ms, metavar="MS", help="search as of this time, epoch ms"
     )
     parser.add_argument(
         "--after",

@@ -263,9 +263,9 @@ class Rounds:
         is_urgent = given.is_urgent(imbalance) and plan.reason not in AT_INTERVALS
         pause_ms = min(given.cooldown_ms, self.look_ms) if is_urgent else given.cooldown_ms
         if self._ended_ms is not None and now_ms - self._ended_ms < pause_ms:
-            return "pausing behind a change"
+            return "pausing after a change"
         if self._agreed < given.rounds and not is_urgent:
-            return f"wanted in {self._agreed} of {given.rounds} rounds"
+            return f"needed in {self._agreed} of {given.rounds} rounds"
         return ""
 
     def is_over(

@@ -489,7 +489,7 @@ class Gather:
         reasons = sorted({slot.why for slot in missing.values() if slot.why})
         if len(missing) == len(self._slots) and not reasons:
             # No slot is known to be unavailable: the time was too short.
-            why = " (they had not come as far as the position token)" if self._is_behind else ""
+            why = " (they had not reached the position token)" if self._is_behind else ""
             return self._finish(
                 DeadlineExceeded(f"slots {numbers} gave no answer within {waited_ms} ms{why}")
             )

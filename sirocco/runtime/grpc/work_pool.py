@@ -201,5 +201,5 @@ class WorkPool:
 
 def _exhausted() -> ResourceExhausted:
     return ResourceExhausted(
-        "what is asked takes more work than there is time for now", retry_after_ms=RETRY_AFTER_MS
+        "the call needs more work than there is time for now", retry_after_ms=RETRY_AFTER_MS
     )

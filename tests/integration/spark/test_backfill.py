@@ -60,7 +60,7 @@ def test_without_a_query_or_with_two_of_an_id_nothing_is_answered(spark, history
     cases = {
         "holds no query that can be answered$": [],
         "continuous terms: is answered by steps": [standing],
-        "q: stands for several queries": [one, {**one, "text": "b"}],
+        "q: is the id of several queries": [one, {**one, "text": "b"}],
     }
     for number, (why, queries) in enumerate(cases.items()):
         path = write_lines(tmp_path / f"queries{number}", queries)

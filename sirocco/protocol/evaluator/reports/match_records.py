@@ -235,7 +235,7 @@ def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
         end = max(begin + 1, min(end, begin + MATCHES_MAX))
         is_last = end >= len(matches)
         if part >> PART_BITS:
-            raise OverflowError(f"an object meets {len(matches)} queries of one slot and target")
+            raise OverflowError(f"an object matches {len(matches)} queries of one slot and target")
         upto = None
         if report.pinned is None:
             upto = position + ((1 << PART_BITS) if is_last else part + 1)

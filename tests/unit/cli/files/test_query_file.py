@@ -56,7 +56,7 @@ def test_equal_repeats_are_left_out_and_others_are_bad(path: Path) -> None:
     assert [one.line for one in bad] == [4, 5]
     assert all(isinstance(one.error, AlreadyExists) for one in bad)
     assert bad[0].members() == {
-        "error": "id: 'a' stands for another query in line 1",
+        "error": "id: 'a' is also the id of the query in line 1",
         "file": "queries.jsonl",
         "line": 4,
     }
@@ -90,7 +90,7 @@ def test_repeats_in_a_pipe_are_judged_too(
         (BadLine, 6),
     ]
     assert isinstance(found[-1], BadLine)
-    assert str(found[-1].error) == "id: 'a' stands for another query in line 4"
+    assert str(found[-1].error) == "id: 'a' is also the id of the query in line 4"
 
 
 def test_a_bad_line_does_not_take_its_id(path: Path) -> None:

@@ -56,7 +56,7 @@ def judged(rounds, plan, now_ms, objects=1_000.0, imbalance=UNEVEN):
 def test_a_change_has_to_be_wanted_in_two_rounds_in_a_row() -> None:
     rounds = Rounds(SETTINGS)
 
-    assert judged(rounds, MOVE, 0) == (None, "wanted in 1 of 2 rounds")
+    assert judged(rounds, MOVE, 0) == (None, "needed in 1 of 2 rounds")
     assert judged(rounds, NOTHING, 1)[0] is None
     assert judged(rounds, MOVE, 2)[0] is None
     decision, _ = judged(rounds, MOVE, 3)
@@ -119,8 +119,8 @@ def test_a_pause_follows_every_change() -> None:
     assert ended is not None
     assert ended.seconds == 0.5
     assert (rounds.moves_total, rounds.map_changes_total) == (1, 0)
-    assert judged(rounds, MOVE, 2_000) == (None, "pausing behind a change")
-    assert judged(rounds, MOVE, 6_499) == (None, "pausing behind a change")
+    assert judged(rounds, MOVE, 2_000) == (None, "pausing after a change")
+    assert judged(rounds, MOVE, 6_499) == (None, "pausing after a change")
     assert judged(rounds, MOVE, 6_500)[0] is not None
 
 
@@ -138,7 +138,7 @@ def test_behind_a_change_what_is_urgent_waits_for_a_short_round() -> None:
     judged(rounds, MOVE, 0, imbalance=URGENT)
     rounds.ended(400)
 
-    paused = "pausing behind a change"
+    paused = "pausing after a change"
     assert rounds.look_ms == SETTINGS.look_ms == 5
     assert judged(rounds, MOVE, 404, imbalance=URGENT) == (None, paused)
     assert judged(rounds, MOVE, 1_000) == (None, paused)
@@ -158,7 +158,7 @@ def test_a_shorter_pause_than_a_round_holds_for_what_is_urgent_too() -> None:
 def test_what_is_done_at_intervals_is_never_urgent(reason) -> None:
     due = replace(MOVE, reason=reason)
 
-    assert judged(Rounds(SETTINGS), due, 0, imbalance=9.0)[1] == "wanted in 1 of 2 rounds"
+    assert judged(Rounds(SETTINGS), due, 0, imbalance=9.0)[1] == "needed in 1 of 2 rounds"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -182,7 +182,7 @@ def test_what_failed_does_not_count_and_is_paused_behind_too() -> None:
     assert rounds.moves_total == 0
     assert rounds.decisions[0].outcome == "gone"
     assert rounds.under_way is None
-    assert judged(rounds, MOVE, 3)[1] == "pausing behind a change"
+    assert judged(rounds, MOVE, 3)[1] == "pausing after a change"
 
 
 def test_a_move_is_over_when_its_new_owner_is_up_to_date() -> None:
