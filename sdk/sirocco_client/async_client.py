@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 import grpc
 import grpc.aio
@@ -89,6 +90,7 @@ class AsyncClient:
         self._timeout_s = read_seconds(timeout_s, "timeout_s")
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._is_closed = False
+        self._subscriptions: WeakSet[AsyncSubscription] = WeakSet()
         # Each client has its own order of mergers, so that searches spread over them.
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
@@ -111,8 +113,10 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections; close publishers first."""
+        """As `Client.close`."""
         self._is_closed = True
+        for subscription in list(self._subscriptions):
+            await subscription.close()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
@@ -298,6 +302,7 @@ class AsyncClient:
             self._settings.metadata,
             self._contact,
             self._timeout_s,
+            self._began,
         )
 
     # --- searches ----------------------------------------------------------------------------
@@ -438,6 +443,11 @@ class AsyncClient:
         return Endpoints(preferred_order(mergers, key))
 
     # --- calls -------------------------------------------------------------------------------
+
+    def _began(self, subscription: AsyncSubscription) -> None:
+        if self._is_closed:
+            raise FailedPrecondition("the client is closed")
+        self._subscriptions.add(subscription)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._is_closed:

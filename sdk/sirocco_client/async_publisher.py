@@ -206,12 +206,13 @@ class AsyncPublisher:
 
     async def _run(self) -> None:
         backoff = Backoff(self._retry, random.random, reach_s=self._reach_s)
-        backoff.begin()
         try:
             while not self._is_closed:
-                if not self._outbox.has_work:
-                    await self._work.wait()
+                now_s = time.monotonic()
+                if not self._outbox.needs_stream(now_s):
+                    await self._work.wait(self._outbox.due_in_s(now_s))
                     continue
+                backoff.begin()
                 address = self._routers.current
                 error = await self._converse(address, backoff)
                 if error is None:

@@ -40,6 +40,7 @@ class AsyncSubscription:
         metadata: Metadata,
         contact: Contact,
         reach_s: float,
+        began: Callable[[AsyncSubscription], None],
     ) -> None:
         """Use `AsyncClient.subscribe`."""
         self._state = state
@@ -50,6 +51,8 @@ class AsyncSubscription:
         # Why no merger is available.
         self._trouble: Unavailable | None = None
         self._merger_order = merger_order
+        # Called before the stream is opened, so that the client can close it.
+        self._began = began
         self._channel = channel
         self._metadata = metadata
         self._mergers: Endpoints | None = None
@@ -179,6 +182,7 @@ class AsyncSubscription:
         return self._state.received(response)
 
     async def _open(self) -> Any:
+        self._began(self)
         self._backoff.begin()
         if self._mergers is None:
             self._mergers = await self._merger_order(self._state.subscriber, self._reach_s)

@@ -11,6 +11,7 @@ from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import grpc
 from sirocco_api.v1 import query_service_pb2 as pb
@@ -125,6 +126,7 @@ class Client:
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._closed = threading.Event()
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
         # Each client has its own order of mergers, so that searches spread over them.
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
@@ -147,11 +149,18 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes all connections; close publishers first."""
+        """Closes all connections and ends open subscriptions; close publishers first.
+
+        Iterating an open subscription ends as after its own `close`. Other calls raise
+        `FailedPrecondition` from now on.
+        """
         self._closed.set()
         with self._lock:
             channels, self._channels = self._channels, {}
             self._searchers.clear()
+            subscriptions = list(self._subscriptions)
+        for subscription in subscriptions:
+            subscription.close()
         for channel in channels.values():
             channel.close()
 
@@ -394,6 +403,7 @@ class Client:
             self._settings.metadata,
             self._contact,
             self._timeout_s,
+            self._began,
         )
 
     # --- searches ----------------------------------------------------------------------------
@@ -578,6 +588,12 @@ class Client:
         return Endpoints(preferred_order(mergers, key))
 
     # --- calls -------------------------------------------------------------------------------
+
+    def _began(self, subscription: Subscription) -> None:
+        with self._lock:
+            if self._closed.is_set():
+                raise FailedPrecondition("the client is closed")
+            self._subscriptions.add(subscription)
 
     def _channel(self, address: str) -> grpc.Channel:
         with self._lock:

@@ -133,6 +133,10 @@ class Outbox:
         """Whether anything still has to be sent or acknowledged."""
         return self.acknowledged < self.added
 
+    def needs_stream(self, now_s: float) -> bool:
+        """Whether something has to be sent now: a stream without a request would be ended."""
+        return bool(self._session.outstanding) or (self._due_s is not None and now_s >= self._due_s)
+
     def room(self) -> int:
         """Number of objects that still fit into the open batch, at least 1."""
         return max(1, self.flow.batch_objects - len(self._encoder))

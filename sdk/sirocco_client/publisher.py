@@ -256,9 +256,9 @@ class Publisher:
 
     def _run(self) -> None:
         backoff = Backoff(self._retry, random.random, reach_s=self._reach_s)
-        backoff.begin()
         try:
             while self._await_work():
+                backoff.begin()
                 address = self._routers.current
                 error = self._converse(address, backoff)
                 if error is None:
@@ -282,8 +282,12 @@ class Publisher:
 
     def _await_work(self) -> bool:
         with self._changed:
-            self._work.wait_for(lambda: self._is_closed or self._outbox.has_work)
-            return not self._is_closed
+            while not self._is_closed:
+                now_s = time.monotonic()
+                if self._outbox.needs_stream(now_s):
+                    return True
+                self._work.wait(self._outbox.due_in_s(now_s))
+            return False
 
     def _converse(self, address: str, backoff: Backoff) -> SiroccoError | None:
         """Runs one stream until it ends; returns the error, None for a normal end.

@@ -42,6 +42,7 @@ class Subscription:
         metadata: Metadata,
         contact: Contact,
         reach_s: float,
+        began: Callable[[Subscription], None],
     ) -> None:
         """Use `Client.subscribe`."""
         self._state = state
@@ -51,6 +52,8 @@ class Subscription:
         self._reach_s = reach_s
         self._opening_until_s: float | None = None
         self._merger_order = merger_order
+        # Called before the stream is opened, so that the client can close it.
+        self._began = began
         self._channel = channel
         self._metadata = metadata
         self._mergers: Endpoints | None = None
@@ -188,7 +191,8 @@ class Subscription:
             response = next(call, None)
             if response is None:
                 raise Unavailable("the server ended the stream")
-        except (grpc.RpcError, SiroccoError) as failure:
+        except (grpc.RpcError, ValueError, SiroccoError) as failure:
+            # ValueError: the channel was closed meanwhile.
             if self._call is None or self._halt.is_set():
                 # There was no merger, or this client ended the call.
                 self._broken(error_of(failure))
@@ -200,6 +204,7 @@ class Subscription:
         return self._state.received(response)
 
     def _open(self) -> Any:
+        self._began(self)
         self._backoff.begin()
         if self._mergers is None:
             until_s = self._opening_until_s

@@ -33,7 +33,7 @@ from sirocco.model.text import hash_rows
 from sirocco.protocol.contract.messages import INTAKE, NEVER_MS, NO_OBJECTS, IntakeObjects
 from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
 from sirocco.runtime.grpc.authentication import caller
-from sirocco.runtime.grpc.edge import connection
+from sirocco.runtime.grpc.edge import connection, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.work_pool import WorkPool
@@ -239,7 +239,7 @@ class PublishFront(PublishServiceServicer):
         session: int | None = None
         who = caller()
         try:
-            async for request in requests:
+            async for request in from_start(requests):
                 who.check()
                 if session is not None and request.session != session:
                     raise InvalidArgument("changed within a stream", field="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,18 @@ def test_a_lone_object_does_not_wait_for_more(cluster: FakeCluster, client: Any)
     with client.publisher() as publisher:
         publisher.publish(objects(1)[0])
         cluster.await_that(lambda: len(cluster.log) == 1)
+
+
+def test_a_stream_begins_with_its_first_request(cluster: FakeCluster, client: Any) -> None:
+    """A router ends a stream that stays without one."""
+    with client.publisher(PublishFlow(linger_ms=600.0)) as publisher:
+        begin_s = time.monotonic()
+        publisher.publish(objects(1)[0])
+        while time.monotonic() - begin_s < 0.3:
+            assert not cluster.publish_metadata
+            time.sleep(0.02)
+        cluster.await_that(lambda: len(cluster.log) == 1)
+        assert time.monotonic() - begin_s >= 0.6
 
 
 def test_columns_are_cut_to_requests(cluster: FakeCluster, client: Any) -> None:

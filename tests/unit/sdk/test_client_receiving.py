@@ -13,9 +13,11 @@ from sirocco_api.v1.errors_pb2 import Error
 from sirocco_client import (
     CursorExpired,
     DeadlineExceeded,
+    FailedPrecondition,
     InvalidArgument,
     NotificationBatch,
     PermissionDenied,
+    Retry,
     Unavailable,
 )
 from sirocco_client.endpoints import preferred_order
@@ -249,3 +251,53 @@ def test_bad_arguments(client: Any) -> None:
     with pytest.raises(InvalidArgument) as caught:
         client.subscribe("s", credit=0)
     assert caught.value.field == "credit"
+
+
+@pytest.mark.parametrize("state", ["waiting", "between batches", "retrying"])
+def test_closing_the_client_ends_its_open_subscriptions(
+    state: str, cluster: FakeCluster, connect: Callable[..., Any]
+) -> None:
+    pause = Retry(initial_ms=60_000, longest_ms=60_000, jitter=0)
+    client = connect(cluster.router, retry=pause, timeout_s=120.0)
+    subscription = client.subscribe("s", "0")
+    cluster.deliver(*MATCHES[:3])
+    if state == "retrying":
+        cluster.receive_plans.append(ReceivePlan(3))
+    found: list[tuple[str, int | str]] = []
+    has_read, may_go_on = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for batch in subscription.batches():
+                found.extend(batch.pairs())
+                has_read.set()
+                assert may_go_on.wait(20)
+        except BaseException as failure:
+            failures.append(failure)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    assert has_read.wait(20)
+    if state != "between batches":
+        may_go_on.set()
+        # By now it waits for the server, or for the next try.
+        inner = getattr(subscription, "inner", subscription)
+        eventually(lambda: "not connected" in repr(inner) or state == "waiting")
+    client.close()
+    may_go_on.set()
+    reader.join(20)
+    assert not reader.is_alive()
+    assert not failures
+    assert found == MATCHES[:3]
+    assert subscription.next_batch() is None
+
+
+def test_a_subscription_that_was_not_open_says_that_its_client_is_closed(
+    cluster: FakeCluster, client: Any
+) -> None:
+    """Otherwise a `with` block around the wrong lines would look like a silent cluster."""
+    subscription = client.subscribe("s")
+    client.close()
+    with pytest.raises(FailedPrecondition, match="the client is closed"):
+        next(iter(subscription))

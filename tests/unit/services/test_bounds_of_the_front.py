@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from services.embedded import EmbeddedCluster
 from services.router.owners import REQUEST_BYTES_MAX, parts
 from services.router.service import RouterService
 from sirocco.internal_api.v1.owner_service_pb2 import WantedChange
+from sirocco.runtime.grpc import edge
 from sirocco.runtime.grpc.shares import Shares
 from tests.support.speaking import (
     DEADLINE_S,
@@ -123,6 +125,24 @@ def test_streams_of_one_publisher_are_bounded(cluster: EmbeddedCluster, speaker:
         for each in held:
             each.close()
         assert speaker.publish(publish_request(new_session(), 1, [GOOD]))[0].acknowledged_to == 1
+
+
+def test_a_publish_stream_that_never_begins_ends(
+    cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge, "REQUEST_S", 0.2)
+    begun = Held(speaker)
+    assert next(begun.call).acknowledged_to == 1
+    requests: queue.SimpleQueue[PublishRequest | None] = queue.SimpleQueue()
+    call: Any = speaker.publishers[0].Publish(iter(requests.get, None), timeout=DEADLINE_S)
+    status, details = refused(lambda: next(call))
+    assert status == "DEADLINE_EXCEEDED"
+    assert "first request" in details.message
+    requests.put(None)
+    # One that has begun may be silent for any time.
+    time.sleep(0.4)
+    assert begun.call.is_active()
+    begun.close()
 
 
 @pytest.mark.parametrize("method", ["RegisterQueries", "UpdateQueries", "UnregisterQueries"])
