@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 from sirocco_client import Client, query_from_json
 
-from services.embedded import EmbeddedCluster
-from services.evaluator.service import EvaluatorService
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.evaluator.service import EvaluatorService
 
 EVALUATORS = 4
 SLOTS = 16

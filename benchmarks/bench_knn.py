@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.posts import WorldPosts
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.knn_index import KnnIndex
 from sirocco.index.standing.track.track_index import ENTERS, EXITS, TrackIndex
+from sirocco.loadgen.posts import WorldPosts
 from sirocco.model.text import TextAnalyser
 
 # About the objects of one poll.

@@ -26,10 +26,10 @@ from pathlib import Path
 import numpy as np
 from plain_kernel import PlainIndex
 
-from loadgen.match_bench import BATCH, UNIT_SQUARE, MatchRun, insert_all
-from loadgen.match_workload import MatchWorkload, load_workload, make_workload, wire_hashes
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.range_index import RangeIndex
+from sirocco.loadgen.match_bench import BATCH, UNIT_SQUARE, MatchRun, insert_all
+from sirocco.loadgen.match_workload import MatchWorkload, load_workload, make_workload, wire_hashes
 
 PASSES = 3
 CHURN = 50

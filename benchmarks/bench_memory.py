@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from loadgen.clusters import ClusteredWorkload
+from sirocco.loadgen.clusters import ClusteredWorkload
 from sirocco.model.query import parse_query
 from sirocco.protocol.contract.effects import Append
 from sirocco.protocol.contract.messages import Change, Installed

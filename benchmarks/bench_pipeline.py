@@ -50,15 +50,15 @@ from sirocco_api.v1.publish_service_pb2 import PublishRequest
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_client import Client, Subscription, query_from_json
 
-from loadgen.clusters import ClusteredWorkload
-from loadgen.latency import LatencyHistogram, SendTimes
-from services.embedded import EmbeddedCluster
 from sirocco.codec.columns import put_objects
+from sirocco.loadgen.clusters import ClusteredWorkload
+from sirocco.loadgen.latency import LatencyHistogram, SendTimes
 from sirocco.local.cluster import LocalCluster, LocalClusterSettings
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.local.usage import usage_of
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 
 SEED = 20260101
 BATCH = 1_000

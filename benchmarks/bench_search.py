@@ -28,8 +28,6 @@ from functools import partial
 
 import numpy as np
 
-from loadgen.match_workload import VOCABULARY, make_workload
-from loadgen.posts import WorldPosts
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.base.ragged import take_ragged
 from sirocco.index.base.stored_rows import StoredRows
@@ -38,6 +36,8 @@ from sirocco.index.store.store import SlotStore, StoreView
 from sirocco.index.store.store_condition import Condition, compile_condition
 from sirocco.index.store.term_names import TermNames
 from sirocco.index.store.terms_search import count_terms, top_terms
+from sirocco.loadgen.match_workload import VOCABULARY, make_workload
+from sirocco.loadgen.posts import WorldPosts
 from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.model.query import RankedQuery, TermsQuery, Weights

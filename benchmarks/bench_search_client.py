@@ -41,14 +41,14 @@ from sirocco_client import Client, PublishFlow
 from sirocco_client import queries as ask
 from sirocco_client.regions import Rectangle
 
-from loadgen.clusters import ClusteredWorkload
-from services.embedded import EmbeddedCluster
 from sirocco.codec.columns import put_objects
+from sirocco.loadgen.clusters import ClusteredWorkload
 from sirocco.model.text import analyse
 from sirocco.runtime.process.process_tuning import tune
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
+from sirocco.services.embedded import EmbeddedCluster
 
 SEED = 20260101
 BATCH = 4_096

@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from loadgen.posts import WorldPosts
 from sirocco.index.base.compile import compile_queries
+from sirocco.loadgen.posts import WorldPosts
 from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import TermsQuery, query_handle

@@ -30,8 +30,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from loadgen.match_bench import UNIT_SQUARE, insert_all
-from loadgen.match_workload import MatchWorkload, make_workload, wire_hashes
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.base.stored_rows import StoredRows
@@ -39,6 +37,8 @@ from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.store.store import SlotStore, StoreView
 from sirocco.index.store.store_condition import Bounds, Condition, compile_condition
 from sirocco.index.store.store_search import search_knn, search_range
+from sirocco.loadgen.match_bench import UNIT_SQUARE, insert_all
+from sirocco.loadgen.match_workload import MatchWorkload, make_workload, wire_hashes
 from sirocco.model.geometry import Circle
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import RangeQuery

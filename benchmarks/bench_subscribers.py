@@ -25,12 +25,12 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
     add_ReceiveServiceServicer_to_server,
 )
 
-from services.merger.receive import ReceiveFront
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.merger.receive import ReceiveFront
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings

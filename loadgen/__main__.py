@@ -1,6 +1,6 @@
 """Writes workloads as lines of JSON, and measures clusters under load.
 
-`python -m loadgen posts --count 1000 --seed 7`
+`python -m sirocco.loadgen posts --count 1000 --seed 7`
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import BinaryIO
 import orjson
 from sirocco_client import Client, SiroccoError
 
-from loadgen.clusters import ClusteredShape, ClusteredWorkload
-from loadgen.lines import object_lines
-from loadgen.measure import Load, measure
-from loadgen.places import city_objects, load_cities
-from loadgen.posts import PostsShape, WorldPosts
+from sirocco.loadgen.clusters import ClusteredShape, ClusteredWorkload
+from sirocco.loadgen.lines import object_lines
+from sirocco.loadgen.measure import Load, measure
+from sirocco.loadgen.places import city_objects, load_cities
+from sirocco.loadgen.posts import PostsShape, WorldPosts
 from sirocco.model.objects import ObjectColumns
 
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m loadgen",
+        prog="python -m sirocco.loadgen",
         description="Seeded workloads as lines of JSON; the same seed gives the same lines.",
     )
     commands = parser.add_subparsers(required=True, metavar="WORKLOAD")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.lines import texts_of
-from loadgen.phrases import Dictionary, WeightedDraw, offsets_of
+from sirocco.loadgen.lines import texts_of
+from sirocco.loadgen.phrases import Dictionary, WeightedDraw, offsets_of
 from sirocco.model.objects import MISSING_TS, Bytes, ObjectColumns, Offsets
 
 # Objects drawn at a time; part of a seed's meaning: the stream does not depend on how it is read.

@@ -13,8 +13,8 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from loadgen.damage import DamagedFileError
-from loadgen.live_lines import CHUNK_BYTES_MAX, NumberedLine, is_live, live_chunks
+from sirocco.loadgen.damage import DamagedFileError
+from sirocco.loadgen.live_lines import CHUNK_BYTES_MAX, NumberedLine, is_live, live_chunks
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.limits import DEFAULT_LIMITS

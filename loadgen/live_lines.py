@@ -15,7 +15,7 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-from loadgen.damage import DamagedFileError
+from sirocco.loadgen.damage import DamagedFileError
 
 NumberedLine = tuple[int, bytes]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from loadgen.match_workload import MatchWorkload, load_workload, make_workload, wire_hashes
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.range_index import Grid, RangeIndex
+from sirocco.loadgen.match_workload import MatchWorkload, load_workload, make_workload, wire_hashes
 
 __all__ = ["UNIT_SQUARE", "MatchRun", "insert_all", "run_match_bench"]
 

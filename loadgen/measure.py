@@ -19,11 +19,11 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, query_from_json
 from sirocco_client.queries import Query
 
-from loadgen.clusters import ClusteredShape, ClusteredWorkload
-from loadgen.latency import LatencyHistogram, SendTimes
-from loadgen.pace import Pace
-from loadgen.receiver import Receiver
 from sirocco.codec.columns import put_objects
+from sirocco.loadgen.clusters import ClusteredShape, ClusteredWorkload
+from sirocco.loadgen.latency import LatencyHistogram, SendTimes
+from sirocco.loadgen.pace import Pace
+from sirocco.loadgen.receiver import Receiver
 
 _PROBE_OBJECTS = 100
 # Ten probes a second are 1,000 objects, little compared with any load worth measuring.

@@ -17,9 +17,9 @@ import orjson
 import wordfreq
 from numpy.typing import NDArray
 
-from loadgen.events import TOPICS, LocalEvent
-from loadgen.phrases import Dictionary, WeightedDraw, offsets_of
-from loadgen.places import LANGUAGES, Cities, load_cities
+from sirocco.loadgen.events import TOPICS, LocalEvent
+from sirocco.loadgen.phrases import Dictionary, WeightedDraw, offsets_of
+from sirocco.loadgen.places import LANGUAGES, Cities, load_cities
 from sirocco.model.objects import Bytes, ObjectColumns, Offsets, pack_bytes, take_bytes
 
 # Posts drawn at a time; part of a seed's meaning. Few enough that the hour of the day and the

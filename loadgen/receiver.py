@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from sirocco_client import NotificationBatch, Subscription
 
-from loadgen.latency import LatencyHistogram, SendTimes
+from sirocco.loadgen.latency import LatencyHistogram, SendTimes
 
 # The cursor may advance without a notification.
 _LOOK_S = 0.02

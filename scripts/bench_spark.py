@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from loadgen.posts import PostsShape, WorldPosts
 from sirocco.codec.slices import write_slice
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store.sealing import seal
+from sirocco.loadgen.posts import PostsShape, WorldPosts
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.text import TermColumns, analyse_batch
 from sirocco.protocol.evaluator.slot.archived_slices import slice_name

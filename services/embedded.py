@@ -12,16 +12,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from services.coordinator.service import CoordinatorService
-from services.evaluator.service import EvaluatorService
-from services.merger.service import MergerService
-from services.router.service import RouterService
 from sirocco.model.errors import Unavailable
 from sirocco.runtime.first_map import first_map
 from sirocco.runtime.grpc.security import OPEN, Security
 from sirocco.runtime.grpc.server import LoopThread
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.coordinator.service import CoordinatorService
+from sirocco.services.evaluator.service import EvaluatorService
+from sirocco.services.merger.service import MergerService
+from sirocco.services.router.service import RouterService
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore

@@ -27,12 +27,12 @@ from benchmarks.adaptivity.routed import Routed, kept_shares, route
 from benchmarks.adaptivity.scenes import Scene
 from benchmarks.adaptivity.settling import Settling
 from benchmarks.adaptivity.told import Round
-from services.router.admission import LIMITS
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.assignment import settled
 from sirocco.protocol.coordinator.balance_rounds import ClusterState
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE
+from sirocco.services.router.admission import LIMITS
 
 # The resolution of time and delays: the coordinator's requests take as long.
 TICK_S = 0.01

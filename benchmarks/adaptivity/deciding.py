@@ -12,7 +12,6 @@ import numpy as np
 from benchmarks.adaptivity.cluster import Cluster
 from benchmarks.adaptivity.told import Round, counted, counted_so_far
 from benchmarks.schemes.timing import seconds_of
-from services.coordinator.balance_rounds import LOOK_S
 from sirocco.protocol.contract.load_messages import ArrivalReport
 from sirocco.protocol.coordinator.balance_rounds import Decision, RoundSettings
 from sirocco.protocol.coordinator.balance_turns import (
@@ -35,6 +34,7 @@ from sirocco.protocol.evaluator.load.leaf_counts import Counted
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of
 from sirocco.schemes.balance.base.view import Balancer, Memory
 from sirocco.schemes.map.map_bytes import from_bytes
+from sirocco.services.coordinator.balance_rounds import LOOK_S
 
 # Requests to evaluators, and effects of a decision.
 ASKED = AskLoads | AskDetails | AskSamples | AskSlots

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sirocco_client import Client, query_from_json
 
-from services.coordinator.peers import Evaluators
-from services.coordinator.service import CoordinatorService
-from services.embedded import EmbeddedCluster
-from services.evaluator.service import EvaluatorService
 from sirocco.protocol.contract.effects import SaveRequest
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.evaluator.drain import offsets, unsaved
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
+from sirocco.services.coordinator.peers import Evaluators
+from sirocco.services.coordinator.service import CoordinatorService
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.evaluator.service import EvaluatorService
 
 FEW, MANY = 500, 20_000
 CHANGES = 4

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from sirocco_client import Client, query_from_json
 
-from loadgen.clusters import ClusteredWorkload
-from loadgen.match_bench import UNIT_SQUARE, MatchRun, insert_all
-from loadgen.match_workload import make_workload
+from sirocco.loadgen.clusters import ClusteredWorkload
+from sirocco.loadgen.match_bench import UNIT_SQUARE, MatchRun, insert_all
+from sirocco.loadgen.match_workload import make_workload
 
 # The comparing checkout, after everything that belongs to the measured one.
 sys.path.append(str(Path(__file__).resolve().parents[1]))

@@ -16,7 +16,7 @@ from benchmarks.schemes.loads import all_pairs
 from benchmarks.schemes.queries import Queries
 from benchmarks.schemes.streams import Stream
 from benchmarks.schemes.workloads import Workload
-from loadgen.lines import object_lines, texts_of
+from sirocco.loadgen.lines import object_lines, texts_of
 from sirocco.model.text import analyse, term_hash
 
 ROOT = Path(__file__).resolve().parents[2]

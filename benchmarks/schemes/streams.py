@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from loadgen.lines import read_objects
-from loadgen.posts import WorldPosts
+from sirocco.loadgen.lines import read_objects
+from sirocco.loadgen.posts import WorldPosts
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.text import analyse_batch
 from sirocco.schemes.map.map import WORLD

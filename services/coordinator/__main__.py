@@ -1,12 +1,12 @@
-"""Runs one coordinator: `python -m services.coordinator`."""
+"""Runs one coordinator: `python -m sirocco.services.coordinator`."""
 
 import sys
 
-from services.coordinator.service import CoordinatorService
-from services.main import run
 from sirocco.runtime.first_map import first_map
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ProcessSettings
+from sirocco.services.coordinator.service import CoordinatorService
+from sirocco.services.main import run
 
 
 def coordinator(parts: Parts, settings: ProcessSettings) -> CoordinatorService:

@@ -19,8 +19,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from services.coordinator.balance_report import report
-from services.coordinator.peers import Evaluators, Routers
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.effects import Outcome, SlotWeights
 from sirocco.protocol.coordinator.balance_rounds import (
@@ -55,6 +53,8 @@ from sirocco.runtime.process.membership import BALANCE_REPORT
 from sirocco.schemes.balance.balancers import balancer_of
 from sirocco.schemes.balance.base.view import Balancer, Memory
 from sirocco.schemes.map.map import PartitionMap
+from sirocco.services.coordinator.balance_report import report
+from sirocco.services.coordinator.peers import Evaluators, Routers
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import CoordinatorMetrics
 from sirocco.transport.errors import TransportUnavailable

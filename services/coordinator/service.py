@@ -11,9 +11,6 @@ import grpc
 import orjson
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 
-from services.coordinator.balance_rounds import Balancing
-from services.coordinator.maps import MapBack
-from services.coordinator.peers import Evaluators, Routers
 from sirocco.protocol.contract.effects import MembersSeen, Publish
 from sirocco.protocol.coordinator.balance_rounds import RoundSettings
 from sirocco.protocol.coordinator.machine import (
@@ -26,6 +23,9 @@ from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.membership import LEASE_MS, directory, seen
 from sirocco.runtime.service import Parts, Service
 from sirocco.schemes.map.map_bytes import from_bytes
+from sirocco.services.coordinator.balance_rounds import Balancing
+from sirocco.services.coordinator.maps import MapBack
+from sirocco.services.coordinator.peers import Evaluators, Routers
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import CoordinatorMetrics
 from sirocco.transport.errors import TransportUnavailable

@@ -1,8 +1,8 @@
-"""Runs one evaluator: `python -m services.evaluator`."""
+"""Runs one evaluator: `python -m sirocco.services.evaluator`."""
 
 import sys
 
-from services.evaluator.service import EvaluatorService
-from services.main import run
+from sirocco.services.evaluator.service import EvaluatorService
+from sirocco.services.main import run
 
 sys.exit(run(lambda parts, _settings: EvaluatorService(parts)))

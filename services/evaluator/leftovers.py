@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from services.evaluator.slot_search import SlotSearch
 from sirocco.protocol.search.leftovers import leaves_elsewhere
 from sirocco.protocol.search.messages import Leftovers
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.schemes.map.routing import RoutingArrays
+from sirocco.services.evaluator.slot_search import SlotSearch
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,6 @@ from typing import Any, Protocol
 
 import grpc
 
-from services.evaluator.leftovers import LeftoverBook, Run
-from services.evaluator.progress_watch import StepWatch
-from services.evaluator.slot_search import SlotSearch, answer, nothing_known
 from sirocco.codec.arrays import U4, read_column
 from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
@@ -31,6 +28,9 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.search.messages import MOVED, Part
+from sirocco.services.evaluator.leftovers import LeftoverBook, Run
+from sirocco.services.evaluator.progress_watch import StepWatch
+from sirocco.services.evaluator.slot_search import SlotSearch, answer, nothing_known
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 

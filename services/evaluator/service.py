@@ -9,12 +9,6 @@ from functools import partial
 
 import grpc
 
-from services.evaluator.archived import ArchivedSlices
-from services.evaluator.leftovers import LeftoverBook
-from services.evaluator.loads import LoadBack
-from services.evaluator.progress_watch import StepWatch
-from services.evaluator.search import SearchedSlot, SlotSearchFront
-from services.evaluator.stored import StoredSlot
 from sirocco.internal_api.v1.load_service_pb2_grpc import add_LoadServiceServicer_to_server
 from sirocco.internal_api.v1.slot_search_service_pb2_grpc import (
     add_SlotSearchServiceServicer_to_server,
@@ -29,6 +23,12 @@ from sirocco.runtime.process.term_secret import SharedTerms
 from sirocco.runtime.service import Parts, Service
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.routing import RoutingArrays
+from sirocco.services.evaluator.archived import ArchivedSlices
+from sirocco.services.evaluator.leftovers import LeftoverBook
+from sirocco.services.evaluator.loads import LoadBack
+from sirocco.services.evaluator.progress_watch import StepWatch
+from sirocco.services.evaluator.search import SearchedSlot, SlotSearchFront
+from sirocco.services.evaluator.stored import StoredSlot
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 

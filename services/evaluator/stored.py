@@ -10,8 +10,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.evaluator.archived import ArchivedSlices
-from services.evaluator.slot_search import Counted, FoundRows, Wanted
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store import terms_search
 from sirocco.index.store.gathering import row_bytes
@@ -27,6 +25,8 @@ from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.reports.history_answers import events_of
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest
 from sirocco.protocol.search.messages import Ranking
+from sirocco.services.evaluator.archived import ArchivedSlices
+from sirocco.services.evaluator.slot_search import Counted, FoundRows, Wanted
 
 # Objects that are assembled without checking their sizes.
 ROWS_FEW = 256

@@ -1,8 +1,8 @@
-"""Runs one merger: `python -m services.merger`."""
+"""Runs one merger: `python -m sirocco.services.merger`."""
 
 import sys
 
-from services.main import run
-from services.merger.service import MergerService
+from sirocco.services.main import run
+from sirocco.services.merger.service import MergerService
 
 sys.exit(run(lambda parts, _settings: MergerService(parts)))

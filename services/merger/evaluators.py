@@ -13,7 +13,6 @@ from typing import Any
 
 import grpc
 
-from services.merger.members import Members
 from sirocco.codec.search import read_part
 from sirocco.internal_api.v1 import slot_search_service_pb2 as pb
 from sirocco.internal_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceStub
@@ -22,6 +21,7 @@ from sirocco.protocol.search.messages import Part
 from sirocco.runtime.grpc.peer_channels import OLD_CHANNEL_S, PLAIN, Dialer
 from sirocco.runtime.grpc.server import OPTIONS
 from sirocco.runtime.process.retries import pauses_s
+from sirocco.services.merger.members import Members
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ import grpc
 from sirocco_api.v1 import cluster_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
 
-from services.merger.members import Members
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.messages import INTAKE
 from sirocco.runtime.grpc.peer_channels import PLAIN, AioChannels, Dialer
+from sirocco.services.merger.members import Members
 
 # Time limit of one call before the owner is looked up again: longer than routing normally takes.
 # Marks, which have the same effect, are sent once a second.

@@ -16,8 +16,6 @@ import grpc
 from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResponse
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 
-from services.merger.shares import Places
-from services.merger.tenant_names import without_prefix
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
 from sirocco.model.access import Grant
@@ -35,6 +33,8 @@ from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.settings import LIMITS, MergerLimits
+from sirocco.services.merger.shares import Places
+from sirocco.services.merger.tenant_names import without_prefix
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log

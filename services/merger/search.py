@@ -15,10 +15,6 @@ from sirocco_api.v1 import search_service_pb2 as pb
 from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 
-from services.merger.evaluators import Evaluators, QuestionKey
-from services.merger.mark_requests import MarkRequests
-from services.merger.members import Members
-from services.merger.shares import Places
 from sirocco.codec.arrays import check_time
 from sirocco.codec.queries import is_light, read_query
 from sirocco.codec.search import put_question, write_answer, write_objects
@@ -64,6 +60,10 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.schemes.map.routing import RoutingArrays
+from sirocco.services.merger.evaluators import Evaluators, QuestionKey
+from sirocco.services.merger.mark_requests import MarkRequests
+from sirocco.services.merger.members import Members
+from sirocco.services.merger.shares import Places
 from sirocco.telemetry.metrics import MergerMetrics
 
 # Pause for a refused client: some dozens of searches have ended by that time.

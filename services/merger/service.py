@@ -9,12 +9,12 @@ import grpc
 from sirocco_api.v1.receive_service_pb2_grpc import add_ReceiveServiceServicer_to_server
 from sirocco_api.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
-from services.merger.members import Members
-from services.merger.receive import ReceiveFront
-from services.merger.search import SearchFront
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings, Window
 from sirocco.runtime.service import Parts, Service
+from sirocco.services.merger.members import Members
+from sirocco.services.merger.receive import ReceiveFront
+from sirocco.services.merger.search import SearchFront
 from sirocco.telemetry.metrics import MergerMetrics
 
 

@@ -1,8 +1,8 @@
-"""Runs one router: `python -m services.router`."""
+"""Runs one router: `python -m sirocco.services.router`."""
 
 import sys
 
-from services.main import run
-from services.router.service import RouterService
+from sirocco.services.main import run
+from sirocco.services.router.service import RouterService
 
 sys.exit(run(lambda parts, _settings: RouterService(parts)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 
-from services.router.stored import StoredQueries
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.effects import RecoveredDefinition
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
+from sirocco.services.router.stored import StoredQueries
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

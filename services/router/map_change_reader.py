@@ -10,12 +10,12 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 
-from services.router.stored import StoredQueries
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.effects import RegistryRecords
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.loop.worker import Worker
+from sirocco.services.router.stored import StoredQueries
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

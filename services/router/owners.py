@@ -9,8 +9,6 @@ from typing import TypeVar
 
 import grpc
 
-from services.router.quotas import TenantQueries
-from services.router.stored import StoredQueries
 from sirocco.codec.errors import read_error, write_error
 from sirocco.codec.queries import read_query, write_query
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
@@ -32,6 +30,8 @@ from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.membership import MemberInfo
 from sirocco.runtime.process.retries import pauses_s
+from sirocco.services.router.quotas import TenantQueries
+from sirocco.services.router.stored import StoredQueries
 
 T = TypeVar("T")
 

@@ -20,8 +20,6 @@ from sirocco_api.v1.publish_service_pb2 import (
 )
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceServicer
 
-from services.router.admission import Admission
-from services.router.quotas import PublishRates, TenantFigures
 from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import read_objects
 from sirocco.codec.rejections import pack_rejections
@@ -39,6 +37,8 @@ from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.loop.appender import Appender
 from sirocco.runtime.process.clock import now_ms
+from sirocco.services.router.admission import Admission
+from sirocco.services.router.quotas import PublishRates, TenantFigures
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Requests of one stream that may wait for the log: twice what a 20 ms round trip needs with the

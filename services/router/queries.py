@@ -23,9 +23,6 @@ from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.query_pb2 import Query
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
 
-from services.router.owners import SEEK_S, Owners
-from services.router.quotas import QueryQuota, TenantFigures
-from services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.codec.arrays import check_time
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import is_light, read_query
@@ -59,6 +56,9 @@ from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import now_ms
+from sirocco.services.router.owners import SEEK_S, Owners
+from sirocco.services.router.quotas import QueryQuota, TenantFigures
+from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Bulk requests of one stream in progress; the stream is not read further meanwhile.

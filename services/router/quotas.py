@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from services.router.stored import StoredQueries
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.access import SEPARATOR, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
@@ -28,6 +27,7 @@ from sirocco.protocol.router.queries.live_queries import UNKNOWN
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.process.clock import monotonic_ms, now_ms
+from sirocco.services.router.stored import StoredQueries
 from sirocco.telemetry.metrics import RouterMetrics
 
 # A publisher that is slightly too fast is slowed down; if that is not enough within this time, it

@@ -12,18 +12,6 @@ from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 from sirocco_api.v1.publish_service_pb2_grpc import add_PublishServiceServicer_to_server
 from sirocco_api.v1.query_service_pb2_grpc import add_QueryServiceServicer_to_server
 
-from services.router.admission import Admission
-from services.router.arrivals import ArrivalBack
-from services.router.balance import BalanceFront
-from services.router.cluster import ClusterFront
-from services.router.definition_recovery import DefinitionRecovery
-from services.router.map_change_reader import MapChangeReader
-from services.router.maps import MapFront
-from services.router.owners import OwnerBack, Owners
-from services.router.publish import PublishFront
-from services.router.queries import QueryFront
-from services.router.quotas import TenantFigures, TenantQueries
-from services.router.stored import StoredQueries
 from sirocco.internal_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_to_server
 from sirocco.internal_api.v1.owner_service_pb2_grpc import add_OwnerServiceServicer_to_server
 from sirocco.protocol.router.machine import RouterMachine, RouterSettings
@@ -31,6 +19,18 @@ from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.loop.appender import Appender
 from sirocco.runtime.process.membership import MemberInfo, directory, living
 from sirocco.runtime.service import Parts, Service
+from sirocco.services.router.admission import Admission
+from sirocco.services.router.arrivals import ArrivalBack
+from sirocco.services.router.balance import BalanceFront
+from sirocco.services.router.cluster import ClusterFront
+from sirocco.services.router.definition_recovery import DefinitionRecovery
+from sirocco.services.router.map_change_reader import MapChangeReader
+from sirocco.services.router.maps import MapFront
+from sirocco.services.router.owners import OwnerBack, Owners
+from sirocco.services.router.publish import PublishFront
+from sirocco.services.router.queries import QueryFront
+from sirocco.services.router.quotas import TenantFigures, TenantQueries
+from sirocco.services.router.stored import StoredQueries
 from sirocco.telemetry.metrics import RouterMetrics
 
 

@@ -37,8 +37,8 @@ def add_parser(commands: Any) -> None:
 
 def _match(args: argparse.Namespace) -> int:
 
-    from loadgen.match_bench import run_match_bench  # noqa: PLC0415 - compiles for seconds
-    from loadgen.match_workload import WorkloadError  # noqa: PLC0415
+    from sirocco.loadgen.match_bench import run_match_bench  # noqa: PLC0415 - compiles for seconds
+    from sirocco.loadgen.match_workload import WorkloadError  # noqa: PLC0415
 
     try:
         figures = run_match_bench(args.workload, args.queries, args.objects, args.seed)

@@ -12,13 +12,13 @@ from typing import Any
 from sirocco_client import Client, RegisteredQuery, SiroccoError, query_from_json
 from sirocco_client.queries import Query, write_query
 
-from loadgen.live_lines import is_live
 from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.progress import Bar, lines_total
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode, counted
 from sirocco.cli.terminal.terminal import print_json, print_lines
+from sirocco.loadgen.live_lines import is_live
 
 # Errors of a file held back until its end.
 _HELD_MAX = 10_000
@@ -222,7 +222,7 @@ def _ids(
 
 def _ids_of_lines(path: Path, lines: list[int], bad: BadLines) -> Iterator[str]:
     """Yields the ids of a file: a line is an id, or a query's JSON."""
-    from loadgen.lines import numbered_lines  # noqa: PLC0415
+    from sirocco.loadgen.lines import numbered_lines  # noqa: PLC0415
 
     for number, line in numbered_lines(path):
         try:

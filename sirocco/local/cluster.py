@@ -153,7 +153,7 @@ class ServiceProcess:
         host = HOST if place is None else place.host
         variables = self._settings.environment() | self._ports(host)
         variables |= {"SIROCCO_HOST": host, "SIROCCO_NAME": self.name}
-        command = [sys.executable, "-m", f"services.{self.service}"]
+        command = [sys.executable, "-m", f"sirocco.services.{self.service}"]
         enter = () if place is None else place.enter
         self.process.start([*enter, *command], ready=lambda: True, environment=variables)
 

@@ -90,7 +90,7 @@ def test_every_service_is_deployed(values: Path) -> None:
     assert len(names) == len(set(names))
     for service, deployment in by_service(manifests, "Deployment").items():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
-        assert container["command"] == ["python", "-m", f"services.{service}"]
+        assert container["command"] == ["python", "-m", f"sirocco.services.{service}"]
 
 
 @every_case

@@ -21,8 +21,8 @@ import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 from sirocco_client import Client, KnnQuery, RangeQuery, SiroccoError, TermsQuery
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from sirocco.telemetry import metrics
 from tests.charts.prometheus import BOARDS, Prometheus, needs_prometheus, queries_of
 from tests.charts.rendering import CHART, ROOT

@@ -15,13 +15,13 @@ import pytest
 from numpy.typing import NDArray
 from sirocco_client import Balance, Client
 
-from services.embedded import EmbeddedCluster
-from services.evaluator.service import EvaluatorService
-from services.router.service import RouterService
 from sirocco.protocol.coordinator.arrival_rates import routed_totals
 from sirocco.protocol.coordinator.balance_rounds import joined_loads
 from sirocco.protocol.evaluator.load.leaf_reports import loads_of
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.evaluator.service import EvaluatorService
+from sirocco.services.router.service import RouterService
 from tests.end_to_end.under_load import WAIT_S, Traffic
 
 SEED = "20261121-balance"

@@ -19,11 +19,11 @@ from sirocco_client import (
     query_from_json,
 )
 
-from services.embedded import EmbeddedCluster
 from sirocco.model.explanation import explain
 from sirocco.model.objects import parse_object
 from sirocco.model.query import parse_query
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 
 FIRST_MS = 1_700_000_000_000
 OBJECTS = 60

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from sirocco_client import Client, InvalidArgument, RangeQuery
 
-from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
+from sirocco.services.embedded import EmbeddedCluster
 from tests.oracle import read_members
 
 PARIS = {"rect": {"west": 2.2, "south": 48.8, "east": 2.5, "north": 49.0}}
@@ -338,7 +338,7 @@ def test_the_demo_agrees_with_its_recount(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_loadgen_writes_what_replay_reads(tmp_path: Path) -> None:
-    from loadgen.__main__ import main as generate  # noqa: PLC0415 - beside the tool, not of it
+    from sirocco.loadgen.__main__ import main as generate  # noqa: PLC0415 - beside the tool, not of it
 
     objects, queries = tmp_path / "o.jsonl", tmp_path / "q.jsonl"
     options = ["--count", "2000", "--queries", "50", "--queries-out", str(queries)]

@@ -9,9 +9,9 @@ from typing import Any
 
 from sirocco_client import Client, query_from_json
 
-from services.embedded import EmbeddedCluster
-from services.evaluator.service import EvaluatorService
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.evaluator.service import EvaluatorService
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.end_to_end.test_past_and_stream import SUBSCRIBER, TIMEOUT_S, Publishing, Told

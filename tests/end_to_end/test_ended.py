@@ -8,8 +8,8 @@ from typing import Any
 
 from sirocco_client import Client, Ended, Subscription, query_from_json
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 
 TIMEOUT_S = 60.0
 AREA = {"rect": {"west": 0, "south": 0, "east": 5, "north": 5}}

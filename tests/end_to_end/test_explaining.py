@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sirocco_client import Client, query_from_json
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.end_to_end.test_commands import Tool
 
 PARIS = {"circle": {"lon": 2.35, "lat": 48.85, "radius_m": 20_000}}

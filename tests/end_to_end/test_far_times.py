@@ -8,8 +8,8 @@ import pytest
 from sirocco_client import Client, InvalidArgument, TermsStep, query_from_json
 from sirocco_client.errors import Rejected
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.end_to_end.test_beginnings import Hearing, ids_of
 
 TIMEOUT_S = 60.0

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from sirocco_client import AlreadyExists, Client, NotFound, RangeQuery, query_from_json
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from sirocco.transport.log import Record
 from tests.collisions import FOUND
 from tests.end_to_end.former.record import Told, publish

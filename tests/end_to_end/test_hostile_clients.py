@@ -23,10 +23,10 @@ from sirocco_client import (
     SiroccoError,
 )
 
-from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.runtime.grpc.security import SecuritySettings, secured
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.support.seeds import drawn_seed
 
 SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)

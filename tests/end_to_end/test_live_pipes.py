@@ -10,8 +10,8 @@ import time
 import pytest
 from sirocco_client import Client, query_from_json
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 
 # A line lingers 50 ms and is notified within some 100 more; machines that run tests are busy.
 SOON_S = 5.0

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from sirocco_client import Client, FailedPrecondition, InvalidArgument
 
-from services.embedded import EmbeddedCluster
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.runtime.first_map import first_map
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
+from sirocco.services.embedded import EmbeddedCluster
 from tests.end_to_end.under_load import WAIT_S, Traffic, cluster_of_two
 
 SEED = "20261121-maps"

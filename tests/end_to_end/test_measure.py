@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sirocco_client import Client
 
-from loadgen.measure import Load, measure
-from services.embedded import EmbeddedCluster
+from sirocco.loadgen.measure import Load, measure
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 
 
 # It measures the speed of the machine.

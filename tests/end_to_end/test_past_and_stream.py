@@ -24,8 +24,8 @@ from sirocco_client import (
     query_from_json,
 )
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms

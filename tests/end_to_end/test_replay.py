@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from loadgen.clusters import ClusteredShape, ClusteredWorkload
-from loadgen.lines import object_lines
-from loadgen.posts import PostsShape, WorldPosts
+from sirocco.loadgen.clusters import ClusteredShape, ClusteredWorkload
+from sirocco.loadgen.lines import object_lines
+from sirocco.loadgen.posts import PostsShape, WorldPosts
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.transport.redis_map_store import RedisMapStore

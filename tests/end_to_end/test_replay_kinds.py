@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadgen.lines import object_lines
-from loadgen.posts import PostsShape, WorldPosts
+from sirocco.loadgen.lines import object_lines
+from sirocco.loadgen.posts import PostsShape, WorldPosts
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.model.text import analyse

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from sirocco_client import AsyncClient, Client, KnnQuery, RangeQuery
 
-from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.oracle import key_of
 from tests.support.seeds import drawn_seed
 

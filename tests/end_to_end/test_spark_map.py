@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from sirocco_client import Client
 
-import services.embedded
-import services.evaluator.service
+import sirocco.services.embedded
+import sirocco.services.evaluator.service
 from sirocco.index.store.store import StoreLimits
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
@@ -44,15 +44,15 @@ def test_a_map_built_from_the_archive_follows_under_load(
     # init
     archive = tmp_path / "archive"
     archive.mkdir()
-    monkeypatch.setattr(services.embedded, "MemoryArchive", lambda: LocalArchive(archive))
+    monkeypatch.setattr(sirocco.services.embedded, "MemoryArchive", lambda: LocalArchive(archive))
     plain = EvaluatorSettings
     limited = functools.partial(plain, store_limits=LIMITS)
-    monkeypatch.setattr(services.evaluator.service, "EvaluatorSettings", limited)
+    monkeypatch.setattr(sirocco.services.evaluator.service, "EvaluatorSettings", limited)
     settings = ClusterSettings(slots=SLOTS, leaves=8, scheme="uniform-grid")
 
     # test
     with (
-        services.embedded.EmbeddedCluster(settings, routers=2, evaluators=2) as cluster,
+        sirocco.services.embedded.EmbeddedCluster(settings, routers=2, evaluators=2) as cluster,
         Client(cluster.router_address) as client,
         Traffic((cluster.router_address,), "spark", SEED) as traffic,
     ):

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from sirocco_client import Client, FailedPrecondition, query_from_json
 
-from services.embedded import EmbeddedCluster
-from services.router.service import RouterService
 from sirocco.local.cluster import LocalCluster, ServiceProcess
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.router.service import RouterService
 from tests.end_to_end import under_load
 from tests.end_to_end.test_map_changes import SLOTS, await_version, proposals
 from tests.end_to_end.under_load import Traffic, cluster_of_two

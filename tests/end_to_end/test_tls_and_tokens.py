@@ -32,7 +32,6 @@ from sirocco_client import (
     Unavailable,
 )
 
-from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.internal_api.v1.load_service_pb2 import TellLoadsRequest
 from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceStub
@@ -42,6 +41,7 @@ from sirocco.runtime.grpc.security import SecuritySettings, secured
 from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.runtime.process.membership import directory
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.collisions import FOUND
 from tests.end_to_end.certificates import Authority
 

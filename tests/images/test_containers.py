@@ -66,7 +66,7 @@ def start(network: Network, host: str) -> None:
     network.start(
         host,
         image(),
-        ["python", "-m", f"services.{host.partition('-')[0]}"],
+        ["python", "-m", f"sirocco.services.{host.partition('-')[0]}"],
         environment=environment(network, host),
         options=["--volume", f"{network.name}-archive:/archive"],
     )

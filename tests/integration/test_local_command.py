@@ -28,11 +28,12 @@ def _services_that_say(line: object, place: Path) -> None:
     """Creates services that write a line, in the form of real ones, and end."""
     said = json.dumps(line, separators=(",", ":"))
     for service in ("router", "evaluator", "merger", "coordinator"):
-        package = place / "services" / service
+        package = place / "sirocco" / "services" / service
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
         (package / "__main__.py").write_text(f"import sys; sys.exit({said!r})")
-    (place / "services" / "__init__.py").touch()
+    (place / "sirocco" / "__init__.py").touch()
+    (place / "sirocco" / "services" / "__init__.py").touch()
 
 
 @pytest.mark.kafka

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from services.coordinator.balance_rounds import LOOK_S, MACHINE_S, MEMORY_KEY
-from services.coordinator.peers import ANSWER_S, ARRIVALS_S, SAVE_S
-from services.evaluator import loads as evaluator_loads
 from sirocco.codec.loads import (
     read_arrivals,
     read_details,
@@ -57,6 +54,9 @@ from sirocco.schemes.balance.ps2stream.balancer import Ps2Stream, Ps2StreamSetti
 from sirocco.schemes.balance.sstd.balancer import Sstd, SstdSettings
 from sirocco.schemes.balance.swarm.balancer import Swarm, SwarmSettings
 from sirocco.schemes.balance.tornado.balancer import Tornado, TornadoSettings
+from sirocco.services.coordinator.balance_rounds import LOOK_S, MACHINE_S, MEMORY_KEY
+from sirocco.services.coordinator.peers import ANSWER_S, ARRIVALS_S, SAVE_S
+from sirocco.services.evaluator import loads as evaluator_loads
 from tests.simulation.node import Node
 from tests.simulation.services import CoordinatorNode, EvaluatorNode, RouterNode
 

@@ -9,7 +9,6 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
-from services.evaluator import slot_search
 from sirocco.protocol.contract import map_change
 from sirocco.protocol.contract.effects import RecoveredDefinition, RegistryRecords
 from sirocco.protocol.contract.messages import (
@@ -24,6 +23,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.positions import position_of
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.coordinator.machine import SERVICE_OF_TOPIC
+from sirocco.services.evaluator import slot_search
 from tests.collisions import PAIRS
 from tests.simulation.balancers import Balancers
 from tests.simulation.clients import Publisher, QueryOwner, Rival, Subscriber

@@ -8,10 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.evaluator import leftovers
-from services.evaluator import slot_search as answering
-from services.evaluator.slot_search import SlotSearch, Wanted
-from services.evaluator.stored import StoredSearch
 from sirocco.index.store.store import SlotStore
 from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -20,6 +16,10 @@ from sirocco.protocol.search.gather import Gather
 from sirocco.protocol.search.leftovers import Former, KnownLeftovers, LeftoverTable
 from sirocco.protocol.search.messages import Leftovers
 from sirocco.schemes.map.routing import RoutingArrays
+from sirocco.services.evaluator import leftovers
+from sirocco.services.evaluator import slot_search as answering
+from sirocco.services.evaluator.slot_search import SlotSearch, Wanted
+from sirocco.services.evaluator.stored import StoredSearch
 from tests.simulation import searches
 from tests.simulation.plants import Plant
 

@@ -6,9 +6,9 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from services.router.publish import intake_partition
 from sirocco.model.durations import parse_duration_ms
 from sirocco.model.query import parse_query
+from sirocco.services.router.publish import intake_partition
 from tests.simulation.node import Node
 from tests.simulation.search_ledger import Searched
 from tests.simulation.searches import Request, Result, Search, SearchNet

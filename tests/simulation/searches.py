@@ -15,11 +15,6 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from services.evaluator.archived import ArchivedSlices
-from services.evaluator.leftovers import LeftoverBook
-from services.evaluator.slot_search import SlotSearch, answer
-from services.evaluator.stored import StoredSlot
-from services.merger.search import PARTS
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import put_question, read_part, read_question, write_part
 from sirocco.codec.tokens import read_position_token
@@ -51,6 +46,11 @@ from sirocco.protocol.search.plan import plan_search
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.schemes.map.routing import RoutingArrays
+from sirocco.services.evaluator.archived import ArchivedSlices
+from sirocco.services.evaluator.leftovers import LeftoverBook
+from sirocco.services.evaluator.slot_search import SlotSearch, answer
+from sirocco.services.evaluator.stored import StoredSlot
+from sirocco.services.merger.search import PARTS
 from sirocco.transport.archive import MemoryArchive
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Scheduler
@@ -324,7 +324,7 @@ class Asking:
 
 
 class Answering:
-    """One request at an evaluator, answered as by `services.evaluator.search`."""
+    """One request at an evaluator, answered as by `sirocco.services.evaluator.search`."""
 
     def __init__(
         self,
@@ -424,7 +424,7 @@ class Answering:
 
 
 class Search:
-    """One search at a merger, run as by `services.merger.search`."""
+    """One search at a merger, run as by `sirocco.services.merger.search`."""
 
     def __init__(
         self, net: SearchNet, merger: Node, request: Request, finished: Callable[[Result], None]

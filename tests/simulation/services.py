@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from services.coordinator.service import LEADER_LEASE, WATCH_S
-from services.evaluator.service import HAND_OVER_S, LOOK_S
-from services.router.publish import intake_partition
 from sirocco.index.store.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.contract.effects import ChangeRequest, Event, MembersSeen, Outcome
@@ -20,6 +17,9 @@ from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettin
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from sirocco.protocol.router.machine import RouterMachine, RouterSettings
 from sirocco.runtime.process.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, seen
+from sirocco.services.coordinator.service import LEADER_LEASE, WATCH_S
+from sirocco.services.evaluator.service import HAND_OVER_S, LOOK_S
+from sirocco.services.router.publish import intake_partition
 from sirocco.transport.errors import TransportUnavailable
 from tests.simulation.log import Producer
 from tests.simulation.node import Node, Parts

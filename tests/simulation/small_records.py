@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
 
-from services.evaluator import slot_search, stored
 from sirocco.protocol.evaluator import machine
 from sirocco.protocol.evaluator.reports import match_records, step_records
 from sirocco.protocol.evaluator.slot import slot
@@ -15,6 +14,7 @@ from sirocco.protocol.merger import delivery_records, knn_lists
 from sirocco.protocol.merger import machine as merger
 from sirocco.protocol.router.objects import intake_router, keyword_filter, slot_records
 from sirocco.protocol.router.queries import install_records, keyword_summary, member_declarations
+from sirocco.services.evaluator import slot_search, stored
 
 # Share of the worlds.
 SHARE = 0.3

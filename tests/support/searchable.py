@@ -19,12 +19,6 @@ from prometheus_client import CollectorRegistry
 from sirocco_api.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 from sirocco_client import Client, Retry
 
-from services.evaluator.progress_watch import StepWatch
-from services.evaluator.search import SlotSearchFront
-from services.evaluator.slot_search import FoundRows, SlotSearch, Wanted
-from services.evaluator.stored import StoredSearch
-from services.merger.members import Members
-from services.merger.search import SearchFront
 from sirocco.index.store.store import SlotStore, StoreLimits
 from sirocco.internal_api.v1.slot_search_service_pb2_grpc import (
     add_SlotSearchServiceServicer_to_server,
@@ -42,6 +36,12 @@ from sirocco.runtime.process.membership import MemberInfo
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import from_bytes
+from sirocco.services.evaluator.progress_watch import StepWatch
+from sirocco.services.evaluator.search import SlotSearchFront
+from sirocco.services.evaluator.slot_search import FoundRows, SlotSearch, Wanted
+from sirocco.services.evaluator.stored import StoredSearch
+from sirocco.services.merger.members import Members
+from sirocco.services.merger.search import SearchFront
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
 from sirocco.transport.memory_map_store import MemoryMapStore
 from tests.support.values import columns_of

@@ -19,13 +19,13 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.receive_service_pb2 import Credit, Open, ReceiveRequest, ReceiveResponse
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
-from services.embedded import EmbeddedCluster
 from sirocco.codec.columns import put_objects
 from sirocco.codec.queries import write_query
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import parse_query
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.runtime.grpc.grpc_errors import ERROR_METADATA
+from sirocco.services.embedded import EmbeddedCluster
 from tests.support.values import columns_of
 
 # A call without an answer by then has failed; tests do not wait for it otherwise.

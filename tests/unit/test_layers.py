@@ -25,7 +25,7 @@ LAYERS = (
     ("sirocco.codec",),
     ("sirocco.transport", "sirocco.telemetry"),
     ("sirocco.runtime",),
-    ("services", "loadgen", "sirocco.local"),
+    ("sirocco.services", "sirocco.loadgen", "sirocco.local"),
     ("sirocco.cli",),
 )
 # Folders of a layer may import the folders named here, themselves, and no others.
@@ -75,14 +75,19 @@ FOLDERS = {
 }
 # Files beside the folders of a layer combine them.
 RANKS = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
-OURS = ("sirocco", "services", "loadgen", "sirocco_client", "sirocco_api")
+OURS = ("sirocco", "sirocco_client", "sirocco_api")
 
 # Files in one folder that a reader takes in at a glance.
 FILES_MAX = 20
 
+# Top-level folders that are installed as parts of `sirocco`, by links in `sirocco/`.
+LINKED = ("services", "loadgen")
+
 # Services, which run as processes, and the module that combines them: none imports another.
-SERVICES = ("services.router", "services.evaluator", "services.merger", "services.coordinator")
-APART = frozenset({*SERVICES, "services.embedded"})
+SERVICES = tuple(
+    f"sirocco.services.{each}" for each in ("router", "evaluator", "merger", "coordinator")
+)
+APART = frozenset({*SERVICES, "sirocco.services.embedded"})
 
 # Library → the only files that may import it.
 ADAPTERS = {
@@ -115,7 +120,7 @@ IMPURE = (
 )
 
 # Packages that use the cluster from outside, and so through the client.
-CLIENT_USERS = ("loadgen", "sirocco.cli", "sirocco.local", "sirocco_client")
+CLIENT_USERS = ("sirocco.loadgen", "sirocco.cli", "sirocco.local", "sirocco_client")
 # Generated code: contracts for clients, and those between our processes.
 MESSAGES = ("sirocco_api", "sirocco.internal_api")
 # Layers without wire formats: those above turn messages into values.
@@ -137,9 +142,12 @@ class Import:
 
 
 def module_name(path: str) -> str:
-    """`sdk/sirocco_client/client.py` → `sirocco_client.client`."""
+    """`sdk/sirocco_client/client.py` → `sirocco_client.client`, `services/main.py` →
+    `sirocco.services.main`.
+    """
     name = path.removeprefix("sdk/").removesuffix(".py").removesuffix("/__init__")
-    return name.replace("/", ".")
+    name = name.replace("/", ".")
+    return f"sirocco.{name}" if within(name, LINKED) else name
 
 
 def imports_of(path: str, source: str) -> Iterator[Import]:
@@ -178,11 +186,13 @@ def faults_of(found: Import) -> Iterator[str]:
     if own is not None and other is not None and own[1] != other[1] and other[0] >= own[0]:
         yield f"{own[1]} does not stand above {other[1]}"
     yield from _faults_of_folders(found)
+    if within(found.module, LINKED):
+        yield f"the package is sirocco.{found.module}"
     for service in SERVICES:
         if within(found.importer, (service,)) and within(found.module, APART - {service}):
             yield "one service imports another"
     if within(found.importer, ("sirocco_client", "sirocco_api")) and within(
-        found.module, ("sirocco", "services", "loadgen")
+        found.module, ("sirocco",)
     ):
         yield "the SDK knows nothing of the engine"
     if within(found.module, ("sirocco_client",)) and not within(found.importer, CLIENT_USERS):
@@ -281,9 +291,26 @@ def test_no_folder_of_the_engine_is_crowded() -> None:
         ("sirocco/index/a.py", "from sirocco import schemes", "does not stand above"),
         ("sirocco/model/a.py", "from ..protocol import messages", "does not stand above"),
         ("sirocco/model/__init__.py", "from ..codec import wire", "does not stand above"),
-        ("sirocco/runtime/a.py", "def f():\n    import services.router", "does not stand above"),
-        ("services/router/a.py", "import services.merger.settings", "one service imports another"),
-        ("services/router/a.py", "from services import embedded", "one service imports another"),
+        (
+            "sirocco/runtime/a.py",
+            "def f():\n    import sirocco.services.router",
+            "does not stand above",
+        ),
+        (
+            "services/router/a.py",
+            "import sirocco.services.merger.settings",
+            "one service imports another",
+        ),
+        (
+            "services/router/a.py",
+            "from sirocco.services import embedded",
+            "one service imports another",
+        ),
+        (
+            "services/router/a.py",
+            "from services.main import run",
+            "the package is sirocco.services",
+        ),
         ("sdk/sirocco_client/a.py", "import sirocco.model.text", "knows nothing of the engine"),
         ("sirocco/runtime/a.py", "import sirocco_client", "its own client"),
         ("sirocco/protocol/a.py", "from sirocco_api.v1 import query_pb2", "no wire format"),
@@ -306,9 +333,9 @@ def test_a_forbidden_import_is_found(path: str, source: str, fault: str) -> None
     [
         ("sirocco/model/a.py", "from sirocco.model import errors\nimport numpy as np"),
         ("sirocco/index/a.py", "from ..kernels import columns"),
-        ("services/router/a.py", "from services.router import publish\nimport grpc"),
-        ("services/router/__main__.py", "from services.main import run"),
-        ("services/embedded.py", "import services.router.service"),
+        ("services/router/a.py", "from sirocco.services.router import publish\nimport grpc"),
+        ("services/router/__main__.py", "from sirocco.services.main import run"),
+        ("services/embedded.py", "import sirocco.services.router.service"),
         ("sirocco/transport/archive.py", "import pyarrow.fs"),
         ("sirocco/transport/redis_map_store.py", "import redis.exceptions"),
         ("sirocco/runtime/a.py", "import pyarrow\nimport redistribute"),

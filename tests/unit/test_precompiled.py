@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from services import precompiled
-from services.precompiled import LEVELS, supported, use
+from sirocco.services import precompiled
+from sirocco.services.precompiled import LEVELS, supported, use
 
 V3 = LEVELS["x86-64-v3"]
 ALL = LEVELS["x86-64-v4"]

@@ -65,7 +65,7 @@ spec:
         - name: {{ .service }}
           image: {{ include "sirocco.image" $root }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-          command: [python, -m, services.{{ .service }}]
+          command: [python, -m, sirocco.services.{{ .service }}]
           envFrom:
             {{- include "sirocco.environmentFrom" $root | nindent 12 }}
           env:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import orjson
 
-from loadgen.lines import texts_of
+from sirocco.loadgen.lines import texts_of
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import RangeQuery
 from sirocco.model.text import analyse

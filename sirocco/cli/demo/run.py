@@ -17,12 +17,6 @@ from rich.live import Live
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, NotificationBatch, Publisher, query_from_json
 
-from loadgen.latency import SendTimes
-from loadgen.lines import object_lines
-from loadgen.pace import Pace
-from loadgen.places import city_objects, load_cities
-from loadgen.posts import PostsShape, WorldPosts
-from loadgen.receiver import Receiver
 from sirocco.cli.demo.queries import demo_queries
 from sirocco.cli.demo.recount import recount
 from sirocco.cli.demo.view import DemoState, LeafLoad, Match, render
@@ -32,6 +26,12 @@ from sirocco.cli.terminal.status import ExitCode
 from sirocco.cli.terminal.terminal import console as console_of
 from sirocco.cli.terminal.terminal import print_lines
 from sirocco.codec.columns import put_objects
+from sirocco.loadgen.latency import SendTimes
+from sirocco.loadgen.lines import object_lines
+from sirocco.loadgen.pace import Pace
+from sirocco.loadgen.places import city_objects, load_cities
+from sirocco.loadgen.posts import PostsShape, WorldPosts
+from sirocco.loadgen.receiver import Receiver
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import RangeQuery, parse_query
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import orjson
 
-from loadgen.live_lines import NumberedLine
+from sirocco.loadgen.live_lines import NumberedLine
 
 # Bytes of a document; a line or an object of an array may be as long as `LINE_BYTES_MAX`.
 _DOCUMENT_BYTES_MAX = 64 << 20

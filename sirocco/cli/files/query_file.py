@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
-from loadgen.damage import DamagedFileError
-from loadgen.lines import BadLine, numbered_lines
-from loadgen.live_lines import NumberedLine, is_live
 from sirocco.cli.files.query_documents import query_documents
+from sirocco.loadgen.damage import DamagedFileError
+from sirocco.loadgen.lines import BadLine, numbered_lines
+from sirocco.loadgen.live_lines import NumberedLine, is_live
 from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
 from sirocco.model.json_text import load_json
 from sirocco.model.query import Query, parse_query

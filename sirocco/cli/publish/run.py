@@ -12,9 +12,6 @@ from pathlib import Path
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, Publisher, Rejected, SiroccoError
 
-from loadgen.lines import ReadBatch, read_objects
-from loadgen.live_lines import is_live
-from loadgen.pace import Pace
 from sirocco.cli.files.object_lines import ObjectLines
 from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.progress import Bar, lines_total
@@ -22,6 +19,9 @@ from sirocco.cli.terminal.remote import connect
 from sirocco.cli.terminal.status import ExitCode, counted
 from sirocco.cli.terminal.terminal import print_json, print_lines
 from sirocco.codec.columns import put_objects
+from sirocco.loadgen.lines import ReadBatch, read_objects
+from sirocco.loadgen.live_lines import is_live
+from sirocco.loadgen.pace import Pace
 from sirocco.model.errors import InvalidArgument
 
 _BATCH_ROWS = 1_000

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.embedded import EmbeddedCluster
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import note
 from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings
 from sirocco.local.usage import usage_here
 from sirocco.runtime.process.process_tuning import tune
 from sirocco.runtime.settings import DEFAULTS, ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from sirocco.transport.errors import TransportError
 from sirocco.transport.kafka_log import KafkaLog, reachable
 from sirocco.transport.kafka_settings import KafkaSettings

@@ -8,13 +8,13 @@ from typing import Any
 
 from sirocco_client import Client
 
-from loadgen.live_lines import is_live
 from sirocco.cli.replay.results import ResultsFile
 from sirocco.cli.terminal.numbers import count, duration_ms, rate
 from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import print_json
+from sirocco.loadgen.live_lines import is_live
 
 SCHEMES = (
     "qt-tree",

@@ -26,10 +26,6 @@ from sirocco_client import (
 )
 from sirocco_client import SiroccoError as SdkError
 
-from loadgen.latency import LatencyHistogram, SendTimes
-from loadgen.lines import BadLine, ReadBatch, read_objects
-from loadgen.pace import Pace
-from loadgen.receiver import Receiver
 from sirocco.cli.files.object_lines import ObjectLines
 from sirocco.cli.files.query_file import QueryLine, read_queries
 from sirocco.cli.replay.arrivals import Arrivals
@@ -37,6 +33,10 @@ from sirocco.cli.replay.results import ResultsFile
 from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.terminal import note
 from sirocco.codec.columns import put_objects
+from sirocco.loadgen.latency import LatencyHistogram, SendTimes
+from sirocco.loadgen.lines import BadLine, ReadBatch, read_objects
+from sirocco.loadgen.pace import Pace
+from sirocco.loadgen.receiver import Receiver
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import MISSING_TS

@@ -163,8 +163,8 @@ def _json(text: str, option: str) -> Any:
 
 def _answer_file(args: argparse.Namespace, client: Client) -> int:
     # Reading files imports the engine with its compiler; a search by options does not need it.
-    from loadgen.lines import BadLine  # noqa: PLC0415
     from sirocco.cli.files.query_file import read_queries  # noqa: PLC0415
+    from sirocco.loadgen.lines import BadLine  # noqa: PLC0415
 
     path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
     bad = BadLines(args.file)

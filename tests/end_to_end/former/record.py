@@ -25,12 +25,12 @@ from typing import Any
 
 from sirocco_client import Client, PublishFlow, query_from_json
 
-from services.embedded import EmbeddedCluster
 from sirocco.index.store.store import StoreLimits
 from sirocco.protocol.evaluator import machine
 from sirocco.protocol.merger import machine as merger
 from sirocco.protocol.router import machine as router
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.end_to_end.test_past_and_stream import lines_of

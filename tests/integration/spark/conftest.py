@@ -24,8 +24,8 @@ sys.path.insert(0, str(JOBS))
 
 from sirocco_client import Client, query_from_json  # noqa: E402
 
-import services.embedded  # noqa: E402
-import services.evaluator.service  # noqa: E402
+import sirocco.services.embedded  # noqa: E402
+import sirocco.services.evaluator.service  # noqa: E402
 from sirocco.index.store.store import StoreLimits  # noqa: E402
 from sirocco.local.kafka import CACHE, fetch_jars  # noqa: E402
 from sirocco.protocol.evaluator.machine import EvaluatorSettings  # noqa: E402
@@ -121,17 +121,17 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """An archive with slices of many sizes and the newest objects in checkpoints."""
     archive = tmp_path_factory.mktemp("archive")
     patch = pytest.MonkeyPatch()
-    patch.setattr(services.embedded, "MemoryArchive", lambda: LocalArchive(archive))
+    patch.setattr(sirocco.services.embedded, "MemoryArchive", lambda: LocalArchive(archive))
     plain = EvaluatorSettings
     patch.setattr(
-        services.evaluator.service,
+        sirocco.services.evaluator.service,
         "EvaluatorSettings",
         functools.partial(plain, store_limits=LIMITS),
     )
     told = History(random_objects(OBJECTS), standing_queries(), archive)
     with (
         patch.context(),
-        services.embedded.EmbeddedCluster(SETTINGS) as cluster,
+        sirocco.services.embedded.EmbeddedCluster(SETTINGS) as cluster,
         Client(cluster.router_address) as client,
     ):
         made = [query_from_json(query, "tests") for query in told.queries]

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from loadgen.clusters import ClusteredWorkload
 from sirocco.codec.slices import FORM, CorruptSlice, read_rows, read_slice, write_slice
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store.gathering import slice_rows
 from sirocco.index.store.sealing import seal
+from sirocco.loadgen.clusters import ClusteredWorkload
 from sirocco.model.objects import MISSING_TS, pack_bytes
 from sirocco.model.text import analyse_batch
 from tests.support.seeds import drawn_seed

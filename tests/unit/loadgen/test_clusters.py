@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from loadgen.clusters import ClusteredShape, ClusteredWorkload
-from loadgen.lines import texts_of
+from sirocco.loadgen.clusters import ClusteredShape, ClusteredWorkload
+from sirocco.loadgen.lines import texts_of
 from sirocco.model.objects import concat, validate
 from sirocco.model.query import RangeQuery, parse_query
 

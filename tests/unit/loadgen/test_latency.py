@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadgen.latency import LatencyHistogram, SendTimes
-from loadgen.pace import Pace
+from sirocco.loadgen.latency import LatencyHistogram, SendTimes
+from sirocco.loadgen.pace import Pace
 
 SEED = 20261121
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.clusters import ClusteredShape, ClusteredWorkload
-from loadgen.lines import numbered_lines, object_lines, read_objects
-from loadgen.live_lines import CHUNK_BYTES_MAX
+from sirocco.loadgen.clusters import ClusteredShape, ClusteredWorkload
+from sirocco.loadgen.lines import numbered_lines, object_lines, read_objects
+from sirocco.loadgen.live_lines import CHUNK_BYTES_MAX
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import MISSING_TS, ObjectRow, concat, parse_object
 from sirocco.runtime.process.gzip_files import LINE_BYTES_MAX

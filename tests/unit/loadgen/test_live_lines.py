@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 
-from loadgen.lines import read_objects
-from loadgen.live_lines import LINGER_S, live_chunks
+from sirocco.loadgen.lines import read_objects
+from sirocco.loadgen.live_lines import LINGER_S, live_chunks
 
 # Far longer than lines linger, far shorter than the limit of a test.
 SOON_S = 5.0

@@ -7,8 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadgen.match_bench import run_match_bench
-from loadgen.match_workload import MatchWorkload, WorkloadError, load_workload, make_workload
+from sirocco.loadgen.match_bench import run_match_bench
+from sirocco.loadgen.match_workload import (
+    MatchWorkload,
+    WorkloadError,
+    load_workload,
+    make_workload,
+)
 
 
 def brute_force(work: MatchWorkload) -> int:

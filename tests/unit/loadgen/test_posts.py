@@ -6,10 +6,10 @@ import numpy as np
 import orjson
 import pytest
 
-from loadgen.events import TOPICS, LocalEvent
-from loadgen.lines import texts_of
-from loadgen.places import city_objects, load_cities
-from loadgen.posts import PostsShape, WorldPosts, awake
+from sirocco.loadgen.events import TOPICS, LocalEvent
+from sirocco.loadgen.lines import texts_of
+from sirocco.loadgen.places import city_objects, load_cities
+from sirocco.loadgen.posts import PostsShape, WorldPosts, awake
 from sirocco.model.geometry import distance_m
 from sirocco.model.objects import concat, validate
 

@@ -56,11 +56,12 @@ server.serve_forever()
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalClusterSettings:
     for service in ("router", "evaluator", "merger", "coordinator"):
-        package = tmp_path / "services" / service
+        package = tmp_path / "sirocco" / "services" / service
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
         (package / "__main__.py").write_text(SERVICE)
-    (tmp_path / "services" / "__init__.py").touch()
+    (tmp_path / "sirocco" / "__init__.py").touch()
+    (tmp_path / "sirocco" / "services" / "__init__.py").touch()
     monkeypatch.chdir(tmp_path)
     counts = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
     return LocalClusterSettings(
@@ -159,7 +160,7 @@ def test_a_service_that_cannot_start_is_told_with_its_log(
     tmp_path: Path, settings: LocalClusterSettings
 ) -> None:
     broken = "import sys; sys.exit('SIROCCO_REDIS: no such host')"
-    (tmp_path / "services" / "merger" / "__main__.py").write_text(broken)
+    (tmp_path / "sirocco/services/merger/__main__.py").write_text(broken)
     with pytest.raises(LocalError, match="no such host"):
         LocalCluster(tmp_path / "run", settings).start()
     assert not list((tmp_path / "run").glob("*.pid"))

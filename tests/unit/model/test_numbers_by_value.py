@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sirocco_api.v1 import query_pb2 as pb
 
-from loadgen.lines import read_objects
 from sirocco.cli.files.query_file import read_queries
 from sirocco.codec.queries import read_query
+from sirocco.loadgen.lines import read_objects
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import load_json, may_exceed_64_bits

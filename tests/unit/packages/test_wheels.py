@@ -18,7 +18,7 @@ import sirocco
 ROOT = Path(__file__).resolve().parents[3]
 # Project → the folders of its package and the file where its users start reading.
 PROJECTS = {
-    "sirocco": (ROOT, ("sirocco", "services", "loadgen")),
+    "sirocco": (ROOT, ("sirocco",)),
     "sirocco-client": (ROOT / "sdk", ("sirocco_api", "sirocco_client")),
 }
 
@@ -74,11 +74,29 @@ def test_each_package_has_its_types(wheel: tuple[str, list[str], Message]) -> No
 def test_all_files_ship_that_the_code_reads(wheel: tuple[str, list[str], Message]) -> None:
     project, files, _ = wheel
     source, folders = PROJECTS[project]
-    tracked = subprocess.run(
-        ["git", "ls-files", *folders], cwd=source, capture_output=True, text=True, check=True
-    ).stdout.split()
+    tracked: set[str] = set()
+    for folder in folders:
+        links = [each for each in (source / folder).iterdir() if each.is_symlink()]
+        tracked |= tracked_files(source, folder) - {f"{folder}/{each.name}" for each in links}
+        for link in links:
+            own = tracked_files(source, str(link.resolve().relative_to(source)))
+            tracked |= {f"{folder}/{name}" for name in own}
     # The recipe of the image needs a clone.
-    assert sorted(set(tracked) - {"services/Dockerfile"} - set(files)) == []
+    assert sorted(tracked - {"sirocco/services/Dockerfile"} - set(files)) == []
+
+
+def tracked_files(source: Path, folder: str) -> set[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", folder], cwd=source, capture_output=True, text=True, check=True
+    )
+    return set(listed.stdout.split())
+
+
+def test_no_common_names_are_installed(wheel: tuple[str, list[str], Message]) -> None:
+    """`services` and `loadgen` would meet those of other projects in site-packages."""
+    project, files, _ = wheel
+    top = {name.partition("/")[0] for name in files if ".dist-info/" not in name}
+    assert top == set(PROJECTS[project][1])
 
 
 def test_internal_contracts_do_not_ship_to_clients(wheel: tuple[str, list[str], Message]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 
 README = Path(__file__).resolve().parents[3] / "sdk" / "README.md"
 

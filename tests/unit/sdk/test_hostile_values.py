@@ -23,9 +23,9 @@ from sirocco_client.encode import ObjectEncoder
 from sirocco_client.errors import Internal
 from sirocco_client.queries import read_query, write_query
 
-from loadgen.lines import _read_chunk
 from sirocco.codec import queries as engine
 from sirocco.codec.columns import read_objects
+from sirocco.loadgen.lines import _read_chunk
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import load_json
 from sirocco.model.objects import FIXED_MEMBERS, ObjectRow, parse_object, split_valid

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.support.speaking import Speaker
 
 SETTINGS = ClusterSettings(

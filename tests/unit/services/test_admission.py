@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from services.router.admission import RETRY_AFTER_MS, Admission, AdmissionLimits, taken
-from services.router.service import RouterService
 from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.contract.positions import position_of
 from sirocco.runtime.process.membership import LEASE_MS, LEASES, MemberInfo
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.router.admission import RETRY_AFTER_MS, Admission, AdmissionLimits, taken
+from sirocco.services.router.service import RouterService
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_log import MemoryLog

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from services.evaluator.archived import ArchivedSlices
-from services.evaluator.slot_search import Wanted
-from services.evaluator.stored import StoredSlot
 from sirocco.codec.slices import write_slice
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.store.slices import SealedSlice
@@ -26,6 +23,9 @@ from sirocco.protocol.evaluator.slot.archived_slices import (
     slice_name,
     span_of,
 )
+from sirocco.services.evaluator.archived import ArchivedSlices
+from sirocco.services.evaluator.slot_search import Wanted
+from sirocco.services.evaluator.stored import StoredSlot
 from sirocco.transport.archive import MemoryArchive
 
 ROWS = 40

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.coordinator.balance_rounds import Balancing
 from sirocco.protocol.coordinator.balance_rounds import RoundSettings
 from sirocco.schemes.balance.base.view import Memory, Plan
+from sirocco.services.coordinator.balance_rounds import Balancing
 from tests.support.waiting import eventually
 
 SETTINGS = RoundSettings(interval_ms=10, cooldown_ms=20, rounds=1, objects_min=1, imbalance_min=1.1)

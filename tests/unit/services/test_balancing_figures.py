@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from services.coordinator.service import CoordinatorService
 from sirocco.protocol.coordinator.balance_turns import Measured, RoundResult
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.balance.base.view import LeafLoads
 from sirocco.schemes.balance.base.work import work
+from sirocco.services.coordinator.service import CoordinatorService
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore

@@ -12,12 +12,12 @@ import pytest
 from sirocco_api.v1 import query_service_pb2 as query_pb
 from sirocco_api.v1.publish_service_pb2 import PublishRequest
 
-from services.embedded import EmbeddedCluster
-from services.router.owners import REQUEST_BYTES_MAX, parts
-from services.router.service import RouterService
 from sirocco.internal_api.v1.owner_service_pb2 import WantedChange
 from sirocco.runtime.grpc import edge
 from sirocco.runtime.grpc.shares import Shares
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.router.owners import REQUEST_BYTES_MAX, parts
+from sirocco.services.router.service import RouterService
 from tests.support.speaking import (
     DEADLINE_S,
     Speaker,

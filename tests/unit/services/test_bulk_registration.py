@@ -15,10 +15,10 @@ from sirocco_api.v1.query_service_pb2_grpc import (
     add_QueryServiceServicer_to_server,
 )
 
-from services.router.owners import Owners
-from services.router.queries import IN_FLIGHT_MAX, QueryFront
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.runtime.grpc import edge
+from sirocco.services.router.owners import Owners
+from sirocco.services.router.queries import IN_FLIGHT_MAX, QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.speaking import DEADLINE_S, query_message
 

@@ -10,11 +10,11 @@ import grpc
 import numpy as np
 import pytest
 
-from services.coordinator import peers
-from services.coordinator.peers import Routers
-from services.router.arrivals import ArrivalBack
 from sirocco.internal_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_to_server
 from sirocco.protocol.router.objects.intake_router import IntakeRouter, LeafArrivals
+from sirocco.services.coordinator import peers
+from sirocco.services.coordinator.peers import Routers
+from sirocco.services.router.arrivals import ArrivalBack
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.coordinator import service as service_module
-from services.coordinator.service import LEADER_LEASE, CoordinatorService
 from sirocco.protocol.contract.effects import Event, Member, MembersSeen
 from sirocco.runtime.process.membership import LEASE_MS
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.coordinator import service as service_module
+from sirocco.services.coordinator.service import LEADER_LEASE, CoordinatorService
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_log import MemoryLog

@@ -17,12 +17,12 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
     add_ReceiveServiceServicer_to_server,
 )
 
-from services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.runtime.grpc import edge
 from sirocco.runtime.loop import delivery_tail as tail_module
 from sirocco.runtime.loop.log_readers import READERS_MAX
 from sirocco.runtime.settings import ClusterSettings, MergerLimits
+from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.unit.services.test_slow_subscribers import asked, ids, pieces, readers, until, write

@@ -7,15 +7,15 @@ import asyncio
 import pytest
 from sirocco_api.v1 import cluster_service_pb2 as pb
 
-from services.embedded import EmbeddedCluster
-from services.merger.mark_requests import MarkRequests
-from services.merger.members import Members
-from services.router.cluster import ClusterFront
-from services.router.service import RouterService
 from sirocco.protocol.contract.control_view import ControlView, Ownership
 from sirocco.protocol.contract.messages import INTAKE
 from sirocco.protocol.contract.positions import position_of
 from sirocco.runtime.process.membership import MemberInfo
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.merger.mark_requests import MarkRequests
+from sirocco.services.merger.members import Members
+from sirocco.services.router.cluster import ClusterFront
+from sirocco.services.router.service import RouterService
 from sirocco.transport.memory_map_store import MemoryMapStore
 from tests.support.speaking import DEADLINE_S, Speaker, new_session, publish_request
 

@@ -10,7 +10,7 @@ import pytest
 from sirocco_api.v1 import map_service_pb2 as map_pb
 from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
 
-from services.embedded import EmbeddedCluster
+from sirocco.services.embedded import EmbeddedCluster
 from tests.support.speaking import (
     DEADLINE_S,
     Speaker,

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sirocco_client import Client, KnnQuery, PartialResult, RangeQuery
 
-from services.embedded import EmbeddedCluster
-from services.merger.service import _step_lag_s
 from sirocco.protocol.merger import machine as merger
 from sirocco.protocol.router import machine as router
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.merger.service import _step_lag_s
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
 from tests.support.list_records import Asked, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster

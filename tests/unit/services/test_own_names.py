@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from services.merger.tenant_names import without_prefix
 from sirocco.protocol.contract.columns import QueryNames
+from sirocco.services.merger.tenant_names import without_prefix
 
 
 def names(ids: list[str], specs: tuple[str, ...] | None) -> QueryNames:

@@ -10,9 +10,6 @@ from typing import cast
 import grpc
 import pytest
 
-from services.router.owners import SEEK_S, OwnerBack, Owners, write_request
-from services.router.quotas import TenantQueries
-from services.router.stored import StoredQueries
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.internal_api.v1.owner_service_pb2_grpc import (
     OwnerServiceStub,
@@ -29,6 +26,9 @@ from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.membership import MemberInfo
+from sirocco.services.router.owners import SEEK_S, OwnerBack, Owners, write_request
+from sirocco.services.router.quotas import TenantQueries
+from sirocco.services.router.stored import StoredQueries
 
 REQUEST = ChangeRequest(
     action="register",

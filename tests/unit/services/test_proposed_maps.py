@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sirocco_api.v1 import map_service_pb2 as pb
 
-from services.coordinator import maps
-from services.coordinator.maps import MapBack
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.effects import Outcome
+from sirocco.services.coordinator import maps
+from sirocco.services.coordinator.maps import MapBack
 
 # Far longer than any of this takes.
 TIMEOUT_S = 20.0

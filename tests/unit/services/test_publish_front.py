@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sirocco_api.v1 import publish_service_pb2 as pb
 
-from services.embedded import EmbeddedCluster
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.protocol.contract.messages import DEAD_LETTERS, INTAKE, REGISTRY, SLOTS
 from sirocco.runtime.grpc.edge import MESSAGE_BYTES_MAX
 from sirocco.runtime.grpc.server import RECEIVED_BYTES_MAX
 from sirocco.runtime.loop.hops import HopWriter
+from sirocco.services.embedded import EmbeddedCluster
 from tests.support.speaking import (
     DEADLINE_S,
     Speaker,

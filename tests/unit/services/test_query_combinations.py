@@ -14,13 +14,13 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from services.router.owners import Owners
-from services.router.queries import QueryFront
 from sirocco.codec.queries import read_query, write_query
 from sirocco.model.access import EVERYTHING
 from sirocco.model.errors import SiroccoError
 from sirocco.model.query import MODES, canonical, parse_query
 from sirocco.protocol.contract.messages import NO_PAST
+from sirocco.services.router.owners import Owners
+from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
 
 POINT = {"lon": 1.0, "lat": 2.0}

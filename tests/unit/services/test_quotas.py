@@ -13,16 +13,6 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from services.router import quotas
-from services.router.quotas import (
-    LABELS_MAX,
-    OTHERS,
-    PublishRates,
-    QueryQuota,
-    TenantFigures,
-    TenantQueries,
-)
-from services.router.stored import StoredQueries
 from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest
 from sirocco.model.access import EVERYTHING, Grant, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
@@ -31,6 +21,16 @@ from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.runtime.grpc.authentication import Caller
+from sirocco.services.router import quotas
+from sirocco.services.router.quotas import (
+    LABELS_MAX,
+    OTHERS,
+    PublishRates,
+    QueryQuota,
+    TenantFigures,
+    TenantQueries,
+)
+from sirocco.services.router.stored import StoredQueries
 from sirocco.telemetry.metrics import RouterMetrics
 
 

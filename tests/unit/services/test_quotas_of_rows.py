@@ -10,9 +10,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sirocco_api.v1 import query_service_pb2 as pb
 
-from services.router import queries
-from services.router.owners import Owners
-from services.router.queries import QueryFront
 from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest, CountQueriesResponse
 from sirocco.model.access import Grant, Limits
 from sirocco.model.errors import AlreadyExists
@@ -21,6 +18,9 @@ from sirocco.model.query import Query, fingerprint_of, query_handle
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.runtime.grpc.authentication import Caller
+from sirocco.services.router import queries
+from sirocco.services.router.owners import Owners
+from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.speaking import query_message
 
@@ -139,8 +139,8 @@ def test_requests_whose_outcome_is_unknown_count(
     limited: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight streams of 4,000 rows registered 5,000 queries under a limit of 2,000."""
-    monkeypatch.setattr("services.router.quotas.COUNTED_AT_LIMIT_MS", -1)
-    monkeypatch.setattr("services.router.quotas.COUNTED_MS", -1)
+    monkeypatch.setattr("sirocco.services.router.quotas.COUNTED_AT_LIMIT_MS", -1)
+    monkeypatch.setattr("sirocco.services.router.quotas.COUNTED_MS", -1)
     limited(queries=5)
 
     async def run() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from services.embedded import EmbeddedCluster
-from services.router.definition_recovery import DefinitionRecovery
-from services.router.service import RouterService
-from services.router.stored import StoredQueries
 from sirocco.model.query import parse_query, query_handle
 from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY, Change
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.loop.hops import HopWriter
+from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.router.definition_recovery import DefinitionRecovery
+from sirocco.services.router.service import RouterService
+from sirocco.services.router.stored import StoredQueries
 from tests.support.speaking import DEADLINE_S, Speaker, query_message
 from tests.support.waiting import eventually
 from tests.unit.services.conftest import SETTINGS

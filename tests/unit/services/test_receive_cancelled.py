@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from services.merger.receive import ReceiveFront
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.merger.receive import ReceiveFront
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 

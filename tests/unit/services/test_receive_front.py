@@ -7,10 +7,10 @@ import pytest
 from sirocco_api.v1 import cluster_service_pb2 as cluster_pb
 from sirocco_api.v1.receive_service_pb2 import Credit, Open, ReceiveRequest
 
-from services.embedded import EmbeddedCluster
 from sirocco.protocol.contract.messages import DELIVERIES
 from sirocco.runtime.loop import log_truncation
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.embedded import EmbeddedCluster
 from tests.support.speaking import (
     DEADLINE_S,
     Speaker,

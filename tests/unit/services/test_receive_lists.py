@@ -17,10 +17,10 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
 )
 from sirocco_client import Client, KnnChange, Notification, Subscription, Told
 
-from services.merger.receive import ReceiveFront
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.merger.receive import ReceiveFront
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.list_records import Asked, Match, found_of, knn_spec

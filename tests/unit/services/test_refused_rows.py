@@ -14,13 +14,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sirocco_api.v1 import publish_service_pb2 as pb
 
-from services.router import publish
-from services.router.admission import Admission
-from services.router.publish import OBJECTS_MAX, Pending, PublishFront
 from sirocco.codec.rejections import pack_rejections
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.protocol.contract.messages import IntakeObjects
+from sirocco.services.router import publish
+from sirocco.services.router.admission import Admission
+from sirocco.services.router.publish import OBJECTS_MAX, Pending, PublishFront
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.speaking import publish_request
 from tests.support.values import columns_of

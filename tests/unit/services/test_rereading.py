@@ -12,12 +12,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, MapChangeReader
-from services.router.stored import StoredQueries
 from sirocco.protocol.contract.effects import RegistryRecords
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
+from sirocco.services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, MapChangeReader
+from sirocco.services.router.stored import StoredQueries
 from tests.support.waiting import eventually
 
 DEADLINE_S = 40.0

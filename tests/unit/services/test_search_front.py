@@ -29,15 +29,15 @@ from sirocco_client import (
     query_from_json,
 )
 
-from services.evaluator import search as evaluator_search
-from services.evaluator.slot_search import PART_BYTES, PART_BYTES_MAX
-from services.merger import search as merger_search
-from services.merger.mark_requests import MarkRequests
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
 from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.query import RangeQuery as ReadRangeQuery
 from sirocco.protocol.search.messages import EVER_MS, Question
+from sirocco.services.evaluator import search as evaluator_search
+from sirocco.services.evaluator.slot_search import PART_BYTES, PART_BYTES_MAX
+from sirocco.services.merger import search as merger_search
+from sirocco.services.merger.mark_requests import MarkRequests
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
 from tests.support.searchable import SLOT_COUNT, Searchable, Slot

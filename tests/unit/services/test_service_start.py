@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from services import main
-from services.main import EXIT_FAILURE, EXIT_SETTINGS
 from sirocco.runtime.settings import from_environment
+from sirocco.services import main
+from sirocco.services.main import EXIT_FAILURE, EXIT_SETTINGS
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.memory_log import MemoryLog
@@ -29,7 +29,7 @@ SETTINGS = {
 def started(**variables: str) -> subprocess.CompletedProcess[str]:
     """Starts a merger that ends before it makes any request."""
     return subprocess.run(
-        [sys.executable, "-m", "services.merger"],
+        [sys.executable, "-m", "sirocco.services.merger"],
         env={**os.environ, **SETTINGS, **variables},
         capture_output=True,
         text=True,

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from services.merger.shares import Places
 from sirocco.model.errors import ResourceExhausted
 from sirocco.runtime.grpc.shares import HOST_SHARE, OTHERS_PART, host_of
+from sirocco.services.merger.shares import Places
 from tests.support.seeds import drawn_seed
 
 PLACES = 256

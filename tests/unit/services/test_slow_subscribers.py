@@ -14,7 +14,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sirocco_api.v1.receive_service_pb2 import Open, ReceiveResponse
 
-from services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
@@ -22,6 +21,7 @@ from sirocco.runtime.loop import delivery_tail as tail_module
 from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, Piece
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.values import columns_of

@@ -9,13 +9,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from services.coordinator.service import CoordinatorService
 from sirocco.runtime import service as service_module
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.membership import STUCK_MS
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import to_bytes
+from sirocco.services.coordinator.service import CoordinatorService
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from services.evaluator.slot_search import answer
-from services.evaluator.stored import StoredSearch
 from sirocco.codec.search import read_part, write_part
 from sirocco.index.store.store import SlotStore
 from sirocco.model.query import Query
@@ -19,6 +17,8 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.search.gather import Ask
 from sirocco.protocol.search.messages import Part, Question
 from sirocco.protocol.search.term_merge import most_frequent
+from sirocco.services.evaluator.slot_search import answer
+from sirocco.services.evaluator.stored import StoredSearch
 from tests.collisions import FOUND, PAIRS
 from tests.support.gathering import SLOTS, Searching, World, objects_at, snapshot
 from tests.support.values import columns_of

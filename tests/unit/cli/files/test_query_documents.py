@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.lines import BadLine
 from sirocco.cli.files.query_file import QueryLine, read_queries
+from sirocco.loadgen.lines import BadLine
 
 REGION = {"rect": {"west": 1.0, "south": 1.0, "east": 2.0, "north": 2.0}}
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from loadgen.lines import BadLine
 from sirocco.cli.files import query_file
 from sirocco.cli.files.query_file import QueryLine, read_queries
+from sirocco.loadgen.lines import BadLine
 from sirocco.model.errors import AlreadyExists
 
 PARIS = {"rect": {"west": 2.2, "south": 48.8, "east": 2.5, "north": 49}}

@@ -19,7 +19,7 @@ FOLDERS = {path.parent.name for path in FOLDER.glob("*/__init__.py")}
 # The kernels that a process of services, and the demo, imports.
 STARTED = """
 import sys
-import services.embedded, sirocco.cli.demo.run
+import sirocco.services.embedded, sirocco.cli.demo.run
 prefix = "sirocco.kernels."
 print(*(name.removeprefix(prefix) for name in sys.modules if name.startswith(prefix)))
 """
