@@ -16,6 +16,7 @@ from sirocco.model.errors import Unavailable
 from sirocco.runtime.first_map import first_map
 from sirocco.runtime.grpc.security import OPEN, Security
 from sirocco.runtime.grpc.server import LoopThread
+from sirocco.runtime.limits import LIMITS, ProcessLimits
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.coordinator.service import CoordinatorService
@@ -40,6 +41,7 @@ class EmbeddedCluster:
         routers, evaluators, mergers: how many of each.
         sample: path of objects from which the map is built; empty for an even map.
         security: TLS and tokens; without them any caller may do anything.
+        limits: how much the services do at once, and how often.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class EmbeddedCluster:
         mergers: int = 1,
         sample: str | Path = "",
         security: Security = OPEN,
+        limits: ProcessLimits = LIMITS,
     ) -> None:
         self.log = MemoryLog()
         self._loop = LoopThread()
@@ -61,6 +64,7 @@ class EmbeddedCluster:
             archive=MemoryArchive(),
             loop=self._loop,
             security=security,
+            limits=limits,
         )
         self._map = first_map(settings, str(sample))
         self._counts = {"router": routers, "evaluator": evaluators, "merger": mergers}

@@ -18,9 +18,9 @@ from benchmarks.adaptivity.routed import PoolRoutes, Routed
 from benchmarks.adaptivity.scenes import Scene
 from benchmarks.schemes.streams import Stream
 from sirocco.model.text import TermColumns
+from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.load.leaf_counts import (
     NO_QUERIES,
-    RECENT_MAX,
     Counted,
     RecentObjects,
     SlotQueries,
@@ -109,14 +109,16 @@ def _slot_queries(
     mine = routed.query[routed.slot == slot]
     mine = mine[standing[mine]]
     handles = handles_of(mine)
-    is_chosen = handles <= np.uint64(greatest_draw(len(mine)))
+    greatest = greatest_draw(len(mine))
+    is_chosen = handles <= np.uint64(greatest)
     return SlotQueries(
-        scene.queries.take(mine[is_chosen]).rows(),
-        handles[is_chosen],
-        len(mine),
-        0,
-        int(round_.arrived[slot]),
-        int(len(mine) * query_bytes),
+        sampled=scene.queries.take(mine[is_chosen]).rows(),
+        draws=handles[is_chosen],
+        ranges=len(mine),
+        others=0,
+        arrived=int(round_.arrived[slot]),
+        bytes_total=int(len(mine) * query_bytes),
+        greatest_draw=greatest,
     )
 
 
@@ -129,7 +131,7 @@ def _recent(
 ) -> RecentObjects:
     """Returns objects of the pools, drawn by their counts in each leaf."""
     total = int(round_.by_group.sum())
-    every = 1 << max(0, (total - 1) // RECENT_MAX).bit_length()
+    every = 1 << max(0, (total - 1) // LIMITS.recent_objects_max).bit_length()
     present = scene.present(standing)
     parts = []
     for group, (pool, routes) in enumerate(zip(scene.pools, routed.pools, strict=True)):

@@ -20,12 +20,12 @@ from benchmarks.schemes.queries import Queries
 from benchmarks.schemes.streams import Stream
 from sirocco.codec.loads import write_details, write_loads
 from sirocco.model.text import TermColumns
+from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.load.leaf_counts import (
-    QUERIES_MAX,
-    RECENT_MAX,
     Counted,
     RecentObjects,
     SlotQueries,
+    greatest_draw,
 )
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of
 from sirocco.schemes.balance.base.placement import added
@@ -175,7 +175,7 @@ def _counted(
 
 def _recent(objects: Stream, met: NDArray[np.int64], leaf: NDArray[np.int32]) -> RecentObjects:
     """Returns as many objects of the round as evaluators remember."""
-    every = 1 << max(0, (len(objects) - 1) // RECENT_MAX).bit_length()
+    every = 1 << max(0, (len(objects) - 1) // LIMITS.recent_objects_max).bit_length()
     rows = np.arange(0, len(objects), every)
     some = objects.take(rows)
     lengths = np.diff(some.term_offsets).astype(np.int32)
@@ -201,11 +201,19 @@ def _standing(partition_map: PartitionMap, queries: Queries) -> dict[int, SlotQu
     for slot in range(partition_map.slots):
         mine = rows[found.slots == slot]
         # A query's number serves as well as the hash of its id: neither depends on the place.
-        every = 1 << max(0, (len(mine) - 1) // QUERIES_MAX).bit_length()
+        every = 1 << max(0, (len(mine) - 1) // LIMITS.sampled_queries_max).bit_length()
         chosen = mine[mine % every == 0]
         # Their size has no influence here.
         sampled = queries.take(chosen).rows()
-        standing[slot] = SlotQueries(sampled, chosen.astype(np.uint64), len(mine), 0, 0, len(mine))
+        standing[slot] = SlotQueries(
+            sampled=sampled,
+            draws=chosen.astype(np.uint64),
+            ranges=len(mine),
+            others=0,
+            arrived=0,
+            bytes_total=len(mine),
+            greatest_draw=greatest_draw(len(mine)),
+        )
     return standing
 
 

@@ -64,6 +64,7 @@ class EvaluatorService(Service):
                 archive_ms=settings.archive_ms,
                 counts_leaves=settings.balances,
                 hashing=hashing,
+                limits=parts.limits.evaluator,
             ),
         )
         self._archived = ArchivedSlices(parts.archive, hashing=hashing)

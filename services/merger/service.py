@@ -27,7 +27,10 @@ class MergerService(Service):
         settings = parts.settings
         member = self.new_member(parts)
         shared = MergerSettings(
-            settings.slots, settings.retained_bytes_max, settings.step_bytes_max
+            settings.slots,
+            settings.retained_bytes_max,
+            settings.step_bytes_max,
+            parts.limits.merger,
         )
         self.machine = MergerMachine(member, shared)
         super().__init__(parts, member, self.machine)

@@ -16,6 +16,7 @@ from sirocco.runtime.grpc.authentication import Authenticated
 from sirocco.runtime.grpc.security import OPEN, Security
 from sirocco.runtime.grpc.server import GrpcServer, LoopThread
 from sirocco.runtime.grpc.tls import PeersAlone
+from sirocco.runtime.limits import LIMITS, ProcessLimits
 from sirocco.runtime.loop.worker import Machine, Worker
 from sirocco.runtime.process.clock import held_ms, monotonic_ms, now_ms
 from sirocco.runtime.process.health import HealthServer
@@ -49,6 +50,7 @@ class Parts:
         loop: where all services of the process run their servers; None for a loop each.
         security: who may call the process.
         name: the operator's name of the process, such as `router-0`; may be empty.
+        limits: how much its parts do at once, and how often.
     """
 
     settings: ClusterSettings
@@ -61,6 +63,7 @@ class Parts:
     loop: LoopThread | None = None
     security: Security = OPEN
     name: str = ""
+    limits: ProcessLimits = LIMITS
 
 
 class Service:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sirocco.protocol.contract.messages import Change, Installed, Message
 from sirocco.protocol.contract.query_specs import Spec
+from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.evaluator.standing.query_ends import QueryEndings
 from sirocco.protocol.merger.machine import Window
 from sirocco.protocol.merger.query_ends import QueryEnds
@@ -39,8 +40,8 @@ def _say_again(self: QueryEndings, message: Installed, floor: int) -> Any:
     return _said(self, message, 0)
 
 
-def _ends_first(self: Window) -> list[Message]:
-    messages = _take_messages(self)
+def _ends_first(self: Window, limits: RecordLimits) -> list[Message]:
+    messages = _take_messages(self, limits)
     return messages[::-1]
 
 

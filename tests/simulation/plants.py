@@ -15,6 +15,7 @@ from sirocco.index.standing.delayed_starts import DelayedStarts
 from sirocco.protocol.contract.effects import Effect, Loaded
 from sirocco.protocol.contract.messages import NEVER_MS, NOT_COPIED, Found, Installed, IntakeObjects
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, Reached, position_of
+from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.evaluator.machine import EvaluatorMachine
 from sirocco.protocol.evaluator.reports import partial_records
 from sirocco.protocol.evaluator.reports.match_records import Report
@@ -168,8 +169,8 @@ def _empty_report_with_time(self: Slot, end: int) -> Report:
     return report
 
 
-def _time_with_the_first(report: StepReport) -> Iterator[tuple[int, Found]]:
-    for number, (target, record) in enumerate(_step_founds(report)):
+def _time_with_the_first(report: StepReport, limits: RecordLimits) -> Iterator[tuple[int, Found]]:
+    for number, (target, record) in enumerate(_step_founds(report, limits)):
         if number == 0 and report.time_ms != NO_TIME_MS:
             intervals = record.intervals
             times_ms = np.full(len(intervals), report.time_ms, np.int64)

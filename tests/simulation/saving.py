@@ -17,9 +17,7 @@ from sirocco.codec.checkpoint import read_state
 from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.effects import SaveCheckpoint
 from sirocco.protocol.contract.messages import CONTROL, SLOTS
-from sirocco.protocol.evaluator import machine
 from sirocco.protocol.evaluator.slot.archived_slices import slice_names
-from sirocco.protocol.merger import machine as merger
 from sirocco.protocol.router import machine as router
 from sirocco.runtime.loop.checkpoints import Checkpoints, Saves
 from sirocco.transport.archive import MemoryArchive
@@ -30,12 +28,7 @@ from tests.simulation.store import SimArchive
 if TYPE_CHECKING:
     from tests.simulation.node import Node
 
-INTERVALS = (
-    (machine, "CHECKPOINT_INTERVAL_MS"),
-    (merger, "CHECKPOINT_INTERVAL_MS"),
-    (merger, "QUIET_CHECKPOINT_INTERVAL_MS"),
-    (router, "CHECKPOINT_INTERVAL_MS"),
-)
+INTERVALS = ((router, "CHECKPOINT_INTERVAL_MS"),)
 
 Blobs = deque[tuple[str, bytes]]
 

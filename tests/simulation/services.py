@@ -16,6 +16,7 @@ from sirocco.protocol.evaluator.drain import handing_over
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from sirocco.protocol.router.machine import RouterMachine, RouterSettings
+from sirocco.runtime.limits import LIMITS, ProcessLimits
 from sirocco.runtime.process.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, seen
 from sirocco.services.coordinator.service import LEADER_LEASE, WATCH_S
 from sirocco.services.evaluator.service import HAND_OVER_S, LOOK_S
@@ -46,6 +47,7 @@ class Shape:
     first_map: bytes
     store: bool = True
     balances: bool = False
+    limits: ProcessLimits = LIMITS
 
     def owned(self) -> dict[str, int]:
         """Topic → number of Kafka partitions that have owners."""
@@ -330,8 +332,9 @@ def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: flo
                 store_limits=STORE_LIMITS,
                 counts_leaves=shape.balances,
                 hashing=TERMS,
+                limits=shape.limits.evaluator,
             )
             return EvaluatorNode(parts, member, settings, skew_ms)
         case _:
-            merger = MergerMachine(member, MergerSettings(shape.slots))
+            merger = MergerMachine(member, MergerSettings(shape.slots, limits=shape.limits.merger))
             return Node(parts, service, member, merger, skew_ms)

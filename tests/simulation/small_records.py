@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from random import Random
 from unittest.mock import patch
 
-from sirocco.protocol.evaluator import machine
-from sirocco.protocol.evaluator.reports import match_records, step_records
-from sirocco.protocol.evaluator.slot import slot
-from sirocco.protocol.merger import delivery_records, knn_lists
-from sirocco.protocol.merger import machine as merger
+from sirocco.protocol.contract.record_sizes import RecordLimits
+from sirocco.protocol.evaluator.limits import EvaluatorLimits
+from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.router.objects import intake_router, keyword_filter, slot_records
 from sirocco.protocol.router.queries import install_records, keyword_summary, member_declarations
+from sirocco.runtime.limits import ProcessLimits
 from sirocco.services.evaluator import slot_search, stored
 
 # Share of the worlds.
@@ -24,14 +24,6 @@ BOUNDS = (
     (slot_records, "SLOT_ROWS_MAX", 3),
     (slot_records, "RECORD_BYTES_MAX", 60),
     (install_records, "INSTALLED_BYTES_MAX", 500),
-    (match_records, "MATCHES_MAX", 3),
-    (match_records, "PIECE_BYTES_MAX", 300),
-    (step_records, "PIECE_BYTES_MAX", 120),
-    (slot, "STEPS_MAX", 2),
-    (machine, "STEPS_TURN_MAX", 3),
-    (knn_lists, "PIECE_BYTES_MAX", 500),
-    (merger, "WAITING_BYTES_MAX", 600),
-    (delivery_records, "PIECE_BYTES_MAX", 500),
     (slot_search, "PART_BYTES", 200),
     (slot_search, "PART_BYTES_MAX", 600),
     (slot_search, "NEAREST_ROWS", 12),
@@ -45,6 +37,41 @@ BOUNDS = (
 # Worlds are so small that keywords would otherwise never be republished.
 OBSOLETE_MIN = 3
 
+SMALL = ProcessLimits(
+    evaluator=EvaluatorLimits(
+        turn_steps_max=3,
+        report_steps_max=2,
+        records=RecordLimits(matches_max=3, bytes_max=120),
+    ),
+    merger=MergerLimits(waiting_bytes_max=600, records=RecordLimits(bytes_max=500)),
+)
+
+
+def has_small_records(seed: int) -> bool:
+    """Whether every record is split in the world of a seed."""
+    return Random(f"records {seed}").random() < SHARE
+
+
+def limits_of(seed: int, checkpoints_ms: int) -> ProcessLimits:
+    """Returns the limits of a world.
+
+    Args:
+        seed: of the world.
+        checkpoints_ms: interval of checkpoints; 0: the default.
+    """
+    limits = SMALL if has_small_records(seed) else ProcessLimits()
+    if not checkpoints_ms:
+        return limits
+    return replace(
+        limits,
+        evaluator=replace(limits.evaluator, checkpoint_interval_ms=checkpoints_ms),
+        merger=replace(
+            limits.merger,
+            checkpoint_interval_ms=checkpoints_ms,
+            quiet_checkpoint_interval_ms=checkpoints_ms,
+        ),
+    )
+
 
 @contextmanager
 def small_records(seed: int) -> Iterator[None]:
@@ -53,7 +80,7 @@ def small_records(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(keyword_summary, "OBSOLETE_MIN", OBSOLETE_MIN))
         # Two members: a member that no query tracks is forgotten at once.
         stack.enter_context(patch.object(member_declarations, "OBSOLETE_MIN", 0))
-        if Random(f"records {seed}").random() < SHARE:
+        if has_small_records(seed):
             for module, name, value in BOUNDS:
                 stack.enter_context(patch.object(module, name, value))
         yield

@@ -19,6 +19,7 @@ from sirocco.schemes.workload.sample import Sample, no_queries
 from tests.collisions import PAIRS
 from tests.simulation.keyword_map import quartered_map
 from tests.simulation.services import Shape
+from tests.simulation.small_records import limits_of
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Profile
@@ -126,6 +127,7 @@ def make_world(seed: int, profile: Profile) -> World:
         first_map=first_map,
         store=kinds.words is not MANY_WORDS,
         balances=profile.balance_ms is not None,
+        limits=limits_of(seed, profile.checkpoints_ms),
     )
     objects = dice.randint(80, 300) + (150 if profile.is_hot else 0)
     publishers = dice.randint(1, 4)

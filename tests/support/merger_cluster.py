@@ -43,6 +43,7 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.contract.positions import offset_of
 from sirocco.protocol.contract.query_specs import KIND_ENDED, read_spec
+from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from sirocco.runtime.loop.progress import merger_start
 from tests.support.list_records import ListChange, lists_of
@@ -61,6 +62,7 @@ class MergerCluster:
         follows: from where each merger read.
         is_save_slow: checkpoints are declared with the next round, or never if the merger dies.
         is_archive_away: checkpoints are not declared at all.
+        limits: of the mergers.
     """
 
     log: list[Found]
@@ -79,6 +81,7 @@ class MergerCluster:
     now_ms: int = 100_000
     mergers: int = 0
     registry_offset: int = 0
+    limits: MergerLimits = LIMITS
 
     def __post_init__(self) -> None:
         self.control += [LeaderElected("c"), map_activated(0)]
@@ -89,7 +92,7 @@ class MergerCluster:
         self.mergers += 1
         self.transact, self.begin_save = None, []
         name = f"m{self.mergers}"
-        self.machine = MergerMachine(name, MergerSettings(self.slots))
+        self.machine = MergerMachine(name, MergerSettings(self.slots, limits=self.limits))
         self.control.append(Granted(0, PARTIALS, 0, name))
         for offset, declaration in enumerate(self.control):
             self.step(ControlRead(offset, declaration))

@@ -9,6 +9,8 @@ log holds it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import orjson
 import xxhash
 
@@ -17,12 +19,22 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.geometry import Polygon
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, canonical
 
-# Matches of one record: a merger's window is written at about as many.
-MATCHES_MAX = 32_768
 
-# Bytes of one record, unless a single object is longer: half of what the log accepts. Ids of
-# queries may be long, so the number of matches alone is no limit.
-PIECE_BYTES_MAX = 2 << 20
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLimits:
+    """How much one record of matches, lists or steps holds.
+
+    Attributes:
+        matches_max: a merger's window is written at about as many.
+        bytes_max: unless a single object is longer: half of what the log accepts. Ids of queries
+            may be long, so the number of matches alone is no limit.
+    """
+
+    matches_max: int = 32_768
+    bytes_max: int = 2 << 20
+
+
+RECORD_LIMITS = RecordLimits()
 
 # The fixed columns of one match with its query (handle, offset, subscriber, two rows), and of one
 # object with its event and position.

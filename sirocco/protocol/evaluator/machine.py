@@ -37,36 +37,13 @@ from sirocco.protocol.contract.partition_ownership import Holdings, checkpoint_n
 from sirocco.protocol.contract.poison_trials import Trial
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.evaluator.careful_reading import CarefulReading, Records, without_skipped
+from sirocco.protocol.evaluator.limits import LIMITS, EvaluatorLimits
 from sirocco.protocol.evaluator.load.leaf_counts import Counted, LeafCounts
 from sirocco.protocol.evaluator.reports.match_records import Report, marks
 from sirocco.protocol.evaluator.reports.partial_records import Reports, founds
 from sirocco.protocol.evaluator.slot.archived_slices import slice_prefix
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
-
-# Marks are passed on to the mergers as they arrive from the routers, once a second from each; with
-# many routers not more often than this.
-MARK_INTERVAL_MS = 200
-
-# A successor matches this much again; the first time perhaps twice as much. A checkpoint is the
-# slot's query rows, some 100 bytes each, and writes the objects since the last one to the archive.
-# Those of a process are spread over the interval: all at once would take a core for seconds.
-CHECKPOINT_INTERVAL_MS = 15_000
-
-# Least time between checkpoints of two slots of a process: exporting 100,000 queries takes 20 ms,
-# in which nothing is matched.
-CHECKPOINT_SPACING_MS = 100
-
-# Between checks for objects that are too old, or too many, to stay in memory.
-TIDY_INTERVAL_MS = 1_000
-
-# About how many steps one turn takes: with searches of 10 ms some ten seconds. A process whose turn
-# takes longer counts as dead, and its successors would begin the same steps again.
-STEPS_TURN_MAX = 1_024
-
-# Query changes after which a checkpoint is due in any case: loading them from the checkpoint is ten
-# times faster than from the log.
-CHECKPOINT_CHANGES = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +60,7 @@ class EvaluatorSettings:
         store_limits: sizes that control the stores of objects.
         counts_leaves: whether objects are counted by leaf, for the coordinator to balance loads.
         hashing: numbers the terms of queries and objects.
+        limits: how much an evaluator does at once, and how often.
     """
 
     intake_partitions: int
@@ -93,6 +71,7 @@ class EvaluatorSettings:
     store_limits: StoreLimits | None = None
     counts_leaves: bool = False
     hashing: TermHashing = WIRE_TERMS
+    limits: EvaluatorLimits = LIMITS
 
 
 class EvaluatorMachine:
@@ -111,9 +90,10 @@ class EvaluatorMachine:
         # The slots whose former owners ended while they processed the next records.
         self.careful_reading = CarefulReading()
         self._settings = settings
+        self._limits = limits = settings.limits
         # One for all slots: its memory is in the processor's cache from one to the next.
         self._analyser = TextAnalyser()
-        self._counts = LeafCounts() if settings.counts_leaves else None
+        self._counts = LeafCounts(limits) if settings.counts_leaves else None
         self._marked_ms = 0
         self._owes_marks = False
         self._saved_ms = 0
@@ -181,7 +161,7 @@ class EvaluatorMachine:
                 by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
         reports: Reports = []
         effects: list[Effect] = []
-        steps_left = STEPS_TURN_MAX
+        steps_left = self._limits.turn_steps_max
         for number, records in by_slot.items():
             if number in self.stepping:
                 effects += self._defer(number)
@@ -193,7 +173,7 @@ class EvaluatorMachine:
                 steps_left -= self.slots[number].steps_total - steps_before
                 reports += found
                 effects += [*more, *self._note_taken(number)]
-        return _appends_of(reports) + effects
+        return self._appends_of(reports) + effects
 
     def _take(self, number: int, records: Records, steps_max: int) -> tuple[Reports, list[Effect]]:
         """Makes a slot take the next records of its log."""
@@ -263,7 +243,9 @@ class EvaluatorMachine:
         number = declaration.partition
         if declaration.begin == declaration.end:
             return self._end_careful_reading(number)
-        found, effects = self._take(number, records, STEPS_TURN_MAX) if records else ([], [])
+        found, effects = (
+            self._take(number, records, self._limits.turn_steps_max) if records else ([], [])
+        )
         effects += self._note_taken(number)
         is_stepping = number in self.stepping
         more = [] if is_stepping else self.careful_reading.next_piece(number, *self._known(number))
@@ -271,7 +253,7 @@ class EvaluatorMachine:
             effects += self._defer(number)
         if not is_stepping:
             effects += [*more, *self._resume_careful_reading(number)]
-        return _appends_of(found) + effects
+        return self._appends_of(found) + effects
 
     def _end_careful_reading(self, number: int) -> list[Effect]:
         """Ends the careful reading of a slot; the next slot that needs it follows."""
@@ -296,7 +278,7 @@ class EvaluatorMachine:
         resumed: list[Effect] = []
         # Mergers wait for the time of all slots, also of those without anything to report.
         self._owes_marks |= bool(self.stepping)
-        steps_left = STEPS_TURN_MAX
+        steps_left = self._limits.turn_steps_max
         while self.stepping and steps_left > 0:
             slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.reported_ms)
             begin = slot.steps_total
@@ -305,7 +287,7 @@ class EvaluatorMachine:
             if not slot.is_stepping:
                 self.stepping.discard(slot.number)
                 resumed += self._resume_reading(slot.number)
-        return _appends_of(reports) + resumed
+        return self._appends_of(reports) + resumed
 
     @staticmethod
     def _count(
@@ -327,15 +309,15 @@ class EvaluatorMachine:
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self._continue_steps()
-        if self._owes_marks and now_ms - self._marked_ms >= MARK_INTERVAL_MS:
+        if self._owes_marks and now_ms - self._marked_ms >= self._limits.mark_interval_ms:
             self._marked_ms, self._owes_marks = now_ms, False
             for slot in self.slots.values():
                 slot.expire()
             effects += self._mark(list(self.slots.values()))
-        if now_ms - self._tidied_ms >= TIDY_INTERVAL_MS:
+        if now_ms - self._tidied_ms >= self._limits.tidy_interval_ms:
             self._tidied_ms = now_ms
             effects += self._tidy()
-        if now_ms - self._saved_ms >= CHECKPOINT_SPACING_MS:
+        if now_ms - self._saved_ms >= self._limits.checkpoint_spacing_ms:
             due = self._most_due(now_ms)
             if due is not None:
                 self._saved_ms = now_ms
@@ -344,7 +326,8 @@ class EvaluatorMachine:
 
     def _most_due(self, now_ms: int) -> Slot | None:
         """Returns the slot to be saved now; None if none is due."""
-        interval_ms = CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
+        limits = self._limits
+        interval_ms = limits.checkpoint_interval_ms // (len(self.slots) or 1)
         # Slots saved early do not delay the turns of others.
         is_time = bool(self._early_saves) or now_ms - self._saved_ms >= interval_ms
         due = [
@@ -354,9 +337,9 @@ class EvaluatorMachine:
             and slot.number not in self.stepping
             and slot.number not in self.careful_reading
             and (
-                (is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS)
+                (is_time and now_ms - slot.saved_ms >= limits.checkpoint_interval_ms)
                 or slot.number in self._requested_saves
-                or slot.changes_since_saved >= CHECKPOINT_CHANGES
+                or slot.changes_since_saved >= limits.checkpoint_changes
                 or (slot.number in self._early_saves and not slot.manifest.is_saving)
             )
         ]
@@ -427,6 +410,7 @@ class EvaluatorMachine:
             settings.store_limits,
             settings.hashing,
             self._analyser,
+            self._limits.report_steps_max,
         )
         slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
         if event.state is not None:
@@ -532,6 +516,6 @@ class EvaluatorMachine:
         )
         return effects
 
-
-def _appends_of(reports: Reports) -> list[Effect]:
-    return [Append(PARTIALS, target, found) for target, found in founds(reports)]
+    def _appends_of(self, reports: Reports) -> list[Effect]:
+        records = founds(reports, self._limits.records)
+        return [Append(PARTIALS, target, found) for target, found in records]

@@ -20,7 +20,12 @@ from sirocco.protocol.contract.columns import (
     QueryNames,
 )
 from sirocco.protocol.contract.messages import Delivered, Found
-from sirocco.protocol.contract.record_sizes import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
+from sirocco.protocol.contract.record_sizes import (
+    MATCH_BYTES,
+    OBJECT_BYTES,
+    RECORD_LIMITS,
+    RecordLimits,
+)
 from sirocco.protocol.merger.list_batch import (
     ListBatch,
     bytes_of_lists,
@@ -42,14 +47,14 @@ def bytes_of(part: Found) -> int:
     return fixed + sum(len(column) for column in ragged)
 
 
-def deliveries(parts: Sequence[Found]) -> Iterator[Delivered]:
+def deliveries(parts: Sequence[Found], limits: RecordLimits = RECORD_LIMITS) -> Iterator[Delivered]:
     """Turns matches into records for subscribers."""
     group: list[Found] = []
     size = 0
     for part in parts:
         part_bytes = bytes_of(part)
         # A part fits one record: the evaluator has split it.
-        if group and size + part_bytes > PIECE_BYTES_MAX:
+        if group and size + part_bytes > limits.bytes_max:
             yield _delivered(group)
             group, size = [], 0
         group.append(part)
@@ -58,7 +63,9 @@ def deliveries(parts: Sequence[Found]) -> Iterator[Delivered]:
         yield _delivered(group)
 
 
-def list_deliveries(parts: Sequence[ListBatch]) -> Iterator[Delivered]:
+def list_deliveries(
+    parts: Sequence[ListBatch], limits: RecordLimits = RECORD_LIMITS
+) -> Iterator[Delivered]:
     """Turns lists into records for subscribers; those of one query stay in order."""
     if not parts:
         return
@@ -70,7 +77,7 @@ def list_deliveries(parts: Sequence[ListBatch]) -> Iterator[Delivered]:
     begin = 0
     while begin < len(lists):
         before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + PIECE_BYTES_MAX, side="right"))
+        end = int(np.searchsorted(ends, before + limits.bytes_max, side="right"))
         end = max(begin + 1, end)
         yield _list_delivered(batch, take_lists(lists, np.arange(begin, end)), owners[begin:end])
         begin = end

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.handle_table import HandleTable
 from sirocco.protocol.contract.effects import State
-from sirocco.protocol.contract.record_sizes import PIECE_BYTES_MAX
 from sirocco.protocol.merger.delivery_records import bytes_of
 from sirocco.protocol.merger.knn_changes import Candidates, Merged, changed_lists, entries_of
+from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.protocol.merger.list_batch import ListBatch, bytes_of_objects
 from sirocco.protocol.merger.list_entries import Entries, pack_names, unpack_names
 
@@ -39,9 +39,6 @@ _ROOM_MIN = 4
 LONG_LIST = 3_000
 LONG_PIECE_BYTES_MAX = 256 << 10
 
-# So many entries may be free before the arrays are compacted.
-_FREE_MIN = 4_096
-
 
 @dataclass(slots=True, kw_only=True)
 class KnnLists:
@@ -52,6 +49,7 @@ class KnnLists:
     `is_former`.
     """
 
+    limits: MergerLimits = LIMITS
     _rows: HandleTable = field(default_factory=HandleTable)
     # Query → row of its newest version.
     _newest: HandleTable = field(default_factory=HandleTable)
@@ -250,14 +248,14 @@ class KnnLists:
     def _grouped(self, collected: list[Candidates]) -> list[list[Candidates]]:
         """Splits the candidates so that a list and the objects of each part fit a record."""
         groups: list[list[Candidates]] = []
-        size = 0
+        size, bytes_max = 0, self.limits.records.bytes_max
         candidates_total = sum(len(each.lists) for each in collected)
         for whole in collected:
             is_long = self._is_long(whole, candidates_total)
             for each in _split_to(whole, LONG_PIECE_BYTES_MAX) if is_long else (whole,):
                 # A part for a long list is merged by itself.
-                added = PIECE_BYTES_MAX + 1 if is_long else bytes_of(each.found)
-                if not groups or size + added > PIECE_BYTES_MAX:
+                added = bytes_max + 1 if is_long else bytes_of(each.found)
+                if not groups or size + added > bytes_max:
                     groups.append([])
                     size = 0
                 groups[-1].append(each)
@@ -377,7 +375,7 @@ class KnnLists:
             columns["begins"][rows] - (np.cumsum(counts) - counts), counts
         )
         self._entries.put(places, entries)
-        if self._free_entries > max(_FREE_MIN, self._entries_end // 4):
+        if self._free_entries > max(self.limits.free_entries_max, self._entries_end // 4):
             self._compact()
 
     def _compact(self) -> None:

@@ -56,39 +56,13 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.contract.partition_ownership import Holdings
 from sirocco.protocol.contract.positions import NO_TIME_MS, ROW_BITS, Reached
+from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
+from sirocco.protocol.merger.knn_lists import KnnLists
+from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.protocol.merger.live_lists import LiveLists
+from sirocco.protocol.merger.query_versions import Versions
 from sirocco.protocol.merger.step_merge import STEP_BYTES_MAX, StepMerges
-
-# A transaction costs 0.5 ms here and 2 ms at the broker, whatever it holds: at most 33 a second and
-# Kafka partition, 8 % of a core. Shorter than the time between two flushes of a router under load,
-# so that matches of a flush seldom wait for the window before. After a pause the first matches are
-# sent at once.
-WINDOW_MS = 30
-
-# A window with so many matches is written at once: a record of about 100,000 matches would exceed
-# the size limit of the log.
-WINDOW_MATCHES_MAX = 50_000
-
-# Bytes that may wait in memory to be sent, for each Kafka partition: some windows under full load.
-# The rest stays in the log while `deliveries` or its transactions are unavailable, or while the
-# first lists wait for an unavailable archive.
-WAITING_BYTES_MAX = 32 << 20
-
-# With nothing but marks the progress is written at this interval: somebody may wait for it, and a
-# successor need not read a whole idle hour again.
-PROGRESS_INTERVAL_MS = 200
-
-# Limits what a successor reads again. A checkpoint takes 40 bytes an entry of all lists: 40 MB for
-# 100,000 lists of ten entries, which a disk takes in half a second.
-CHECKPOINT_INTERVAL_MS = 10_000
-
-# The same interval while nothing changes that a checkpoint would hold and only `partials` grows.
-QUIET_CHECKPOINT_INTERVAL_MS = 60_000
-
-# Interval between checks which versions of queries can be forgotten. A check that finds a new
-# checkpoint of the registry asks the log for the ends of all slots, half a millisecond each.
-FORGET_INTERVAL_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +74,13 @@ class MergerSettings:
         retained_bytes_max: bytes that each Kafka partition of `deliveries` keeps at least for slow
             subscribers, and at most twice as much; slower ones get a typed error.
         step_bytes_max: bytes of steps that wait for slots, in each Kafka partition.
+        limits: how much a merger keeps and sends at once, and how often.
     """
 
     slots: int
     retained_bytes_max: int = 1 << 30
     step_bytes_max: int = STEP_BYTES_MAX
+    limits: MergerLimits = LIMITS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,9 +142,10 @@ class Window:
         """Whether anything waits to be sent."""
         return bool(self.closed or self.parts) or self.lists.has_output
 
-    def take_messages(self) -> list[Message]:
+    def take_messages(self, limits: RecordLimits) -> list[Message]:
         """Takes the messages that wait to be sent, in order."""
-        messages = [*self.closed, *deliveries(self.parts), *list_deliveries(self.lists.flush())]
+        lists = list_deliveries(self.lists.flush(), limits)
+        messages = [*self.closed, *deliveries(self.parts, limits), *lists]
         self.closed, self.parts = [], []
         return messages
 
@@ -182,6 +159,7 @@ class MergerMachine:
         self.matches_total = 0
         self.repeats_total = 0
         self._settings = settings
+        self._limits = settings.limits
         self._transactions = 0
         # Kafka partition → checkpoint asked for last; the second for those that need a newer one.
         self._requested_checkpoints: dict[int, str] = {}
@@ -217,7 +195,7 @@ class MergerMachine:
     def deadline_ms(self) -> int | None:
         """When the next window is due; None while nothing waits or all are being written."""
         waiting = (
-            window.written_ms + WINDOW_MS
+            window.written_ms + self._limits.window_ms
             for window in self.windows.values()
             if window.has_content and not window.committing and not window.is_held
         )
@@ -245,7 +223,7 @@ class MergerMachine:
                 window.bytes_waiting += _bytes_of(part)
             if window.lists.ends.has_output and not window.is_replaying:
                 # The end of a query is sent after its matches so far and before everything later.
-                window.closed = window.take_messages()
+                window.closed = window.take_messages(self._limits.records)
         for window in self.windows.values():
             if window.is_replaying:
                 window.lists.flush(sends=False)
@@ -304,7 +282,7 @@ class MergerMachine:
         """Stops reading where too much waits to be sent, and resumes where that was written."""
         effects: list[Effect] = []
         for partition, window in self.windows.items():
-            is_full = window.bytes_waiting > WAITING_BYTES_MAX
+            is_full = window.bytes_waiting > self._limits.waiting_bytes_max
             if is_full and not window.is_full:
                 effects.append(Unfollow(PARTIALS, partition))
             elif window.is_full and not is_full:
@@ -313,8 +291,13 @@ class MergerMachine:
         return effects
 
     def _no_lists(self) -> LiveLists:
-        steps = StepMerges(bytes_max=self._settings.step_bytes_max)
-        return LiveLists(slots=self._settings.slots, steps=steps)
+        limits = self._limits
+        return LiveLists(
+            slots=self._settings.slots,
+            knn=KnnLists(limits=limits),
+            steps=StepMerges(bytes_max=self._settings.step_bytes_max, limits=limits),
+            versions=Versions(ends_max=limits.ended_versions_max),
+        )
 
     def _base(self, partition: int, window: Window, now_ms: int) -> list[Effect]:
         """Saves the first checkpoint: a successor starts there if no other was saved."""
@@ -327,16 +310,16 @@ class MergerMachine:
     def _is_due(self, window: Window, now_ms: int, at_once: bool) -> bool:
         if window.input_offset <= window.written_offset:
             return False
-        if at_once or window.matches >= WINDOW_MATCHES_MAX:
+        if at_once or window.matches >= self._limits.window_matches_max:
             return True
-        if window.bytes_waiting > WAITING_BYTES_MAX:
+        if window.bytes_waiting > self._limits.waiting_bytes_max:
             return True
         if window.has_content:
-            return now_ms - window.written_ms >= WINDOW_MS
-        return now_ms - window.written_ms >= PROGRESS_INTERVAL_MS
+            return now_ms - window.written_ms >= self._limits.window_ms
+        return now_ms - window.written_ms >= self._limits.progress_interval_ms
 
     def _close(self, partition: int, window: Window, now_ms: int, is_last: bool) -> Transact:
-        messages = window.take_messages()
+        messages = window.take_messages(self._limits.records)
         window.progress = _progress(window.input_offset, window.reached, window.lists.is_live)
         messages.append(window.progress)
         window.matches, window.bytes_waiting = 0, 0
@@ -348,10 +331,11 @@ class MergerMachine:
         window.committing = self._transactions
         return Transact(partition, window.committing, tuple(messages))
 
-    @staticmethod
-    def _is_save_due(window: Window, now_ms: int) -> bool:
-        is_quiet = window.lists.changes == window.saved_changes
-        interval_ms = QUIET_CHECKPOINT_INTERVAL_MS if is_quiet else CHECKPOINT_INTERVAL_MS
+    def _is_save_due(self, window: Window, now_ms: int) -> bool:
+        is_quiet, limits = window.lists.changes == window.saved_changes, self._limits
+        interval_ms = (
+            limits.quiet_checkpoint_interval_ms if is_quiet else limits.checkpoint_interval_ms
+        )
         return window.durable_offset >= 0 and now_ms - window.saved_ms >= interval_ms
 
     def _committed(self, event: Committed, now_ms: int) -> list[Effect]:
@@ -394,7 +378,7 @@ class MergerMachine:
 
     def _forget(self, now_ms: int) -> list[Effect]:
         """Forgets what has ended in all slots, and asks how far the logs of slots are."""
-        if now_ms - self._forgot_ms < FORGET_INTERVAL_MS:
+        if now_ms - self._forgot_ms < self._limits.forget_interval_ms:
             return []
         self._forgot_ms = now_ms
         for window in self.windows.values():

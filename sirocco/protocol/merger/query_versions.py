@@ -24,11 +24,7 @@ from numpy.typing import NDArray
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import ENDED_SOMEWHERE
-
-# Ends that one Kafka partition of `partials` remembers, some 260 bytes each. These are the ends
-# since the last checkpoint of the registry that all slots have passed: usually ten seconds' worth,
-# more while the archive is full or a slot stands still.
-ENDS_MAX = 1 << 18
+from sirocco.protocol.merger.limits import LIMITS
 
 # (registry partition, offset) of a change in it.
 Place = tuple[int, int]
@@ -56,8 +52,10 @@ class Versions:
     Attributes:
         early: how many were forgotten because there were too many. Reports of slow slots about such
             a version are taken for a new one.
+        ends_max: see `MergerLimits.ended_versions_max`.
     """
 
+    ends_max: int = LIMITS.ended_versions_max
     early: int = 0
     # In the order in which they ended.
     _ends: dict[int, _End] = field(default_factory=dict)
@@ -131,10 +129,10 @@ class Versions:
 
     def forget_early(self) -> list[int]:
         """Forgets, and returns, those that ended first when there are too many."""
-        if len(self._ends) <= ENDS_MAX:
+        if len(self._ends) <= self.ends_max:
             return []
         # Several at once: finding the first of a long dict takes long.
-        kept = ENDS_MAX - (ENDS_MAX >> 3)
+        kept = self.ends_max - (self.ends_max >> 3)
         forgotten = list(islice(self._ends, len(self._ends) - kept))
         for key in forgotten:
             del self._ends[key]

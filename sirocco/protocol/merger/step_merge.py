@@ -35,16 +35,13 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import Spec, definition_of_spec, read_spec
-from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, FIXED_BYTES, PIECE_BYTES_MAX
+from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, FIXED_BYTES
 from sirocco.protocol.merger.first_step_barrier import FirstStepBarrier
+from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.protocol.merger.list_batch import ENTRY_BYTES, ListBatch, bytes_of_objects
 from sirocco.protocol.merger.pending_steps import Step, pending_state, pending_steps
 from sirocco.protocol.search.ranked_merge import Candidates, best, joined
 from sirocco.protocol.search.term_merge import TermCounts, added, most_frequent
-
-# Parts of a terms step that are kept apart. Adding up one by one would go over all terms each time;
-# never adding up would keep the terms of every slot.
-PARTS_MAX = 8
 
 # Bytes of pending steps of one Kafka partition. Enough for steps of 100,000 terms with their texts
 # for an hour at one a minute, or for an evaluator's restart (seconds) with thousands of queries.
@@ -86,12 +83,14 @@ class StepMerges:
 
     Attributes:
         bytes_max: about how many bytes pending steps may take.
+        limits: of the merger.
         late_parts: how many parts arrived after a step as late was complete, or after the end.
         partial_steps: number of steps that were sent without waiting for all slots.
         bytes_total: about how many bytes pending steps take.
     """
 
     bytes_max: int = STEP_BYTES_MAX
+    limits: MergerLimits = LIMITS
     late_parts: int = 0
     partial_steps: int = 0
     bytes_total: int = 0
@@ -173,7 +172,7 @@ class StepMerges:
             step.ranked.append(Candidates.of(found, row))
         else:
             step.terms.append(TermCounts.of(found, row))
-            if len(step.terms) > PARTS_MAX:
+            if len(step.terms) > self.limits.terms_parts_max:
                 step.terms = [added(step.terms)]
         self.bytes_total += step.weigh()
 
@@ -241,7 +240,14 @@ class StepMerges:
         version = self._versions[key]
         version.complete_ms = at_ms
         is_required = self._replaces(version)
-        sent_key = _list_of(step, at_ms, version, is_partial=is_partial, is_required=is_required)
+        sent_key = _list_of(
+            step,
+            at_ms,
+            version,
+            self.limits.records.bytes_max,
+            is_partial=is_partial,
+            is_required=is_required,
+        )
         if sent_key is not None:
             self._outgoing.append(sent_key)
             self._note_sent(version)
@@ -436,7 +442,13 @@ def _named(names: QueryNames, row: int) -> QueryNames:
 
 
 def _list_of(
-    step: Step, at_ms: int, version: Version, *, is_partial: bool, is_required: bool
+    step: Step,
+    at_ms: int,
+    version: Version,
+    bytes_max: int,
+    *,
+    is_partial: bool,
+    is_required: bool,
 ) -> ListBatch | None:
     """Returns the list of a step; None when nothing changed, unless it is sent in any case."""
     assert step.names.specs is not None
@@ -445,7 +457,7 @@ def _list_of(
         sent_key: ListBatch | None = _terms_list(step, at_ms, spec.k)
     else:
         sent_key = _ranked_list(
-            step, at_ms, spec.ranked, version, is_required=is_partial or is_required
+            step, at_ms, spec.ranked, version, bytes_max, is_required=is_partial or is_required
         )
     if sent_key is None or not is_partial:
         return sent_key
@@ -453,7 +465,13 @@ def _list_of(
 
 
 def _ranked_list(
-    step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_required: bool
+    step: Step,
+    at_ms: int,
+    query: RankedQuery,
+    version: Version,
+    bytes_max: int,
+    *,
+    is_required: bool,
 ) -> ListBatch | None:
     found = joined(step.ranked)
     rows, scores = best(query, at_ms, found)
@@ -482,7 +500,7 @@ def _ranked_list(
     version.sent, version.names = sent_key, fingerprints
     sizes = np.where(is_new, bytes_of_objects(objects), 0)
     # Objects that do not fit a record after those before them are left out.
-    is_new &= np.cumsum(sizes) <= min(PIECE_BYTES_MAX, room - int(objects.name_offsets[-1]))
+    is_new &= np.cumsum(sizes) <= min(bytes_max, room - int(objects.name_offsets[-1]))
     new = np.flatnonzero(is_new)
     object_rows = np.full(len(rows), NO_ROW, np.uint32)
     object_rows[new] = np.arange(len(new))

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sirocco_client import Client, KnnQuery, PartialResult, RangeQuery
 
-from sirocco.protocol.merger import machine as merger
+from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.router import machine as router
 from sirocco.services.embedded import EmbeddedCluster
-from sirocco.services.merger.service import _step_lag_s
+from sirocco.services.merger.service import MergerService, _step_lag_s
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
 from tests.support.list_records import Asked, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster
@@ -95,7 +95,13 @@ def test_what_ended_is_remembered_for_a_while(
     def ended() -> float:
         return shown(cluster, "merger")["sirocco_merger_ended_versions"]
 
-    monkeypatch.setattr(merger, "FORGET_INTERVAL_MS", 1 << 60)
+    def forget_every(interval_ms: int) -> None:
+        for service in cluster.services:
+            if isinstance(service, MergerService):
+                limits = MergerLimits(forget_interval_ms=interval_ms)
+                monkeypatch.setattr(service.machine, "_limits", limits)
+
+    forget_every(1 << 60)
     before = ended()
     near = {"kind": "knn", "point": {"lon": 0.0, "lat": 0.0}, "k": 3}
     for name in ("ending-1", "ending-2"):
@@ -106,7 +112,7 @@ def test_what_ended_is_remembered_for_a_while(
 
     # test: a checkpoint of the registry, after which the changes are no longer read.
     monkeypatch.setattr(router, "CHECKPOINT_INTERVAL_MS", 0)
-    monkeypatch.setattr(merger, "FORGET_INTERVAL_MS", 50)
+    forget_every(50)
 
     # check
     eventually(lambda: ended() == 0)

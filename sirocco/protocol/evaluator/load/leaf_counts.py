@@ -21,22 +21,12 @@ from sirocco.model.text import TermColumns
 from sirocco.protocol.contract.columns import EventColumns, event_keys
 from sirocco.protocol.contract.query_samples import DRAW_MAX
 from sirocco.protocol.contract.term_rows import concat_terms, take_terms
+from sirocco.protocol.evaluator.limits import LIMITS, EvaluatorLimits
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, TRACKED, Batch
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.routing import RoutingArrays, compile_map
 from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE
-
-# Objects whose leaves are found together, some 200 bytes each.
-WAITING_MAX = 1 << 12
-
-# Objects of a round that are kept: some 3 MB with their terms. A leaf with a hundredth of the load
-# still has a hundred of them to find a split by.
-RECENT_MAX = 1 << 14
-
-# Standing queries of a slot that are sampled when a round ends: exporting them takes a millisecond
-# of the loop, and the number in a leaf is known to a few per cent.
-QUERIES_MAX = 1 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -80,7 +70,7 @@ class RecentObjects:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SlotQueries:
     """The standing queries of a slot.
 
@@ -91,6 +81,7 @@ class SlotQueries:
         others: queries that check every object of the slot, whatever its leaf.
         arrived: queries that were registered in the round.
         bytes_total: memory of all.
+        greatest_draw: at which a range query is still sampled.
     """
 
     sampled: QueryRows
@@ -99,12 +90,21 @@ class SlotQueries:
     others: int
     arrived: int
     bytes_total: int
+    greatest_draw: int
 
 
 # Of a slot whose queries are not sampled.
 _NO_DRAWS = np.empty(0, np.uint64)
 _NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_DRAWS)
-NO_QUERIES = SlotQueries(_NO_ROWS, _NO_DRAWS, 0, 0, 0, 0)
+NO_QUERIES = SlotQueries(
+    sampled=_NO_ROWS,
+    draws=_NO_DRAWS,
+    ranges=0,
+    others=0,
+    arrived=0,
+    bytes_total=0,
+    greatest_draw=DRAW_MAX,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -131,7 +131,8 @@ class Counted:
 class LeafCounts:
     """Counts objects by leaf, under the map in force."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: EvaluatorLimits = LIMITS) -> None:
+        self._limits = limits
         self._map: PartitionMap | None = None
         self._routing: RoutingArrays | None = None
         self._waiting: list[tuple[int, Batch, NDArray[np.int64]]] = []
@@ -171,7 +172,7 @@ class LeafCounts:
         present, places = batch.present()
         self._waiting.append((slot, present, met[places]))
         self._waiting_rows += len(present)
-        if self._waiting_rows >= WAITING_MAX:
+        if self._waiting_rows >= self._limits.waiting_objects_max:
             self._add_up()
 
     def arrived(self, slot: int, queries: int) -> None:
@@ -266,7 +267,7 @@ class LeafCounts:
             return
         self._recent.append(objects.take(rows))
         self._recent_rows += len(rows)
-        while self._recent_rows > RECENT_MAX:
+        while self._recent_rows > self._limits.recent_objects_max:
             joined = _joined(self._recent)
             kept = joined.take(np.arange(0, len(joined), 2))
             self._recent, self._recent_rows = [kept], len(kept)
@@ -280,25 +281,28 @@ class LeafCounts:
         # By the handle, so that all slots sample the same queries; under the key that evaluators
         # share, since clients can choose ids whose handles are small.
         draws = slot.hashing.draws(table.handle_rows(rows))
-        is_chosen = draws <= np.uint64(greatest_draw(len(rows)))
+        greatest = greatest_draw(len(rows), self._limits.sampled_queries_max)
+        is_chosen = draws <= np.uint64(greatest)
         others = sum(len(standing.families[family].table) for family in (KNN, TRACKED))
         return SlotQueries(
-            export_queries(standing.ranges, rows[is_chosen]),
-            draws[is_chosen],
-            len(rows),
-            others,
-            self._arrived.get(slot.number, 0),
-            standing.bytes_total,
+            sampled=export_queries(standing.ranges, rows[is_chosen]),
+            draws=draws[is_chosen],
+            ranges=len(rows),
+            others=others,
+            arrived=self._arrived.get(slot.number, 0),
+            bytes_total=standing.bytes_total,
+            greatest_draw=greatest,
         )
 
 
-def greatest_draw(ranges: int) -> int:
+def greatest_draw(ranges: int, sampled_max: int = LIMITS.sampled_queries_max) -> int:
     """Returns the greatest draw at which range queries of a slot are sampled.
 
     Args:
         ranges: how many there are.
+        sampled_max: about how many are sampled at most.
     """
-    return DRAW_MAX >> max(0, (ranges - 1) // QUERIES_MAX).bit_length()
+    return DRAW_MAX >> max(0, (ranges - 1) // sampled_max).bit_length()
 
 
 def _homes(batch: Batch) -> NDArray[np.bool_]:

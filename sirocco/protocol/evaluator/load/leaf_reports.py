@@ -20,7 +20,7 @@ from sirocco.protocol.contract.query_samples import (
     least_distinct,
     range_queries,
 )
-from sirocco.protocol.evaluator.load.leaf_counts import Counted, SlotQueries, greatest_draw
+from sirocco.protocol.evaluator.load.leaf_counts import Counted, SlotQueries
 from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads
 from sirocco.schemes.map.map import WORLD, PartitionMap
 from sirocco.schemes.map.routing import RoutingArrays
@@ -89,7 +89,7 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> SampleRep
     parts = [_as_sampled(each) for each in counted.queries.values()]
     draws, boxes, offsets, keywords = joined_queries(parts)
     # The greatest draw that every slot samples; more would favour the queries of small slots.
-    greatest = min((greatest_draw(each.ranges) for each in counted.queries.values()), default=0)
+    greatest = min((each.greatest_draw for each in counted.queries.values()), default=0)
     first = least_distinct(draws, greatest)
     queries = len(first) * ((DRAW_MAX + 1) / (greatest + 1))
     first = first[: max(queries_max, 1)]

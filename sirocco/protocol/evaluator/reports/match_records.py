@@ -34,9 +34,9 @@ from sirocco.protocol.contract.positions import (
 )
 from sirocco.protocol.contract.record_sizes import (
     MATCH_BYTES,
-    MATCHES_MAX,
     OBJECT_BYTES,
-    PIECE_BYTES_MAX,
+    RECORD_LIMITS,
+    RecordLimits,
 )
 from sirocco.protocol.evaluator.standing.query_families import Names
 from sirocco.protocol.evaluator.standing.standing_queries import Batch
@@ -114,22 +114,24 @@ class Piece:
         return self.report.query_rows[self.matches]
 
 
-def pieces_of(report: Report) -> Iterator[tuple[int, Piece]]:
+def pieces_of(report: Report, limits: RecordLimits = RECORD_LIMITS) -> Iterator[tuple[int, Piece]]:
     """Splits a report into pieces that fit records, with the Kafka partition of each."""
     if not len(report.object_rows):
         return
     targets = report.targets[report.table.subscriber_rows(report.query_rows)]
     for target in sorted_distinct(targets).tolist():
-        pieces = list(_cut(report, np.flatnonzero(targets == target)))
+        pieces = list(_cut(report, np.flatnonzero(targets == target), limits))
         # Only the last piece has the time: what belongs to it comes before.
         pieces[-1].is_last = True
         for piece in pieces:
             yield target, piece
 
 
-def found_of(pieces: list[Piece], target: int) -> Iterator[Found]:
+def found_of(
+    pieces: list[Piece], target: int, limits: RecordLimits = RECORD_LIMITS
+) -> Iterator[Found]:
     """Makes as few records of a target's pieces as fit; pieces of a slot in their order."""
-    for group in _grouped(pieces):
+    for group in _grouped(pieces, limits):
         yield _found(target, group)
 
 
@@ -161,10 +163,10 @@ def _interval(report: Report, target: int, end: int, time_ms: int) -> tuple[int,
     return report.slot, begin, end, time_ms
 
 
-def _cut(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
+def _cut(report: Report, matches: NDArray[np.intp], limits: RecordLimits) -> Iterator[Piece]:
     """Splits what is too large for a record, between objects if possible."""
     at_most = _bytes_at_most(report, matches)
-    if at_most <= PIECE_BYTES_MAX and len(matches) <= MATCHES_MAX:
+    if at_most <= limits.bytes_max and len(matches) <= limits.matches_max:
         yield Piece(report, matches, at_most)
         return
     rows = report.object_rows[matches]
@@ -172,15 +174,15 @@ def _cut(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
     begin = 0
     while begin < len(rows):
         before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + PIECE_BYTES_MAX, side="right"))
-        end = min(end, begin + MATCHES_MAX)
+        end = int(np.searchsorted(ends, before + limits.bytes_max, side="right"))
+        end = min(end, begin + limits.matches_max)
         upto = None
         if end < len(rows):
             # Back to the last border between objects; none: a single object fills the piece.
             end = int(np.searchsorted(rows, rows[end]))
             if end == begin:
                 end = int(np.searchsorted(rows, rows[begin], side="right"))
-                yield from _cut_object(report, matches[begin:end])
+                yield from _cut_object(report, matches[begin:end], limits)
                 begin = end
                 continue
             if report.pinned is None:
@@ -219,20 +221,20 @@ def _are_first(rows: NDArray[np.int32]) -> NDArray[np.bool_]:
     return is_first
 
 
-def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
+def _cut_object(report: Report, matches: NDArray[np.intp], limits: RecordLimits) -> Iterator[Piece]:
     """Splits the matches of one object, in the order of their handles."""
     order = np.argsort(report.table.handle_rows(report.query_rows[matches]), kind="stable")
     matches = matches[order]
     position = int(report.positions[report.object_rows[matches[0]]])
     sizes = report.table.name_bytes(report.query_rows[matches]) + MATCH_BYTES
     object_bytes = int(_match_bytes(report, matches[:1])[0] - sizes[0])
-    room = max(PIECE_BYTES_MAX - object_bytes, PIECE_BYTES_MAX // 2)
+    room = max(limits.bytes_max - object_bytes, limits.bytes_max // 2)
     ends = np.cumsum(sizes)
     begin = part = 0
     while begin < len(matches):
         before = int(ends[begin - 1]) if begin else 0
         end = int(np.searchsorted(ends, before + room, side="right"))
-        end = max(begin + 1, min(end, begin + MATCHES_MAX))
+        end = max(begin + 1, min(end, begin + limits.matches_max))
         is_last = end >= len(matches)
         if part >> PART_BITS:
             raise OverflowError(f"an object matches {len(matches)} queries of one slot and target")
@@ -244,13 +246,14 @@ def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
         begin, part = end, part + 1
 
 
-def _grouped(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+def _grouped(pieces: Iterable[Piece], limits: RecordLimits) -> Iterator[list[Piece]]:
     group: list[Piece] = []
     slots: set[int] = set()
     matches = size = 0
     for piece in pieces:
         is_full = (
-            matches + len(piece.matches) > MATCHES_MAX or size + piece.bytes_total > PIECE_BYTES_MAX
+            matches + len(piece.matches) > limits.matches_max
+            or size + piece.bytes_total > limits.bytes_max
         )
         # Two pieces of one slot would be two intervals of one source in a record.
         if group and (is_full or piece.report.slot in slots):

@@ -18,7 +18,12 @@ from sirocco.protocol.contract.columns import NO_EVENTS, NO_MATCHES, EventColumn
 from sirocco.protocol.contract.messages import NO_OBJECTS, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, place_of
 from sirocco.protocol.contract.query_specs import ENDED_SOMEWHERE, ended_spec
-from sirocco.protocol.contract.record_sizes import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
+from sirocco.protocol.contract.record_sizes import (
+    MATCH_BYTES,
+    OBJECT_BYTES,
+    RECORD_LIMITS,
+    RecordLimits,
+)
 from sirocco.protocol.evaluator.reports.match_records import join_names
 from sirocco.protocol.evaluator.standing.query_families import Names
 
@@ -123,7 +128,9 @@ class StepReport:
     pinned: int
 
 
-def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
+def step_founds(
+    report: StepReport, limits: RecordLimits = RECORD_LIMITS
+) -> Iterator[tuple[int, Found]]:
     """Returns the records of a report, with the Kafka partition of each."""
     rows = np.array([result.query_row for result in report.results], np.int32)
     targets = report.targets[report.table.subscriber_rows(rows)]
@@ -131,8 +138,8 @@ def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
         chosen = [report.results[i] for i in np.flatnonzero(targets == target).tolist()]
         # Ranked steps come last, and in records of their own: see `StepIndex.take_due`.
         ranked = [result for result in chosen if result.ranked is not None]
-        groups = list(_grouped([r for r in chosen if r.ranked is None], report.table))
-        groups += _grouped(ranked, report.table)
+        groups = list(_grouped([r for r in chosen if r.ranked is None], report.table, limits))
+        groups += _grouped(ranked, report.table, limits)
         for number, group in enumerate(groups):
             place = place_of(report.pinned, int(report.sent[target]))
             # The time completes a step: no part of it may follow.
@@ -142,14 +149,16 @@ def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
             yield target, _found(report, group, interval, place)
 
 
-def _grouped(results: list[StepResult], table: Names) -> Iterator[list[StepResult]]:
+def _grouped(
+    results: list[StepResult], table: Names, limits: RecordLimits
+) -> Iterator[list[StepResult]]:
     group: list[StepResult] = []
     size = 0
     rows = np.array([result.query_row for result in results], np.int32)
     for result, name_bytes in zip(results, table.name_bytes(rows).tolist(), strict=True):
-        for part, entry_bytes in _cut(result):
+        for part, entry_bytes in _cut(result, limits.bytes_max):
             part_bytes = entry_bytes + name_bytes
-            if group and size + part_bytes > PIECE_BYTES_MAX:
+            if group and size + part_bytes > limits.bytes_max:
                 yield group
                 group, size = [], 0
             group.append(part)
@@ -158,16 +167,16 @@ def _grouped(results: list[StepResult], table: Names) -> Iterator[list[StepResul
         yield group
 
 
-def _cut(result: StepResult) -> Iterator[tuple[StepResult, int]]:
+def _cut(result: StepResult, bytes_max: int) -> Iterator[tuple[StepResult, int]]:
     ends = np.cumsum(result.sizes())
     total = int(ends[-1]) if len(ends) else 0
-    if total <= PIECE_BYTES_MAX:
+    if total <= bytes_max:
         yield result, total + MATCH_BYTES
         return
     begin = 0
     while begin < len(ends):
         before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + PIECE_BYTES_MAX, side="right"))
+        end = int(np.searchsorted(ends, before + bytes_max, side="right"))
         end = max(end, begin + 1)
         yield result.slice(begin, end), int(ends[end - 1]) - before + MATCH_BYTES
         begin = end

@@ -47,6 +47,7 @@ from sirocco.protocol.contract.positions import (
 )
 from sirocco.protocol.contract.query_words import with_words
 from sirocco.protocol.contract.record_sizes import partition_of
+from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.history_answers import (
     HistoryRequest,
     events_of,
@@ -70,10 +71,6 @@ from sirocco.protocol.evaluator.standing.standing_queries import (
 )
 
 _NO_HITS = np.empty(0, np.int32)
-
-# Steps of one report. The grouping of steps into reports determines their positions, and so is the
-# same in all evaluators; this many slow searches take a few seconds.
-STEPS_MAX = 512
 
 # The registry partition in `removed` of a query whose lifetime ended.
 _UNKNOWN = -1
@@ -131,6 +128,7 @@ class Slot:
         limits: StoreLimits | None = None,
         hashing: TermHashing = WIRE_TERMS,
         analyser: TextAnalyser | None = None,
+        report_steps_max: int = LIMITS.report_steps_max,
     ) -> None:
         """Makes an empty slot.
 
@@ -140,6 +138,7 @@ class Slot:
             limits: of the store.
             hashing: numbers the terms of queries and objects.
             analyser: of the thread, whose slots share its memory; None: one of its own.
+            report_steps_max: see `EvaluatorLimits`.
         """
         self.number = number
         self.limits = (limits or StoreLimits()).of_slot(number)
@@ -151,6 +150,7 @@ class Slot:
         self.query_endings = QueryEndings()
         self.store = SlotStore(self.limits)
         self.manifest = ArchiveManifest(slot=number)
+        self._report_steps_max = report_steps_max
         self._is_working = False
         self._term_names = TermNames(hashing)
         self._analyser = analyser or TextAnalyser()
@@ -262,7 +262,7 @@ class Slot:
         if self.standing.steps.next_ms > self._due_ms:
             is_value = self.lifetimes.next_ms == self._due_ms
             return self._end_lifetimes() if is_value else self._report_ends()
-        due = self.standing.take_due(self.time_ms, STEPS_MAX)
+        due = self.standing.take_due(self.time_ms, self._report_steps_max)
         self.steps_total += len(due)
         results = step_results(self.store.view(), due, self._term_names, self._forgotten)
         report = self._step_report(results, position_after(self.offset - 1))
@@ -272,7 +272,7 @@ class Slot:
     def _end_lifetimes(self) -> Reports:
         """Takes the next lifetimes that are over; steps of the same time come before."""
         next_ms = self.standing.steps.next_ms
-        due = self.lifetimes.take_due(min(self.time_ms, next_ms), STEPS_MAX)
+        due = self.lifetimes.take_due(min(self.time_ms, next_ms), self._report_steps_max)
         self.steps_total += len(due)
         handles = np.array([each.handle for each in due], np.uint64)
         rows = self.standing.families[TRACKED].table.find(handles)
@@ -289,7 +289,7 @@ class Slot:
     def _report_ends(self) -> Reports:
         """Reports the next lifetimes that are over, after everything else of that time."""
         before_ms = min(self.standing.steps.next_ms, self.lifetimes.next_ms)
-        due = self.query_endings.take_due(min(self.time_ms, before_ms), STEPS_MAX)
+        due = self.query_endings.take_due(min(self.time_ms, before_ms), self._report_steps_max)
         self.steps_total += len(due)
         report = self._end_report(due, position_after(self.offset - 1))
         report.time_ms = self.reported_ms

@@ -28,7 +28,12 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, place_of
 from sirocco.protocol.contract.query_names import names_of_pairs
 from sirocco.protocol.contract.query_specs import end_spec
-from sirocco.protocol.contract.record_sizes import MATCH_BYTES, PIECE_BYTES_MAX, partition_of
+from sirocco.protocol.contract.record_sizes import (
+    MATCH_BYTES,
+    RECORD_LIMITS,
+    RecordLimits,
+    partition_of,
+)
 
 # (registry partition, revision)
 Place = tuple[int, int]
@@ -193,13 +198,15 @@ class QueryEndings:
             self._reported[partition, revision] = by
 
 
-def end_founds(report: EndReport) -> Iterator[tuple[int, Found]]:
+def end_founds(
+    report: EndReport, limits: RecordLimits = RECORD_LIMITS
+) -> Iterator[tuple[int, Found]]:
     """Makes the records of a report, with the Kafka partition of each."""
     by_target: dict[int, list[QueryEnd]] = {}
     for end in report.ends:
         by_target.setdefault(partition_of(end.subscriber, len(report.sent)), []).append(end)
     for target, ends in sorted(by_target.items()):
-        pieces = list(_pieces(ends))
+        pieces = list(_pieces(ends, limits.bytes_max))
         for number, piece in enumerate(pieces):
             sent = int(report.sent[target])
             place = place_of(report.pinned, sent)
@@ -229,13 +236,13 @@ def _found(interval: tuple[int, int, int, int], ends: list[QueryEnd]) -> Found:
     )
 
 
-def _pieces(ends: list[QueryEnd]) -> Iterator[list[QueryEnd]]:
+def _pieces(ends: list[QueryEnd], bytes_max: int) -> Iterator[list[QueryEnd]]:
     piece: list[QueryEnd] = []
     size = 0
     for end in ends:
         own = sum(len(text.encode()) for text in (end.query, end.subscriber, end.spec))
         own += MATCH_BYTES
-        if piece and size + own > PIECE_BYTES_MAX:
+        if piece and size + own > bytes_max:
             yield piece
             piece, size = [], 0
         piece.append(end)

@@ -52,7 +52,7 @@ from sirocco.protocol.contract.messages import (
     without_content,
 )
 from sirocco.protocol.contract.positions import Intervals
-from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, MATCHES_MAX, check_change
+from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, RECORD_LIMITS, check_change
 from sirocco.protocol.contract.term_rows import take_terms
 from sirocco.protocol.evaluator.reports.partial_records import founds
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -232,7 +232,7 @@ def opened() -> Slot:
 
 def test_matches_of_subscribers_with_long_names_fit() -> None:
     slot = opened()
-    count = MATCHES_MAX // 2
+    count = RECORD_LIMITS.matches_max // 2
     queries = [
         (
             i,

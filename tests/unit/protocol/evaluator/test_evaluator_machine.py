@@ -41,16 +41,11 @@ from sirocco.protocol.contract.messages import INTAKE, PARTIALS, SLOTS, Found, I
 from sirocco.protocol.contract.partition_ownership import checkpoint_name, checkpoint_prefix
 from sirocco.protocol.contract.positions import offset_of, position_of
 from sirocco.protocol.contract.record_sizes import partition_of
-from sirocco.protocol.evaluator import machine as evaluator_module
+from sirocco.protocol.evaluator.limits import LIMITS, EvaluatorLimits
 from sirocco.protocol.evaluator.machine import (
-    CHECKPOINT_INTERVAL_MS,
-    CHECKPOINT_SPACING_MS,
-    MARK_INTERVAL_MS,
-    TIDY_INTERVAL_MS,
     EvaluatorMachine,
     EvaluatorSettings,
 )
-from sirocco.protocol.evaluator.slot import slot as slot_module
 from sirocco.protocol.evaluator.slot.archived_slices import slice_name, slice_prefix
 from tests.support.values import installed_of, map_activated, routed_of
 
@@ -326,7 +321,7 @@ def test_marks_of_routers_are_passed_on_to_every_target_at_a_pace() -> None:
     one = Evaluator()
     one.own(0)
     one.own(1)
-    assert one.tick(MARK_INTERVAL_MS) == [], "nothing came, nothing is to be told"
+    assert one.tick(LIMITS.mark_interval_ms) == [], "nothing came, nothing is to be told"
     assert one.poll((0, 0, mark(0)), (1, 0, mark(0))) == []
     told = found(one.tick())
     assert [target for target, _ in told] == list(range(PARTIALS_COUNT))
@@ -335,9 +330,9 @@ def test_marks_of_routers_are_passed_on_to_every_target_at_a_pace() -> None:
         assert record.intervals.times_ms.tolist() == [BEGIN_MS] * 2
         assert len(record.matches) == 0
     one.poll((0, 1, mark(1)))
-    assert one.tick(MARK_INTERVAL_MS - 1) == []
+    assert one.tick(LIMITS.mark_interval_ms - 1) == []
     assert len(found(one.tick(1))) == PARTIALS_COUNT
-    assert one.tick(MARK_INTERVAL_MS) == []
+    assert one.tick(LIMITS.mark_interval_ms) == []
 
 
 def test_nothing_waits_for_a_time() -> None:
@@ -384,7 +379,7 @@ def test_with_slices_that_are_too_old_those_leave_that_nobody_knows_of() -> None
     one.step(Computed(sealing.key, sealing.job()))
     (saved,) = saves(one.step(SaveRequest((0,))))
     one.control(taken(saved))
-    one.tick(TIDY_INTERVAL_MS)
+    one.tick(LIMITS.tidy_interval_ms)
     # Ten seconds and more later by the slot's time.
     members = [{"id": 9 + row, "lon": 1.0, "lat": 1.0, "text": "c"} for row in range(2)]
     later = routed_of(0, 1, members, [BEGIN_MS + 20_000] * 2)
@@ -392,7 +387,7 @@ def test_with_slices_that_are_too_old_those_leave_that_nobody_knows_of() -> None
     one.step(Computed(sealing.key, sealing.job()))
     (saved,) = saves(one.step(SaveRequest((0,))))
     one.control(taken(saved))
-    left = [e for e in one.tick(TIDY_INTERVAL_MS) if isinstance(e, Discard | Sweep)]
+    left = [e for e in one.tick(LIMITS.tidy_interval_ms) if isinstance(e, Discard | Sweep)]
     old, new = slice_name(0, (0, 1)), slice_name(0, (2, 3))
     assert left == [Discard(old), Sweep(slice_prefix(0), new)]
 
@@ -401,14 +396,14 @@ def test_r2_a_checkpoint_follows_marks_to_every_target_and_only_movement() -> No
     one = Evaluator()
     one.own(0)
     one.poll((0, 0, wants_coffee()), (0, 1, objects(0, "tea")))
-    assert one.tick(CHECKPOINT_INTERVAL_MS - 1) == []
+    assert one.tick(LIMITS.checkpoint_interval_ms - 1) == []
     effects = one.tick(1)
     (saved,) = saves(effects)
     assert (saved.topic, saved.partition, saved.epoch, saved.offset) == (SLOTS, 0, 2, 2)
     before = found(effects[: effects.index(saved)])
     assert [target for target, _ in before] == list(range(PARTIALS_COUNT))
     assert {tuple(intervals(record)) for _, record in before} == {((0, 0, 2),)}
-    assert saves(one.tick(10 * CHECKPOINT_INTERVAL_MS)) == []
+    assert saves(one.tick(10 * LIMITS.checkpoint_interval_ms)) == []
 
 
 def test_slots_are_saved_evenly_over_the_interval_the_longest_unsaved_first() -> None:
@@ -417,11 +412,11 @@ def test_slots_are_saved_evenly_over_the_interval_the_longest_unsaved_first() ->
         one.own(slot)
         one.now_ms += 10
         one.poll((slot, 0, wants_coffee()))
-    one.now_ms += CHECKPOINT_INTERVAL_MS
+    one.now_ms += LIMITS.checkpoint_interval_ms
     order = []
     for _ in range(4):
         order += [save.partition for save in saves(one.tick())]
-        assert saves(one.tick(CHECKPOINT_INTERVAL_MS // 3 - 1)) == []
+        assert saves(one.tick(LIMITS.checkpoint_interval_ms // 3 - 1)) == []
         one.now_ms += 1
     assert order == [2, 0, 1]
 
@@ -431,18 +426,18 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     one = Evaluator(store_bytes_max=1, store_limits=StoreLimits(active_rows=2))
     one.own(0)
     one.own(1)
-    assert one.tick(TIDY_INTERVAL_MS) == []
+    assert one.tick(LIMITS.tidy_interval_ms) == []
     (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
     one.step(Computed(sealing.key, sealing.job()))
     slot = one.machine.slots[0]
     assert slot.unarchived_bytes > 1
 
     # test
-    effects = one.tick(TIDY_INTERVAL_MS)
+    effects = one.tick(LIMITS.tidy_interval_ms)
     paused = [each for each in effects if isinstance(each, Unfollow)]
     assert paused == [Unfollow(SLOTS, 0), Unfollow(SLOTS, 1)]
     assert one.machine.is_paused
-    assert not [e for e in one.tick(TIDY_INTERVAL_MS) if isinstance(e, Follow | Unfollow)]
+    assert not [e for e in one.tick(LIMITS.tidy_interval_ms) if isinstance(e, Follow | Unfollow)]
     # A slot that another process owns now is not read again.
     assert one.grant(1, "other") == [Unfollow(SLOTS, 1)]
 
@@ -451,7 +446,7 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     assert (save.partition, len(save.slices)) == (0, 1)
     one.control(taken(save))
     assert slot.unarchived_bytes == 0
-    assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 1)]
+    assert one.tick(LIMITS.tidy_interval_ms) == [Follow(SLOTS, 0, 1)]
     assert not one.machine.is_paused
 
 
@@ -460,34 +455,33 @@ def test_what_was_sealed_behind_the_last_checkpoint_does_not_stop_the_reading_fo
     one = Evaluator(store_bytes_max=1, store_limits=StoreLimits(active_rows=2))
     one.own(0)
     (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
-    one.now_ms += CHECKPOINT_INTERVAL_MS
+    one.now_ms += LIMITS.checkpoint_interval_ms
     (early,) = saves(one.tick())
     assert early.slices == ()
     one.step(Computed(sealing.key, sealing.job()))
     slot = one.machine.slots[0]
 
     # test: it waits while the checkpoint is on its way; then it does not.
-    assert Unfollow(SLOTS, 0) in one.tick(TIDY_INTERVAL_MS)
+    assert Unfollow(SLOTS, 0) in one.tick(LIMITS.tidy_interval_ms)
     one.control(taken(early))
     assert slot.unarchived_bytes > 1
-    assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 1)]
+    assert one.tick(LIMITS.tidy_interval_ms) == [Follow(SLOTS, 0, 1)]
 
     # check: the next one has it.
     one.poll((0, 1, objects(1, "c")))
-    effects = one.tick(TIDY_INTERVAL_MS)
+    effects = one.tick(LIMITS.tidy_interval_ms)
     assert Unfollow(SLOTS, 0) in effects
     (late,) = saves(effects)
     assert len(late.slices) == 1
     one.control(taken(late))
     assert slot.unarchived_bytes == 0
-    assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 2)]
+    assert one.tick(LIMITS.tidy_interval_ms) == [Follow(SLOTS, 0, 2)]
 
 
-def test_many_changes_are_saved_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator_module, "CHECKPOINT_CHANGES", 3)
-    one = Evaluator()
+def test_many_changes_are_saved_early() -> None:
+    one = Evaluator(limits=EvaluatorLimits(checkpoint_changes=3))
     one.own(0)
-    one.now_ms += CHECKPOINT_SPACING_MS
+    one.now_ms += LIMITS.checkpoint_spacing_ms
     one.poll((0, 0, wants_coffee()), (0, 1, wants_coffee(ANN, 1, "b")))
     assert saves(one.tick()) == []
     one.poll((0, 2, wants_coffee(ANN, 2, "c")))
@@ -545,13 +539,9 @@ def wants_words(number: int) -> Installed:
     return installed_of(0, [(number, {**query, "window": "1s", "step": "1s"}, ANN, BEGIN_MS)])
 
 
-def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_last() -> None:
     # init: two slots with a terms query each; no more than five steps are taken at once.
-    monkeypatch.setattr(evaluator_module, "STEPS_TURN_MAX", 5)
-    monkeypatch.setattr(slot_module, "STEPS_MAX", 5)
-    one = Evaluator()
+    one = Evaluator(limits=EvaluatorLimits(turn_steps_max=5, report_steps_max=5))
     for slot in (0, 1):
         one.own(slot)
         one.poll((slot, 0, wants_words(slot)), (slot, 1, mark(0)))
@@ -574,7 +564,7 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
     saved: list[int] = []
     while one.machine.deadline_ms() is not None:
         # The slot that lags is next, and both report their progress.
-        effects = one.tick(MARK_INTERVAL_MS)
+        effects = one.tick(LIMITS.mark_interval_ms)
         saved += [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
         assert not set(saved) & one.machine.stepping
         followed += [effect for effect in effects if isinstance(effect, Follow)]
@@ -587,7 +577,7 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
         steps = [at_ms - BEGIN_MS for source, at_ms in told if source == slot]
         assert steps == [1_000 * number for number in range(1, 13)]
     assert followed == [Follow(SLOTS, 0, 3), Follow(SLOTS, 1, 3)]
-    effects = one.tick(CHECKPOINT_SPACING_MS)
+    effects = one.tick(LIMITS.checkpoint_spacing_ms)
     saved += [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
     assert sorted(saved) == [0, 1]
 
@@ -605,13 +595,9 @@ def steps_of(effects: list[Effect]) -> list[tuple[int, int]]:
     ]
 
 
-def test_slots_amid_steps_are_read_again_from_what_was_passed_over_and_may_be_lost_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(evaluator_module, "STEPS_TURN_MAX", 1)
-    monkeypatch.setattr(slot_module, "STEPS_MAX", 1)
+def test_slots_with_steps_due_are_read_again_from_what_was_passed_over_and_may_be_lost() -> None:
     far = routed_of(0, 1, [], [], time_ms=BEGIN_MS + 9_001)
-    one = Evaluator()
+    one = Evaluator(limits=EvaluatorLimits(turn_steps_max=1, report_steps_max=1))
     one.own(0)
     effects = one.poll((0, 0, wants_words(0)), (0, 1, mark(0)), (0, 2, far))
     # Without further records nothing has to be read again.

@@ -12,10 +12,11 @@ from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.hops import encode
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.protocol.contract.columns import QueryNames
-from sirocco.protocol.merger import knn_lists
+from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.merger.delivery_records import list_deliveries
 from sirocco.protocol.merger.knn_changes import Candidates
 from sirocco.protocol.merger.knn_lists import KnnLists
+from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.support.list_records import (
     Asked,
@@ -35,8 +36,8 @@ Known = tuple[float, int, int, int, ObjectId]
 class Both:
     """The lists, and all their input."""
 
-    def __init__(self) -> None:
-        self.lists = KnnLists()
+    def __init__(self, limits: MergerLimits = LIMITS) -> None:
+        self.lists = KnnLists(limits=limits)
         self.seen: dict[int, list[Known]] = defaultdict(list)
         self.told: dict[int, list[Known]] = defaultdict(list)
         self.position = 0
@@ -96,13 +97,11 @@ def _k(text: str) -> int:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_lists_are_the_k_least_of_all_that_was_seen(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_are_the_k_least_of_all_that_was_seen(seed: int) -> None:
     rng = np.random.default_rng(seed)
     # Room is reused repeatedly, and compacted.
-    monkeypatch.setattr(knn_lists, "_FREE_MIN", 4)
-    both = Both()
+    limits = MergerLimits(free_entries_max=4)
+    both = Both(limits)
     ks = {query: int(rng.choice([1, 2, 3, 9, 40])) for query in range(8)}
     for step in range(40):
         for _ in range(int(rng.integers(0, 4))):
@@ -125,7 +124,7 @@ def test_lists_are_the_k_least_of_all_that_was_seen(
             both.seen[gone], both.told[gone] = [], []
         if rng.random() < 0.2:
             saved = read_state(write_state(both.lists.state()))
-            both.lists = KnnLists()
+            both.lists = KnnLists(limits=limits)
             both.lists.restore(saved)
 
 
@@ -161,11 +160,8 @@ def test_equal_candidates_count_once() -> None:
     assert told.entries == ((7, 5.0),)
 
 
-def test_changes_whose_objects_do_not_fit_a_record_are_told_one_after_the_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(knn_lists, "PIECE_BYTES_MAX", 1)
-    both = Both()
+def test_changes_whose_objects_do_not_fit_a_record_are_told_one_after_the_other() -> None:
+    both = Both(MergerLimits(records=RecordLimits(bytes_max=1)))
     both.add([(0, 2, 7, 5.0), (0, 2, 8, 6.0)])
     both.add([(0, 2, 9, 1.0)])
     told = [each for record in list_deliveries(both.lists.flush()) for each in lists_of(record)]

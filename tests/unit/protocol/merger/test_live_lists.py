@@ -22,9 +22,9 @@ from sirocco.protocol.contract.query_specs import (
     read_spec,
     versioned_spec,
 )
-from sirocco.protocol.merger import machine as merger_module
 from sirocco.protocol.merger import step_merge
 from sirocco.protocol.merger.first_step_barrier import WAIT_MS
+from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.pending_steps import STEP_BYTES
 from sirocco.runtime.loop.progress import merger_start
@@ -57,17 +57,15 @@ BEST = Asked("best", ranked_spec("best", 2))
 PLAIN = Asked("plain")
 
 
-@pytest.fixture(autouse=True)
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes mergers check at every window which ended versions they may forget."""
-    monkeypatch.setattr(merger_module, "FORGET_INTERVAL_MS", 1)
+# Mergers check at every window which ended versions they may forget.
+LIMITS = MergerLimits(forget_interval_ms=1)
 
 
 class Slots:
     """Two slots that report in turn; each report of a slot is a record of its own."""
 
-    def __init__(self, slots: int = 2) -> None:
-        self.cluster = MergerCluster(log=[], slots=slots)
+    def __init__(self, slots: int = 2, limits: MergerLimits = LIMITS) -> None:
+        self.cluster = MergerCluster(log=[], slots=slots, limits=limits)
         self.ends = [0] * slots
         self.times_ms = [0] * slots
 
@@ -336,9 +334,8 @@ def test_parts_that_come_late_make_no_second_list_of_a_step() -> None:
     assert slots.cluster.machine.windows[0].lists.steps.late_parts == 1
 
 
-def test_many_parts_of_a_step_are_added_up_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_merge, "PARTS_MAX", 2)
-    slots = Slots(1)
+def test_many_parts_of_a_step_are_added_up_as_they_come() -> None:
+    slots = Slots(1, replace(LIMITS, terms_parts_max=2))
     for i in range(9):
         slots.say(0, Terms(WORDS, 100, (("a", 1), (f"t{i % 3}", 2))))
     pending = slots.cluster
@@ -814,12 +811,9 @@ def test_r5_nothing_is_told_of_lists_before_a_checkpoint_is_in_force() -> None:
     assert cluster.low == 1
 
 
-def test_a_checkpoint_is_saved_with_its_transaction_and_the_log_cut_below_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 3_000)
-    monkeypatch.setattr(merger_module, "QUIET_CHECKPOINT_INTERVAL_MS", 6_000)
-    slots = Slots()
+def test_a_checkpoint_is_saved_with_its_transaction_and_the_log_cut_below_it() -> None:
+    limits = replace(LIMITS, checkpoint_interval_ms=3_000, quiet_checkpoint_interval_ms=6_000)
+    slots = Slots(limits=limits)
     lows = []
     for i in range(9):
         slots.say(0, Match(NEAR, i, 50.0 - i))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import orjson
@@ -14,7 +14,7 @@ from sirocco.protocol.contract.control_records import Granted
 from sirocco.protocol.contract.effects import ControlRead, Fence, Load, Unfollow
 from sirocco.protocol.contract.messages import Found, Progress
 from sirocco.protocol.contract.positions import position_of
-from sirocco.protocol.merger import machine as merger_module
+from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from tests.support.list_records import (
     Asked,
@@ -38,6 +38,8 @@ from tests.support.merger_cluster import MergerCluster, Told
 
 SLOTS = 3
 ROUNDS = 12
+# A script lasts some windows: temporary state is forgotten within them.
+LIMITS = MergerLimits(forget_interval_ms=1)
 
 
 @dataclass(slots=True)
@@ -210,10 +212,12 @@ def run(
     deaths: dict[int, str],
     *,
     is_save_slow: bool = False,
+    checkpoint_interval_ms: int = LIMITS.checkpoint_interval_ms,
 ) -> tuple[list[Told], MergerCluster]:
     """Returns the notifications of windows; at some the merger dies before or after the commit."""
     rng = np.random.default_rng(seed)
-    cluster = MergerCluster(log=log, slots=SLOTS, is_save_slow=is_save_slow)
+    limits = replace(LIMITS, checkpoint_interval_ms=checkpoint_interval_ms)
+    cluster = MergerCluster(log=log, slots=SLOTS, is_save_slow=is_save_slow, limits=limits)
     told: list[Told] = []
     for number, end in enumerate(ends_at):
         death = deaths.get(number)
@@ -230,12 +234,6 @@ def run(
                 cluster.save()
             cluster.start()
     return told, cluster
-
-
-@pytest.fixture(autouse=True)
-def _times_of_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script lasts some windows: temporary state is forgotten within them."""
-    monkeypatch.setattr(merger_module, "FORGET_INTERVAL_MS", 1)
 
 
 # --- notifications are findings
@@ -372,23 +370,26 @@ def _number_of(match: Match) -> int:
 @pytest.mark.parametrize("is_save_slow", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_r5_a_take_over_at_any_window_tells_the_same(
-    seed: int, is_save_slow: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, is_save_slow: bool, ends: bool
 ) -> None:
-    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 3_000)
     _, log, ends_at = random_history(seed, ends=ends)
-    wanted, _ = run(log, ends_at, seed, {})
+    wanted, _ = run(log, ends_at, seed, {}, checkpoint_interval_ms=3_000)
     assert sum(isinstance(each, ListChange) for window in wanted for each in window) > 5
     for window in range(len(ends_at)):
         for death in ("before", "after", "later"):
-            told, _ = run(log, ends_at, seed, {window: death}, is_save_slow=is_save_slow)
+            told, _ = run(
+                log,
+                ends_at,
+                seed,
+                {window: death},
+                is_save_slow=is_save_slow,
+                checkpoint_interval_ms=3_000,
+            )
             assert told == wanted, f"seed={seed}, {death} window {window} is committed"
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_r5_mergers_that_die_again_and_again_tell_the_same(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 1_000)
+def test_r5_mergers_that_die_again_and_again_tell_the_same(seed: int) -> None:
     _, log, ends_at = random_history(seed, ends=True)
     rng = np.random.default_rng(seed)
     deaths = {
@@ -397,8 +398,10 @@ def test_r5_mergers_that_die_again_and_again_tell_the_same(
         if rng.random() < 0.6
     }
     is_save_slow = bool(rng.random() < 0.5)
-    wanted, _ = run(log, ends_at, seed, {})
-    told, cluster = run(log, ends_at, seed, deaths, is_save_slow=is_save_slow)
+    wanted, _ = run(log, ends_at, seed, {}, checkpoint_interval_ms=1_000)
+    told, cluster = run(
+        log, ends_at, seed, deaths, is_save_slow=is_save_slow, checkpoint_interval_ms=1_000
+    )
     assert told == wanted, f"seed={seed}"
     # Each merger that died leaves at most one unknown blob.
     assert len(cluster.blobs) <= cluster.mergers + 2
@@ -408,7 +411,7 @@ def test_r5_a_merger_that_stood_still_does_not_begin_the_lists_anew() -> None:
     # init: it read `control` up to its grant; meanwhile others have sent lists.
     _, log, ends_at = random_history(0, ends=False)
     _, cluster = run(log, ends_at, 0, {})
-    stale = MergerMachine("m1", MergerSettings(cluster.slots))
+    stale = MergerMachine("m1", MergerSettings(cluster.slots, limits=LIMITS))
     granted = next(at for at, each in enumerate(cluster.control) if isinstance(each, Granted))
     for at, declaration in enumerate(cluster.control[: granted + 1]):
         effects = stale.step(ControlRead(at, declaration), 0)
@@ -459,6 +462,6 @@ def test_r5_without_the_state_a_successor_tells_something_else(
         return effects
 
     monkeypatch.setattr(MergerMachine, "_loaded", forgetful)
-    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 1_000)
-    told, _ = run(log, ends_at, 0, dict.fromkeys(range(len(ends_at)), "later"))
+    deaths = dict.fromkeys(range(len(ends_at)), "later")
+    told, _ = run(log, ends_at, 0, deaths, checkpoint_interval_ms=1_000)
     assert told != wanted

@@ -36,12 +36,10 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import DELIVERIES, PARTIALS, Delivered, Found, Progress
 from sirocco.protocol.contract.positions import Intervals
-from sirocco.protocol.merger import delivery_records as deliveries_module
-from sirocco.protocol.merger import machine as merger_module
+from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.merger.delivery_records import compacted, deliveries, of_subscriber
+from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.protocol.merger.machine import (
-    PROGRESS_INTERVAL_MS,
-    WINDOW_MS,
     MergerMachine,
     MergerSettings,
 )
@@ -112,8 +110,14 @@ def triples(delivered: Delivered) -> list[tuple[str, str, int]]:
 class Shell:
     """Carries out a merger's effects on a list; commits on request."""
 
-    def __init__(self, retained_bytes_max: int = 1 << 30, partition: int = 0) -> None:
-        self.machine = MergerMachine("m", MergerSettings(4, retained_bytes_max))
+    def __init__(
+        self,
+        retained_bytes_max: int = 1 << 30,
+        partition: int = 0,
+        limits: MergerLimits = LIMITS,
+    ) -> None:
+        settings = MergerSettings(4, retained_bytes_max, limits=limits)
+        self.machine = MergerMachine("m", settings)
         self.partition = partition
         self.open: list[Transact] = []
         self.written: list[Delivered | Progress] = []
@@ -169,9 +173,9 @@ def test_r5_a_window_is_one_transaction_that_ends_with_its_progress() -> None:
     shell = Shell()
     shell.own()
     assert shell.poll(found_of(0, 0, 5, [(1, "q", "s")], time_ms=70), now_ms=10) == []
-    assert shell.machine.deadline_ms() == WINDOW_MS
-    assert shell.poll(found_of(1, 0, 5, [(2, "q", "s")]), now_ms=WINDOW_MS - 10) == []
-    (effect,) = shell.step(Tick(), WINDOW_MS)
+    assert shell.machine.deadline_ms() == LIMITS.window_ms
+    assert shell.poll(found_of(1, 0, 5, [(2, "q", "s")]), now_ms=LIMITS.window_ms - 10) == []
+    (effect,) = shell.step(Tick(), LIMITS.window_ms)
     assert isinstance(effect, Transact)
     delivered, progress = effect.messages
     assert isinstance(delivered, Delivered)
@@ -185,7 +189,7 @@ def test_r5_a_window_is_one_transaction_that_ends_with_its_progress() -> None:
 def test_after_a_pause_the_first_matches_go_at_once() -> None:
     shell = Shell()
     shell.own()
-    (effect,) = shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=WINDOW_MS)
+    (effect,) = shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=LIMITS.window_ms)
     assert isinstance(effect, Transact)
 
 
@@ -193,42 +197,38 @@ def test_r5_the_next_window_waits_for_the_commit_and_then_goes_at_once() -> None
     shell = Shell()
     shell.own()
     shell.poll(found_of(0, 0, 5, [(1, "q", "s")]))
-    shell.step(Tick(), WINDOW_MS)
-    shell.poll(found_of(0, 5, 9, [(6, "q", "s")]), now_ms=WINDOW_MS)
-    assert shell.step(Tick(), 10 * WINDOW_MS) == []
-    effects = shell.commit(now_ms=10 * WINDOW_MS)
+    shell.step(Tick(), LIMITS.window_ms)
+    shell.poll(found_of(0, 5, 9, [(6, "q", "s")]), now_ms=LIMITS.window_ms)
+    assert shell.step(Tick(), 10 * LIMITS.window_ms) == []
+    effects = shell.commit(now_ms=10 * LIMITS.window_ms)
     assert [type(effect) for effect in effects] == [Truncate, Transact]
     # Records after the first window's progress are still needed.
     assert effects[0] == Truncate(PARTIALS, 0, 1)
 
 
-def test_nothing_more_is_read_while_too_much_waits_for_a_transaction(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(merger_module, "WAITING_BYTES_MAX", 300)
-    shell = Shell()
+def test_nothing_more_is_read_while_too_much_waits_for_a_transaction() -> None:
+    shell = Shell(limits=MergerLimits(waiting_bytes_max=300))
     shell.own()
-    (transact,) = shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=WINDOW_MS)
+    (transact,) = shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=LIMITS.window_ms)
     assert isinstance(transact, Transact)
     # `deliveries` is away: the transaction is retried repeatedly, and more records arrive.
     effects = [
         effect
         for at in range(5, 10)
-        for effect in shell.poll(found_of(0, at, at + 1, [(at, "q", "s")]), now_ms=WINDOW_MS)
+        for effect in shell.poll(found_of(0, at, at + 1, [(at, "q", "s")]), now_ms=LIMITS.window_ms)
     ]
     assert effects == [Unfollow(PARTIALS, 0)]
-    assert shell.step(Tick(), 9 * WINDOW_MS) == []
+    assert shell.step(Tick(), 9 * LIMITS.window_ms) == []
     # Then the waiting rest is written at once, and reading continues after that.
-    kinds = [each for each in shell.commit(WINDOW_MS) if not isinstance(each, Truncate)]
+    kinds = [each for each in shell.commit(LIMITS.window_ms) if not isinstance(each, Truncate)]
     assert [type(each) for each in kinds] == [Transact, Follow]
     assert kinds[1] == Follow(PARTIALS, 0, 6)
-    shell.commit(WINDOW_MS)
+    shell.commit(LIMITS.window_ms)
     assert [number for _, _, number in shell.delivered()] == [1, *range(5, 10)]
 
 
-def test_a_full_window_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merger_module, "WINDOW_MATCHES_MAX", 2)
-    shell = Shell()
+def test_a_full_window_does_not_wait() -> None:
+    shell = Shell(limits=MergerLimits(window_matches_max=2))
     shell.own()
     assert shell.poll(found_of(0, 0, 5, [(1, "q", "s")])) == []
     (effect,) = shell.poll(found_of(0, 5, 9, [(6, "q", "s")]))
@@ -239,12 +239,12 @@ def test_silence_writes_progress_now_and_then() -> None:
     shell = Shell()
     shell.own()
     shell.poll(found_of(0, 0, 5, [], time_ms=7))
-    assert shell.step(Tick(), PROGRESS_INTERVAL_MS - 1) == []
-    (effect,) = shell.step(Tick(), PROGRESS_INTERVAL_MS)
+    assert shell.step(Tick(), LIMITS.progress_interval_ms - 1) == []
+    (effect,) = shell.step(Tick(), LIMITS.progress_interval_ms)
     assert isinstance(effect, Transact)
     assert [type(message) for message in effect.messages] == [Progress]
     shell.commit()
-    assert shell.step(Tick(), 5 * PROGRESS_INTERVAL_MS) == []
+    assert shell.step(Tick(), 5 * LIMITS.progress_interval_ms) == []
 
 
 def test_draining_writes_what_waits() -> None:
@@ -262,7 +262,7 @@ def test_r2_repeats_are_trimmed_and_gaps_refused() -> None:
     shell.poll(found_of(0, 2, 9, [(4, "q", "s"), (4, "r", "t"), (7, "q", "s")]))
     shell.poll(found_of(0, 3, 8, [(4, "q", "s"), (7, "q", "s")]))
     shell.poll(found_of(0, 10, 12, [(11, "q", "s")]))
-    shell.step(Tick(), WINDOW_MS)
+    shell.step(Tick(), LIMITS.window_ms)
     shell.commit()
     assert sorted(shell.delivered()) == [("s", "q", 1), ("s", "q", 4), ("s", "q", 7)]
     assert shell.machine.repeats_total == 5
@@ -273,7 +273,7 @@ def test_r5_lost_partitions_are_let_go_and_late_commits_ignored() -> None:
     shell = Shell()
     shell.own()
     shell.poll(found_of(0, 0, 5, [(1, "q", "s")]))
-    shell.step(Tick(), WINDOW_MS)
+    shell.step(Tick(), LIMITS.window_ms)
     effects = shell.step(ControlRead(3, Granted(0, PARTIALS, 0, "other")))
     assert effects == [Unfollow(PARTIALS, 0)]
     assert shell.commit() == []
@@ -314,7 +314,7 @@ def test_r5_successors_deliver_each_match_once_whatever_was_committed(seed: int)
         now_ms, steps = 0, int(rng.integers(1, 30))
         while steps > 0 and (shell.offset < len(log) or shell.open):
             steps -= 1
-            now_ms += int(rng.integers(0, WINDOW_MS))
+            now_ms += int(rng.integers(0, LIMITS.window_ms))
             upto = min(len(log), shell.offset + int(rng.integers(0, 6)))
             shell.poll(*log[shell.offset : upto], now_ms=now_ms)
             if shell.open and rng.random() < 0.6:
@@ -338,8 +338,8 @@ def test_what_subscribers_did_not_fetch_is_dropped_beyond_the_retention() -> Non
     truncated = []
     for i in range(5):
         shell.poll(found_of(0, i, i + 1, [(i, "q", "s")]), now_ms=i * 1_000)
-        shell.step(Tick(), i * 1_000 + WINDOW_MS)
-        effects = shell.commit(now_ms=i * 1_000 + WINDOW_MS)
+        shell.step(Tick(), i * 1_000 + LIMITS.window_ms)
+        effects = shell.commit(now_ms=i * 1_000 + LIMITS.window_ms)
         truncated += [e for e in effects if isinstance(e, Truncate) and e.topic == DELIVERIES]
     # Each window has 100 bytes and three offsets; two of them are kept.
     assert [effect.before_offset for effect in truncated] == [3, 6, 9]
@@ -350,8 +350,8 @@ def test_r5_the_newest_progress_is_kept_however_small_the_retention() -> None:
     shell.own()
     for i in range(3):
         shell.poll(found_of(0, i, i + 1, [(i, "q", "s")]), now_ms=i * 1_000)
-        shell.step(Tick(), i * 1_000 + WINDOW_MS)
-        for effect in shell.commit(now_ms=i * 1_000 + WINDOW_MS):
+        shell.step(Tick(), i * 1_000 + LIMITS.window_ms)
+        for effect in shell.commit(now_ms=i * 1_000 + LIMITS.window_ms):
             if isinstance(effect, Truncate) and effect.topic == DELIVERIES:
                 assert effect.before_offset <= shell.end_offset - 3
 
@@ -367,8 +367,8 @@ def test_what_a_predecessor_left_goes_when_as_much_again_was_written() -> None:
     truncated = []
     for i in range(5):
         shell.poll(found_of(0, i, i + 1, [(i, "q", "s")]), now_ms=i * 1_000)
-        shell.step(Tick(), i * 1_000 + WINDOW_MS)
-        effects = shell.commit(now_ms=i * 1_000 + WINDOW_MS)
+        shell.step(Tick(), i * 1_000 + LIMITS.window_ms)
+        effects = shell.commit(now_ms=i * 1_000 + LIMITS.window_ms)
         truncated += [e for e in effects if isinstance(e, Truncate) and e.topic == DELIVERIES]
 
     # check
@@ -378,7 +378,7 @@ def test_what_a_predecessor_left_goes_when_as_much_again_was_written() -> None:
 def test_r5_who_is_fenced_begins_anew_from_what_is_safe() -> None:
     shell = Shell()
     shell.own()
-    shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=WINDOW_MS)
+    shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=LIMITS.window_ms)
     (transact,) = shell.open
     shell.open.clear()
     effects = shell.step(Fenced(0, transact.number))
@@ -442,10 +442,7 @@ def test_r5_a_checkpoint_that_is_told_of_while_it_loads_is_loaded_as_well() -> N
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("bytes_max", [1 << 20, 300])
-def test_deliveries_hold_each_match_with_its_subscriber(
-    seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deliveries_module, "PIECE_BYTES_MAX", bytes_max)
+def test_deliveries_hold_each_match_with_its_subscriber(seed: int, bytes_max: int) -> None:
     rng = np.random.default_rng(seed)
     parts, wanted = [], []
     for i in range(int(rng.integers(1, 6))):
@@ -459,7 +456,7 @@ def test_deliveries_hold_each_match_with_its_subscriber(
         named = [(p, q, {"q": "ann", "rr": "bob", "é": "ann"}[q]) for p, q, _ in matches]
         parts.append(found_of(i, 0, 100, named))
         wanted += [(s, q, p) for p, q, s in named]
-    records = list(deliveries(parts))
+    records = list(deliveries(parts, RecordLimits(bytes_max=bytes_max)))
     found = [t for record in records for t in triples(record)]
     assert sorted(found) == sorted(wanted), f"seed={seed}"
     # Those of one subscriber are in the order in which they were found.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.merger import query_versions as versions_module
 from sirocco.protocol.merger.query_versions import Versions
 
 
@@ -42,9 +40,8 @@ def test_ends_of_several_parts_of_the_registry_are_settled_each_by_its_own() -> 
     assert [key for key in range(4) if versions.has_ended(key)] == [1]
 
 
-def test_of_too_many_ends_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions_module, "ENDS_MAX", 3)
-    versions = Versions()
+def test_of_too_many_ends_the_first_are_forgotten() -> None:
+    versions = Versions(ends_max=3)
     for key in (5, 9, 1):
         versions.end(key, (0, key), NO_TIME_MS)
     assert versions.forget_early() == []
@@ -54,7 +51,7 @@ def test_of_too_many_ends_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatc
     assert versions.forget_early() == [5, 9]
     assert (len(versions), versions.early) == (3, 2)
     # The others stay as they were, also after a takeover.
-    successor = Versions()
+    successor = Versions(ends_max=3)
     successor.restore(versions.state())
     for each in (versions, successor):
         assert each.may_settle({0: 9})

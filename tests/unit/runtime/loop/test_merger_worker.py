@@ -9,7 +9,7 @@ import pytest
 
 from sirocco.protocol.contract.control_records import CheckpointTaken, Granted, LeaderElected
 from sirocco.protocol.contract.messages import CONTROL, DELIVERIES, PARTIALS, Delivered, Message
-from sirocco.protocol.merger import machine as merger_module
+from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from sirocco.runtime.loop.hops import HopReader, HopWriter
 from sirocco.runtime.loop.worker import Worker
@@ -32,6 +32,8 @@ from tests.support.waiting import eventually
 WAIT_S = 20.0
 NEAR = Asked("near", knn_spec("near", 2))
 WORDS = Asked("words", terms_spec("words", 3))
+
+LIMITS = MergerLimits(checkpoint_interval_ms=100)
 
 
 class Cluster:
@@ -74,7 +76,7 @@ class Cluster:
     @contextmanager
     def merger(self, name: str) -> Iterator[Worker]:
         """A merger takes over, and drains at the end."""
-        machine = MergerMachine(name, MergerSettings(1))
+        machine = MergerMachine(name, MergerSettings(1, limits=LIMITS))
         worker = Worker(name, machine, self.log, self.archive)
         self.append(CONTROL, Granted(0, PARTIALS, 0, name))
         worker.start()
@@ -93,9 +95,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_a_successor_tells_what_leads_on_from_the_lists_of_its_predecessor(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 100)
     with cluster.merger("m1"):
         cluster.say(Match(NEAR, 1, 5.0), Terms(WORDS, 100, (("a", 1),)))
         cluster.told(1)

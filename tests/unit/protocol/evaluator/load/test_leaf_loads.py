@@ -31,7 +31,7 @@ from sirocco.protocol.contract.effects import (
 from sirocco.protocol.contract.load_messages import SampleReport
 from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.coordinator.sample_merge import joined_sample
-from sirocco.protocol.evaluator.load import leaf_counts
+from sirocco.protocol.evaluator.limits import LIMITS, EvaluatorLimits
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
 from sirocco.schemes.balance.base.view import LeafLoads
@@ -43,16 +43,26 @@ SLOTS_COUNT = 2
 MAP = uniform_map(SLOTS_COUNT, 8)
 BOXES = np.array([leaf.box for leaf in MAP.leaves])
 BEGIN_MS = 1_000_000
+FEW_SAMPLED = EvaluatorLimits(sampled_queries_max=64)
 
 
 class World:
     """An evaluator that owns all slots, and all that it received."""
 
     def __init__(
-        self, seed: int, *, counts: bool = True, hashing: TermHashing = WIRE_TERMS
+        self,
+        seed: int,
+        *,
+        counts: bool = True,
+        hashing: TermHashing = WIRE_TERMS,
+        limits: EvaluatorLimits = LIMITS,
     ) -> None:
         settings = EvaluatorSettings(
-            intake_partitions=1, partials_partitions=2, counts_leaves=counts, hashing=hashing
+            intake_partitions=1,
+            partials_partitions=2,
+            counts_leaves=counts,
+            hashing=hashing,
+            limits=limits,
         )
         self.rng = np.random.default_rng(seed)
         self.machine = EvaluatorMachine("m", settings)
@@ -218,10 +228,8 @@ def test_nothing_is_counted_where_nobody_asks() -> None:
     assert world.machine.leaf_counts(ends_round=True) is None
 
 
-def test_objects_that_are_remembered_are_bounded_and_evenly_spread(monkeypatch) -> None:
-    monkeypatch.setattr(leaf_counts, "RECENT_MAX", 64)
-    monkeypatch.setattr(leaf_counts, "WAITING_MAX", 50)
-    world = World(4)
+def test_objects_that_are_remembered_are_bounded_and_evenly_spread() -> None:
+    world = World(4, limits=EvaluatorLimits(recent_objects_max=64, waiting_objects_max=50))
     for _ in range(20):
         world.publish(50)
 
@@ -234,8 +242,7 @@ def test_objects_that_are_remembered_are_bounded_and_evenly_spread(monkeypatch) 
 
 
 def test_queries_that_are_sampled_stand_for_all(monkeypatch) -> None:
-    monkeypatch.setattr(leaf_counts, "QUERIES_MAX", 64)
-    world = World(5)
+    world = World(5, limits=FEW_SAMPLED)
     world.register(600)
 
     told = loads_of(world.machine.leaf_counts(ends_round=True)).loads
@@ -363,10 +370,9 @@ def test_queries_of_who_has_no_objects_are_in_the_sample() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sample_has_of_each_slot_its_share(seed, monkeypatch) -> None:
+def test_a_sample_has_of_each_slot_its_share(seed) -> None:
     """A slot with many queries contributes some of them, one with few all."""
-    monkeypatch.setattr(leaf_counts, "QUERIES_MAX", 64)
-    world = World(seed)
+    world = World(seed, limits=FEW_SAMPLED)
     for number in range(1_060):
         slot = int(number >= 1_000)
         west, south, east, north = BOXES[MAP.slot_of_leaf == slot][0]
@@ -389,14 +395,13 @@ def test_a_sample_has_of_each_slot_its_share(seed, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_who_chooses_ids_by_their_handles_is_not_sampled_more_often(seed, monkeypatch) -> None:
+def test_who_chooses_ids_by_their_handles_is_not_sampled_more_often(seed) -> None:
     """Half of the queries have handles below a sixteenth of all; the sample has half of them."""
-    monkeypatch.setattr(leaf_counts, "QUERIES_MAX", 64)
     others = [f"r{number}" for number in range(600)]
     chosen = [name for name in (f"c{n}" for n in range(20_000)) if query_handle(name) < 1 << 60]
     names = [name for pair in zip(chosen[:600], others, strict=True) for name in pair]
     key = random.Random(seed).randbytes(SECRET_BYTES).hex()
-    parts = [World(seed, hashing=TermHashing(key)) for _ in range(2)]
+    parts = [World(seed, hashing=TermHashing(key), limits=FEW_SAMPLED) for _ in range(2)]
     for number, name in enumerate(names):
         west = -100.0 if number % 2 else 100.0
         rect = {"west": west, "south": 10.0, "east": west + 0.1, "north": 10.1}

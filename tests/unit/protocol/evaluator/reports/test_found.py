@@ -10,8 +10,7 @@ import pytest
 from sirocco.codec.hops import encode
 from sirocco.protocol.contract.messages import Found
 from sirocco.protocol.contract.positions import NO_TIME_MS, Reached, position_of
-from sirocco.protocol.contract.record_sizes import partition_of
-from sirocco.protocol.evaluator.reports import match_records as found_module
+from sirocco.protocol.contract.record_sizes import RecordLimits, partition_of
 from sirocco.protocol.evaluator.reports.match_records import marks
 from sirocco.protocol.evaluator.reports.partial_records import founds
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -79,11 +78,10 @@ class Partials:
     ("matches_max", "bytes_max"), [(1 << 15, 2 << 20), (3, 2 << 20), (1, 2 << 20), (50, 400)]
 )
 def test_r2_the_pieces_chain_and_their_union_is_the_whole(
-    seed: int, matches_max: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, matches_max: int, bytes_max: int
 ) -> None:
     # init: three slots with logs of their own.
-    monkeypatch.setattr(found_module, "MATCHES_MAX", matches_max)
-    monkeypatch.setattr(found_module, "PIECE_BYTES_MAX", bytes_max)
+    limits = RecordLimits(matches_max=matches_max, bytes_max=bytes_max)
     rng = np.random.default_rng(seed)
     logs = {number: SlotLog(10 * seed + number, 40).records for number in range(3)}
     slots = {number: opened(number) for number in logs}
@@ -98,7 +96,7 @@ def test_r2_the_pieces_chain_and_their_union_is_the_whole(
             if end > heads[number]:
                 reports += slots[number].take(log[heads[number] : end])
                 heads[number] = end
-        for target, found in founds(reports):
+        for target, found in founds(reports, limits):
             assert 0 < len(found.matches) <= matches_max
             partials.take(target, found)
         if rng.random() < 0.2:
@@ -125,29 +123,25 @@ def crowd(order: list[int]) -> Slot:
     return slot
 
 
-def test_the_time_comes_with_the_last_record_of_what_belongs_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(found_module, "MATCHES_MAX", 2)
+def test_the_time_comes_with_the_last_record_of_what_belongs_to_it() -> None:
     slot = crowd([0])
     rows = [{"id": i, "lon": 1, "lat": 1, "text": "x"} for i in range(7)]
     slot.take([(40, routed_of(1, 0, [], [], time_ms=900))])
-    said = list(founds(slot.take([(50, routed_of(0, 0, rows, [500] * 7, time_ms=800))])))
+    reports = slot.take([(50, routed_of(0, 0, rows, [500] * 7, time_ms=800))])
+    said = list(founds(reports, RecordLimits(matches_max=2)))
     times_ms = [int(found.intervals.times_ms[0]) for _, found in said]
     assert len(times_ms) == 4
     assert times_ms[:-1] == [NO_TIME_MS] * 3
     assert times_ms[-1] == 800
 
 
-def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(found_module, "MATCHES_MAX", 7)
+def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike() -> None:
+    limits = RecordLimits(matches_max=7)
     pieces = []
     for order in (list(range(50)), list(reversed(range(50)))):
         slot = crowd(order)
         routed = routed_of(0, 0, [{"id": 5, "lon": 1, "lat": 1, "text": "x"}], [1])
-        said = [found for _, found in founds(slot.take([(50, routed)]))]
+        said = [found for _, found in founds(slot.take([(50, routed)]), limits)]
         assert len(said) == 8
         pieces.append(
             [
@@ -162,14 +156,12 @@ def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike(
     assert pieces[0] == pieces[1]
 
 
-def test_r2_a_merger_that_has_some_parts_of_an_object_takes_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(found_module, "MATCHES_MAX", 7)
+def test_r2_a_merger_that_has_some_parts_of_an_object_takes_the_others() -> None:
+    limits = RecordLimits(matches_max=7)
     partials = Partials()
     routed = routed_of(0, 0, [{"id": 5, "lon": 1, "lat": 1, "text": "x"}], [1])
-    zombie = list(founds(crowd(list(range(50))).take([(50, routed)])))
-    successor = list(founds(crowd(list(reversed(range(50)))).take([(50, routed)])))
+    zombie = list(founds(crowd(list(range(50))).take([(50, routed)]), limits))
+    successor = list(founds(crowd(list(reversed(range(50)))).take([(50, routed)]), limits))
     for target, found in zombie[:4] + successor:
         partials.take(target, found)
     assert len(partials.seen) == 50

@@ -23,21 +23,21 @@ from sirocco.protocol.contract.positions import (
     position_after,
     position_of,
 )
-from sirocco.protocol.evaluator.reports import step_records as step_found
+from sirocco.protocol.contract.record_sizes import RecordLimits
+from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.partial_records import founds
 from sirocco.protocol.evaluator.reports.step_records import StepReport
-from sirocco.protocol.evaluator.slot import slot as slot_module
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.queries.install_records import Installs
 from tests.support.seeds import drawn_seed
 
 START_MS = 1_000_000
-LIMITS = StoreLimits(active_rows=150, slices=3, slice_rows=600)
+STORE_LIMITS = StoreLimits(active_rows=150, slices=3, slice_rows=600)
 BATCH = 40
 
 
-def opened() -> Slot:
-    slot = Slot(0, 1, LIMITS)
+def opened(report_steps_max: int = LIMITS.report_steps_max) -> Slot:
+    slot = Slot(0, 1, STORE_LIMITS, report_steps_max=report_steps_max)
     slot.open(0, 0, 1, START_MS)
     return slot
 
@@ -206,11 +206,9 @@ def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
     assert entry.from_ms(START_MS + 1) == START_MS
 
 
-def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it() -> None:
     # init: steps of two hours due at once, each in a record of its own, and a range query.
-    monkeypatch.setattr(step_found, "PIECE_BYTES_MAX", 1)
+    limits = RecordLimits(bytes_max=1)
     slot, reached = opened(), Reached()
     asked: list[Query] = [
         TermsQuery(id="steps", mode="continuous", k=1, window_ms=1_000, step_ms=1_000),
@@ -239,7 +237,7 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
     found = []
     for number, now_ms in enumerate((START_MS + 10, START_MS + 7_200_000, START_MS + 7_200_500)):
         slot_reports = slot.take([(slot.offset, posts(rng, number, now_ms))])
-        for _, record in founds(slot_reports):
+        for _, record in founds(slot_reports, limits):
             fresh_from = reached.accept(record.intervals)[0]
             assert fresh_from <= record.intervals.begins[0]
             found.append(record)
@@ -257,10 +255,9 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
 
 @pytest.mark.parametrize("turn", [0, 1, 7, 50])
 def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
-    turn: int, monkeypatch: pytest.MonkeyPatch
+    turn: int,
 ) -> None:
     # init: two slots with the same queries; ranked steps come after all others.
-    monkeypatch.setattr(slot_module, "STEPS_MAX", 5)
     rng = np.random.default_rng(turn)
     ranked = RankedQuery(
         id="best",
@@ -292,7 +289,7 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
     rows = compile_queries(asked, [START_MS] * len(asked))
     installs.install(changes, rows, [(0,)] * len(asked))
     message = installs.installed(0)
-    whole, pieces = opened(), opened()
+    whole, pieces = opened(5), opened(5)
     for slot in (whole, pieces):
         slot.take([(0, message)])
 

@@ -1,0 +1,25 @@
+"""The limits and intervals of the parts of a process, together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sirocco.protocol.evaluator.limits import LIMITS as EVALUATOR_LIMITS
+from sirocco.protocol.evaluator.limits import EvaluatorLimits
+from sirocco.protocol.merger.limits import LIMITS as MERGER_LIMITS
+from sirocco.protocol.merger.limits import MergerLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessLimits:
+    """What is no setting of an operator, but what a test or an embedding program may change.
+
+    Attributes:
+        evaluator, merger: of the machines.
+    """
+
+    evaluator: EvaluatorLimits = EVALUATOR_LIMITS
+    merger: MergerLimits = MERGER_LIMITS
+
+
+LIMITS = ProcessLimits()
