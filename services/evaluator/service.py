@@ -29,6 +29,7 @@ from sirocco.services.evaluator.loads import LoadBack
 from sirocco.services.evaluator.progress_watch import StepWatch
 from sirocco.services.evaluator.search import SearchedSlot, SlotSearchFront
 from sirocco.services.evaluator.stored import StoredSlot
+from sirocco.services.evaluator.track_room import TrackRoom
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 
@@ -71,6 +72,7 @@ class EvaluatorService(Service):
         watch = StepWatch(self.machine)
         super().__init__(parts, member, watch, hashing)
         self._metrics = EvaluatorMetrics(self.registry)
+        self._track_room = TrackRoom(self._metrics)
         self._compiled: RoutingArrays | None = None
         self._searches = SlotSearchFront(
             watch,
@@ -136,6 +138,7 @@ class EvaluatorService(Service):
         for number, slot in list(self.machine.slots.items()):
             self._metrics.slot_queries.labels(slot=number).set(len(slot.standing))
             self._metrics.slot_objects.labels(slot=number).set(slot.store.objects_total)
+        self._track_room.look(slots, time.monotonic())
         self._metrics.matched_objects.set(self.machine.objects_total)
         self._metrics.matches.set(self.machine.matches_total)
         dropped = self._metrics.dropped_intervals

@@ -168,6 +168,18 @@ class EvaluatorMetrics:
             ["reason"],
             registry=registry,
         )
+        self.tracked_bytes = Gauge(
+            "sirocco_evaluator_tracked_bytes",
+            "Bytes counted for tracked values inside queries, in owned slots",
+            registry=registry,
+        )
+        self.untracked_objects = Counter(
+            "sirocco_evaluator_untracked_objects",
+            "Objects that found no room: values that did not enter a query, objects that were not "
+            "kept as the newest of their value",
+            ["reason"],
+            registry=registry,
+        )
         self.searches = Counter(
             "sirocco_evaluator_searches",
             "Search requests of mergers, by outcome",

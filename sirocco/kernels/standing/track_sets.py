@@ -3,9 +3,12 @@
 A set is a block of entries (row, generation, last), three i4 words each: `last` is the number of
 the value's newest object that satisfied the row's query, −1 if it is unknown. The word of a set
 holds the number of its entries, the block's size class and its first entry (count | class << 26 |
-first << 32). A row is reused by another query after its own has ended. The generation identifies
-old entries, so that an ended query leaves all sets at once; its entries are removed when they are
-read.
+first << 32). Entries and sets are counted as bytes up to a limit: a client chooses how many values
+there are. All decisions about room are the same in whatever order entries and rows are held, since
+the slot's next owner holds them in another one.
+
+A row is reused by another query after its own has ended. The generation identifies old entries, so
+that an ended query leaves all sets at once; its entries are removed when they are read.
 """
 
 from __future__ import annotations
@@ -24,9 +27,15 @@ __all__ = [
     "EMPTY_SET",
     "ENTERS",
     "ENTRIES",
+    "ENTRY_BYTES",
     "ENTRY_WORDS",
     "EXITS",
+    "HELD",
     "INSIDE",
+    "PROGRESS_WORDS",
+    "REFUSED",
+    "SET_BYTES",
+    "STALE",
     "TICK",
     "follow",
     "put_members",
@@ -44,8 +53,16 @@ EMPTY_SET = NO_BLOCK << 26
 # Words of `progress`.
 TICK = 0  # stamps assigned so far, two for each object
 ENTRIES = 1  # in all sets
+HELD = 2  # bytes counted for all sets: ENTRY_BYTES an entry, the charge of each set
+REFUSED = 3  # pairs of an object and a row so far that found no room
+STALE = 4  # entries so far whose object was not replaced by a larger one, for want of room
+PROGRESS_WORDS = 5
 
 ENTRY_WORDS = 3
+# What an entry takes, in a block of which half may be unused; and a set, in its columns and the
+# table of handles. Its charge is this and the weight of the heaviest object of its entries.
+ENTRY_BYTES = 24
+SET_BYTES = 64
 _FOR_EVER = 0x7FFFFFFFFFFFFFFF
 
 _I8 = types.Array(types.int64, 1, "C")
@@ -99,10 +116,37 @@ def _shorten(set_words: Any, own: Any, blocks: Any, entries: Any, kept: Any) -> 
         set_words[own] = EMPTY_SET
 
 
+@kernel
+def _weight(weights: Any, number: Any) -> Any:
+    """Returns the bytes of an object, 0 if it is unknown."""
+    return np.int64(weights[number]) if number >= 0 else np.int64(0)
+
+
+@kernel
+def _charge(charges: Any, progress: Any, own: Any, charge: Any) -> None:
+    """Sets the charge of a set."""
+    progress[HELD] += charge - charges[own]
+    charges[own] = charge
+
+
+@kernel
+def _charge_anew(
+    set_words: Any, entries: Any, weights: Any, charges: Any, progress: Any, own: Any
+) -> None:
+    """Sets the charge of a set from its entries."""
+    word = set_words[own]
+    count = word & COUNT_MASK
+    first = (word >> 32) * ENTRY_WORDS
+    heaviest = np.int64(0)
+    for i in range(count):
+        heaviest = max(heaviest, _weight(weights, entries[first + i * ENTRY_WORDS + 2]))
+    _charge(charges, progress, own, SET_BYTES + heaviest if count > 0 else np.int64(0))
+
+
 @kernel(
     types.int64(
         _I4_IN, _I4_IN, _U8_IN, _I8_IN, _I8_IN, _I8_IN, _I4_IN, _I8, _I8, _I4, _I8, _U8_IN, _I4_IN,
-        _I8, _I4, _U1_IN, _I8, _I4, _I4, _U1,
+        _I8, _I4, _U1_IN, _I8_IN, _I8, _I8, types.int64, _I8, _I4, _I4, _U1,
     )
 )  # fmt: skip
 def follow(
@@ -122,6 +166,10 @@ def follow(
     stamps: Any,
     members: Any,
     events: Any,
+    weights: Any,
+    charges: Any,
+    row_bytes: Any,
+    limit: Any,
     progress: Any,
     out_objects: Any,
     out_rows: Any,
@@ -142,7 +190,12 @@ def follow(
         stamps: i8[rows], scratch, kept from call to call.
         members: i4[rows], sets in which each row is; changed.
         events: u1[rows], bit e is set if the query asks for event e.
-        progress: i8[2], see TICK and ENTRIES; changed.
+        weights: i8[objects], bytes of each object, by its number.
+        charges: i8[sets], bytes counted for each set; changed.
+        row_bytes: i8[rows], what each row's entries would take alone; changed.
+        limit: greatest sum of HELD. A row gets no more than is free. A value that finds no room
+            does not enter: it is inside like those that stay, and may enter later.
+        progress: i8[5], see TICK to STALE; changed.
         out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for twice the
             pairs and all entries of the sets. Of one object: exits, then enters, then insides; at
             most one event for an object and a row.
@@ -159,9 +212,13 @@ def follow(
         tick = progress[TICK]
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             stamps[pair_rows[pair]] = tick
+        weight = _weight(weights, numbers[this])
+        free = limit - progress[HELD]
+        is_tight = SET_BYTES + weight - charges[own] > free
         word = set_words[own]
         first = (word >> 32) * ENTRY_WORDS
         kept = np.int64(0)
+        heaviest = np.int64(0)
         for i in range(word & COUNT_MASK):
             row = np.int64(entries[first + i * ENTRY_WORDS])
             generation = entries[first + i * ENTRY_WORDS + 1]
@@ -169,10 +226,16 @@ def follow(
             base = row * ROW_WORDS
             if generation != generations[row]:
                 progress[ENTRIES] -= 1
+                progress[HELD] -= ENTRY_BYTES
                 continue
             if stamps[row] == tick:
                 stamps[row] = tick + 1
-                last = numbers[this]
+                growth = weight - _weight(weights, last)
+                if growth > 0 and (is_tight or row_bytes[row] + growth > free):
+                    progress[STALE] += 1
+                else:
+                    row_bytes[row] += growth
+                    last = numbers[this]
             elif (
                 row_keys[row] == keys[this]
                 and positions[this] >= row_words[base]
@@ -180,7 +243,9 @@ def follow(
                 and arrival_ms[this] < row_words[base + 2]
             ):
                 progress[ENTRIES] -= 1
+                progress[HELD] -= ENTRY_BYTES
                 members[row] -= 1
+                row_bytes[row] -= ENTRY_BYTES + SET_BYTES + _weight(weights, last)
                 if (events[row] >> EXITS) & 1 != 0:
                     if count_out == out_rows.shape[0]:
                         return np.int64(-1)
@@ -192,18 +257,34 @@ def follow(
             entries[first + kept * ENTRY_WORDS] = row
             entries[first + kept * ENTRY_WORDS + 1] = generation
             entries[first + kept * ENTRY_WORDS + 2] = last
+            heaviest = max(heaviest, _weight(weights, last))
             kept += 1
         _shorten(set_words, own, blocks, entries, kept)
+        _charge(charges, progress, own, SET_BYTES + heaviest if kept > 0 else np.int64(0))
 
+        entered = np.int64(0)
+        for pair in range(pair_offsets[this], pair_offsets[this + 1]):
+            entered += np.int64(stamps[pair_rows[pair]] == tick)
+        free = limit - progress[HELD]
+        needed = entered * ENTRY_BYTES + max(np.int64(0), SET_BYTES + weight - charges[own])
+        is_entered = False
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick:
+                row_needed = ENTRY_BYTES + SET_BYTES + weight
+                if needed > free or row_bytes[row] + row_needed > free:
+                    progress[REFUSED] += 1
+                    stamps[row] = tick + 1
+                    continue
                 if not _append(
                     set_words, own, blocks, entries, row, generations[row], numbers[this]
                 ):
                     return np.int64(-1)
                 progress[ENTRIES] += 1
+                progress[HELD] += ENTRY_BYTES
                 members[row] += 1
+                row_bytes[row] += row_needed
+                is_entered = True
                 if (events[row] >> ENTERS) & 1 != 0:
                     if count_out == out_rows.shape[0]:
                         return np.int64(-1)
@@ -213,6 +294,8 @@ def follow(
                     count_out += 1
                 else:
                     stamps[row] = tick + 1  # reported as inside, if the query asks for it
+        if is_entered:
+            _charge(charges, progress, own, max(charges[own], SET_BYTES + weight))
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick + 1 and (events[row] >> INSIDE) & 1 != 0:
@@ -225,7 +308,7 @@ def follow(
     return count_out
 
 
-@kernel(types.int64(_I4_IN, _I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8))
+@kernel(types.int64(_I4_IN, _I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I8))
 def put_members(
     sets: Any,
     rows: Any,
@@ -235,11 +318,14 @@ def put_members(
     entries: Any,
     generations: Any,
     members: Any,
+    weights: Any,
+    charges: Any,
+    row_bytes: Any,
     progress: Any,
 ) -> Any:
     """Adds rows (i4[m]) with numbers (i4[m]) to sets (i4[m]) that do not hold them.
 
-    The rest as in `follow`.
+    The rest as in `follow`, without its limit.
 
     Returns:
         0; −1 if the entries have no room.
@@ -252,10 +338,14 @@ def put_members(
             return -1
         members[row] += 1
         progress[ENTRIES] += 1
+        progress[HELD] += ENTRY_BYTES
+        charge = SET_BYTES + _weight(weights, numbers[i])
+        row_bytes[row] += ENTRY_BYTES + charge
+        _charge(charges, progress, np.int64(sets[i]), max(charges[sets[i]], charge))
     return 0
 
 
-@kernel(types.int64(_I4_IN, _I8, _I8, _I4, _I8_IN, _U1_IN, _I4_IN, _I8))
+@kernel(types.int64(_I4_IN, _I8, _I8, _I4, _I8_IN, _U1_IN, _I4_IN, _I8_IN, _I8, _I8))
 def sweep_sets(
     sets: Any,
     set_words: Any,
@@ -264,6 +354,8 @@ def sweep_sets(
     row_words: Any,
     row_state: Any,
     generations: Any,
+    weights: Any,
+    charges: Any,
     progress: Any,
 ) -> Any:
     """Removes the entries of freed rows from sets (i4[s]).
@@ -291,12 +383,19 @@ def sweep_sets(
                 entries[first + kept * ENTRY_WORDS + 2] = entries[first + j * ENTRY_WORDS + 2]
                 kept += 1
                 ended += np.int64(row_words[row * ROW_WORDS + 1] != _FOR_EVER)
-        progress[ENTRIES] -= count - kept
-        _shorten(set_words, own, blocks, entries, kept)
+        if kept < count:
+            progress[ENTRIES] -= count - kept
+            progress[HELD] -= (count - kept) * ENTRY_BYTES
+            _shorten(set_words, own, blocks, entries, kept)
+            _charge_anew(set_words, entries, weights, charges, progress, own)
     return ended
 
 
-@kernel(types.int64(_U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8, _I4, _I4, _I4))
+@kernel(
+    types.int64(
+        _U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I8, _I4, _I4, _I4,
+    )
+)  # fmt: skip
 def take_members(
     is_taken: Any,
     set_words: Any,
@@ -304,6 +403,9 @@ def take_members(
     entries: Any,
     generations: Any,
     members: Any,
+    weights: Any,
+    charges: Any,
+    row_bytes: Any,
     progress: Any,
     out_sets: Any,
     out_rows: Any,
@@ -341,6 +443,8 @@ def take_members(
                 out_rows[count_out] = row
                 out_numbers[count_out] = entries[at + 2]
                 members[row] -= 1
+                last = entries[at + 2]
+                row_bytes[row] -= ENTRY_BYTES + SET_BYTES + _weight(weights, last)
                 count_out += 1
                 continue
             if kept < j:
@@ -350,5 +454,7 @@ def take_members(
             kept += 1
         if kept < count:
             progress[ENTRIES] -= count - kept
+            progress[HELD] -= (count - kept) * ENTRY_BYTES
             _shorten(set_words, own, blocks, entries, kept)
+            _charge_anew(set_words, entries, weights, charges, progress, np.int64(own))
     return count_out

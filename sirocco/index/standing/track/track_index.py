@@ -33,6 +33,8 @@ from sirocco.kernels.standing.track_sets import (
     ENTERS,
     EXITS,
     INSIDE,
+    REFUSED,
+    STALE,
     follow,
     put_members,
     sweep_sets,
@@ -40,7 +42,7 @@ from sirocco.kernels.standing.track_sets import (
 )
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
-__all__ = ["ENTERS", "EXITS", "INSIDE", "Members", "TrackHits", "TrackIndex"]
+__all__ = ["ENTERS", "EXITS", "INSIDE", "TRACKED_BYTES_MAX", "Members", "TrackHits", "TrackIndex"]
 
 # Entries of ended queries that may stay in the sets of silent values: for fewer, a sweep through
 # all sets is not worthwhile.
@@ -48,6 +50,13 @@ _GARBAGE_MIN = 4_096
 # Members' objects evaluated together, and maximum number of their pairs with queries.
 _OBJECTS_MAX = 1_024
 _PAIRS_MAX = 1 << 20
+# What the values inside tracked queries of one slot may take: for each its newest object, and an
+# entry for each query. A query gets no more than is free, so alone half of it: 65,000 values with
+# objects of 100 characters. A client chooses how many values there are, and 16 slots, as many as
+# clusters have by default, fit the memory of two evaluators. Part of what a slot does with its log:
+# it must be the same in every evaluator.
+TRACKED_BYTES_MAX = 64 << 20
+
 _NEVER_DEAD = np.iinfo(np.int64).max
 _BORN, _DEAD = 0, 1
 
@@ -118,8 +127,10 @@ class TrackIndex:
         "_last",
         "_members",
         "_ranges",
+        "_row_bytes",
         "_sets",
         "_stamps",
+        "bytes_max",
     )
 
     def __init__(
@@ -127,8 +138,10 @@ class TrackIndex:
         grid: Grid | None = None,
         expected_queries: int = 0,
         hashing: TermHashing = WIRE_TERMS,
+        bytes_max: int | None = None,
     ) -> None:
-        """Creates an empty index; arguments as of `RangeIndex`."""
+        """Creates an empty index; arguments as of `RangeIndex`, and what its values may take."""
+        self.bytes_max = TRACKED_BYTES_MAX if bytes_max is None else bytes_max
         self._ranges = RangeIndex(grid, expected_queries, hashing)
         self._sets = ValueSets()
         # Handles of sets that an old checkpoint stored under former hashes of their values.
@@ -140,6 +153,7 @@ class TrackIndex:
         self._flags = GrowableArray(np.uint8, 256)
         self._generations = GrowableArray(np.int32, 256)
         self._members = GrowableArray(np.int32, 256)
+        self._row_bytes = GrowableArray(np.int64, 256)
         self._stamps = GrowableArray(np.int64, 256)
         self._garbage = 0
 
@@ -175,13 +189,14 @@ class TrackIndex:
         if len(rows) == 0:
             return rows
         columns = self._keys, self._events, self._flags, self._generations, self._members
-        for column in (*columns, self._stamps):
+        for column in (*columns, self._stamps, self._row_bytes):
             column.reserve(int(rows.max()) + 1)
         self._keys.array[rows] = keys
         self._events.array[rows] = events
         self._flags.array[rows] = queries.flags
         self._generations.array[rows] += 1
         self._members.array[rows] = 0
+        self._row_bytes.array[rows] = 0
         return rows
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
@@ -207,7 +222,16 @@ class TrackIndex:
         freed = self._ranges.reclaim(position, rows_max)
         if freed and self._garbage > max(_GARBAGE_MIN, self._sets.entries_count // 2):
             self._sweep()
+        self._tidy()
         return freed
+
+    def _tidy(self) -> None:
+        """Gives back memory, if most of it is that of values which have left."""
+        held = self._sets
+        if self._last.is_crowded(held.entries_count, self._row_bytes.array):
+            held.renumber(self._last.keep(held.members()[3]))
+        if held.is_sparse:
+            self._sets = held.compacted()
 
     def _sweep(self) -> None:
         sets = self._sets.all()
@@ -219,6 +243,8 @@ class TrackIndex:
             self._ranges._rows.words,
             self._ranges._rows.state,
             self._generations.array,
+            self._last.weights,
+            self._sets.charges,
             self._sets.progress,
         )
         self._sets.drop_empty(sets)
@@ -308,8 +334,7 @@ class TrackIndex:
             arrival_ms[rows], positions[rows], keys, sets, numbers, named, query_rows
         )
         hits = replace(hits, object_rows=rows[hits.object_rows].astype(np.int32))
-        if self._last.is_crowded:
-            self._sets.renumber(self._last.keep(self._sets.members()[3]))
+        self._tidy()
         return hits
 
     def _rename(
@@ -377,6 +402,10 @@ class TrackIndex:
             self._stamps.array,
             self._members.array,
             self._events.array,
+            self._last.weights,
+            held.charges,
+            self._row_bytes.array,
+            self.bytes_max,
             held.progress,
             out_objects,
             out_rows,
@@ -407,6 +436,9 @@ class TrackIndex:
                 self._sets.entries,
                 self._generations.array,
                 self._members.array,
+                self._last.weights,
+                self._sets.charges,
+                self._row_bytes.array,
                 self._sets.progress,
                 *out,
             )
@@ -581,6 +613,9 @@ class TrackIndex:
             held.entries,
             self._generations.array,
             self._members.array,
+            self._last.weights,
+            held.charges,
+            self._row_bytes.array,
             held.progress,
         )
         required(done, "put_members: no room")
@@ -598,9 +633,24 @@ class TrackIndex:
         return len(self._sets)
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes counted for them, at most `bytes_max` unless a state held more."""
+        return self._sets.held_bytes
+
+    @property
+    def refused_total(self) -> int:
+        """Pairs of an object and a query so far whose value did not enter, for want of room."""
+        return int(self._sets.progress[REFUSED])
+
+    @property
+    def stale_total(self) -> int:
+        """Values of queries so far whose newest object was too large to be kept."""
+        return int(self._sets.progress[STALE])
+
+    @property
     def bytes_total(self) -> int:
         """Bytes of memory that the index takes."""
-        rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8)
+        rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8 + 8)
         return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows
 
 

@@ -9,11 +9,21 @@ from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.handle_table import HandleTable
 from sirocco.kernels.base.blocks import END, new_block_state
 from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.kernels.standing.track_sets import COUNT_MASK, EMPTY_SET, ENTRIES, ENTRY_WORDS
+from sirocco.kernels.standing.track_sets import (
+    COUNT_MASK,
+    EMPTY_SET,
+    ENTRIES,
+    ENTRY_WORDS,
+    HELD,
+    PROGRESS_WORDS,
+)
 
 __all__ = ["ValueSets"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+# Sets and units of blocks for which it is not worthwhile to give memory back.
+_SPARSE_MIN = 4_096
 
 
 class ValueSets:
@@ -23,10 +33,11 @@ class ValueSets:
     values of two keys share a handle, the set holds rows of both, and each row has its key.
 
     Attributes:
-        blocks: i8[34], of the entries; progress: i8[2] (see `kernels.standing.track_sets`).
+        blocks: i8[34], of the entries; progress: i8[5] (see `kernels.standing.track_sets`).
     """
 
     __slots__ = (
+        "_charges",
         "_entries",
         "_former",
         "_free",
@@ -44,11 +55,12 @@ class ValueSets:
         # The value's hash in earlier versions, 0 if unknown.
         self._former = GrowableArray(np.uint64, 256)
         self._words = GrowableArray(np.int64, 256)
+        self._charges = GrowableArray(np.int64, 256)
         self._free: list[npt.NDArray[np.int32]] = []
         self._used = 0
         self.blocks = new_block_state()
         self._entries = GrowableArray(np.int32, 1024)
-        self.progress = np.zeros(2, np.int64)
+        self.progress = np.zeros(PROGRESS_WORDS, np.int64)
 
     def __len__(self) -> int:
         """Returns the number of sets; none is empty between batches."""
@@ -65,6 +77,16 @@ class ValueSets:
     def words(self) -> npt.NDArray[np.int64]:
         """i8[sets]; stale after `find_or_make`."""
         return self._words.array
+
+    @property
+    def charges(self) -> npt.NDArray[np.int64]:
+        """i8[sets], bytes counted for each set, 0 for an empty one; stale likewise."""
+        return self._charges.array
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes counted for all sets."""
+        return int(self.progress[HELD])
 
     @property
     def words_in_use(self) -> npt.NDArray[np.int64]:
@@ -85,7 +107,7 @@ class ValueSets:
     def bytes_total(self) -> int:
         """Bytes of memory in use."""
         entries = 4 * ENTRY_WORDS * int(self.blocks[END])
-        return self._names.bytes_total + 24 * self._used + entries
+        return self._names.bytes_total + 32 * self._used + entries
 
     def find_or_make(
         self, handles: npt.NDArray[np.uint64], is_needed: npt.NDArray[np.bool_]
@@ -127,6 +149,7 @@ class ValueSets:
         self._handles.reserve(self._used)
         self._words.reserve(self._used)
         self._former.reserve(self._used)
+        self._charges.reserve(self._used)
         self._former.array[sets] = 0
         self._handles.array[sets] = handles
         self._words.array[sets] = EMPTY_SET
@@ -148,6 +171,33 @@ class ValueSets:
         if len(empty):
             self._names.drop(self._handles.array[empty])
             self._free.append(empty)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most of the memory is unused: the caller then takes `compacted`."""
+        units, entries = int(self.blocks[END]), self.entries_count
+        return self._used > 4 * len(self) + _SPARSE_MIN or units > 8 * entries + _SPARSE_MIN
+
+    def compacted(self) -> ValueSets:
+        """Returns the same sets, none of them empty, in as little memory as they need."""
+        found = ValueSets()
+        found.progress[:] = self.progress
+        sets = self.all()
+        handles = self._handles.array[sets]
+        fresh = found._take(handles)
+        found._names.put(handles, fresh)
+        found._former.array[fresh] = self._former.array[sets]
+        found._charges.array[fresh] = self._charges.array[sets]
+        places, counts = self._places(sets)
+        # The exponent of n - 1 is the least c with 2^c >= n.
+        classes = np.frexp((counts - 1).astype(np.float64))[1].astype(np.int64)
+        ends = np.cumsum(1 << classes)
+        firsts = ends - (1 << classes)
+        found.blocks[END] = int(ends[-1]) if len(ends) else 0
+        found.reserve(0)
+        found._words.array[fresh] = (firsts << 32) | (classes << 26) | counts
+        found._table()[found._places(fresh)[0]] = self._table()[places]
+        return found
 
     def all(self) -> npt.NDArray[np.int32]:
         """Returns i4[s], all sets."""

@@ -39,7 +39,8 @@ def test_what_is_named_is_found_whatever_was_forgotten(
         first = kept.add(rows_of(ids))
         number_of |= {each: first + i for i, each in enumerate(ids)}
         number_of = {each: number for each, number in number_of.items() if rng.random() < 0.9}
-        if kept.is_crowded:
+        row_bytes = np.array([sum(kept.weights[number] for number in number_of.values())])
+        if kept.is_crowded(len(number_of), row_bytes):
             named = [*number_of.values(), NOT_KNOWN]
             renamed = kept.keep(np.array(named, np.int32))
             number_of = {each: int(renamed[number]) for each, number in number_of.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.index.standing.track import track_index
 from sirocco.protocol.contract.columns import ENTERS, LEAVES
 from sirocco.protocol.contract.messages import NO_REVISION, Installed, Routed
 from sirocco.protocol.evaluator.reports.match_records import Report
@@ -220,6 +222,30 @@ def test_a_checkpoint_of_before_knows_who_is_inside_but_not_where(log: Log) -> N
     told = [each for report in successor.take(log.records[2:]) for each in told_by(report)]
     # Whether it is inside the new region is decided by its next object.
     assert [rest for _, *rest in told] == [["s", 2, "exit"]]
+
+
+def test_values_without_room_are_told_alike_after_restarts(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room is a matter of the log: no enter is lost or doubled with an owner."""
+    monkeypatch.setattr(track_index, "TRACKED_BYTES_MAX", 2_500)
+    rng = random.Random(5)
+    log.install(installed(5, tracker()))
+    log.install(installed(6, tracker(id="r", west=5, east=15)))
+    for number in range(300):
+        log.move(number, lon=rng.uniform(-5, 20), bus=f"b{rng.randrange(25)}", text="a " * 20)
+        if number % 50 == 49:
+            west = rng.uniform(0, 5)
+            log.install(installed(10 + number, tracker(west=west), since=5))
+    log.install(installed_of(0, [], removed=[("q", 900), ("r", 900)]))
+    told = log.events()
+    inside: dict[str, int] = {"enter": 0, "exit": 0}
+    for _, _, event in told:
+        inside[event] += 1
+    # Everything that entered has left, and nothing else.
+    assert inside["enter"] == inside["exit"] > 20
+    monkeypatch.setattr(track_index, "TRACKED_BYTES_MAX", 1 << 20)
+    assert len(told) < len(log.events())
 
 
 VALUES, QUERIES = 60, 200
