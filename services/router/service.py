@@ -51,6 +51,7 @@ class RouterService(Service):
                 settings.intake_partitions,
                 settings.registry_partitions,
                 settings.store,
+                parts.limits.router,
             ),
         )
         super().__init__(parts, member, self.machine)

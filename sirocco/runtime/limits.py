@@ -8,6 +8,8 @@ from sirocco.protocol.evaluator.limits import LIMITS as EVALUATOR_LIMITS
 from sirocco.protocol.evaluator.limits import EvaluatorLimits
 from sirocco.protocol.merger.limits import LIMITS as MERGER_LIMITS
 from sirocco.protocol.merger.limits import MergerLimits
+from sirocco.protocol.router.limits import LIMITS as ROUTER_LIMITS
+from sirocco.protocol.router.limits import RouterLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +17,10 @@ class ProcessLimits:
     """What is no setting of an operator, but what a test or an embedding program may change.
 
     Attributes:
-        evaluator, merger: of the machines.
+        router, evaluator, merger: of the machines.
     """
 
+    router: RouterLimits = ROUTER_LIMITS
     evaluator: EvaluatorLimits = EVALUATOR_LIMITS
     merger: MergerLimits = MERGER_LIMITS
 

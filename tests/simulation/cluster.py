@@ -34,7 +34,7 @@ from tests.simulation.map_maker import MapMaker
 from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.poison import poisoned, poisonous
 from tests.simulation.registry_truth import untold
-from tests.simulation.saving import checkpoints_every, unreadable
+from tests.simulation.saving import unreadable
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.searchers import Searchers
 from tests.simulation.services import (
@@ -378,7 +378,6 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
     try:
         with (
             small_records(seed),
-            checkpoints_every(PROFILES[profile].checkpoints_ms),
             patch.object(map_change, "CLOCKS_DIFFER_MS", CLOCKS_DIFFER_MS),
             # With the wall clock a seed would not repeat: threads of searches yield at every
             # opportunity, or never.

@@ -29,7 +29,6 @@ from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.machine import MergerMachine
 from sirocco.protocol.merger.step_merge import StepMerges
-from sirocco.protocol.router import machine as router
 from sirocco.protocol.router.objects import slot_records
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
@@ -37,7 +36,10 @@ from sirocco.protocol.router.objects.publish_sessions import SessionTable
 from sirocco.protocol.router.queries.change_requests import PendingRequests
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.install_records import Installs
+from sirocco.runtime.limits import ProcessLimits
+from tests.simulation import world
 from tests.simulation.node import SOUND, Planted
+from tests.simulation.small_records import limits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +231,11 @@ def _drop_the_former(self: KnnLists, row: int) -> None:
     self._lists["counts"][row] = 0
 
 
+def _without_grace(seed: int, checkpoints_ms: int) -> ProcessLimits:
+    limits = limits_of(seed, checkpoints_ms)
+    return replace(limits, router=replace(limits.router, expiry_grace_ms=0))
+
+
 _follow_lifetimes = Slot.follow_lifetimes
 _take_due = StepIndex.take_due
 _next_ms = StepIndex.next_ms
@@ -304,7 +311,7 @@ PLANTS = (
     Plant(
         "an ended query is removed at once",
         "gaps",
-        ((router, "EXPIRY_GRACE_MS", 0),),
+        ((world, "limits_of", _without_grace),),
     ),
     Plant(
         "a merger that was fenced under an old grant waits for ever",

@@ -8,17 +8,14 @@ the process in a later try, or its successor, must write the same blob under the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 from sirocco.codec.checkpoint import read_state
 from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.effects import SaveCheckpoint
 from sirocco.protocol.contract.messages import CONTROL, SLOTS
 from sirocco.protocol.evaluator.slot.archived_slices import slice_names
-from sirocco.protocol.router import machine as router
 from sirocco.runtime.loop.checkpoints import Checkpoints, Saves
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
@@ -27,8 +24,6 @@ from tests.simulation.store import SimArchive
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node
-
-INTERVALS = ((router, "CHECKPOINT_INTERVAL_MS"),)
 
 Blobs = deque[tuple[str, bytes]]
 
@@ -124,15 +119,6 @@ class Saver:
     def _wait(self, action: Callable[[], None]) -> None:
         node = self._node
         self._later(node.scheduler.between(*node.parts.log.delays.archive) / 2, action)
-
-
-@contextmanager
-def checkpoints_every(interval_ms: int) -> Iterator[None]:
-    """Sets the interval of checkpoints while the context is open; 0: the default."""
-    with ExitStack() as stack:
-        for module, name in INTERVALS if interval_ms else ():
-            stack.enter_context(patch.object(module, name, interval_ms))
-        yield
 
 
 def unreadable(log: SimLog, archive: SimArchive) -> list[str]:

@@ -165,6 +165,7 @@ class RouterNode(Node):
             intake_partitions=shape.intake,
             registry_partitions=shape.registry,
             store=shape.store,
+            limits=shape.limits.router,
         )
         machine = RouterMachine(member, settings)
         super().__init__(parts, "router", member, machine, skew_ms)

@@ -11,8 +11,7 @@ from unittest.mock import patch
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.evaluator.limits import EvaluatorLimits
 from sirocco.protocol.merger.limits import MergerLimits
-from sirocco.protocol.router.objects import intake_router, keyword_filter, slot_records
-from sirocco.protocol.router.queries import install_records, keyword_summary, member_declarations
+from sirocco.protocol.router.limits import RouterLimits
 from sirocco.runtime.limits import ProcessLimits
 from sirocco.services.evaluator import slot_search, stored
 
@@ -20,24 +19,27 @@ from sirocco.services.evaluator import slot_search, stored
 SHARE = 0.3
 
 BOUNDS = (
-    (intake_router, "FLUSH_BYTES_MAX", 400),
-    (slot_records, "SLOT_ROWS_MAX", 3),
-    (slot_records, "RECORD_BYTES_MAX", 60),
-    (install_records, "INSTALLED_BYTES_MAX", 500),
     (slot_search, "PART_BYTES", 200),
     (slot_search, "PART_BYTES_MAX", 600),
     (slot_search, "NEAREST_ROWS", 12),
     (stored, "ROWS_FEW", 3),
-    (keyword_summary, "RECORD_BYTES_MAX", 40),
-    # A handful of keywords for each partition of the registry.
-    (keyword_filter, "TABLE_BYTES_MAX", 400),
-    (keyword_summary, "TABLE_BYTES_MAX", 400),
 )
 
-# Worlds are so small that keywords would otherwise never be republished.
-OBSOLETE_MIN = 3
+# Worlds are so small that keywords would otherwise never be republished. Of two members one that
+# no query tracks is forgotten at once.
+LIMITS = ProcessLimits(router=RouterLimits(obsolete_queries_min=3, obsolete_members_min=0))
 
 SMALL = ProcessLimits(
+    router=replace(
+        LIMITS.router,
+        flush_bytes_max=400,
+        slot_rows_max=3,
+        slot_bytes_max=60,
+        installed_bytes_max=500,
+        keyword_record_bytes_max=40,
+        # A handful of keywords for each partition of the registry.
+        keyword_table_bytes_max=400,
+    ),
     evaluator=EvaluatorLimits(
         turn_steps_max=3,
         report_steps_max=2,
@@ -59,11 +61,12 @@ def limits_of(seed: int, checkpoints_ms: int) -> ProcessLimits:
         seed: of the world.
         checkpoints_ms: interval of checkpoints; 0: the default.
     """
-    limits = SMALL if has_small_records(seed) else ProcessLimits()
+    limits = SMALL if has_small_records(seed) else LIMITS
     if not checkpoints_ms:
         return limits
     return replace(
         limits,
+        router=replace(limits.router, checkpoint_interval_ms=checkpoints_ms),
         evaluator=replace(limits.evaluator, checkpoint_interval_ms=checkpoints_ms),
         merger=replace(
             limits.merger,
@@ -77,9 +80,6 @@ def limits_of(seed: int, checkpoints_ms: int) -> ProcessLimits:
 def small_records(seed: int) -> Iterator[None]:
     """Makes records small while the context is open, for some seeds."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(keyword_summary, "OBSOLETE_MIN", OBSOLETE_MIN))
-        # Two members: a member that no query tracks is forgotten at once.
-        stack.enter_context(patch.object(member_declarations, "OBSOLETE_MIN", 0))
         if has_small_records(seed):
             for module, name, value in BOUNDS:
                 stack.enter_context(patch.object(module, name, value))

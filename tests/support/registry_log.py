@@ -14,7 +14,9 @@ from sirocco.protocol.contract.messages import (
     TrackedMember,
     TrackedMemberSet,
 )
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.schemes.map.routing import RoutingArrays
 from tests.support.values import uniform_routing
 
 # Adjacent tiles, each in a slot of its own.
@@ -30,9 +32,16 @@ def query(query_id: str, west: float = -180, east: float = 180, **more: Any) -> 
 class Log:
     """A registry partition and its owner; appends are read back on request."""
 
-    def __init__(self, offset: int = 0) -> None:
+    def __init__(
+        self,
+        offset: int = 0,
+        *,
+        routing: RoutingArrays = ROUTING,
+        limits: RouterLimits = LIMITS,
+    ) -> None:
+        self._routings = {1: routing}
         # The owner has read a record of its own.
-        self.registry = Registry(partition=3, offset=offset, floor=offset, epoch=7)
+        self.registry = Registry(partition=3, offset=offset, floor=offset, epoch=7, limits=limits)
         self.registry.validation.epoch_seen = 7
         self.records: list[Change] = []
         self.answers: dict[int, tuple[Outcome, ...]] = {}
@@ -79,12 +88,12 @@ class Log:
             end = self.head if upto is None else upto
             begin = self.registry.offset
             batch = [(o, self.records[o - self._begin]) for o in range(begin, end)]
-            self.carry_out(self.registry.read(batch, {1: ROUTING}))
+            self.carry_out(self.registry.read(batch, self._routings))
 
     def read_one(self) -> None:
         """Gives the owner its next record; records that it appends thereupon are lost."""
         offset = self.registry.offset
-        effects = self.registry.read([(offset, self.records[offset - self._begin])], {1: ROUTING})
+        effects = self.registry.read([(offset, self.records[offset - self._begin])], self._routings)
         self.carry_out([e for e in effects if not (isinstance(e, Append) and e.topic == REGISTRY)])
 
     def outcome(self, token: int) -> Outcome:

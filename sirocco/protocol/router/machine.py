@@ -43,41 +43,30 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.contract.partition_ownership import Holdings
 from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.map_change.query_copies import copy, may_be_saved
 from sirocco.protocol.router.map_change.steps import RouterSteps
-from sirocco.protocol.router.objects.intake_router import MARK_INTERVAL_MS, IntakeRouter
+from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary, was_published, withdrawn
 from sirocco.protocol.router.queries.registry_partition import Read, Registry
-
-# Between checkpoints of a Kafka partition that has advanced: a successor repeats this much. At
-# 100,000 objects/s it routes these in under 4 s, well before the intake's back-pressure.
-CHECKPOINT_INTERVAL_MS = 10_000
-
-# Lifetimes end in the index without this; removing the query only frees memory.
-EXPIRY_INTERVAL_MS = 5_000
-
-# The wait covers objects that arrived within the lifetime and are still in transit: longer than a
-# take-over (10 s) plus the difference of clocks. Removed at once, the query would miss them. A
-# router also waits this long after it starts or was suspended: perhaps all routers were, with
-# objects left in `intake`.
-EXPIRY_GRACE_MS = 60_000
-
-
-# Between parts of the summary of what live queries need. Each part is one record for every intake
-# partition. A million keywords of one registry partition are published within ten seconds.
-SUMMARY_INTERVAL_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """Settings that all routers of a cluster share."""
+    """Settings that all routers of a cluster share.
+
+    Attributes:
+        store: whether objects are stored for searches. If not, objects that no query needs are not
+            sent.
+        limits: how much a router keeps and sends at once, and how often.
+    """
 
     slots: int
     event_time: bool = False
     intake_partitions: int = 1
     registry_partitions: int = 1
-    # Whether objects are stored for searches. If not, objects that no query needs are not sent.
     store: bool = True
+    limits: RouterLimits = LIMITS
 
 
 class RouterMachine:
@@ -89,7 +78,9 @@ class RouterMachine:
             slots=settings.slots,
             event_time=settings.event_time,
             registries=settings.registry_partitions,
+            limits=settings.limits,
         )
+        self._limits = settings.limits
         if not settings.store:
             self.intake.summarised = settings.registry_partitions
         self.registries: dict[int, Registry] = {}
@@ -202,25 +193,26 @@ class RouterMachine:
             is_due = registry.has_gaps or registry.hidden
             effects += registry.announce(now_ms) if is_due else []
         effects += self._steps.next(now_ms)
-        if now_ms - self._summarised_ms >= SUMMARY_INTERVAL_MS:
+        if now_ms - self._summarised_ms >= self._limits.summary_interval_ms:
             self._summarised_ms = now_ms
             for registry in self.registries.values():
                 effects += registry.publish_summary(now_ms)
                 effects += registry.forget_members(now_ms)
-        if now_ms - self._marked_ms >= MARK_INTERVAL_MS or self._has_changed_map():
+        if now_ms - self._marked_ms >= self._limits.mark_interval_ms or self._has_changed_map():
             self._marked_ms = now_ms
             effects += self.intake.beats(now_ms)
             effects += self._mark(self.holdings.owned(INTAKE), now_ms)
             effects += self._checkpoint(now_ms)
-        if now_ms - self._ticked_ms > EXPIRY_INTERVAL_MS:
+        limits = self._limits
+        if now_ms - self._ticked_ms > limits.expiry_interval_ms:
             self._awake_ms = now_ms
         self._ticked_ms = now_ms
-        if not self._event_time and now_ms - self._expired_ms >= EXPIRY_INTERVAL_MS:
+        if not self._event_time and now_ms - self._expired_ms >= limits.expiry_interval_ms:
             self._expired_ms = now_ms
             self.intake.forget_sessions()
-            is_awake = now_ms - self._awake_ms >= EXPIRY_GRACE_MS
+            is_awake = now_ms - self._awake_ms >= limits.expiry_grace_ms
             for registry in self.registries.values() if is_awake else ():
-                effects += registry.expire(now_ms - EXPIRY_GRACE_MS)
+                effects += registry.expire(now_ms - limits.expiry_grace_ms)
         return effects
 
     def _mark(self, partitions: list[int], now_ms: int) -> list[Effect]:
@@ -281,12 +273,13 @@ class RouterMachine:
                 floor=event.offset,
                 epoch=event.epoch,
                 intake_partitions=self._intake_partitions,
+                limits=self._limits,
             )
             registry.pending_requests.routing = self.intake.routing
             if self.intake.summarised:
                 registry.keyword_summary = KeywordSummary(
                     *(event.partition, event.epoch, self.intake.slots),
-                    *(self._intake_partitions, registry.live),
+                    *(self._intake_partitions, registry.live, self._limits),
                 )
             if event.state is not None:
                 registry.restore(event.state)
@@ -333,7 +326,7 @@ class RouterMachine:
     def _checkpoint(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
         def due(topic: str, partition: int, offset: int) -> bool:
             saved, saved_ms, _ = self._checkpointed[topic, partition]
-            is_late = at_once or now_ms - saved_ms >= CHECKPOINT_INTERVAL_MS
+            is_late = at_once or now_ms - saved_ms >= self._limits.checkpoint_interval_ms
             is_next = self._is_by_another_map(topic, partition, offset)
             return is_next or (is_late and offset > saved)
 

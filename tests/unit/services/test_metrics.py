@@ -11,9 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from sirocco_client import Client, KnnQuery, PartialResult, RangeQuery
 
 from sirocco.protocol.merger.limits import MergerLimits
-from sirocco.protocol.router import machine as router
+from sirocco.protocol.router.limits import RouterLimits
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.merger.service import MergerService, _step_lag_s
+from sirocco.services.router.service import RouterService
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
 from tests.support.list_records import Asked, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster
@@ -111,7 +112,10 @@ def test_what_ended_is_remembered_for_a_while(
     eventually(lambda: ended() >= before + 2)
 
     # test: a checkpoint of the registry, after which the changes are no longer read.
-    monkeypatch.setattr(router, "CHECKPOINT_INTERVAL_MS", 0)
+    for service in cluster.services:
+        if isinstance(service, RouterService):
+            limits = RouterLimits(checkpoint_interval_ms=0)
+            monkeypatch.setattr(service.machine, "_limits", limits)
     forget_every(50)
 
     # check

@@ -82,7 +82,12 @@ def copy(
         registry.locators.learn(change, is_by_keyword=is_by_keyword)
     present = [live.slots(row) for row in kept_rows]
     placed = place_known(changes, present, registry.stage, routings)
-    installs = Installs(registry.partition, registry.floor, registry.offset)
+    installs = Installs(
+        registry.partition,
+        registry.floor,
+        registry.offset,
+        registry.limits.installed_bytes_max,
+    )
     # Slots that hold it get it as well: a suspended router may have sent a removal long ago that is
     # still in transit. Slots that it is to leave do not: a later owner may not know of them any
     # more.
@@ -99,7 +104,12 @@ def trim(registry: Registry) -> list[Effect]:
     is_due = registry.is_announced and registry.live.has_surplus
     if not is_due or registry.stage.following:
         return []
-    installs = Installs(registry.partition, registry.floor, registry.offset)
+    installs = Installs(
+        registry.partition,
+        registry.floor,
+        registry.offset,
+        registry.limits.installed_bytes_max,
+    )
     surplus = registry.live.take_surplus(TRIM_MAX)
     if registry.keyword_summary:
         registry.keyword_summary.obsolete += len(surplus)

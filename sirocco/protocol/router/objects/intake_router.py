@@ -39,6 +39,7 @@ from sirocco.protocol.contract.positions import (
     position_of,
 )
 from sirocco.protocol.contract.term_rows import take_terms
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.objects.intake_partition import IntakeRecord, Part, Source
 from sirocco.protocol.router.objects.keyword_filter import KeywordFilter, wanted
@@ -51,27 +52,6 @@ from sirocco.protocol.router.objects.slot_records import (
 )
 from sirocco.protocol.router.objects.track_copies import copies_max, followed
 from sirocco.schemes.map.routing import ObjectRoutes, RoutingArrays
-
-# A flush is due at this many objects: one record a slot of some hundred objects, a few milliseconds
-# of work. Larger flushes gain nothing (8,192 objects: 512 a record at 16 slots) and delay the next
-# poll.
-FLUSH_OBJECTS = 8_192
-
-# Bytes that one turn makes of objects, copies included, estimated before anything is made; one
-# intake record is always taken. An object of 16 KB that members in all of 64 slots follow takes 1
-# MB, so 8,192 of them would fill any memory.
-FLUSH_BYTES_MAX = 64 << 20
-
-# Records, not objects, are expensive: about 1 ms of CPU each while they are small, shares of broker
-# and evaluator included. A router makes about this many a second at most: with 16 slots a flush
-# every 64 ms. After a pause the first objects are sent at once.
-RECORDS_PER_S_MAX = 250
-FLUSH_INTERVAL_MS_MIN = 10
-FLUSH_INTERVAL_MS_MAX = 64
-
-# Between marks. The time of a slot, and so expiry and take-overs, lags by as much.
-MARK_INTERVAL_MS = 1_000
-
 
 Waiting: TypeAlias = tuple[int, int, IntakeRecord]
 
@@ -113,6 +93,7 @@ class IntakeRouter:
         summarised: registry partitions that publish which objects their queries need, so that
             others are held back; 0 where everything is stored.
         registries: number of registry partitions.
+        limits: of the router.
         sources: owned intake partition → its state.
         objects_total: routed so far.
         copied_bytes_total: bytes in copies of followed objects, so far.
@@ -127,6 +108,7 @@ class IntakeRouter:
     map_version: int = 0
     summarised: int = 0
     registries: int = 1
+    limits: RouterLimits = LIMITS
     sources: dict[int, Source] = field(default_factory=dict)
     objects_total: int = 0
     held_back_total: int = 0
@@ -144,9 +126,10 @@ class IntakeRouter:
     # then.
     is_crowded: bool = False
     _flushed_ms: int = 0
-    _interval_ms: int = FLUSH_INTERVAL_MS_MIN
+    _interval_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self._interval_ms = self.limits.flush_interval_ms_min
         self.slot_objects = np.zeros(self.slots, np.int64)
         self.arrivals = LeafArrivals(0, np.zeros(0, np.int64))
 
@@ -169,7 +152,7 @@ class IntakeRouter:
 
     def own(self, partition: int, offset: int, state: State | None, now_ms: int) -> None:
         """Continues from a checkpoint, or from the beginning."""
-        sessions = SessionTable()
+        sessions = SessionTable(self.limits.sessions_max)
         received_ms = arrival_ms = NO_TIME_MS
         if state is not None:
             received_ms, arrival_ms = (int(time) for time in state["times_ms"])
@@ -192,7 +175,9 @@ class IntakeRouter:
         if state is not None:
             source.members.restore(state)
         if self.summarised:
-            source.summaries = KeywordFilter(self.slots, self.summarised)
+            source.summaries = KeywordFilter(
+                self.slots, self.summarised, self.limits.keyword_table_bytes_max
+            )
             if state is not None:
                 source.summaries.restore(state)
         self.sources[partition] = source
@@ -226,7 +211,7 @@ class IntakeRouter:
     @property
     def is_full(self) -> bool:
         """Whether enough objects wait for a flush at once."""
-        return self._waiting_objects >= FLUSH_OBJECTS
+        return self._waiting_objects >= self.limits.flush_objects
 
     def deadline_ms(self) -> int | None:
         """Returns when `flush` is due; None while nothing waits."""
@@ -243,7 +228,7 @@ class IntakeRouter:
         self._flushed_ms = now_ms
         self.is_crowded = False
         effects: list[Effect] = []
-        left = FLUSH_BYTES_MAX
+        left = self.limits.flush_bytes_max
         while stretch := self._take_stretch(left):
             left -= sum(self._bytes_of(taken) for _, _, taken in stretch)
             # A member dropped within this stretch counts until its end: earlier objects are
@@ -266,8 +251,10 @@ class IntakeRouter:
                 self._gather_members()
         if not effects:
             return []
-        interval_ms = len(effects) * 1_000 // RECORDS_PER_S_MAX
-        self._interval_ms = min(max(interval_ms, FLUSH_INTERVAL_MS_MIN), FLUSH_INTERVAL_MS_MAX)
+        limits = self.limits
+        interval_ms = len(effects) * 1_000 // limits.records_per_s_max
+        interval_ms = max(interval_ms, limits.flush_interval_ms_min)
+        self._interval_ms = min(interval_ms, limits.flush_interval_ms_max)
         return effects
 
     def _take_stretch(self, bytes_max: int) -> list[Waiting]:
@@ -284,7 +271,7 @@ class IntakeRouter:
         kept: list[Waiting] = []
         held: set[int] = set()
         # Whether this flush has taken something already.
-        is_begun = bytes_max < FLUSH_BYTES_MAX
+        is_begun = bytes_max < self.limits.flush_bytes_max
         for entry in self._waiting:
             partition, _, message = entry
             source = self.sources[partition]
@@ -339,7 +326,7 @@ class IntakeRouter:
             return []
         effects: list[Effect] = []
         for partition, source in self.sources.items():
-            if now_ms - source.last_ms >= MARK_INTERVAL_MS:
+            if now_ms - source.last_ms >= self.limits.mark_interval_ms:
                 source.last_ms = now_ms
                 beat = IntakeObjects(
                     session=0,
@@ -400,7 +387,7 @@ class IntakeRouter:
         end = 0
         for slot in np.flatnonzero(counts).tolist():
             begin, end = end, end + int(counts[slot])
-            for first, last in record_bounds(routed, begin, end):
+            for first, last in record_bounds(routed, begin, end, self.limits):
                 effects.append(Append(SLOTS, slot, self._record(routed, slot, first, last, end)))
         return effects
 

@@ -25,12 +25,8 @@ from sirocco.index.routing.keyword_slots import KeywordSlots, keywords_max, word
 from sirocco.model.text import TermColumns
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Keywords
+from sirocco.protocol.router.limits import LIMITS
 from sirocco.schemes.map.routing import ObjectRoutes
-
-# Memory of the table of one intake partition; each keyword beyond it opens its slots to every
-# object. At 64 slots a million keywords: more than the vocabulary of a month of posts, and a router
-# that owns eight intake partitions stays below its memory.
-TABLE_BYTES_MAX = 32 << 20
 
 
 @dataclass(slots=True)
@@ -56,11 +52,14 @@ class KeywordFilter:
     Args:
         slots: number of slots.
         partitions: of the registry.
+        bytes_max: memory of all keywords, see `RouterLimits.keyword_table_bytes_max`.
     """
 
-    def __init__(self, slots: int, partitions: int) -> None:
+    def __init__(
+        self, slots: int, partitions: int, bytes_max: int = LIMITS.keyword_table_bytes_max
+    ) -> None:
         self._words = words_of(slots)
-        self._count_max = max(1, keywords_max(TABLE_BYTES_MAX, self._words) // partitions)
+        self._count_max = max(1, keywords_max(bytes_max, self._words) // partitions)
         self._partitions = {
             partition: PartitionSummary(self._new_table()) for partition in range(partitions)
         }

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.handle_table import HandleTable
 from sirocco.protocol.contract.messages import IntakeObjects
+from sirocco.protocol.router.limits import LIMITS
 
 # A session that is idle this long, by the time at the fronts, is forgotten. The client ends a
 # session after an hour of idleness, so no session that still sends is forgotten.
@@ -29,19 +30,20 @@ SESSION_IDLE_MS_MAX = 24 * 3_600_000
 # The greatest number of an object; tables hold numbers as i8.
 NUMBER_MAX = (1 << 63) - 1
 
-# At 28 bytes each, 28 MB; more open publishers than one Kafka partition can carry.
-SESSIONS_MAX = 1_000_000
-
 
 class SessionTable:
     """The last number taken of each session, in arrays.
+
+    Args:
+        sessions_max: see `RouterLimits`.
 
     Attributes:
         dropped_gap: records dropped because something before them is missing.
         dropped_repeat: objects dropped because they had been taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sessions_max: int = LIMITS.sessions_max) -> None:
+        self._sessions_max = sessions_max
         self._rows = HandleTable()
         self._handles = np.zeros(64, np.uint64)
         self._last = np.zeros(64, np.int64)
@@ -78,10 +80,11 @@ class SessionTable:
         return repeats
 
     def forget(self, before_ms: int) -> None:
-        """Drops the sessions last seen before a time, and the oldest beyond `SESSIONS_MAX`."""
+        """Drops the sessions last seen before a time, and the oldest beyond `sessions_max`."""
         seen = self._seen_ms[: self._count]
-        if self._count > SESSIONS_MAX:
-            before_ms = max(before_ms, int(np.partition(seen, -SESSIONS_MAX)[-SESSIONS_MAX]))
+        most = self._sessions_max
+        if self._count > most:
+            before_ms = max(before_ms, int(np.partition(seen, -most)[-most]))
         keep = seen >= before_ms
         if keep.all():
             return

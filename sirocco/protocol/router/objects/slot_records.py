@@ -13,13 +13,10 @@ from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
 from sirocco.protocol.contract.messages import Routed
-from sirocco.protocol.contract.positions import SLOT_ROWS_MAX, Intervals
+from sirocco.protocol.contract.positions import Intervals
 from sirocco.protocol.contract.term_rows import slice_terms
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.schemes.map.routing import ObjectRoutes
-
-# The bytes of texts, attributes, string ids and terms in one record on `slots`. With the numeric
-# columns, a record of short objects stays below half of what the log accepts.
-RECORD_BYTES_MAX = 1 << 20
 
 # A term with its count, and whether it leads to the slot.
 TERM_BYTES = 11
@@ -56,19 +53,22 @@ def with_places(
     return replace(routed, homes=homes, via=via)
 
 
-def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
+def record_bounds(
+    routed: Routed, begin: int, end: int, limits: RouterLimits = LIMITS
+) -> list[tuple[int, int]]:
     """Splits rows [begin, end) into pieces that each fit a record, by rows and by bytes."""
-    if routed.tracks is None and end - begin <= SLOT_ROWS_MAX:
+    rows_max, bytes_max = limits.slot_rows_max, limits.slot_bytes_max
+    if routed.tracks is None and end - begin <= rows_max:
         total = _bytes_upto(routed, end) - _bytes_upto(routed, begin)
-        if total <= RECORD_BYTES_MAX:
+        if total <= bytes_max:
             return [(begin, end)] if begin < end else []
     sizes, first = _bytes_before(routed, begin, end), begin
     ends = sizes[1:]
     bounds: list[tuple[int, int]] = []
     while begin < end:
         size = int(sizes[begin - first])
-        fits = int(np.searchsorted(ends[begin - first :], size + RECORD_BYTES_MAX, side="right"))
-        last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
+        fits = int(np.searchsorted(ends[begin - first :], size + bytes_max, side="right"))
+        last = min(end, begin + min(max(fits, 1), rows_max))
         # An object and its copy have one position, which one record must cover.
         border = last
         while begin < border < end and _is_copy(routed, border):

@@ -23,6 +23,7 @@ from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.contract.effects import Append, ChangeRequest, Effect, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
 from sirocco.protocol.contract.record_sizes import check_change
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import UNKNOWN, LiveQueries, has_expired
@@ -65,6 +66,7 @@ class PendingRequests:
         routing: of the map in force, which chooses keys; None while there is none.
         next_routing: of the newest prepared map: a change may be read after the switch to it.
         now_ms: the time for lifetimes; None: the time of each request.
+        limits: of the router.
     """
 
     partition: int
@@ -77,6 +79,7 @@ class PendingRequests:
     routing: RoutingArrays | None = None
     next_routing: RoutingArrays | None = None
     now_ms: int | None = None
+    limits: RouterLimits = LIMITS
     # Handle → id → its pending append; requests for another id do not wait for it.
     _pending: dict[int, dict[str, Pending]] = field(default_factory=dict)
     # Probe → the handles and ids whose requests it decides.
@@ -187,7 +190,7 @@ class PendingRequests:
         ):
             pending = self._pending.get(handle, {}).get(request.id)
             if pending is not None:
-                effects += queue(pending, batch, row, request)
+                effects += queue(pending, batch, row, request, self.limits.waiting_changes_max)
                 continue
             wanted = digest_of(request)
             outcome = _immediate_outcome(
@@ -222,7 +225,12 @@ class PendingRequests:
             InvalidArgument: With its locator it does not fit the records of slots.
             ResourceExhausted: It would track one member too many.
         """
-        check_member(request.query, self.member_declarations.counts, self._pending_members)
+        check_member(
+            request.query,
+            self.member_declarations.counts,
+            self._pending_members,
+            self.limits.members_max,
+        )
         change = Change(
             handle=handle,
             query=request.query,

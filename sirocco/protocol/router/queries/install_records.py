@@ -30,20 +30,16 @@ from sirocco.protocol.contract.query_definitions import (
     spec_of,
 )
 from sirocco.protocol.contract.query_names import names_of_pairs
+from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.queries.end_requests import End, reports_end
 from sirocco.protocol.router.queries.report_locators import keys_of
 from sirocco.schemes.map.routing import RoutingArrays
 
-# Bytes of a record, except for one query that is larger: 256 conjunctions of 1,000 terms are 2 MB.
-# Each query of a record is validated by its own revision, so it does not matter which share one.
-INSTALLED_BYTES_MAX = 1 << 20
-
 # Upper bound of the bytes of a character.
 UTF8_BYTES_MAX = 4
 
-# Queries that one record removes from a slot, 16 bytes each.
-REMOVED_MAX = INSTALLED_BYTES_MAX // 16
-
+# Of a query that a record removes from a slot.
+REMOVED_BYTES = 16
 
 _NO_ROWS = compile_queries([], [])
 
@@ -100,7 +96,15 @@ class _Questions:
 class Installs:
     """Collects the records of each slot for a batch of changes: one, or several large ones."""
 
-    def __init__(self, partition: int, floor: int, copied_at: int = NOT_COPIED) -> None:
+    def __init__(
+        self,
+        partition: int,
+        floor: int,
+        copied_at: int = NOT_COPIED,
+        bytes_max: int = LIMITS.installed_bytes_max,
+    ) -> None:
+        self._bytes_max = bytes_max
+        self._removed_max = bytes_max // REMOVED_BYTES
         self._partition = partition
         self._floor = floor
         self._copied_at = copied_at
@@ -141,7 +145,7 @@ class Installs:
     def ends(self, ends: list[End], slots: list[int]) -> list[Effect]:
         """Returns the records of ended queries for slots, the same for each slot."""
         sizes = [len(end.query.encode()) + len(end.subscriber.encode()) + 64 for end in ends]
-        pieces = _pieces(np.arange(len(ends)), np.array(sizes, np.int64))
+        pieces = _pieces(np.arange(len(ends)), np.array(sizes, np.int64), self._bytes_max)
         records = [self._ended([ends[row] for row in piece.tolist()]) for piece in pieces]
         return [Append(SLOTS, slot, each) for slot in slots for each in records]
 
@@ -168,13 +172,14 @@ class Installs:
         for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys()):
             rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
             gone = self._gone_of_slot.get(slot, [])
-            for piece in [rows] if sizes is None else _pieces(rows, sizes):
+            removed_max = self._removed_max
+            for piece in [rows] if sizes is None else _pieces(rows, sizes, self._bytes_max):
                 effects.append(
-                    Append(SLOTS, slot, self._installed(slot, piece, gone[:REMOVED_MAX]))
+                    Append(SLOTS, slot, self._installed(slot, piece, gone[:removed_max]))
                 )
-                gone = gone[REMOVED_MAX:]
-            for begin in range(0, len(gone), REMOVED_MAX):
-                record = self._installed(slot, rows[:0], gone[begin : begin + REMOVED_MAX])
+                gone = gone[removed_max:]
+            for begin in range(0, len(gone), removed_max):
+                record = self._installed(slot, rows[:0], gone[begin : begin + removed_max])
                 effects.append(Append(SLOTS, slot, record))
         return effects
 
@@ -191,7 +196,7 @@ class Installs:
             + (FIXED_BYTES + 2 * DEFAULT_LIMITS.id_bytes) * len(self._kept)
             + UTF8_BYTES_MAX * (sum(map(len, self._filters)) + sum(map(len, specs)))
             + sum([len(change.locator) for _, change in self._kept])
-        ) <= INSTALLED_BYTES_MAX
+        ) <= self._bytes_max
 
     def _sizes(self) -> NDArray[np.int64]:
         """Returns i8[q], about how many bytes each query takes in a record."""
@@ -239,12 +244,14 @@ class Installs:
         return self._questions.add_to(record, slot, chosen) if self._questions else record
 
 
-def _pieces(rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _pieces(
+    rows: NDArray[np.int64], sizes: NDArray[np.int64], bytes_max: int
+) -> list[NDArray[np.int64]]:
     """Splits rows so that each piece fits a record; one piece where there are none."""
     ends, pieces, begin = np.cumsum(sizes[rows]), list[NDArray[np.int64]](), 0
     while True:
         before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + INSTALLED_BYTES_MAX, side="right"))
+        end = int(np.searchsorted(ends, before + bytes_max, side="right"))
         end = max(end, min(begin + 1, len(rows)))
         pieces.append(rows[begin:end])
         if end == len(rows):

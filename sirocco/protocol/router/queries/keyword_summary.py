@@ -32,17 +32,9 @@ from sirocco.index.routing.keyword_slots import (
 )
 from sirocco.protocol.contract.effects import Append, Effect, State
 from sirocco.protocol.contract.messages import INTAKE, Change, Keywords
-from sirocco.protocol.router.objects.keyword_filter import TABLE_BYTES_MAX
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.schemes.map.routing import RoutingArrays
-
-# Of one record: 10,000 keywords at 64 slots. A piece is sent to every intake partition a few times
-# a second, so that a million keywords do not delay the routing.
-RECORD_BYTES_MAX = 160_000
-
-# This many queries, and half as many as are live, must be gone before all is republished: each
-# change then costs a bounded number of keywords, and at most a third of keywords are obsolete.
-OBSOLETE_MIN = 1_000
 
 Slots = tuple[int, ...]
 
@@ -80,6 +72,7 @@ class KeywordSummary:
         slots: number of slots.
         intake_partitions: number of intake partitions.
         live: the queries.
+        limits: of the router.
 
     Attributes:
         is_published: a whole summary has been published, by this owner or a former one.
@@ -87,7 +80,13 @@ class KeywordSummary:
     """
 
     def __init__(
-        self, partition: int, epoch: int, slots: int, intake_partitions: int, live: LiveQueries
+        self,
+        partition: int,
+        epoch: int,
+        slots: int,
+        intake_partitions: int,
+        live: LiveQueries,
+        limits: RouterLimits = LIMITS,
     ) -> None:
         self.is_published = False
         self.obsolete = 0
@@ -96,7 +95,10 @@ class KeywordSummary:
         self._words = words_of(slots)
         self._intake_partitions = intake_partitions
         self._live = live
-        self._count_max = keywords_max(TABLE_BYTES_MAX, self._words)
+        self._limits = limits
+        self._count_max = keywords_max(limits.keyword_table_bytes_max, self._words)
+        # Keywords of one record.
+        self._piece = max(1, limits.keyword_record_bytes_max // (8 + 8 * self._words))
         self._published = KeywordSlots(self._words, self._count_max)
         # By row of the live queries: the first keyword, and all where there are several.
         self._firsts = np.zeros(64, np.uint64)
@@ -136,7 +138,7 @@ class KeywordSummary:
     @property
     def is_due(self) -> bool:
         """Whether a piece of a whole summary is due."""
-        is_old = self.obsolete > max(OBSOLETE_MIN, len(self._live) // 2)
+        is_old = self.obsolete > max(self._limits.obsolete_queries_min, len(self._live) // 2)
         return self._pieces is not None or not self.is_published or is_old
 
     def next(self) -> list[Effect]:
@@ -206,7 +208,7 @@ class KeywordSummary:
         return joined(terms, sets[positions])
 
     def _split(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> Iterator[Keywords]:
-        size = max(1, RECORD_BYTES_MAX // (8 + 8 * self._words))
+        size = self._piece
         for begin in range(0, max(1, len(terms)), size):
             end = begin + size
             yield Keywords(
@@ -232,7 +234,7 @@ class KeywordSummary:
             terms = np.append(terms, np.uint64(ANY_TERM))
             sets = np.vstack([sets, self._published.open_set])
         effects: list[Effect] = []
-        size = max(1, RECORD_BYTES_MAX // (8 + 8 * self._words))
+        size = self._piece
         for begin in range(0, len(terms), size):
             own = slice(begin, begin + size)
             effects += self._everywhere(

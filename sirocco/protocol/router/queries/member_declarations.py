@@ -20,15 +20,7 @@ from sirocco.model.query import Query, RangeQuery
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Change, TrackedMember, TrackedMemberSet
-
-# Members that the queries of one registry partition track at most: clients choose them, 256 bytes
-# each. The full list fits one record of 1 MiB; a cluster has a handful. No tenant gets more than
-# stay free: the first one gets half of them at most, the next one half of the rest.
-MEMBERS_MAX = 4_096
-
-# This many members, and half as many as are tracked, must have gone before the full list: at most a
-# third of the known ones are obsolete, and each change costs a bounded part of a record.
-OBSOLETE_MIN = 64
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 
 
 class MemberCounts:
@@ -81,12 +73,14 @@ class MemberDeclarations:
     Args:
         partition: of the registry.
         epoch: of the ownership.
+        limits: of the router.
 
     Attributes:
         counts: of the queries that track each.
     """
 
-    def __init__(self, partition: int, epoch: int) -> None:
+    def __init__(self, partition: int, epoch: int, limits: RouterLimits = LIMITS) -> None:
+        self._limits = limits
         self._partition = partition
         self._epoch = epoch
         # Handle of each live query that tracks → its tenant and member.
@@ -121,9 +115,9 @@ class MemberDeclarations:
     def is_due(self) -> bool:
         """Whether the full list is due: many known members are tracked no more."""
         gone = len(self._known) - len(self.counts)
-        is_crowded = gone > max(OBSOLETE_MIN, len(self.counts) // 2)
+        is_crowded = gone > max(self._limits.obsolete_members_min, len(self.counts) // 2)
         # More members than the bound, from an old log, would not fit a record.
-        fits = self._is_whole and len(self.counts) <= MEMBERS_MAX
+        fits = self._is_whole and len(self.counts) <= self._limits.members_max
         return fits and (is_crowded or self._is_after_another)
 
     def keep(self) -> TrackedMemberSet:
@@ -172,13 +166,19 @@ def member_of(query: Query | None) -> str | None:
     return query.track if isinstance(query, RangeQuery) else None
 
 
-def check_member(query: Query | None, tracked: MemberCounts, pending: MemberCounts) -> None:
+def check_member(
+    query: Query | None,
+    tracked: MemberCounts,
+    pending: MemberCounts,
+    members_max: int = LIMITS.members_max,
+) -> None:
     """Refuses a query that would track one member too many.
 
     Args:
         query: of a change.
         tracked: the members of the live queries.
         pending: those of pending changes; some may be tracked already.
+        members_max: see `RouterLimits`.
 
     Raises:
         ResourceExhausted: Other queries track as many as allowed, or those of its tenant do.
@@ -186,9 +186,9 @@ def check_member(query: Query | None, tracked: MemberCounts, pending: MemberCoun
     member = member_of(query)
     if query is None or member is None or member in tracked or member in pending:
         return
-    free = MEMBERS_MAX - len(tracked) - len(pending)
+    free = members_max - len(tracked) - len(pending)
     if free <= 0:
-        raise ResourceExhausted(f"queries track {MEMBERS_MAX} members here already", field="track")
+        raise ResourceExhausted(f"queries track {members_max} members here already", field="track")
     tenant = tenant_of(query.id)
     own = tracked.of_tenant(tenant) + pending.of_tenant(tenant)
     if tenant and own >= free:

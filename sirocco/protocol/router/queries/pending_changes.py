@@ -19,10 +19,6 @@ from sirocco.protocol.contract.messages import NO_REVISION, Change
 
 _NONE = "no query is registered under this id"
 
-# Changes that may wait for an append of the same query. More are refused: a client that floods a
-# single query must not exhaust memory.
-WAITING_MAX = 1_000
-
 
 def digest_of(request: ChangeRequest) -> int:
     """Returns 64 bits over all that makes two registrations equal; 0 for a removal."""
@@ -78,9 +74,11 @@ def _id_of(change: Change) -> str | None:
     return None if change.query is None else change.query.id
 
 
-def queue(pending: Pending, batch: RequestBatch, row: int, request: ChangeRequest) -> list[Effect]:
+def queue(
+    pending: Pending, batch: RequestBatch, row: int, request: ChangeRequest, waiting_max: int
+) -> list[Effect]:
     """Makes a request wait for an append for its query, if there is room."""
-    if len(pending.waiting) < WAITING_MAX:
+    if len(pending.waiting) < waiting_max:
         pending.waiting.append((batch, row, request))
         return []
     # Not `Unavailable`: a front would then look for another owner, with all changes of the call.

@@ -30,6 +30,7 @@ from sirocco.protocol.contract.messages import (
     TrackedMember,
     TrackedMemberSet,
 )
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.change_requests import PendingRequests
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.end_requests import EndRequests
@@ -64,6 +65,7 @@ class Registry:
         end_requests: the queries whose end is to be reported.
         stage: the maps by which queries are placed.
         intake_partitions: number of intake partitions.
+        limits: of the router.
         keyword_summary: publishes which objects the queries need; None where everything is stored.
         member_declarations: publishes by which members objects are followed.
         repair: republishes queries whose newest record is void.
@@ -76,11 +78,12 @@ class Registry:
     floor: int
     epoch: int
     live: LiveQueries = field(default_factory=LiveQueries)
-    locators: Locators = field(default_factory=Locators)
+    locators: Locators = field(init=False)
     life_starts: LifeStarts = field(default_factory=LifeStarts)
     end_requests: EndRequests = field(default_factory=EndRequests)
     stage: Stage = field(default_factory=Stage)
     intake_partitions: int = 1
+    limits: RouterLimits = LIMITS
     keyword_summary: KeywordSummary | None = None
     member_declarations: MemberDeclarations = field(init=False)
     repair: RegistryRepair = field(init=False)
@@ -93,7 +96,8 @@ class Registry:
     _held: list[Read] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.member_declarations = MemberDeclarations(self.partition, self.epoch)
+        self.locators = Locators(limits=self.limits)
+        self.member_declarations = MemberDeclarations(self.partition, self.epoch, self.limits)
         self.repair = RegistryRepair(self.partition, self.epoch, self.live)
         self.validation = ChangeValidation(
             epoch=self.epoch, begin=self.offset, live=self.live, repair=self.repair
@@ -106,6 +110,7 @@ class Registry:
             validation=self.validation,
             life_starts=self.life_starts,
             member_declarations=self.member_declarations,
+            limits=self.limits,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -233,7 +238,8 @@ class Registry:
             if end := self.end_requests.learn(revision, change):
                 ends.append(end)
         self.offset = changes[-1][0] + 1
-        installs = Installs(self.partition, self.floor)
+        bytes_max = self.limits.installed_bytes_max
+        installs = Installs(self.partition, self.floor, bytes_max=bytes_max)
         updates = SlotUpdates(self.live, self.stage, routings, self._staged, self.keyword_summary)
         effects += updates.forward(valid, self.validation.take_unplaced_versions(), installs)
         # After the changes of queries in the slots' logs.

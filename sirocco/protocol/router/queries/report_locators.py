@@ -30,16 +30,8 @@ from sirocco.model.query import RangeQuery
 from sirocco.model.text import term_hash
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, Change
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.schemes.map.routing import RoutingArrays
-
-# A query whose versions have had more conjunctions than this begins anew. Only an object in transit
-# at that moment may be reported twice, or not at all.
-ALTERNATIVES_MAX = 256
-
-# Removed queries whose locators are remembered: an object in transit that met the query also meets
-# one registered again under its id. About 200 bytes each.
-REMOVED_MAX = 50_000
-
 
 # The positive and the negative terms of a conjunction, hashes.
 Conjunction = tuple[tuple[int, ...], tuple[int, ...]]
@@ -118,10 +110,12 @@ class Locators:
     Attributes:
         live: query handle → locator of its newest version that has one.
         removed: the same of removed queries, the latest last.
+        limits: of the router.
     """
 
     live: dict[int, bytes] = field(default_factory=dict)
     removed: dict[int, bytes] = field(default_factory=dict)
+    limits: RouterLimits = field(default=LIMITS, compare=False)
     _ranks: _Ranks = field(default_factory=lambda: _Ranks(None, {}), compare=False)
 
     def choose(
@@ -151,7 +145,11 @@ class Locators:
         conjunctions = _conjunctions(change)
         keys = self._keys(conjunctions, routing)
         if known is not None:
-            alternatives = _continued(read_locator(known), _alternatives(keys, conjunctions))
+            alternatives = _continued(
+                read_locator(known),
+                _alternatives(keys, conjunctions),
+                self.limits.alternatives_max,
+            )
             return b"" if alternatives == derived(change) else write_locator(alternatives)
         if keys == [min(held) for held, _ in conjunctions]:
             return b""
@@ -179,7 +177,7 @@ class Locators:
             gone = self.live.pop(handle, None)
             if gone is not None:
                 self.removed[handle] = gone
-                if len(self.removed) > REMOVED_MAX:
+                if len(self.removed) > self.limits.removed_locators_max:
                     del self.removed[next(iter(self.removed))]
             return
         is_known = handle in self.live or handle in self.removed
@@ -233,13 +231,13 @@ def _alternatives(keys: list[int], conjunctions: list[Conjunction]) -> tuple[Alt
 
 
 def _continued(
-    known: tuple[Alternative, ...], alternatives: tuple[Alternative, ...]
+    known: tuple[Alternative, ...], alternatives: tuple[Alternative, ...], alternatives_max: int
 ) -> tuple[Alternative, ...]:
     """Returns a locator that agrees with the one before on all its conjunctions."""
     if HOME in known:
         return known
     known_pairs = {(one.positive, one.negative) for one in known}
     fresh = [one for one in alternatives if (one.positive, one.negative) not in known_pairs]
-    if len(known) + len(fresh) > ALTERNATIVES_MAX:
+    if len(known) + len(fresh) > alternatives_max:
         return alternatives
     return (*known, *fresh)

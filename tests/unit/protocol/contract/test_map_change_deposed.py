@@ -42,7 +42,8 @@ from sirocco.protocol.contract.messages import (
     Retire,
 )
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.router.machine import CHECKPOINT_INTERVAL_MS, RouterMachine, RouterSettings
+from sirocco.protocol.router.limits import LIMITS
+from sirocco.protocol.router.machine import RouterMachine, RouterSettings
 from tests.support.values import change_of, map_activated, request_of
 from tests.unit.protocol.contract.test_map_change import SLOTS_COUNT, holds, query, turned
 
@@ -255,7 +256,7 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
     amid = len(world.records) - 1
     new = Owner(world, after)
     new.read(amid)
-    new.tick(CHECKPOINT_INTERVAL_MS)
+    new.tick(LIMITS.checkpoint_interval_ms)
     for each in new.saved:
         taken = CheckpointTaken(REGISTRY, 0, each.epoch, each.offset, "")
         new.step(ControlRead(100, taken))
@@ -265,7 +266,7 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
     # The former one has not read yet that it is replaced; the other one dies.
     old.read(amid + 1)
     world.land(old.take_told())
-    old.tick(CHECKPOINT_INTERVAL_MS)
+    old.tick(LIMITS.checkpoint_interval_ms)
     (saved,) = old.saved
     third = Owner(world, after, saved.offset, saved.state)
     third.settle()
@@ -286,7 +287,7 @@ def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() ->
     world.land(old.take_told())
     world.records.append(Retire(2, 0))
     old.read()
-    old.tick(CHECKPOINT_INTERVAL_MS)
+    old.tick(LIMITS.checkpoint_interval_ms)
     # It pauses with this on its way, and with a checkpoint that waits for it.
     late = old.take_told()
     saved = old.saved[-1]

@@ -7,9 +7,8 @@ from dataclasses import replace
 from sirocco.protocol.contract.control_records import LeaderElected, MapPrepared, MapSwitched
 from sirocco.protocol.contract.effects import Append, Effect, RegistryRecords
 from sirocco.protocol.contract.messages import INTAKE, REGISTRY, Prepare, Retire, Switch
-from sirocco.protocol.router.machine import CHECKPOINT_INTERVAL_MS
+from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.map_change.query_copies import may_be_saved
-from sirocco.protocol.router.objects.intake_router import MARK_INTERVAL_MS
 from tests.support.values import change_of, map_activated, request_of
 from tests.unit.protocol.contract.test_map_change import SLOTS_COUNT, Partition, query, turned
 from tests.unit.protocol.router.test_router_machine import Router, routed, saves
@@ -57,15 +56,15 @@ def test_the_next_change_of_the_map_waits_for_what_a_successor_has_to_copy() -> 
     one.control(MapSwitched(0, 2))
     # A predecessor has copied all for this change, and ended before it saved anything.
     one.poll((REGISTRY, 0, 0, change), (REGISTRY, 0, 1, Prepare(2)), (REGISTRY, 0, 2, Retire(2, 0)))
-    effects = one.tick(CHECKPOINT_INTERVAL_MS)
+    effects = one.tick(LIMITS.checkpoint_interval_ms)
     assert saved_to(effects) == []
     (announced,) = [each for each in effects if isinstance(each, Append) and each.topic == REGISTRY]
     # It copies once the log has shown that it is the owner now.
     one.step(RegistryRecords(0, ((0, change),)))
-    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == []
+    assert saved_to(one.tick(LIMITS.checkpoint_interval_ms)) == []
     one.poll((REGISTRY, 0, 3, announced.message))
     one.step(RegistryRecords(0, ((0, change),)))
-    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == [(4, 2)]
+    assert saved_to(one.tick(LIMITS.checkpoint_interval_ms)) == [(4, 2)]
 
 
 def test_a_change_of_the_map_waits_for_no_interval_but_its_checkpoints() -> None:
@@ -73,7 +72,7 @@ def test_a_change_of_the_map_waits_for_no_interval_but_its_checkpoints() -> None
     one.own(INTAKE, 0)
     one.own(REGISTRY, 0)
     one.objects(0, 0, 1)
-    one.tick(MARK_INTERVAL_MS)
+    one.tick(LIMITS.mark_interval_ms)
     assert saves(one.tick(1)) == []
 
     one.control(MapPrepared(0, 2, turned(2)))

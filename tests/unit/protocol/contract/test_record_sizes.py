@@ -57,10 +57,10 @@ from sirocco.protocol.contract.term_rows import take_terms
 from sirocco.protocol.evaluator.reports.partial_records import founds
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.merger.delivery_records import deliveries
+from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.objects.slot_records import piece_of, record_bounds
 from sirocco.protocol.router.objects.track_copies import followed
-from sirocco.protocol.router.queries.install_records import REMOVED_MAX, Installs, routed_queries
-from sirocco.protocol.router.queries.member_declarations import MEMBERS_MAX
+from sirocco.protocol.router.queries.install_records import REMOVED_BYTES, Installs, routed_queries
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.support.slot_log import INTAKE_PARTITIONS
 from tests.support.values import change_of, installed_of, routed_of, uniform_routing
@@ -210,12 +210,13 @@ def test_the_owner_of_the_registry_refuses_what_an_older_front_lets_through(kind
 
 def test_many_queries_that_leave_a_slot_make_several_records() -> None:
     installs = Installs(0, 0)
-    for handle in range(1, 2 * REMOVED_MAX + 10):
+    removed_max = LIMITS.installed_bytes_max // REMOVED_BYTES
+    for handle in range(1, 2 * removed_max + 10):
         installs.leave([0], handle, 5)
     messages = [effect.message for effect in installs.effects() if isinstance(effect, Append)]
     assert [len(each.removed) for each in messages if isinstance(each, Installed)] == [
-        REMOVED_MAX,
-        REMOVED_MAX,
+        removed_max,
+        removed_max,
         9,
     ]
     assert all(size_of(each) < RECORD_BYTES_MAX for each in messages)
@@ -399,7 +400,7 @@ LARGEST: dict[type, Callable[[], Iterator[Any]]] = {
     IntakeObjects: _largest_taken,
     TrackedMember: lambda: iter([TrackedMember("t" * 256, 1 << 16, 1 << 60)]),
     TrackedMemberSet: lambda: iter(
-        [TrackedMemberSet(1 << 16, 1 << 60, ("t" * 256,) * MEMBERS_MAX)]
+        [TrackedMemberSet(1 << 16, 1 << 60, ("t" * 256,) * LIMITS.members_max)]
     ),
     Keywords: lambda: iter(
         [

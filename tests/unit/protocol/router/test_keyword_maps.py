@@ -31,7 +31,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.router.objects import slot_records
+from sirocco.protocol.router.limits import RouterLimits
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.protocol.router.queries import report_locators
 from sirocco.schemes.map.map_bytes import from_bytes
@@ -93,7 +93,7 @@ class Life:
 def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
     """Returns a random life: objects arrive, queries are registered, changed, removed, repeated."""
     dice, rng, life = Random(seed), np.random.default_rng(seed), Life()
-    log, router = Log(), IntakeRouter(slots=SLOTS, event_time=False)
+    log, router = Log(routing=routing), IntakeRouter(slots=SLOTS, event_time=False)
     log.registry.pending_requests.routing = routing
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
@@ -221,11 +221,8 @@ def check(life: Life, told: Told, drift: int, why: str) -> None:
 
 @pytest.mark.parametrize("drift", [0, 12])
 @pytest.mark.parametrize("seed", range(16))
-def test_each_pair_is_reported_once_however_logs_interleave(
-    seed: int, drift: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_pair_is_reported_once_however_logs_interleave(seed: int, drift: int) -> None:
     routing = routing_of(seed)
-    monkeypatch.setattr(registry_log, "ROUTING", routing)
     life = lived(seed, routing)
     told = replayed(seed, life, drift)
     assert sum(told.pairs.values()) > 50
@@ -235,10 +232,11 @@ def test_each_pair_is_reported_once_however_logs_interleave(
 def test_located_anew_a_changed_query_would_lose_or_double_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(report_locators, "_continued", lambda known, alternatives: alternatives)
+    monkeypatch.setattr(
+        report_locators, "_continued", lambda known, alternatives, most: alternatives
+    )
     for seed in range(16):
         routing = routing_of(seed)
-        monkeypatch.setattr(registry_log, "ROUTING", routing)
         life = lived(seed, routing)
         try:
             check(life, replayed(seed, life, 12), 12, "")
@@ -248,9 +246,8 @@ def test_located_anew_a_changed_query_would_lose_or_double_pairs(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_objects_are_stored_at_home_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_are_stored_at_home_alone(seed: int) -> None:
     routing = routing_of(seed)
-    monkeypatch.setattr(registry_log, "ROUTING", routing)
     life = lived(seed, routing, 40)
     stored: Counter[int] = Counter()
     visits = 0
@@ -264,13 +261,11 @@ def test_objects_are_stored_at_home_alone(seed: int, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(seed: int) -> None:
     # init: small records, and copies as well.
-    monkeypatch.setattr(slot_records, "SLOT_ROWS_MAX", 7)
+    limits = RouterLimits(slot_rows_max=7)
     rng, routing = np.random.default_rng(seed), routing_of(seed)
-    router = IntakeRouter(slots=SLOTS, event_time=False)
+    router = IntakeRouter(slots=SLOTS, event_time=False, limits=limits)
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     if seed % 2:
@@ -317,12 +312,9 @@ def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
             assert slot in routing.route_boxes(point, offsets, offsets, wanted).slots
 
 
-def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them() -> None:
     routing = routing_of(3)
-    monkeypatch.setattr(registry_log, "ROUTING", routing)
-    log = Log()
+    log = Log(routing=routing)
     log.registry.pending_requests.routing = routing
 
     def locator(action: str, **members: Any) -> tuple[Any, ...]:
@@ -361,13 +353,11 @@ def test_keys_are_nothing_to_spatial_maps() -> None:
     assert log.registry.live.revision(query_handle("q")) != NO_REVISION
 
 
-def test_what_an_owner_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_owner_remembers_is_bounded() -> None:
     # init: a query with many texts, and many queries that start and end.
-    monkeypatch.setattr(report_locators, "ALTERNATIVES_MAX", 3)
-    monkeypatch.setattr(report_locators, "REMOVED_MAX", 5)
+    limits = RouterLimits(alternatives_max=3, removed_locators_max=5)
     routing = routing_of(3)
-    monkeypatch.setattr(registry_log, "ROUTING", routing)
-    log = Log()
+    log = Log(routing=routing, limits=limits)
     log.registry.pending_requests.routing = routing
 
     # test and check

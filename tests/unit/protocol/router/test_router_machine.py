@@ -53,15 +53,11 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.contract.partition_ownership import checkpoint_prefix
 from sirocco.protocol.contract.positions import position_of
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.machine import (
-    CHECKPOINT_INTERVAL_MS,
-    EXPIRY_GRACE_MS,
-    EXPIRY_INTERVAL_MS,
     RouterMachine,
     RouterSettings,
 )
-from sirocco.protocol.router.objects import intake_router as intake_module
-from sirocco.protocol.router.objects.intake_router import FLUSH_INTERVAL_MS_MIN, MARK_INTERVAL_MS
 from tests.support.values import map_activated, random_members, request_of, taken_of
 
 SLOTS_COUNT = 4
@@ -71,8 +67,14 @@ BEGIN_MS = 1_000_000
 class Router:
     """A machine `m` with a clock and a `control` topic of its own."""
 
-    def __init__(self, *declarations: Declaration, event_time: bool = False) -> None:
-        self.machine = RouterMachine("m", RouterSettings(SLOTS_COUNT, event_time))
+    def __init__(
+        self,
+        *declarations: Declaration,
+        event_time: bool = False,
+        limits: RouterLimits = LIMITS,
+    ) -> None:
+        settings = RouterSettings(SLOTS_COUNT, event_time, limits=limits)
+        self.machine = RouterMachine("m", settings)
         self.now_ms = BEGIN_MS
         self._control = 0
         for declaration in declarations:
@@ -121,9 +123,9 @@ class Router:
         return self.step(Tick())
 
 
-def router() -> Router:
+def router(limits: RouterLimits = LIMITS) -> Router:
     """Returns one that has read of a leader and a map, and has just reported its time."""
-    made = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT))
+    made = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT), limits=limits)
     made.tick()
     return made
 
@@ -214,7 +216,7 @@ def test_what_is_lost_is_let_go_with_what_waits_of_it() -> None:
     assert one.poll((INTAKE, 0, 1, taken_for((2,), one.now_ms))) == []
     assert one.poll((INTAKE, 1, 0, taken_for((1,), one.now_ms))) == []
     assert one.grant(INTAKE, 0, "other") == [Unfollow(INTAKE, 0)]
-    assert numbers_of(routed(one.tick(FLUSH_INTERVAL_MS_MIN))) == [1]
+    assert numbers_of(routed(one.tick(LIMITS.flush_interval_ms_min))) == [1]
     assert one.objects(0, 2, 3) == []
 
 
@@ -236,15 +238,14 @@ def test_after_a_pause_the_first_objects_go_at_once_and_the_next_at_a_pace() -> 
     assert one.machine.deadline_ms() is None
     assert numbers_of(routed(one.objects(0, 0, 1))) == [1]
     assert one.objects(0, 1, 2) == []
-    assert one.machine.deadline_ms() == one.now_ms + FLUSH_INTERVAL_MS_MIN
-    assert one.tick(FLUSH_INTERVAL_MS_MIN - 1) == []
+    assert one.machine.deadline_ms() == one.now_ms + LIMITS.flush_interval_ms_min
+    assert one.tick(LIMITS.flush_interval_ms_min - 1) == []
     assert numbers_of(routed(one.tick(1))) == [2]
     assert one.machine.deadline_ms() is None
 
 
-def test_much_goes_at_once_whatever_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake_module, "FLUSH_OBJECTS", 4)
-    one = router()
+def test_much_goes_at_once_whatever_the_pace() -> None:
+    one = router(RouterLimits(flush_objects=4))
     one.own(INTAKE, 0)
     one.objects(0, 0, 1)
     assert numbers_of(routed(one.objects(0, 1, 2, 3, 4, 5))) == [2, 3, 4, 5]
@@ -304,14 +305,14 @@ def test_marks_tell_every_slot_how_far_each_source_has_come() -> None:
     one.objects(0, 3, 1)
     # A mark covers only routed objects, so waiting ones are routed before it.
     one.objects(0, 4, 2)
-    effects = one.tick(MARK_INTERVAL_MS)
+    effects = one.tick(LIMITS.mark_interval_ms)
     assert numbers_of(routed(effects[:-SLOTS_COUNT])) == [2]
     marks = routed(effects[-SLOTS_COUNT:], marks=True)
     assert marks.keys() == set(range(SLOTS_COUNT))
     for mark in marks.values():
         assert mark.intervals.sources.tolist() == [0, 1]
         assert mark.intervals.ends.tolist() == [position_of(5), position_of(8)]
-    assert routed(one.tick(MARK_INTERVAL_MS - 1), marks=True) == {}
+    assert routed(one.tick(LIMITS.mark_interval_ms - 1), marks=True) == {}
     assert len(routed(one.tick(1), marks=True)) == SLOTS_COUNT
 
 
@@ -334,7 +335,7 @@ def test_each_slots_records_join_without_gap_or_overlap() -> None:
                 (end,) = effect.message.intervals.ends.tolist()
                 assert begin == reached[effect.partition], f"seed {seed}"
                 reached[effect.partition] = end
-    one.tick(MARK_INTERVAL_MS)
+    one.tick(LIMITS.mark_interval_ms)
     assert number > 60
 
 
@@ -361,9 +362,9 @@ def test_an_idle_source_gets_a_beat_that_moves_its_time_and_routes_nothing() -> 
     one = router()
     one.own(INTAKE, 0)
     one.own(INTAKE, 1)
-    one.now_ms += MARK_INTERVAL_MS // 2
+    one.now_ms += LIMITS.mark_interval_ms // 2
     one.objects(1, 0, 1)
-    ((partition, beat),) = beats(one.tick(MARK_INTERVAL_MS // 2))
+    ((partition, beat),) = beats(one.tick(LIMITS.mark_interval_ms // 2))
     assert (partition, beat.span, beat.received_ms) == (0, 0, one.now_ms)
     one.now_ms += 10
     assert routed(one.poll((INTAKE, 0, 0, beat))) == {}
@@ -374,7 +375,7 @@ def test_an_idle_source_gets_a_beat_that_moves_its_time_and_routes_nothing() -> 
 def test_under_event_time_time_stands_still_without_objects() -> None:
     one = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT), event_time=True)
     one.own(INTAKE, 0)
-    assert beats(one.tick(10 * MARK_INTERVAL_MS)) == []
+    assert beats(one.tick(10 * LIMITS.mark_interval_ms)) == []
 
 
 # --- checkpoints
@@ -384,16 +385,16 @@ def test_r2_a_checkpoint_follows_marks_to_every_slot_and_only_movement() -> None
     one = router()
     one.own(INTAKE, 0)
     one.objects(0, 0, 1)
-    assert saves(one.tick(CHECKPOINT_INTERVAL_MS - 1)) == []
+    assert saves(one.tick(LIMITS.checkpoint_interval_ms - 1)) == []
     # Marks have their own pace; the next comes with the checkpoint.
-    effects = one.tick(MARK_INTERVAL_MS)
+    effects = one.tick(LIMITS.mark_interval_ms)
     (saved,) = saves(effects)
     assert (saved.topic, saved.partition, saved.epoch, saved.offset) == (INTAKE, 0, 2, 1)
     before = effects[: effects.index(saved)]
     marks = routed(before, marks=True)
     assert marks.keys() == set(range(SLOTS_COUNT))
     assert {m.intervals.ends.tolist()[0] for m in marks.values()} == {position_of(1)}
-    assert saves(one.tick(10 * CHECKPOINT_INTERVAL_MS)) == []
+    assert saves(one.tick(10 * LIMITS.checkpoint_interval_ms)) == []
 
 
 def test_a_checkpoint_that_is_declared_frees_what_is_below_it() -> None:
@@ -401,7 +402,7 @@ def test_a_checkpoint_that_is_declared_frees_what_is_below_it() -> None:
     one.own(INTAKE, 0, 3)
     one.objects(0, 3, 1)
     one.objects(0, 4, 2)
-    one.tick(MARK_INTERVAL_MS)
+    one.tick(LIMITS.mark_interval_ms)
     taken = CheckpointTaken(INTAKE, 0, 2, 4, "c")
     assert one.control(taken) == [Truncate(INTAKE, 0, 4)]
     # A former owner's checkpoint is ahead of this process's reading.
@@ -525,9 +526,9 @@ def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
     one = router()
     one.own_registry()
     register(one, "q", ttl="10s")
-    for _ in range((10_000 + EXPIRY_GRACE_MS) // EXPIRY_INTERVAL_MS - 1):
-        assert removals_of(one.tick(EXPIRY_INTERVAL_MS)) == []
-    (removal,) = removals_of(one.tick(EXPIRY_INTERVAL_MS))
+    for _ in range((10_000 + LIMITS.expiry_grace_ms) // LIMITS.expiry_interval_ms - 1):
+        assert removals_of(one.tick(LIMITS.expiry_interval_ms)) == []
+    (removal,) = removals_of(one.tick(LIMITS.expiry_interval_ms))
     assert removal.expected_revision == 0
     told = one.poll((REGISTRY, 0, 1, removal))
     assert {e.partition for e in told if isinstance(e, Append)} == set(range(SLOTS_COUNT))
@@ -542,9 +543,9 @@ def test_no_query_is_removed_while_a_router_may_be_behind_by_an_outage() -> None
     register(one, "q", ttl="10s")
     one.tick()
     assert removals_of(one.tick(600_000)) == []
-    for _ in range(EXPIRY_GRACE_MS // EXPIRY_INTERVAL_MS - 1):
-        assert removals_of(one.tick(EXPIRY_INTERVAL_MS)) == []
-    assert len(removals_of(one.tick(EXPIRY_INTERVAL_MS))) == 1
+    for _ in range(LIMITS.expiry_grace_ms // LIMITS.expiry_interval_ms - 1):
+        assert removals_of(one.tick(LIMITS.expiry_interval_ms)) == []
+    assert len(removals_of(one.tick(LIMITS.expiry_interval_ms))) == 1
 
 
 def removals_of(effects: list[Effect]) -> list[Change]:
@@ -615,4 +616,4 @@ def test_partitions_whose_map_is_gone_are_counted_until_it_comes() -> None:
     # check: nothing is lost when that map arrives.
     one.control(map_activated(0, version=2, slots=SLOTS_COUNT))
     assert one.machine.waiting_for_map == 0
-    assert numbers_of(routed(one.tick(FLUSH_INTERVAL_MS_MIN))) == [1, 2]
+    assert numbers_of(routed(one.tick(LIMITS.flush_interval_ms_min))) == [1, 2]

@@ -6,16 +6,14 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import pytest
 
 from sirocco.codec.hops import decode, encode
 from sirocco.protocol.contract.effects import Append, Follow, Unfollow
 from sirocco.protocol.contract.messages import INTAKE, SLOTS, Installed, Routed, TrackedMember
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.router.objects import intake_router as intake
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
-from sirocco.protocol.router.objects.slot_records import RECORD_BYTES_MAX
 from tests.support.values import installed_of, taken_of
 from tests.unit.protocol.evaluator.slot.test_slot_values import EVENTS, tracker
 from tests.unit.protocol.router.objects.test_intake_router import SLOTS_COUNT
@@ -25,8 +23,8 @@ from tests.unit.protocol.router.test_router_machine import router as machine_of_
 MEMBERS = tuple(f"m{i:04}" for i in range(1_400))
 
 
-def follows(*members: str) -> IntakeRouter:
-    made = intake_router(0)
+def follows(*members: str, limits: RouterLimits = LIMITS) -> IntakeRouter:
+    made = intake_router(0, limits=limits)
     for i, name in enumerate(members):
         made.add(0, i, TrackedMember(name), 0)
     made.flush(0, at_once=True)
@@ -76,7 +74,7 @@ def test_an_object_is_copied_once_to_a_slot_for_all_its_values() -> None:
             copies[slot, int(routed.objects.ids[row])] += 1
         values += values_in(routed)
         _, request = encode(routed)
-        assert request.ByteSize() < 2 * RECORD_BYTES_MAX
+        assert request.ByteSize() < 2 * LIMITS.slot_bytes_max
     assert copies == {(slot, number): 1 for slot in range(SLOTS_COUNT) for number in range(20)}
     assert values == {(number, name): 1 for number in range(20) for name in MEMBERS}
     # The size grows with slots, not with members.
@@ -142,9 +140,8 @@ def test_an_object_that_is_inside_by_many_values_is_kept_once() -> None:
     assert len(slot.standing.tracked._last) == 1
 
 
-def test_no_turn_makes_more_than_may_be_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "FLUSH_BYTES_MAX", 1 << 20)
-    made = follows(*MEMBERS)
+def test_no_turn_makes_more_than_may_be_made_at_once() -> None:
+    made = follows(*MEMBERS, limits=RouterLimits(flush_bytes_max=1 << 20))
     for turn in range(40):
         objects = [crowded(5 * turn + number) for number in range(5)]
         made.add(0, len(MEMBERS) + turn, taken_of(1, 5 * turn + 1, objects), 0)
@@ -167,11 +164,8 @@ def test_no_turn_makes_more_than_may_be_made_at_once(monkeypatch: pytest.MonkeyP
     assert sorted(found) == list(range(200))
 
 
-def test_nothing_is_read_while_more_waits_than_one_turn_takes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(intake, "FLUSH_BYTES_MAX", 2_000)
-    made = machine_of_router()
+def test_nothing_is_read_while_more_waits_than_one_turn_takes() -> None:
+    made = machine_of_router(RouterLimits(flush_bytes_max=2_000))
     made.own(INTAKE, 0)
     one = {"lon": 1, "lat": 1, "text": "x" * 900}
     entries = [(INTAKE, 0, n, taken_of(1, n + 1, [{"id": n, **one}])) for n in range(10)]
@@ -188,9 +182,8 @@ def test_nothing_is_read_while_more_waits_than_one_turn_takes(
     assert not any(isinstance(each, Unfollow | Follow) for each in made.tick(100))
 
 
-def test_others_are_read_on_when_what_waited_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "FLUSH_BYTES_MAX", 2_000)
-    made = machine_of_router()
+def test_others_are_read_on_when_what_waited_is_lost() -> None:
+    made = machine_of_router(RouterLimits(flush_bytes_max=2_000))
     made.own(INTAKE, 0)
     made.own(INTAKE, 1)
     one = {"lon": 1, "lat": 1, "text": "x" * 900}

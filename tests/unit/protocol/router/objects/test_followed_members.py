@@ -11,6 +11,7 @@ from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.contract.effects import Append, ChangeRequest, Effect, Outcome, State
 from sirocco.protocol.contract.messages import SLOTS, Routed, TrackedMember, TrackedMemberSet
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.objects.followed_members import FollowedMembers
 from sirocco.protocol.router.queries import member_declarations
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -104,10 +105,21 @@ def said_by(log: Owner) -> list[TrackedMember | TrackedMemberSet]:
 class Owner(Log):
     """A registry partition, and its records for intake partitions."""
 
-    def __init__(self, offset: int = 0, epoch: int = 7, state: State | None = None) -> None:
+    def __init__(
+        self,
+        offset: int = 0,
+        epoch: int = 7,
+        state: State | None = None,
+        limits: RouterLimits = LIMITS,
+    ) -> None:
         super().__init__(offset)
         self.registry = Registry(
-            partition=3, offset=offset, floor=offset, epoch=epoch, intake_partitions=2
+            partition=3,
+            offset=offset,
+            floor=offset,
+            epoch=epoch,
+            intake_partitions=2,
+            limits=limits,
         )
         if state is not None:
             self.registry.restore(read_state(write_state(state)))
@@ -141,11 +153,9 @@ def test_a_member_is_said_before_its_first_query_is_answered_and_once() -> None:
     assert said_by(log) == [TrackedMember("line", 3, 7)]
 
 
-def test_what_is_tracked_no_more_is_forgotten_and_said_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(member_declarations, "OBSOLETE_MIN", 0)
-    log = Owner()
+def test_what_is_tracked_no_more_is_forgotten_and_said_again() -> None:
+    limits = RouterLimits(obsolete_members_min=0)
+    log = Owner(limits=limits)
     log.do(tracks(1, "bus"), tracks(2, "bus"), tracks(3, "line"))
     said_by(log)
     log.do(gone(1), gone(3))
@@ -166,7 +176,7 @@ def test_what_is_tracked_no_more_is_forgotten_and_said_again(
 
 def test_few_that_are_gone_wait_for_more() -> None:
     log = Owner()
-    count = member_declarations.OBSOLETE_MIN
+    count = LIMITS.obsolete_members_min
     log.do(*(tracks(number, f"m{number}") for number in range(count + 1)))
     log.do(*(gone(number) for number in range(count)))
     said_by(log)
@@ -177,13 +187,13 @@ def test_few_that_are_gone_wait_for_more() -> None:
     assert said_by(log) == [TrackedMemberSet(3, 7, ())]
 
 
-def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_declarations, "OBSOLETE_MIN", 0)
-    log = Owner()
+def test_members_of_queries_outlive_an_owner_and_a_version() -> None:
+    limits = RouterLimits(obsolete_members_min=0)
+    log = Owner(limits=limits)
     log.do(tracks(1, "bus"), tracks(2, "line"), request_of("register", query("q3")))
     log.do(gone(2))
     state = log.registry.state()
-    second = Owner(log.head, 9, state)
+    second = Owner(log.head, 9, state, limits=limits)
     second.tick()
     # The predecessor's declarations are withdrawn by its successor.
     assert said_by(second) == [TrackedMemberSet(3, 9, ("bus",))]
@@ -195,7 +205,7 @@ def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.M
     assert said_by(third) == [TrackedMemberSet(3, 9, ("bus",))]
     # Where the log no longer holds all of it, nothing is ever withdrawn.
     rest = [(at, change) for at, change in enumerate(log.records) if at != 0]
-    fourth = Owner(log.head, 9, member_declarations.with_members(old, rest))
+    fourth = Owner(log.head, 9, member_declarations.with_members(old, rest), limits=limits)
     fourth.do(tracks(5, "tram"), gone(5))
     fourth.do(gone(5))
     fourth.tick()
@@ -203,14 +213,12 @@ def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.M
     assert member_declarations.are_missing(fourth.registry.state())
 
 
-def test_nothing_is_forgotten_before_the_log_has_shown_the_owner(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(member_declarations, "OBSOLETE_MIN", 0)
-    log = Owner()
+def test_nothing_is_forgotten_before_the_log_has_shown_the_owner() -> None:
+    limits = RouterLimits(obsolete_members_min=0)
+    log = Owner(limits=limits)
     log.do(tracks(1, "bus"))
     log.do(gone(1))
-    second = Owner(log.head, 9, log.registry.state())
+    second = Owner(log.head, 9, log.registry.state(), limits=limits)
     second.registry.validation.epoch_seen = 7
     second.tick()
     assert said_by(second) == []
@@ -222,9 +230,9 @@ def test_nothing_is_forgotten_before_the_log_has_shown_the_owner(
     assert said_by(second) == [TrackedMember("bus", 3, 9)]
 
 
-def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_declarations, "MEMBERS_MAX", 3)
-    log = Owner()
+def test_a_registration_of_one_member_too_many_is_refused() -> None:
+    limits = RouterLimits(members_max=3)
+    log = Owner(limits=limits)
     outcomes = log.do(*(tracks(number, f"m{number}") for number in range(5)))
     assert [type(outcome.error) for outcome in outcomes] == [
         *([type(None)] * 3),
@@ -244,11 +252,9 @@ def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
-def test_no_tenant_tracks_more_members_than_are_free(
-    is_taken_over: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(member_declarations, "MEMBERS_MAX", 16)
-    log = Owner()
+def test_no_tenant_tracks_more_members_than_are_free(is_taken_over: bool) -> None:
+    limits = RouterLimits(members_max=16)
+    log = Owner(limits=limits)
 
     def taken(tenant: str, number: int) -> int:
         outcomes = log.do(
@@ -265,7 +271,7 @@ def test_no_tenant_tracks_more_members_than_are_free(
     # One after the other, and all at once.
     assert [taken("greedy", 2), taken("greedy", 20)] == [2, 8]
     if is_taken_over:
-        log = Owner(log.head, 9, log.registry.state())
+        log = Owner(log.head, 9, log.registry.state(), limits=limits)
     assert taken("greedy", 20) == 8
     assert taken("other", 20) == 4
     assert taken("third", 20) == 2
@@ -284,18 +290,16 @@ def test_no_tenant_tracks_more_members_than_are_free(
     assert taken("greedy", 20) == 8
 
 
-def test_a_checkpoint_of_before_does_not_say_whose_the_members_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(member_declarations, "MEMBERS_MAX", 8)
-    log = Owner()
+def test_a_checkpoint_of_before_does_not_say_whose_the_members_are() -> None:
+    limits = RouterLimits(members_max=8)
+    log = Owner(limits=limits)
     log.do(*(request_of("register", query(f"a:q{i}", track=f"m{i}")) for i in range(3)))
     old = {
         name: column
         for name, column in log.registry.state().items()
         if not name.startswith("track.tenants")
     }
-    second = Owner(log.head, 9, old)
+    second = Owner(log.head, 9, old, limits=limits)
     outcomes = second.do(
         *(request_of("register", query(f"a:r{i}", track=f"n{i}")) for i in range(5))
     )
@@ -317,10 +321,10 @@ def test_sources_know_no_more_than_what_is_tracked() -> None:
             else:
                 source.keep(each)
         most = max(most, len(source.names))
-    assert most <= member_declarations.OBSOLETE_MIN + 2
+    assert most <= LIMITS.obsolete_members_min + 2
     assert (
         len(log.registry.member_declarations.state()["track.known"])
-        < 10 * member_declarations.OBSOLETE_MIN
+        < 10 * LIMITS.obsolete_members_min
     )
 
 

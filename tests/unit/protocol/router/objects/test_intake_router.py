@@ -12,12 +12,8 @@ from sirocco.protocol.contract.columns import EventColumns, event_keys
 from sirocco.protocol.contract.effects import Append, Effect
 from sirocco.protocol.contract.messages import INTAKE, SLOTS, IntakeObjects, Routed
 from sirocco.protocol.contract.positions import NO_TIME_MS, ROW_BITS, position_of
-from sirocco.protocol.router.objects import intake_router as intake
-from sirocco.protocol.router.objects import slot_records
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.objects.intake_router import (
-    FLUSH_INTERVAL_MS_MAX,
-    FLUSH_INTERVAL_MS_MIN,
-    MARK_INTERVAL_MS,
     IntakeRouter,
 )
 from tests.support.values import columns_of, random_members, taken_of, uniform_routing
@@ -25,8 +21,10 @@ from tests.support.values import columns_of, random_members, taken_of, uniform_r
 SLOTS_COUNT = 5
 
 
-def router(*partitions: int, event_time: bool = False) -> IntakeRouter:
-    made = IntakeRouter(slots=SLOTS_COUNT, event_time=event_time)
+def router(
+    *partitions: int, event_time: bool = False, limits: RouterLimits = LIMITS
+) -> IntakeRouter:
+    made = IntakeRouter(slots=SLOTS_COUNT, event_time=event_time, limits=limits)
     made.use({1: uniform_routing(SLOTS_COUNT, 24)}, 1)
     for partition in partitions:
         made.own(partition, 0, None, 0)
@@ -274,9 +272,9 @@ def test_r2_marks_tell_every_slot_also_those_that_got_nothing() -> None:
         assert len(mark.objects) == 0
 
 
-def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_records, "RECORD_BYTES_MAX", 100)
-    made, told = router(0, 1), Told()
+def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain() -> None:
+    limits = RouterLimits(slot_bytes_max=100)
+    made, told = router(0, 1, limits=limits), Told()
     members = [{"id": i, "lon": 1, "lat": 1, "text": "x" * 30} for i in range(20)]
     members[7]["text"] = "y" * 500  # longer than a record by itself
     made.add(0, 0, taken_of(1, 1, members[:12]), 0)
@@ -290,9 +288,9 @@ def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain(monkeypatch: pytest.Mon
     assert {told.ends[key] for key in told.rows} == {position_of(1)}
 
 
-def test_a_long_flush_is_cut_by_rows_and_the_cuts_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_records, "SLOT_ROWS_MAX", 3)
-    made, told = router(0), Told()
+def test_a_long_flush_is_cut_by_rows_and_the_cuts_chain() -> None:
+    limits = RouterLimits(slot_rows_max=3)
+    made, told = router(0, limits=limits), Told()
     made.add(0, 0, taken_of(1, 1, [{"id": i, "lon": 1, "lat": 1} for i in range(10)]), 0)
     effects = made.flush(0, at_once=True)
     told.take(effects)
@@ -316,30 +314,30 @@ def test_after_a_pause_the_first_objects_go_at_once_and_the_next_wait_for_compan
     made.add(0, 0, taken_of(1, 1, [one]), 1_000)
     assert len(made.flush(1_000)) == 1
     made.add(0, 1, taken_of(1, 2, [one]), 1_001)
-    assert made.deadline_ms() == 1_000 + FLUSH_INTERVAL_MS_MIN
-    assert made.flush(999 + FLUSH_INTERVAL_MS_MIN) == []
-    assert len(made.flush(1_000 + FLUSH_INTERVAL_MS_MIN)) == 1
+    assert made.deadline_ms() == 1_000 + LIMITS.flush_interval_ms_min
+    assert made.flush(999 + LIMITS.flush_interval_ms_min) == []
+    assert len(made.flush(1_000 + LIMITS.flush_interval_ms_min)) == 1
 
 
-def test_the_more_records_a_flush_makes_the_longer_is_the_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(intake, "RECORDS_PER_S_MAX", 100)
-    made = router(0)
+def test_the_more_records_a_flush_makes_the_longer_is_the_wait() -> None:
+    limits = RouterLimits(records_per_s_max=100)
+    made = router(0, limits=limits)
     one = {"id": 1, "lon": 1, "lat": 1}
     everywhere = [(lon, lat) for lon in range(-175, 180, 20) for lat in range(-80, 90, 20)]
     spread = [{"id": i, "lon": lon, "lat": lat} for i, (lon, lat) in enumerate(everywhere)]
     for now_ms, members, records in ((1_000, [one], 1), (2_000, spread, SLOTS_COUNT)):
         assert flushed(made, now_ms, *members) == records
         made.add(0, made.sources[0].offset, taken_of(99, 1, [one]), now_ms + 1)
-        interval_ms = min(max(10 * records, FLUSH_INTERVAL_MS_MIN), FLUSH_INTERVAL_MS_MAX)
+        interval_ms = min(
+            max(10 * records, LIMITS.flush_interval_ms_min), LIMITS.flush_interval_ms_max
+        )
         assert made.deadline_ms() == now_ms + interval_ms
         made.flush(now_ms + interval_ms)
 
 
-def test_a_full_flush_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "FLUSH_OBJECTS", 4)
-    made = router(0)
+def test_a_full_flush_does_not_wait() -> None:
+    limits = RouterLimits(flush_objects=4)
+    made = router(0, limits=limits)
     one = {"id": 1, "lon": 1, "lat": 1}
     flushed(made, 50, one)
     made.add(0, 1, taken_of(9, 1, [one] * 3), 50)
@@ -352,11 +350,11 @@ def test_a_full_flush_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_time_goes_on_in_the_log_of_idle_sources_by_the_wall_clock_alone() -> None:
     made = router(0, 1)
-    made.add(0, 0, taken_of(1, 1, [{"id": 1, "lon": 1, "lat": 1}]), MARK_INTERVAL_MS - 1)
-    (beat,) = made.beats(MARK_INTERVAL_MS)
+    made.add(0, 0, taken_of(1, 1, [{"id": 1, "lon": 1, "lat": 1}]), LIMITS.mark_interval_ms - 1)
+    (beat,) = made.beats(LIMITS.mark_interval_ms)
     assert isinstance(beat, Append)
     assert (beat.topic, beat.partition) == (INTAKE, 1)
-    assert made.beats(MARK_INTERVAL_MS) == []
+    assert made.beats(LIMITS.mark_interval_ms) == []
     assert router(0, event_time=True).beats(1 << 40) == []
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sirocco.protocol.contract.messages import NO_OBJECTS, IntakeObjects
-from sirocco.protocol.router.objects import publish_sessions as sessions
 from sirocco.protocol.router.objects.publish_sessions import SessionTable
 
 
@@ -73,9 +72,8 @@ def test_idle_sessions_are_forgotten_and_come_back_with_their_acknowledgement() 
     assert table.take(record(2, 1, 6), 300) == 5
 
 
-def test_beyond_the_bound_the_longest_idle_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_MAX", 10)
-    table = SessionTable()
+def test_beyond_the_bound_the_longest_idle_go() -> None:
+    table = SessionTable(sessions_max=10)
     for session in range(1, 31):
         table.take(record(session, 1, 1), 1_000 + session)
     table.forget(before_ms=0)

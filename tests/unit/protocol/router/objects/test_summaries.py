@@ -36,12 +36,11 @@ from sirocco.protocol.contract.messages import (
     Retire,
     Routed,
 )
-from sirocco.protocol.router.machine import SUMMARY_INTERVAL_MS, RouterMachine, RouterSettings
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
+from sirocco.protocol.router.machine import RouterMachine, RouterSettings
 from sirocco.protocol.router.map_change.query_copies import copy
-from sirocco.protocol.router.objects import keyword_filter as module
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.protocol.router.objects.keyword_filter import KeywordFilter
-from sirocco.protocol.router.queries import keyword_summary as summarising
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.schemes.map.routing import ObjectRoutes
@@ -162,13 +161,12 @@ def test_kept_is_what_any_owner_has_said_since_all_was_said(seed: int) -> None:
         assert kept(summaries, texts, routes) == expected
 
 
-def test_beyond_its_bound_a_slot_takes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TABLE_BYTES_MAX", 34 * 3)
-    summaries = KeywordFilter(9, 1)
+def test_beyond_its_bound_a_slot_takes_everything() -> None:
+    summaries = KeywordFilter(9, 1, bytes_max=34 * 3)
     summaries.add(whole({1: {0}, 2: {1}, 3: {2}}))
     assert kept(summaries, [[9]] * 4, [(0, 0), (1, 1), (2, 2), (3, 3)]) == [False] * 4
     summaries.add(keywords({4: {3}}))
-    again = KeywordFilter(9, 1)
+    again = KeywordFilter(9, 1, bytes_max=34 * 3)
     again.restore(summaries.state())
     for each in (summaries, again):
         assert kept(each, [[9]] * 4, [(0, 0), (1, 1), (2, 2), (3, 3)]) == [False] * 3 + [True]
@@ -316,10 +314,16 @@ def test_a_slot_that_gets_no_object_gets_its_marks() -> None:
 class Owner:
     """An owner of a registry partition, and the intake partitions to which it appends."""
 
-    def __init__(self, epoch: int = EPOCH, state: dict[str, Any] | None = None, offset: int = 0):
+    def __init__(
+        self,
+        epoch: int = EPOCH,
+        state: dict[str, Any] | None = None,
+        offset: int = 0,
+        limits: RouterLimits = LIMITS,
+    ):
         self.registry = Registry(partition=3, offset=offset, floor=offset, epoch=epoch)
         self.registry.keyword_summary = KeywordSummary(
-            3, epoch, SLOTS_COUNT, INTAKES, self.registry.live
+            3, epoch, SLOTS_COUNT, INTAKES, self.registry.live, limits
         )
         if state is not None:
             self.registry.restore(state)
@@ -430,12 +434,9 @@ def test_of_a_conjunction_one_keyword_is_enough() -> None:
     assert key in {COFFEE, term_hash("free")}
 
 
-def test_slots_that_an_owner_takes_to_be_open_are_said_to_be(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_slots_that_an_owner_takes_to_be_open_are_said_to_be() -> None:
     # Room for two keywords.
-    monkeypatch.setattr(summarising, "TABLE_BYTES_MAX", 34 * 2)
-    owner = Owner()
+    owner = Owner(limits=RouterLimits(keyword_table_bytes_max=34 * 2))
     for word in ("a", "b", "c", "d"):
         owner.ask("register", text(word, word))
     # The last one was not declared, since its slots need every object: so it has to be known.
@@ -445,12 +446,8 @@ def test_slots_that_an_owner_takes_to_be_open_are_said_to_be(
     assert owner.known()[ANY_TERM] == set(range(SLOTS_COUNT))
 
 
-def test_an_owner_says_all_when_nothing_else_can_become_valid(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(summarising, "RECORD_BYTES_MAX", 32)
-    monkeypatch.setattr(summarising, "OBSOLETE_MIN", 2)
-    owner = Owner()
+def test_an_owner_says_all_when_nothing_else_can_become_valid() -> None:
+    owner = Owner(limits=RouterLimits(keyword_record_bytes_max=32, obsolete_queries_min=2))
     # A predecessor's record, read before the owner's first one.
     former = change_of(request_of("register", text("former", "tea")))
     owner.records[0] = former
@@ -483,16 +480,14 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
     assert [outcome.error for outcome in owner.answers] == [None] * len(owner.answers)
 
 
-def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile() -> None:
     # If the owner ends before it has declared all, nobody else does before objects arrive.
-    monkeypatch.setattr(summarising, "RECORD_BYTES_MAX", 32)
+    limits = RouterLimits(keyword_record_bytes_max=32)
     words = ("a", "b", "c", "d")
     former = Owner()
     for word in words:
         former.ask("register", text(word, word))
-    owner = Owner(EPOCH + 1, former.registry.state(), former.registry.offset)
+    owner = Owner(EPOCH + 1, former.registry.state(), former.registry.offset, limits)
     owner.records = dict(former.records)
     owner.keyword_summary.is_published = False
     while not owner.said:
@@ -598,16 +593,16 @@ class Back:
 def test_a_router_says_all_behind_a_record_of_its_own() -> None:
     back = Back(store=False)
     assert back.loaded == [Follow(REGISTRY, 0, 0)]
-    (probe,) = back.tick(SUMMARY_INTERVAL_MS)
+    (probe,) = back.tick(LIMITS.summary_interval_ms)
     assert probe.topic == REGISTRY
-    assert back.tick(2 * SUMMARY_INTERVAL_MS) == []
+    assert back.tick(2 * LIMITS.summary_interval_ms) == []
     back.machine.step(Polled((Entry(REGISTRY, 0, 0, probe.message),)), 0)
-    said = back.tick(3 * SUMMARY_INTERVAL_MS)
+    said = back.tick(3 * LIMITS.summary_interval_ms)
     assert [(each.topic, each.partition) for each in said] == [(INTAKE, 0), (INTAKE, 1)]
     for each in said:
         assert isinstance(each.message, Keywords)
         assert (each.message.begins, each.message.ends) == (True, True)
-    assert back.tick(4 * SUMMARY_INTERVAL_MS) == []
+    assert back.tick(4 * LIMITS.summary_interval_ms) == []
 
 
 def test_a_router_with_a_store_withdraws_what_was_said() -> None:

@@ -11,9 +11,9 @@ from sirocco.codec.hops import key_of
 from sirocco.model.errors import AlreadyExists, NotFound
 from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.contract.messages import NO_REVISION, Change
+from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.queries import former_identities
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
-from sirocco.protocol.router.queries.pending_changes import WAITING_MAX
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.collisions import FOUND, PAIRS, ZEROS
 from tests.support.registry_log import Log, query
@@ -88,7 +88,7 @@ def test_of_two_that_come_together_the_first_of_the_log_is_registered() -> None:
 
 def test_changes_that_crowd_one_id_do_not_crowd_the_other() -> None:
     log = Log(100)
-    for number in range(WAITING_MAX + 10):
+    for number in range(LIMITS.waiting_changes_max + 10):
         log.request(registered(EVIL, text=f"word{number}"))
     token = log.request(request_of("unregister", VICTIM))
     log.read()

@@ -28,7 +28,7 @@ from sirocco.protocol.contract.messages import (
     Retire,
 )
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.router.machine import CHECKPOINT_INTERVAL_MS
+from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.map_change.query_copies import copy, is_copied, may_be_saved, trim
 from sirocco.protocol.router.queries.compaction_gaps import TOLD_MAX
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -419,12 +419,12 @@ def test_nothing_is_saved_amid_what_compaction_left() -> None:
     one.own(REGISTRY, 0)
     again = change_of(request_of("update", query("q", 1, 3)), 1)
     one.poll((REGISTRY, 0, 0, Q), (REGISTRY, 0, 2, ALL))
-    effects = one.tick(CHECKPOINT_INTERVAL_MS)
+    effects = one.tick(LIMITS.checkpoint_interval_ms)
     assert saves(effects) == []
     (announced,) = appended(effects)
     one.poll((REGISTRY, 0, 3, again), (REGISTRY, 0, 4, announced))
     assert one.machine.registries[0].live.revision(Q.handle) == 3
-    (saved,) = saves(one.tick(CHECKPOINT_INTERVAL_MS))
+    (saved,) = saves(one.tick(LIMITS.checkpoint_interval_ms))
     assert saved.offset == 5
 
 

@@ -12,7 +12,7 @@ from sirocco.model.geometry import Region
 from sirocco.model.query import RangeQuery, parse_query, query_handle
 from sirocco.protocol.contract.effects import Outcome
 from sirocco.protocol.contract.messages import NO_REVISION, Change
-from sirocco.protocol.router.queries import pending_changes
+from sirocco.protocol.router.limits import RouterLimits
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.registry_log import ROUTING, SLOTS_COUNT, Log, query, slots_after
@@ -351,11 +351,8 @@ def test_r3_who_waits_at_a_lost_owner_is_told_to_try_again() -> None:
     assert log.registry.abandon() == []
 
 
-def test_a_flood_of_changes_of_one_query_is_refused_beyond_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pending_changes, "WAITING_MAX", 3)
-    log = Log()
+def test_a_flood_of_changes_of_one_query_is_refused_beyond_a_bound() -> None:
+    log = Log(limits=RouterLimits(waiting_changes_max=3))
     tokens = [log.request(request_of("register", query("a"))) for _ in range(6)]
     refused = [token for token in tokens if token in log.answers]
     assert refused == tokens[4:]
