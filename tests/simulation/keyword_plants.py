@@ -55,7 +55,7 @@ KEYWORD_PLANTS = (
     Plant(
         "a changed query gets a new locator",
         "rewording",
-        ((report_locators, "_continued", lambda known, alternatives: alternatives),),
+        ((report_locators, "_continued", lambda known, others, most: others),),
     ),
     Plant(
         "a slot forgets the locators of queries at a take-over",

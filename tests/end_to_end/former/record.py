@@ -26,9 +26,10 @@ from typing import Any
 from sirocco_client import Client, PublishFlow, query_from_json
 
 from sirocco.index.store.store import StoreLimits
-from sirocco.protocol.evaluator import machine
-from sirocco.protocol.merger import machine as merger
-from sirocco.protocol.router import machine as router
+from sirocco.protocol.evaluator.limits import EvaluatorLimits
+from sirocco.protocol.merger.limits import MergerLimits
+from sirocco.protocol.router.limits import RouterLimits
+from sirocco.runtime.limits import ProcessLimits
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.end_to_end.moving_vehicles import moving_vehicles
@@ -115,11 +116,18 @@ def story() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return objects, own + queries
 
 
+# Checkpoints are taken as often as in days of work.
+LIMITS = ProcessLimits(
+    router=RouterLimits(checkpoint_interval_ms=INTERVAL_MS),
+    evaluator=EvaluatorLimits(checkpoint_interval_ms=INTERVAL_MS),
+    merger=MergerLimits(
+        checkpoint_interval_ms=INTERVAL_MS, quiet_checkpoint_interval_ms=INTERVAL_MS
+    ),
+)
+
+
 def hasten() -> None:
-    """Makes this process take checkpoints and seal slices as often as in days of work."""
-    for module in (machine, merger, router):
-        module.CHECKPOINT_INTERVAL_MS = INTERVAL_MS  # type: ignore[attr-defined]
-    merger.QUIET_CHECKPOINT_INTERVAL_MS = INTERVAL_MS
+    """Makes this process seal slices as often as in days of work."""
     # Of all limits with a default: `active_rows`, `slices`, `slice_rows` come first.
     _, _, _, *others = StoreLimits.__init__.__defaults__ or ()
     StoreLimits.__init__.__defaults__ = (40, 4, 160, *others)  # type: ignore[misc]
@@ -212,7 +220,7 @@ def main(revision: str, directory: Path) -> None:
     former = queries[:FORMER_QUERIES]
     hasten()
     with (
-        EmbeddedCluster(SETTINGS, evaluators=2, routers=2) as cluster,
+        EmbeddedCluster(SETTINGS, evaluators=2, routers=2, limits=LIMITS) as cluster,
         Client(cluster.router_address, timeout_s=TIMEOUT_S) as client,
     ):
         told = Told(client)
