@@ -71,7 +71,7 @@ class StoredSlot:
             view,
             manifest.earliest_ms,
             lambda bounds: manifest.overlapping(
-                bounds.arrival_from_ms, bounds.arrival_upto_ms, view.first_seq
+                bounds.arrival_from_ms, bounds.arrival_to_ms, view.first_seq
             ),
             self.archived.load,
             self.slot.map_version,
@@ -196,7 +196,7 @@ class StoredSearch:
     def _reaching(self, bounds: Bounds) -> StoreView:
         """Returns the view, with the slices outside memory that the bounds reach."""
         older = self._outside(bounds)
-        return self._view.behind(older) if older else self._view
+        return self._view.with_older(older) if older else self._view
 
     def _outside(self, bounds: Bounds) -> list[SealedSlice]:
         if self._archived is None or self._load is None:

@@ -17,7 +17,7 @@ from sirocco.schemes.map.routing import compile_map
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 from sirocco.schemes.workload.spatial_aggregates import no_aggregates
 from sirocco.schemes.workload.spatial_grid import even_grid
-from sirocco.schemes.workload.spatial_load import queries_met
+from sirocco.schemes.workload.spatial_load import query_candidates
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -50,7 +50,7 @@ def test_equation_1_an_object_costs_the_queries_of_its_cell_with_any_of_its_keyw
     keyword = rng.integers(0, 6, 25)
     asked = [[word] for word in keyword]
     grid = even_grid(8, 8)
-    met = queries_met(sample_of(places, texts, boxes, asked), grid)
+    met = query_candidates(sample_of(places, texts, boxes, asked), grid)
     for i in range(30):
         x, y = (places[i] - (-180, -90)) // (45, 22.5)
         x0, y0, x1, y1 = ((boxes - (-180, -90, -180, -90)) // (45, 22.5, 45, 22.5)).T
@@ -136,7 +136,7 @@ def test_section_6_2_the_heaviest_leaf_has_half_the_load_of_the_uniform_grids_or
         partition_map = scheme.build(sample, 16, 16)
         columns = (sample.lon, sample.lat, sample.term_offsets, sample.terms, sample.event_keys)
         leaf = scheme.compile(partition_map).route_objects(*columns).leaf
-        met = queries_met(sample, even_grid(1024, 1024))
+        met = query_candidates(sample, even_grid(1024, 1024))
         heaviest[scheme.name] = np.bincount(leaf, met).max()
     assert heaviest["a-grid"] < heaviest["uniform-grid"] / 2
 

@@ -465,7 +465,7 @@ LIST_PLANTS = (
     Plant(
         "objects before the begin of a query count",
         "beginnings",
-        ((DelayedStarts, "asleep", lambda self, arrival_ms: nullcontext()),),
+        ((DelayedStarts, "hidden", lambda self, arrival_ms: nullcontext()),),
     ),
     Plant(
         "a slot forgets at a take-over which queries have not begun",

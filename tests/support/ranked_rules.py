@@ -25,7 +25,7 @@ def all_candidates(query: RankedQuery, rows: StoredRows, bounds: Bounds) -> Cand
     metres = distances(query, rows)
     counts = metres <= query.radius_m
     counts &= rows.arrivals_ms >= bounds.arrival_from_ms
-    counts &= rows.arrivals_ms <= bounds.arrival_upto_ms
+    counts &= rows.arrivals_ms <= bounds.arrival_to_ms
     counts &= rows.seqs < bounds.seq_before
     often = np.zeros((len(rows), len(hashes)), np.uint16)
     for row in range(len(rows)):

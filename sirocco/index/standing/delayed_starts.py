@@ -37,12 +37,12 @@ class RowsToStart(Protocol):
 class DelayedStarts:
     """The rows of one index that have not started: 12 bytes each while they wait."""
 
-    __slots__ = ("_begins_ms", "_index", "_rows")
+    __slots__ = ("_index", "_rows", "_starts_ms")
 
     def __init__(self, index: RowsToStart) -> None:
         self._index = index
         self._rows = np.empty(0, np.int32)
-        self._begins_ms = np.empty(0, np.int64)
+        self._starts_ms = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         """Number of waiting rows."""
@@ -56,39 +56,39 @@ class DelayedStarts:
     @property
     def begins_ms(self) -> npt.NDArray[np.int64]:
         """i8[k], start of each, ascending."""
-        return self._begins_ms
+        return self._starts_ms
 
     def begun(self, arrivals_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         """Returns i8[n], how many rows have started when each of n objects arrives."""
-        return np.searchsorted(self._begins_ms, arrivals_ms, side="right")
+        return np.searchsorted(self._starts_ms, arrivals_ms, side="right")
 
     def add(self, rows: npt.NDArray[np.int32], begins_ms: npt.NDArray[np.int64]) -> None:
         """Adds waiting rows that were just inserted; `begins_ms` i8[k]."""
         if len(rows) == 0:
             return
-        joined = np.concatenate([self._begins_ms, begins_ms]).astype(np.int64)
+        joined = np.concatenate([self._starts_ms, begins_ms]).astype(np.int64)
         order = np.argsort(joined, kind="stable")
-        self._begins_ms = joined[order]
+        self._starts_ms = joined[order]
         self._rows = np.concatenate([self._rows, rows]).astype(np.int32)[order]
 
     @contextmanager
-    def asleep(self, arrival_ms: int) -> Iterator[None]:
+    def hidden(self, arrival_ms: int) -> Iterator[None]:
         """In the context, objects of this arrival skip all rows that start later."""
-        late = self._rows[np.searchsorted(self._begins_ms, arrival_ms, side="right") :]
-        if len(late) == 0:
+        later = self._rows[np.searchsorted(self._starts_ms, arrival_ms, side="right") :]
+        if len(later) == 0:
             yield
             return
         store = self._index.row_store
-        born = late.astype(np.int64) * ROW_WORDS + _BORN
+        born = later.astype(np.int64) * ROW_WORDS + _BORN
         positions = store.words[born].copy()
-        store.check(late, _NEVER)
+        store.check(later, _NEVER)
         store.words[born] = _NEVER
         try:
             yield
         finally:
             store.words[born] = positions
 
-    def pass_by(self, time_ms: int, position: int) -> None:
+    def forget_started(self, time_ms: int, position: int) -> None:
         """Forgets rows that have started, or are free.
 
         Args:
@@ -96,8 +96,8 @@ class DelayedStarts:
             position: every object at a lower position has been matched.
         """
         is_free = self._index.row_store.state[self._rows] & STATE_MASK == STATE_FREE
-        is_over = self._begins_ms <= time_ms
+        has_started = self._starts_ms <= time_ms
         # A row that slept is compared with each object until it is settled.
-        self._index.settle(self._rows[is_over & ~is_free], position)
-        waits = ~(is_over | is_free)
-        self._rows, self._begins_ms = self._rows[waits], self._begins_ms[waits]
+        self._index.settle(self._rows[has_started & ~is_free], position)
+        waits = ~(has_started | is_free)
+        self._rows, self._starts_ms = self._rows[waits], self._starts_ms[waits]

@@ -20,13 +20,13 @@ from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.knn_hits import KnnHits, KnnIndexStatistics, NearList, joined
 from sirocco.index.standing.knn_rows import FINEST_LEVEL, LEVELS, KnnRows
 from sirocco.index.standing.knn_state import NEVER_DEAD, export_state, restore_state
-from sirocco.index.standing.row_lives import RowLives
+from sirocco.index.standing.row_lifetimes import RowLifetimes
 from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.knn_list import ENTRY_WORDS, put_entries
 from sirocco.kernels.standing.knn_match import match_batch
-from sirocco.kernels.standing.knn_offer import ASKED, NEEDED, SCANNED, STAMP, settle_asked
+from sirocco.kernels.standing.knn_offer import NEEDED, SCANNED, STAMP, UNDECIDED, settle_undecided
 from sirocco.kernels.standing.knn_plan import BOUND, COUNT_SHIFT, LIST, LIST_SHIFT, SIZE_MASK
 from sirocco.kernels.standing.pyramid import CONJ_TERMS_MAX, ROW_WORDS
 from sirocco.kernels.standing.range_match import batch_bounds
@@ -50,7 +50,7 @@ _SCANNED_MAX = 1 << 20
 # Fewer waiting rows than this stay until the next batch: each posting run has a fixed cost.
 _DUE_MIN = 256
 # Pairs waiting for the caller: this many decisions use the earlier bounds.
-_ASKED_MAX = 4_096
+_UNDECIDED_MAX = 4_096
 
 
 class KnnIndex:
@@ -66,7 +66,7 @@ class KnnIndex:
 
     __slots__ = (
         "_batches",
-        "_lives",
+        "_lifetimes",
         "_objects_before",
         "_out_mm",
         "_out_objects",
@@ -97,7 +97,7 @@ class KnnIndex:
         if not (extent[0] < extent[2] and extent[1] < extent[3]):
             raise ValueError("extent: is empty")
         self._rows = KnnRows(extent, expected_queries, hashing)
-        self._lives = RowLives(self._rows.store)
+        self._lifetimes = RowLifetimes(self._rows.store)
         self._batches = 0
         self._objects_before = 1  # no row has stamp 0, that of rows never tested
         self._term_ids = np.empty(1 << 14, np.int32)
@@ -157,7 +157,7 @@ class KnnIndex:
                 raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
         rows = self._rows.write(queries, points, k, born)
         self._rows.place(rows)
-        self._lives.begin(rows, int(born.max()), queries.expires_ms)
+        self._lifetimes.begin(rows, int(born.max()), queries.expires_ms)
         return rows
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
@@ -168,7 +168,7 @@ class KnnIndex:
             position: slot position of the removal, not below that of an earlier one.
         """
         if len(rows):
-            self._lives.end(rows, position)
+            self._lifetimes.end(rows, position)
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
         """Frees the memory of removed queries, once no object before their end can follow.
@@ -182,7 +182,7 @@ class KnnIndex:
         """
         freed = 0
         while freed < rows_max:
-            rows = self._lives.take_dead(position, rows_max - freed)
+            rows = self._lifetimes.take_dead(position, rows_max - freed)
             if rows is None:
                 break
             self._rows.free(rows)
@@ -198,7 +198,7 @@ class KnnIndex:
         Returns:
             i4[k], live rows with expires_ms ≤ now_ms.
         """
-        return self._lives.take_expired(now_ms)
+        return self._lifetimes.take_expired(now_ms)
 
     @property
     def row_store(self) -> RowStore:
@@ -207,7 +207,7 @@ class KnnIndex:
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
         """Ends individual checks of rows that every object from a position on can match."""
-        self._lives.settle(rows, position)
+        self._lifetimes.settle(rows, position)
 
     # Lists ---------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class KnnIndex:
         rows = self._rows
         term_ids = rows.vocabulary.look_up(terms, self._term_ids)
         terms_max, arrival_max, first_position = batch_bounds(term_offsets, arrival_ms, positions)
-        check_all = self._lives.meet(first_position, arrival_max)
+        check_all = self._lifetimes.meet(first_position, arrival_max)
         self._prepare(term_offsets, term_ids, n, terms_max)
         objects = ids, sessions, numbers
         parts: list[KnnHits] = []
@@ -314,7 +314,7 @@ class KnnIndex:
                 begin,
                 int(check_all),
                 _DUE_MAX,
-                _ASKED_MAX,
+                _UNDECIDED_MAX,
                 _SCANNED_MAX,
                 rows.table.slots,
                 rows.table.filter_words,
@@ -384,7 +384,7 @@ class KnnIndex:
     ) -> KnnHits:
         """Returns the pairs, after the caller's decisions."""
         out_rows = self._out_rows[:pairs]
-        if (out_rows >= ASKED).any():
+        if (out_rows >= UNDECIDED).any():
             self._ask(pairs, objects, accepts)
             kept = np.flatnonzero(out_rows >= 0)
             return KnnHits(self._out_objects[kept], out_rows[kept], self._out_mm[kept] / 1000.0)
@@ -404,7 +404,7 @@ class KnnIndex:
         rows = self._rows
         at, is_accepted = -1, False
         while True:
-            at = settle_asked(
+            at = settle_undecided(
                 at,
                 int(is_accepted),
                 pairs,
@@ -422,7 +422,7 @@ class KnnIndex:
             )
             if at >= pairs:
                 return
-            row = int(self._out_rows[at]) & (ASKED - 1)
+            row = int(self._out_rows[at]) & (UNDECIDED - 1)
             is_accepted = accepts(int(self._out_objects[at]), row)
 
     # Checkpoints ---------------------------------------------------------------------------
@@ -447,9 +447,9 @@ class KnnIndex:
         rows = restore_state(self._rows, state)
         if len(rows):
             dead = state["dead"]
-            self._lives.begin(rows, int(state["born"].max()), state["expires_ms"])
+            self._lifetimes.begin(rows, int(state["born"].max()), state["expires_ms"])
             for position in sorted_distinct(dead[dead != NEVER_DEAD]).tolist():
-                self._lives.end(rows[dead == position], position)
+                self._lifetimes.end(rows[dead == position], position)
         return rows
 
     # Measures ------------------------------------------------------------------------------
@@ -457,12 +457,12 @@ class KnnIndex:
     @property
     def live_queries(self) -> int:
         """Queries inserted and not removed."""
-        return self._rows.store.in_use - self._lives.dead_queries
+        return self._rows.store.in_use - self._lifetimes.dead_queries
 
     @property
     def bytes_total(self) -> int:
         """Memory of the index in bytes, including lists."""
-        return self._rows.bytes_total + self._lives.bytes_total
+        return self._rows.bytes_total + self._lifetimes.bytes_total
 
     def statistics(self) -> KnnIndexStatistics:
         """Returns the sizes of the index."""
@@ -471,7 +471,7 @@ class KnnIndex:
         full = (words >> COUNT_SHIFT) & SIZE_MASK == words & SIZE_MASK
         return KnnIndexStatistics(
             live_queries=self.live_queries,
-            dead_queries=self._lives.dead_queries,
+            dead_queries=self._lifetimes.dead_queries,
             full_lists=int(full.sum()),
             postings=rows.table.postings_in_blocks,
             keys=rows.table.keys,

@@ -20,7 +20,7 @@ from sirocco.kernels.standing.knn_plan import (
     COUNT_SHIFT,
     LIST,
     LIST_SHIFT,
-    MARK_ASKS,
+    MARK_RESIDUAL,
     SIZE_MASK,
     free_rows,
     list_rows,
@@ -147,7 +147,7 @@ class KnnRows:
         lists = (self.lists.take(lengths) << LIST_SHIFT) | lengths
         for column in (self._listed, self._marks, self._reach, self._due):
             column.reserve(len(self.store.state) + 1)
-        self.marks[rows] = np.where(queries.flags & FLAG_RESIDUAL, MARK_ASKS, 0)
+        self.marks[rows] = np.where(queries.flags & FLAG_RESIDUAL, MARK_RESIDUAL, 0)
         done = write_rows(
             queries.conj_offsets,
             queries.pos_offsets,
@@ -240,7 +240,7 @@ class KnnRows:
             self.place_due()  # none of these rows may stay on the queue
         self.withdraw(rows)
         words = self.list_words(rows)
-        self.lists.give(words >> LIST_SHIFT, words & SIZE_MASK)
+        self.lists.free(words >> LIST_SHIFT, words & SIZE_MASK)
         room = _KEYS_PLANNED
         begin = 0
         while begin < len(rows):
@@ -258,7 +258,7 @@ class KnnRows:
             if done == begin:
                 room *= 2
             begin = done
-        self.store.give(rows)
+        self.store.free(rows)
 
     def draw_in(self, row: int, bound_mm: int) -> None:
         """Lowers the distance beyond which no object can enter the list of a posted row."""

@@ -26,7 +26,7 @@ from sirocco.kernels.standing.knn_plan import (
     LIST,
     LIST_SHIFT,
     LONGITUDE,
-    MARK_ASKS,
+    MARK_RESIDUAL,
     SIZE_MASK,
 )
 from sirocco.kernels.standing.pyramid import ROW_WORDS
@@ -49,10 +49,10 @@ def export_state(index_rows: KnnRows, rows: npt.NDArray[np.int32]) -> dict[str, 
     counts = (own[:, LIST] >> COUNT_SHIFT) & SIZE_MASK
     offsets, places = _places(own[:, LIST] >> LIST_SHIFT, counts)
     entries = index_rows.lists.words.reshape(-1, ENTRY_WORDS)[places]
-    asks = index_rows.marks[rows] & MARK_ASKS != 0
+    is_residual = index_rows.marks[rows] & MARK_RESIDUAL != 0
     return {
         **{name: getattr(queries, name) for name in (*_TEXT, *_WORDS)},
-        "flags": np.where(asks, FLAG_RESIDUAL, 0).astype(np.uint8),
+        "flags": np.where(is_residual, FLAG_RESIDUAL, 0).astype(np.uint8),
         "points": own[:, [LONGITUDE, LATITUDE]].view(np.float64),
         "k": own[:, LIST] & SIZE_MASK,
         "born": own[:, _BORN].copy(),

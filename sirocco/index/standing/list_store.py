@@ -68,7 +68,7 @@ class ListStore:
             self._free.pop(length, None)
         return np.concatenate(taken) if taken else np.empty(0, np.int64)
 
-    def give(self, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+    def free(self, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
         """Frees lists; `begins` and `lengths` i8[n]."""
         for length in sorted_distinct(lengths).tolist():
             self._free.setdefault(length, []).append(begins[lengths == length])

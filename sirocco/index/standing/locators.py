@@ -122,7 +122,7 @@ class LocatorTable:
         homes: NDArray[np.bool_],
         term_offsets: NDArray[np.int64],
         terms: NDArray[np.uint64],
-        via: NDArray[np.bool_],
+        leads_here: NDArray[np.bool_],
         own_offsets: NDArray[np.int64],
         own_terms: NDArray[np.uint64],
     ) -> NDArray[np.bool_]:
@@ -134,7 +134,7 @@ class LocatorTable:
             homes: bool[n], whether this is the home of each object.
             term_offsets: i8[n + 1], into `terms`.
             terms: u8[t], hashes of the wire.
-            via: bool[t], whether each term leads to this place.
+            leads_here: bool[t], whether each term leads to this place.
             own_offsets, own_terms: the objects' terms as numbered by the index.
         """
         counted = np.empty(len(object_rows), np.bool_)
@@ -144,7 +144,7 @@ class LocatorTable:
             homes,
             term_offsets,
             terms,
-            via,
+            leads_here,
             own_offsets,
             index.vocabulary.look_up(own_terms),
             self._references.array,

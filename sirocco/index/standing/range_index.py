@@ -262,7 +262,7 @@ class RangeIndex:
             ):
                 self._table.unpost(keys, self._rows.state)
                 self.vocabulary.release(released)
-            self._rows.give(rows)
+            self._rows.free(rows)
             freed += len(rows)
         return freed
 

@@ -114,7 +114,7 @@ class RowStore:
             column.reserve(self._used)
         return rows
 
-    def give(self, rows: npt.NDArray[np.int32]) -> None:
+    def free(self, rows: npt.NDArray[np.int32]) -> None:
         """Frees rows whose postings are gone."""
         self._free.reserve(self._free_count + len(rows))
         self._free.array[self._free_count : self._free_count + len(rows)] = rows

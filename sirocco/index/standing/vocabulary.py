@@ -226,9 +226,9 @@ class Vocabulary:
         required(done, "release_ids: a term that nobody uses")
         if self.is_keyed:
             uses = self._uses.array
-            gone = sorted_distinct(ids[uses[ids] == 0])
-            if len(gone):
-                self.words.drop(gone, lambda: np.flatnonzero(uses).astype(np.int32))
+            unused = sorted_distinct(ids[uses[ids] == 0])
+            if len(unused):
+                self.words.drop(unused, lambda: np.flatnonzero(uses).astype(np.int32))
 
     def look_up(
         self, hashes: npt.NDArray[np.uint64], out: npt.NDArray[np.int32] | None = None

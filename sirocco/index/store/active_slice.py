@@ -244,7 +244,7 @@ class ActiveSlice:
         """Returns the rows of the first full piece, without copying."""
         return self.view().first(self.ends[0]).stored()
 
-    def behind_first(self) -> ActiveSlice:
+    def without_first(self) -> ActiveSlice:
         """Returns the rows after the first full piece, as a copy."""
         end = self.ends[0]
         rest = ActiveSlice(self.first_seq + end, self._rows_max)

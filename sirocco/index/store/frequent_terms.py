@@ -47,7 +47,7 @@ def _nodes_row(slice_: SealedSlice, bounds: Bounds) -> tuple[int, int, int, int]
     # Node counts cover all rows, whatever their arrival.
     is_within = (
         slice_.arrival_first_ms >= bounds.arrival_from_ms
-        and slice_.arrival_last_ms <= bounds.arrival_upto_ms
+        and slice_.arrival_last_ms <= bounds.arrival_to_ms
         and slice_.last_seq < bounds.seq_before
     )
     counts = node_counts(slice_) if is_within else None
@@ -75,7 +75,7 @@ class _Listed:
         begins, self._bounds = np.empty(len(sizes) + 1, np.int64), np.empty(len(sizes), np.int64)
         count_sealed(
             view.table, nodes, condition.words, condition.values, condition.quads,
-            bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
+            bounds.arrival_from_ms, bounds.arrival_to_ms, bounds.seq_before,
             np.zeros(max(sizes), np.int32), np.empty(max(sizes) + 1, np.int64),
             hashes, counts, weights, begins, self._bounds,
         )  # fmt: skip

@@ -189,7 +189,7 @@ class _Scan:
                 active.lon, active.lat, active.arrivals_ms, active.lengths, active.term_offsets,
                 active.terms, active.counts, active.ids, active.sessions, active.numbers, rows,
                 near.words, near.values, self._hashes, bounds.arrival_from_ms,
-                bounds.arrival_upto_ms, len(sealed), self._holders, self._search,
+                bounds.arrival_to_ms, len(sealed), self._holders, self._search,
             )  # fmt: skip
         if not sealed:
             return
@@ -199,7 +199,7 @@ class _Scan:
         ]
         rank_sealed(
             view.table, np.array(extras, np.int64), self._numbers, near.words, near.values,
-            near.quads, self._hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms,
+            near.quads, self._hashes, bounds.arrival_from_ms, bounds.arrival_to_ms,
             bounds.seq_before, np.zeros(SCRATCH_WORDS + 3 * len(self._hashes), np.int64),
             self._holders, self._search,
         )  # fmt: skip
@@ -257,7 +257,7 @@ class _Scan:
 def _may_hold(slice_: SealedSlice, bounds: Bounds) -> bool:
     return (
         slice_.arrival_last_ms >= bounds.arrival_from_ms
-        and slice_.arrival_first_ms <= bounds.arrival_upto_ms
+        and slice_.arrival_first_ms <= bounds.arrival_to_ms
         and slice_.first_seq < bounds.seq_before
     )
 

@@ -120,7 +120,7 @@ class SlidingTermCounts:
         can_slide = self._can_slide(bounds, forgotten)
         self._bounds, self._forgotten = bounds, forgotten
         if can_slide:
-            entered = last.arrival_upto_ms + 1, bounds.arrival_upto_ms, 1
+            entered = last.arrival_to_ms + 1, bounds.arrival_to_ms, 1
             left = last.arrival_from_ms, bounds.arrival_from_ms - 1, -1
             bound = window.move([entered, left], self._kept, self._counts, self._others)
             least = _least(self._counts, self._k)
@@ -134,8 +134,8 @@ class SlidingTermCounts:
         last = self._bounds
         return (
             len(self._others) > 0
-            and last.arrival_from_ms <= bounds.arrival_from_ms <= last.arrival_upto_ms
-            and last.arrival_upto_ms <= bounds.arrival_upto_ms
+            and last.arrival_from_ms <= bounds.arrival_from_ms <= last.arrival_to_ms
+            and last.arrival_to_ms <= bounds.arrival_to_ms
             and (
                 forgotten.slices == self._forgotten.slices
                 or forgotten.latest_ms < last.arrival_from_ms
@@ -171,9 +171,11 @@ class SlidingTermCounts:
         order = np.argsort(-counts, kind="stable")[:wanted]
         chosen = codes[order]
         has_number = self._codes.use(hashes[order], chosen)
-        is_other = np.ones(len(hashes), np.bool_)
-        is_other[order[has_number]] = False
-        rest = np.bincount(self._codes.bucket_of(hashes[is_other]), counts[is_other], BUCKETS)
+        is_unnumbered = np.ones(len(hashes), np.bool_)
+        is_unnumbered[order[has_number]] = False
+        rest = np.bincount(
+            self._codes.bucket_of(hashes[is_unnumbered]), counts[is_unnumbered], BUCKETS
+        )
         self._codes.release(self._kept)
         self._kept = chosen[has_number].astype(np.uint16)
         self._counts = counts[order[has_number]]
@@ -193,7 +195,7 @@ class _Window:
         active = view.active
         coded = codes.coded(view)
         self.bounds = bounds
-        self.span = bounds.arrival_from_ms, bounds.arrival_upto_ms, 1
+        self.span = bounds.arrival_from_ms, bounds.arrival_to_ms, 1
         self.terms_max = coded.terms_total + int(active.term_offsets[active.rows])
         self._codes = codes
         self._columns = (

@@ -121,7 +121,7 @@ class StoreView:
         active = self.active.arrivals_ms[: self.active.rows]
         return max(sealed, int(active.max())) if len(active) else sealed
 
-    def behind(self, older: Sequence[SealedSlice]) -> StoreView:
+    def with_older(self, older: Sequence[SealedSlice]) -> StoreView:
         """Returns the view with older slices before its own, in the order of the log."""
         sealed = (*older, *self.sealed)
         return StoreView(sealed, self.active, self.next_seq, slice_table(sealed))
@@ -226,7 +226,7 @@ class SlotStore:
     def _put_sealed(self, slice_: SealedSlice) -> None:
         """Replaces the first full piece of the active slice by a sealed slice."""
         self._sealed = (*self._sealed, slice_)
-        self._active = self._active.behind_first()
+        self._active = self._active.without_first()
 
     def next_job(self, saved_seq: int | None = None) -> Job | None:
         """Returns the next due job, None if there is none. One at a time.
@@ -265,12 +265,12 @@ class SlotStore:
             return True
         if job.merged is None:
             raise ValueError("merge: not run")
-        gone = [s for s in job.sources if not any(s is mine for mine in self._sealed)]
-        if gone:
+        missing = [s for s in job.sources if not any(s is own for own in self._sealed)]
+        if missing:
             return False
-        at = next(i for i, mine in enumerate(self._sealed) if mine is job.sources[0])
-        behind = self._sealed[at + len(job.sources) :]
-        self._sealed = (*self._sealed[:at], job.merged, *behind)
+        at = next(i for i, own in enumerate(self._sealed) if own is job.sources[0])
+        after = self._sealed[at + len(job.sources) :]
+        self._sealed = (*self._sealed[:at], job.merged, *after)
         self._publish()
         return True
 

@@ -23,12 +23,12 @@ class Bounds:
     """The searched part of a slot's objects.
 
     Attributes:
-        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive, epoch ms.
+        arrival_from_ms, arrival_to_ms: bounds of arrivals, both inclusive, epoch ms.
         seq_before: bound of numbers within the slot, exclusive.
     """
 
     arrival_from_ms: int = _LEAST
-    arrival_upto_ms: int = _GREATEST
+    arrival_to_ms: int = _GREATEST
     seq_before: int = _GREATEST
 
 
@@ -60,7 +60,7 @@ class Condition:
 
     def within(self, bounds: Bounds) -> Bounds:
         """Returns the bounds limited by the end of the condition's lifetime."""
-        if self.expires_ms > bounds.arrival_upto_ms:
+        if self.expires_ms > bounds.arrival_to_ms:
             return bounds
         return Bounds(bounds.arrival_from_ms, self.expires_ms - 1, bounds.seq_before)
 

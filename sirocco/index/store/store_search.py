@@ -160,7 +160,7 @@ def _unfiltered(
     while slices and left:
         todo = search_sealed(
             view.table, slices, condition.words, condition.values, condition.quads,
-            condition.hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
+            condition.hashes, bounds.arrival_from_ms, bounds.arrival_to_ms, bounds.seq_before,
             left, out, counts,
         )  # fmt: skip
         end = 0
@@ -184,7 +184,7 @@ def _active_rows(
     out = np.empty(min(rows, limit), np.uint32)
     count = search_active(
         active.table_row, rows, condition.words, condition.values, condition.hashes,
-        bounds.arrival_from_ms, bounds.arrival_upto_ms, limit, out,
+        bounds.arrival_from_ms, bounds.arrival_to_ms, limit, out,
     )  # fmt: skip
     return out[:count].astype(np.int64)
 
@@ -377,12 +377,12 @@ def _nearest(
         order = np.lexsort((-best.table[:sealed, N_ROWS], owners))
         nearest_sealed(
             best.table, order, condition.words, condition.values, condition.quads,
-            condition.hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
+            condition.hashes, bounds.arrival_from_ms, bounds.arrival_to_ms, bounds.seq_before,
             *point, *best.columns,
         )  # fmt: skip
     nearest_active(
         best.table, sealed, condition.words, condition.values, condition.hashes,
-        bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before, *point, *best.columns,
+        bounds.arrival_from_ms, bounds.arrival_to_ms, bounds.seq_before, *point, *best.columns,
     )  # fmt: skip
     return best.ordered()
 

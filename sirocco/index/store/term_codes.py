@@ -93,7 +93,7 @@ class TermCodes:
         self._end = 0
         self._free: list[int] = []
         # Numbers in order of assignment since the last reclaim.
-        self._given = np.zeros(_ROOM, np.uint16)
+        self._assigned = np.zeros(_ROOM, np.uint16)
         self._known = 0
         self._epoch = 0
         self._coded: Coded | None = None
@@ -107,7 +107,7 @@ class TermCodes:
     def bytes_total(self) -> int:
         """Memory in bytes, without that of slices."""
         arrays = (
-            self._hashes, self._users, self._given, self.table_hashes, self.table_codes,
+            self._hashes, self._users, self._assigned, self.table_hashes, self.table_codes,
             self._buckets, self._tallies,
         )  # fmt: skip
         return sum(each.nbytes for each in arrays)
@@ -155,8 +155,8 @@ class TermCodes:
             bucket_terms(slice_.vocabulary, *self.secret, found.codes)
             found.epoch, found.known = self._epoch, 0
         if found.known < self._known:
-            given = self._given[found.known : self._known]
-            mark_terms(slice_.vocabulary, self.hashes(given), given, found.codes)
+            assigned = self._assigned[found.known : self._known]
+            mark_terms(slice_.vocabulary, self.hashes(assigned), assigned, found.codes)
             found.known = self._known
         return found
 
@@ -177,7 +177,7 @@ class TermCodes:
             numbers = self._numbers(len(new))
             new = new[: len(numbers)]
             codes[new] = numbers
-            self._give(hashes[new], numbers)
+            self._assign(hashes[new], numbers)
         return codes >= 0
 
     def release(self, codes: NDArray[np.uint16]) -> None:
@@ -187,7 +187,7 @@ class TermCodes:
     def _numbers(self, count: int) -> NDArray[np.int64]:
         """Returns free numbers, at most `count`."""
         if len(self._free) + self._codes_max - BUCKETS - self._end < count:
-            self._take_back()
+            self._reclaim()
         reused, self._free = self._free[:count], self._free[count:]
         end = min(self._end + count - len(reused), self._codes_max - BUCKETS)
         numbers = np.array([*reused, *range(self._end, end)], np.int64)
@@ -195,16 +195,16 @@ class TermCodes:
         self._end = max(self._end, end)
         return BUCKETS + numbers
 
-    def _give(self, hashes: NDArray[np.uint64], numbers: NDArray[np.int64]) -> None:
+    def _assign(self, hashes: NDArray[np.uint64], numbers: NDArray[np.int64]) -> None:
         self._hashes[numbers - BUCKETS] = hashes
         self._buckets[numbers - BUCKETS] = self.bucket_of(hashes)
         self._users[numbers - BUCKETS] = 1
-        given = numbers.astype(np.uint16)
-        self._given[self._known : self._known + len(given)] = given
-        self._known += len(given)
-        self._put(hashes, given)
+        assigned = numbers.astype(np.uint16)
+        self._assigned[self._known : self._known + len(assigned)] = assigned
+        self._known += len(assigned)
+        self._put(hashes, assigned)
 
-    def _take_back(self) -> None:
+    def _reclaim(self) -> None:
         """Reclaims the numbers of terms that no query counts, if there are many."""
         is_free = self._users[: self._end] == 0
         if np.count_nonzero(is_free) < min(_FREED_MIN, self._codes_max // 16):
@@ -213,9 +213,9 @@ class TermCodes:
         kept = np.flatnonzero(~is_free)
         self._epoch += 1
         self._known = len(kept)
-        self._given[: len(kept)] = BUCKETS + kept
+        self._assigned[: len(kept)] = BUCKETS + kept
         self.table_codes[:] = 0
-        self._put(self._hashes[kept], self._given[: len(kept)])
+        self._put(self._hashes[kept], self._assigned[: len(kept)])
 
     def _reserve(self, end: int) -> None:
         room = len(self._hashes)
@@ -223,13 +223,13 @@ class TermCodes:
             return
         while room < end:
             room *= 2
-        for name in ("_hashes", "_users", "_given", "_buckets"):
+        for name in ("_hashes", "_users", "_assigned", "_buckets"):
             setattr(self, name, _longer(getattr(self, name), room))
         self._tallies = np.zeros(BUCKETS + room, np.int32)
         self.table_hashes = np.zeros(4 * room, np.uint64)
         self.table_codes = np.zeros(4 * room, np.uint16)
-        given = self._given[: self._known]
-        self._put(self.hashes(given), given)
+        assigned = self._assigned[: self._known]
+        self._put(self.hashes(assigned), assigned)
 
     def bucket_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint16]:
         """Returns the buckets of terms."""

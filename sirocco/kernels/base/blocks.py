@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sirocco.kernels.jit.compiled import kernel
 
-__all__ = ["END", "FREE_UNITS", "block_class", "give_block", "new_block_state", "take_block"]
+__all__ = ["END", "FREE_UNITS", "block_class", "free_block", "new_block_state", "take_block"]
 
 END = 32
 FREE_UNITS = 33
@@ -63,7 +63,7 @@ def take_block(state: Any, words: Any, unit_words: Any, size_class: Any) -> Any:
 
 
 @kernel
-def give_block(state: Any, words: Any, unit_words: Any, size_class: Any, block: Any) -> None:
+def free_block(state: Any, words: Any, unit_words: Any, size_class: Any, block: Any) -> None:
     """Puts a block back; arguments as in `take_block`."""
     words[block * unit_words] = state[size_class]
     state[size_class] = block

@@ -31,14 +31,14 @@ AT_FIRST_USE = frozenset({f"store.ranked_{name}" for name in ("near", "prune", "
 PROCESSES_MAX = 4
 
 # Short enough that no user takes the silence for a standstill.
-TELL_S = 10.0
+REPORT_S = 10.0
 
 
-def compile_ahead(tell: Callable[[str], None], *, at_start: bool = False) -> None:
+def compile_ahead(report: Callable[[str], None], *, at_start: bool = False) -> None:
     """Compiles the kernels that are not in the cache yet; returns at once if all are.
 
     Args:
-        tell: called with lines of progress, if there is work to do.
+        report: called with lines of progress, if there is work to do.
         at_start: only the kernels that every process imports when it starts.
 
     Raises:
@@ -52,33 +52,35 @@ def compile_ahead(tell: Callable[[str], None], *, at_start: bool = False) -> Non
     if at_start:
         imports = {name: needed for name, needed in imports.items() if name not in AT_FIRST_USE}
     processes = min(_cpus(), PROCESSES_MAX)
-    tell(f"kernels: compiling {len(imports)} modules, {processes} at a time; once after each edit")
+    report(
+        f"kernels: compiling {len(imports)} modules, {processes} at a time; once after each edit"
+    )
     started_s = time.monotonic()
     # Not forked: the caller may have threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        _share_out(imports, pool, tell)
+        _share_out(imports, pool, report)
     marks[-1].touch()
-    tell(f"kernels: done after {time.monotonic() - started_s:.0f} s")
+    report(f"kernels: done after {time.monotonic() - started_s:.0f} s")
 
 
 def _share_out(
-    imports: Mapping[str, set[str]], pool: ProcessPoolExecutor, tell: Callable[[str], None]
+    imports: Mapping[str, set[str]], pool: ProcessPoolExecutor, report: Callable[[str], None]
 ) -> None:
     waiting = order(imports, _sizes(imports))
     running: dict[Future[None], str] = {}
     done: set[str] = set()
-    told_s = time.monotonic()
+    reported_s = time.monotonic()
     while waiting or running:
         for name in [name for name in waiting if imports[name] <= done]:
             waiting.remove(name)
             running[pool.submit(_import, name)] = name
-        for future in wait(running, TELL_S, FIRST_COMPLETED).done:
+        for future in wait(running, REPORT_S, FIRST_COMPLETED).done:
             future.result()
             done.add(running.pop(future))
-        if time.monotonic() - told_s >= TELL_S:
-            told_s = time.monotonic()
-            tell(f"kernels: {len(done)} of {len(imports)} modules compiled")
+        if time.monotonic() - reported_s >= REPORT_S:
+            reported_s = time.monotonic()
+            report(f"kernels: {len(done)} of {len(imports)} modules compiled")
 
 
 def _sizes(names: Iterable[str]) -> dict[str, int]:

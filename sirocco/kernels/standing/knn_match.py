@@ -30,10 +30,10 @@ from sirocco.kernels.base.stretch_table import (
 )
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.knn_offer import (
-    ASKED_COUNT,
     DUE_COUNT,
     NEEDED,
     SCANNED,
+    UNDECIDED_COUNT,
     has_term,
     offer,
 )
@@ -260,7 +260,7 @@ def match_batch(
     begin: Any,
     check_all: Any,
     due_max: Any,
-    asked_max: Any,
+    undecided_max: Any,
     scanned_max: Any,
     slots: Any,
     filter_words: Any,
@@ -296,8 +296,8 @@ def match_batch(
         arrival_ms, positions: i8[n]; ids, sessions, numbers: u8[n].
         begin: the first object to take.
         check_all: 1: compare every hit with the life of its row, 0: only where its state says so.
-        due_max, asked_max: stop before the next object when this many rows are due, or this many
-            pairs wait for the caller.
+        due_max, undecided_max: stop before the next object when this many rows are due, or this
+            many pairs wait for the caller.
         scanned_max: the same, when rows are due and this many postings were tested meanwhile.
         slots, filter_words, state: the table; postings and posting_floats: the same memory.
         levels: u2[ids], levels in use by each term.
@@ -323,7 +323,7 @@ def match_batch(
     candidates = np.empty(_CANDIDATES + 1, np.uint64)
     candidate_objects = np.empty(_CANDIDATES + 1, np.int64)
     progress[NEEDED] = 0
-    progress[ASKED_COUNT] = 0
+    progress[UNDECIDED_COUNT] = 0
 
     first = begin
     while first < total:
@@ -344,7 +344,7 @@ def match_batch(
             if (
                 pairs + count + lengths > out_rows.shape[0]
                 or progress[DUE_COUNT] >= due_max
-                or progress[ASKED_COUNT] >= asked_max
+                or progress[UNDECIDED_COUNT] >= undecided_max
                 or (progress[DUE_COUNT] > 0 and scanned >= scanned_max)
             ):
                 progress[NEEDED] = lengths

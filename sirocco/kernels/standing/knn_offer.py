@@ -19,7 +19,7 @@ from sirocco.kernels.standing.knn_list import ENTRY_WORDS, comes_before_last, mi
 from sirocco.kernels.standing.knn_plan import (
     BOUND,
     COUNT_SHIFT,
-    INFO_ASKS,
+    INFO_RESIDUAL,
     LATITUDE,
     LIST,
     LIST_SHIFT,
@@ -40,16 +40,16 @@ from sirocco.kernels.standing.pyramid import (
 )
 
 __all__ = [
-    "ASKED",
-    "ASKED_COUNT",
     "DUE_COUNT",
     "NEEDED",
     "SCANNED",
     "STAMP",
+    "UNDECIDED",
+    "UNDECIDED_COUNT",
     "draw_in",
     "has_term",
     "offer",
-    "settle_asked",
+    "settle_undecided",
 ]
 
 # Words of `progress`.
@@ -57,10 +57,10 @@ STAMP = 0  # plus the number of an object in its batch: identifies the object th
 DUE_COUNT = 1  # rows on the queue
 SCANNED = 2  # postings tested so far
 NEEDED = 3  # pairs that the object at which matching stopped may make
-ASKED_COUNT = 4  # pairs of the call that wait for the caller
+UNDECIDED_COUNT = 4  # pairs of the call that wait for the caller
 
 # In `out_rows`: not a hit yet, the caller decides. Row numbers are lower.
-ASKED = 1 << 30
+UNDECIDED = 1 << 30
 
 # Cache lines of a list that are prefetched: enough for the most frequent k.
 _LINES_AHEAD = 5
@@ -256,9 +256,9 @@ def offer(
             row_stamp[row] = stamp
         out_objects[pairs] = this
         out_mm[pairs] = distance
-        if info & INFO_ASKS != 0:
-            out_rows[pairs] = row | ASKED
-            progress[ASKED_COUNT] += 1
+        if info & INFO_RESIDUAL != 0:
+            out_rows[pairs] = row | UNDECIDED
+            progress[UNDECIDED_COUNT] += 1
         else:
             out_rows[pairs] = row
             _enter(
@@ -275,7 +275,7 @@ def offer(
         _I8, _U8, _F4, _U1, _U1, _I4, _I8,
     )
 )  # fmt: skip
-def settle_asked(
+def settle_undecided(
     at: Any,
     is_accepted: Any,
     pairs: Any,
@@ -307,7 +307,7 @@ def settle_asked(
     if at >= 0:
         this = np.int64(out_objects[at])
         if is_accepted != 0:
-            row = np.int64(out_rows[at]) & (ASKED - 1)
+            row = np.int64(out_rows[at]) & (UNDECIDED - 1)
             out_rows[at] = row
             _enter(
                 row, out_mm[at], ids[this], sessions[this], numbers[this],
@@ -316,10 +316,10 @@ def settle_asked(
         else:
             out_rows[at] = -1
     for i in range(at + 1, pairs):
-        if np.int64(out_rows[i]) & ASKED == 0 or out_rows[i] < 0:
+        if np.int64(out_rows[i]) & UNDECIDED == 0 or out_rows[i] < 0:
             continue
         this = np.int64(out_objects[i])
-        row = np.int64(out_rows[i]) & (ASKED - 1)
+        row = np.int64(out_rows[i]) & (UNDECIDED - 1)
         if _takes(
             row * ROW_WORDS, out_mm[i], ids[this], sessions[this], numbers[this], row_words, lists
         ):

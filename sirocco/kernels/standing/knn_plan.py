@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from sirocco.kernels.base.blocks import block_class, give_block, take_block
+from sirocco.kernels.base.blocks import block_class, free_block, take_block
 from sirocco.kernels.base.memory import prefetch
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.knn_region import (
@@ -42,16 +42,16 @@ from sirocco.kernels.standing.pyramid import (
 __all__ = [
     "BOUND",
     "COUNT_SHIFT",
-    "INFO_ASKS",
+    "INFO_RESIDUAL",
     "LATITUDE",
     "LIST",
     "LIST_SHIFT",
     "LONGITUDE",
-    "MARK_ASKS",
     "MARK_DUE",
-    "MARK_GONE",
     "MARK_LISTED",
-    "MARK_STANDING",
+    "MARK_RESIDUAL",
+    "MARK_STATE",
+    "MARK_UNLISTED",
     "SIZE_MASK",
     "free_rows",
     "list_rows",
@@ -69,13 +69,13 @@ COUNT_SHIFT = 16
 SIZE_MASK = 0xFFFF
 
 # Marks of rows: the state of their postings, and what the caller decides.
-MARK_GONE = 0  # no posting, or about to be removed
+MARK_UNLISTED = 0  # no posting, or about to be removed
 MARK_LISTED = 1
 MARK_DUE = 2  # as listed, and waiting to be posted again
-MARK_STANDING = 3  # both bits
-MARK_ASKS = 4  # the caller decides which objects satisfy the query
+MARK_STATE = 3  # both bits
+MARK_RESIDUAL = 4  # the caller decides which objects satisfy the query
 
-INFO_ASKS = 4  # in a posting: its row has MARK_ASKS
+INFO_RESIDUAL = 4  # in a posting: its row has MARK_RESIDUAL
 
 _FOR_EVER = 0x7FFFFFFFFFFFFFFF
 _HEAD_TERMS = 0x1FFF
@@ -238,8 +238,8 @@ def _template(
         info |= INFO_TERMS
     if conjunctions > 1:
         info |= INFO_MULTI
-    if mark & MARK_ASKS != 0:
-        info |= INFO_ASKS
+    if mark & MARK_RESIDUAL != 0:
+        info |= INFO_RESIDUAL
     templates[word + 7] = info
 
 
@@ -273,7 +273,7 @@ def list_rows(
         rows: i4[n], without postings; begin: first of them to process.
         row_words, row_floats, terms_words: as in `write_rows`.
         listed: u1[rows], class of the bound for which each row is posted; set.
-        marks: u1[rows], MARK_GONE becomes MARK_LISTED.
+        marks: u1[rows], MARK_UNLISTED becomes MARK_LISTED.
         reach: f4[rows], squared chord that each row reaches; set.
         levels: u2[ids], levels in use by each term, changed.
         grid, finest, cells_max: as in `knn_region.circle_level`.
@@ -370,7 +370,7 @@ def unlist_rows(
         conjunctions = reference >> 40
         if count + conjunctions * cells_max > keys.shape[0]:
             return count, i
-        marks[row] = np.int64(marks[row]) & ~MARK_STANDING
+        marks[row] = np.int64(marks[row]) & ~MARK_STATE
         found = circle_boxes(
             row_floats[base + LONGITUDE],
             row_floats[base + LATITUDE],
@@ -424,6 +424,6 @@ def free_rows(
                 released[count] = terms_words[word]
                 count += 1
             at += 1 + terms
-        give_block(terms_state, terms_words, TERM_UNIT, size_class, reference & 0xFFFFFFFF)
+        free_block(terms_state, terms_words, TERM_UNIT, size_class, reference & 0xFFFFFFFF)
         row_state[row] = STATE_FREE
     return count, rows.shape[0]

@@ -61,7 +61,7 @@ def _holds(
 
 @kernel(inline=True)
 def _by_locator(
-    first: Any, words: Any, terms: Any, begin: Any, end: Any, via: Any, is_home: Any
+    first: Any, words: Any, terms: Any, begin: Any, end: Any, leads_here: Any, is_home: Any
 ) -> Any:
     last = first + 1 + np.int64(words[first])
     # A term may have the hash of another one that is excluded. The object satisfies the query all
@@ -76,7 +76,7 @@ def _by_locator(
                 if positives == 0:
                     return is_home
                 place = _find(terms, begin, end, words[at + 1])
-                return place >= 0 and via[place]
+                return place >= 0 and leads_here[place]
             at += _HEAD + positives + negatives
     return is_home
 
@@ -92,7 +92,7 @@ def _by_conjunctions(
     terms: Any,
     begin: Any,
     end: Any,
-    via: Any,
+    leads_here: Any,
     is_home: Any,
 ) -> Any:
     at = np.int64((reference & 0xFFFFFFFF) * _TERM_UNIT)
@@ -108,7 +108,7 @@ def _by_conjunctions(
             for i in range(at + 1, at + positives):
                 key = min(key, wire_of[terms_words[i]])
             place = _find(terms, begin, end, key)
-            return place >= 0 and via[place]
+            return place >= 0 and leads_here[place]
         at += positives + negatives
     return is_home
 
@@ -125,7 +125,7 @@ def mark_counted(
     homes: Any,
     term_offsets: Any,
     terms: Any,
-    via: Any,
+    leads_here: Any,
     id_offsets: Any,
     term_ids: Any,
     references: Any,
@@ -142,7 +142,7 @@ def mark_counted(
         homes: bool[n], whether this place is the object's home.
         term_offsets: i8[n + 1], into the following two.
         terms: u8[t], wire hashes.
-        via: bool[t], whether the term leads to this place.
+        leads_here: bool[t], whether the term leads to this place.
         id_offsets: i8[n + 1], term_ids: i4[…], the terms of objects in the index's vocabulary.
         references: i4[r], for each query row the place of its locator in `words`, after the number
             of its words. 0 and rows beyond the end: the conjunctions are the alternatives, and the
@@ -161,12 +161,12 @@ def mark_counted(
         if query < references.shape[0]:
             at = np.int64(references[query])
         if at > 0:
-            counted[i] = _by_locator(at, words, terms, begin, end, via, homes[row])
+            counted[i] = _by_locator(at, words, terms, begin, end, leads_here, homes[row])
         else:
             reference = row_words[query * _ROW_WORDS + 3]
             counted[i] = _by_conjunctions(
                 reference, terms_words, wire_of, term_ids, id_offsets[row], id_offsets[row + 1],
-                terms, begin, end, via, homes[row],
+                terms, begin, end, leads_here, homes[row],
             )  # fmt: skip
 
 

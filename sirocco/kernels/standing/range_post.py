@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from sirocco.kernels.base.blocks import give_block, take_block
+from sirocco.kernels.base.blocks import free_block, take_block
 from sirocco.kernels.base.memory import prefetch
 from sirocco.kernels.base.stretch_table import (
     FILTER_SHIFT,
@@ -62,7 +62,7 @@ def _append(slots: Any, at: Any, blocks: Any, postings: Any, templates: Any, sou
             return False
         for i in range(count * POSTING_WORDS):
             postings[larger * POSTING_WORDS + i] = postings[first * POSTING_WORDS + i]
-        give_block(blocks, postings, POSTING_WORDS, size_class, first)
+        free_block(blocks, postings, POSTING_WORDS, size_class, first)
         first = larger
         size_class += 1
     target = (first + count) * POSTING_WORDS
@@ -151,7 +151,7 @@ def _clean(slots: Any, at: Any, blocks: Any, postings: Any, row_state: Any) -> A
         return np.int64(0)
     count = _drop_free(postings, row_state, first, np.int64(value & np.uint64(_COUNT_MASK)))
     if count == 0:
-        give_block(blocks, postings, POSTING_WORDS, size_class, first)
+        free_block(blocks, postings, POSTING_WORDS, size_class, first)
         return count
     # Halving at a quarter, not at a half: a list that varies around a power of two stays.
     while size_class > 1 and 4 * count <= 1 << size_class:
@@ -160,7 +160,7 @@ def _clean(slots: Any, at: Any, blocks: Any, postings: Any, row_state: Any) -> A
             break
         for i in range(count * POSTING_WORDS):
             postings[smaller * POSTING_WORDS + i] = postings[first * POSTING_WORDS + i]
-        give_block(blocks, postings, POSTING_WORDS, size_class, first)
+        free_block(blocks, postings, POSTING_WORDS, size_class, first)
         first = smaller
         size_class -= 1
     slots[2 * at + 1] = _list_value(first, size_class, count)

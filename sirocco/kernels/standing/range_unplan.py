@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from sirocco.kernels.base.blocks import give_block
+from sirocco.kernels.base.blocks import free_block
 from sirocco.kernels.base.memory import prefetch
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.pyramid import (
@@ -140,10 +140,10 @@ def plan_remove(
         )  # fmt: skip
         if count < 0:
             return count, released_count, i
-        give_block(terms_state, terms_words, TERM_UNIT, size_class, reference & 0xFFFFFFFF)
+        free_block(terms_state, terms_words, TERM_UNIT, size_class, reference & 0xFFFFFFFF)
         if row_state[row] >> KIND_SHIFT != KIND_BOX:
             shape_reference = row_words[base + 4]
-            give_block(
+            free_block(
                 shapes_state,
                 shapes_words,
                 SHAPE_UNIT,

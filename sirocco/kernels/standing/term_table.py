@@ -132,12 +132,12 @@ def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
     shift = np.uint64(64 - state[0])
     first = np.int64(-1)
     count = 0
-    behind = bucket
-    while 16 * (behind + 1) < values.shape[0] and values[16 * behind + _MARK] != 0:
-        behind += 1
+    last = bucket
+    while 16 * (last + 1) < values.shape[0] and values[16 * last + _MARK] != 0:
+        last += 1
         for i in range(BUCKET_TERMS):
-            at = 16 * behind + FIRST_VALUE + i
-            key = words[BUCKET_WORDS * behind + i]
+            at = 16 * last + FIRST_VALUE + i
+            key = words[BUCKET_WORDS * last + i]
             if values[at] != 0 and home_of(hash_of_term(key, state), shift, state[1]) <= bucket:
                 if count == 0:
                     first = at

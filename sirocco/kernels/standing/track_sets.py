@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from sirocco.kernels.base.blocks import give_block, take_block
+from sirocco.kernels.base.blocks import free_block, take_block
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.pyramid import NO_BLOCK, ROW_WORDS, STATE_FREE, STATE_MASK
 
@@ -94,7 +94,7 @@ def _append(
             return False
         for i in range(count * ENTRY_WORDS):
             entries[larger * ENTRY_WORDS + i] = entries[first * ENTRY_WORDS + i]
-        give_block(blocks, entries, ENTRY_WORDS, size_class, first)
+        free_block(blocks, entries, ENTRY_WORDS, size_class, first)
         first = larger
         size_class += 1
     at = (first + count) * ENTRY_WORDS
@@ -112,7 +112,7 @@ def _shorten(set_words: Any, own: Any, blocks: Any, entries: Any, kept: Any) -> 
     if kept > 0:
         set_words[own] = (word & ~COUNT_MASK) | kept
     elif (word >> 26) & 63 != NO_BLOCK:
-        give_block(blocks, entries, ENTRY_WORDS, (word >> 26) & 63, word >> 32)
+        free_block(blocks, entries, ENTRY_WORDS, (word >> 26) & 63, word >> 32)
         set_words[own] = EMPTY_SET
 
 

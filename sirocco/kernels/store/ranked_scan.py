@@ -35,10 +35,10 @@ from sirocco.kernels.store.ranked_state import (
     bits_of,
     figures_of,
     is_covered,
-    judge,
     last_step,
     plain_of,
     room_of,
+    row_threshold,
     signatures_of,
     steps_of,
     threshold_of,
@@ -304,17 +304,17 @@ def _consider(
         long_places = i8_at(source[AT_LONG_PLACES], source[N_LONG])
         long_counts = i4_at(source[AT_LONG_COUNTS], source[N_LONG])
         _count_keywords(row, numbers, term_offsets, terms, long_places, long_counts, often, m * at)
-    stays = True
+    must_stay = True
     least = -np.inf
     if search[PRUNES] != 0:
         if is_plain:
             least = threshold_of(search, is_by_id, group, last_step(steps_of(search), length))
-            stays = not is_covered(search, group, length)
+            must_stay = not is_covered(search, group, length)
         else:
-            least, covered = judge(search, at)
-            stays = not covered
+            least, covered = row_threshold(search, at)
+            must_stay = not covered
     timed = timed_part(figures, arrivals_ms[row])
-    if not stays:
+    if not must_stay:
         if is_by_id:
             if -np.float64(ids[row]) < least:
                 return
@@ -322,7 +322,7 @@ def _consider(
             return
     metres = distance_m(figures[LON], figures[LAT], lon[row], lat[row])
     known = figures[BETA] * (1.0 - metres / figures[RADIUS]) + timed
-    if not stays and not is_by_id and known < least:
+    if not must_stay and not is_by_id and known < least:
         return
     place = session_rows[row]
     keys[KEYS * at] = ids[row]
@@ -332,7 +332,7 @@ def _consider(
     refs[REFS * at + 1] = arrivals_ms[row]
     floats[FLOATS * at] = metres
     floats[FLOATS * at + 1] = known
-    accept(search, stays)
+    accept(search, must_stay)
 
 
 @kernel(inline=True)
@@ -415,14 +415,14 @@ def _rank_slice(
             places[j] = _lower_bound(postings, places[j], stops[j], begin)
         while begin < end:
             base = begin // _STRETCH_ROWS * _STRETCH_ROWS
-            upto = min(end, base + _STRETCH_ROWS)
+            stretch_end = min(end, base + _STRETCH_ROWS)
             if is_marked:
                 _mark_rows(
-                    begin, upto, covers, circle, lon, lat, lengths, arrivals_ms, seqs, life,
+                    begin, stretch_end, covers, circle, lon, lat, lengths, arrivals_ms, seqs, life,
                     begin - base, marks, search,
                 )  # fmt: skip
             count = _collect_postings(
-                base, upto, postings, places, stops, bits, masks, touched, marks, is_marked,
+                base, stretch_end, postings, places, stops, bits, masks, touched, marks, is_marked,
                 holders, summaries,
             )  # fmt: skip
             if count > 0:
@@ -430,7 +430,7 @@ def _rank_slice(
                     base, count, touched, masks, marks, is_marked, bounds, boxes, levels, circle,
                     numbers, source, number, search,
                 )  # fmt: skip
-            begin = upto
+            begin = stretch_end
 
 
 @kernel(
@@ -448,7 +448,7 @@ def rank_sealed(
     quads: Any,
     hashes: Any,
     arrival_from_ms: Any,
-    arrival_upto_ms: Any,
+    arrival_to_ms: Any,
     seq_before: Any,
     scratch: Any,
     holders: Any,
@@ -463,7 +463,7 @@ def rank_sealed(
         numbers: i8[s, m], see `find_keywords`.
         words, values, quads: the circle as a condition, see `slice_region`.
         hashes: u8[m], distinct keywords.
-        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        arrival_from_ms, arrival_to_ms: bounds of arrivals, both inclusive.
         seq_before: bound of numbers within the slot, exclusive.
         scratch: i8[SCRATCH_WORDS + 3 m], zeros, overwritten.
         holders: i8[m], added to: objects within the radius that hold each keyword.
@@ -499,11 +499,11 @@ def rank_sealed(
     life = np.empty(4, np.int64)
     for i in range(table.shape[0] - 1, -1, -1):
         source = i8_at(table.ctypes.data + 8 * i * table.shape[1], table.shape[1])
-        if is_outside(source, arrival_from_ms, arrival_upto_ms, seq_before):
+        if is_outside(source, arrival_from_ms, arrival_to_ms, seq_before):
             continue
-        life[0] = not is_within(source, arrival_from_ms, arrival_upto_ms, seq_before)
+        life[0] = not is_within(source, arrival_from_ms, arrival_to_ms, seq_before)
         life[1] = arrival_from_ms
-        life[2] = arrival_upto_ms
+        life[2] = arrival_to_ms
         life[3] = seq_before - source[FIRST_SEQ]
         for j in range(m):
             own_numbers[j] = numbers[i, j]
@@ -518,16 +518,16 @@ def _sift(search: Any) -> None:
     """Adds the row stored after the candidates to them, unless it is out."""
     keys, _, floats, _ = room_of(search)
     at = search[CANDIDATES]
-    stays = True
+    must_stay = True
     if search[PRUNES] != 0:
-        least, covered = judge(search, at)
+        least, covered = row_threshold(search, at)
         value = floats[FLOATS * at + 1]
         if figures_of(search)[BY_ID] != 0.0:
             value = -np.float64(keys[KEYS * at])
         if covered and value < least:
             return
-        stays = not covered
-    accept(search, stays)
+        must_stay = not covered
+    accept(search, must_stay)
 
 
 @kernel(
@@ -552,7 +552,7 @@ def rank_active(
     values: Any,
     hashes: Any,
     arrival_from_ms: Any,
-    arrival_upto_ms: Any,
+    arrival_to_ms: Any,
     source: Any,
     holders: Any,
     search: Any,
@@ -579,7 +579,7 @@ def rank_active(
         for row in range(begin, end):
             if (
                 arrivals_ms[row] < arrival_from_ms
-                or arrivals_ms[row] > arrival_upto_ms
+                or arrivals_ms[row] > arrival_to_ms
                 or not is_near(circle, lon[row], lat[row])
             ):
                 continue
@@ -642,7 +642,7 @@ def sift_candidates(are_new: Any, search: Any) -> None:
             continue
         value = -np.float64(keys[KEYS * at]) if is_by_id else floats[FLOATS * at + 1]
         # All of them have been judged before, so no new group is created.
-        least, _ = judge(search, at)
+        least, _ = row_threshold(search, at)
         left += refs[REFS * at + 3] != 0 or value >= least
     if not are_new:
         search[CANDIDATES] = left

@@ -57,6 +57,7 @@ __all__ = [
     "GROUPS",
     "GROUPS_MAX",
     "KEYWORDS",
+    "K_COUNT",
     "LAT",
     "LIMIT",
     "LON",
@@ -69,18 +70,17 @@ __all__ = [
     "SECRET",
     "STEPS",
     "TOKENS",
-    "WANTED",
     "accept",
     "bits_of",
     "contenders_of",
     "figures_of",
     "is_covered",
-    "judge",
     "last_step",
     "leasts_of",
     "name_groups",
     "plain_of",
     "room_of",
+    "row_threshold",
     "shortest_of",
     "signatures_of",
     "steps_of",
@@ -95,7 +95,7 @@ _FIGURES = 10
 # within the radius, sum of their lengths, m, k, 1 where candidates that are out are removed, steps,
 # greatest number of groups, greatest number of candidates, both words of a secret (see
 # `hash_placement`). Then the addresses, as above.
-CANDIDATES, LIMIT, GROUPS, OBJECTS, TOKENS, KEYWORDS, WANTED, PRUNES = range(8)
+CANDIDATES, LIMIT, GROUPS, OBJECTS, TOKENS, KEYWORDS, K_COUNT, PRUNES = range(8)
 STEPS, GROUPS_MAX, ROOM, SECRET, ADDRESSES, SEARCH_WORDS = 8, 9, 10, 11, 13, 26
 _AT_FIGURES, _AT_STEPS, _AT_HEAPS, _AT_LEASTS, _AT_SIGNATURES, _AT_CODES = range(ADDRESSES, 19)
 _AT_SHORTEST, _AT_PLAIN, _AT_BITS = range(19, 22)
@@ -126,7 +126,7 @@ def steps_of(search: Any) -> Any:
 
 @kernel(inline=True)
 def _heaps_of(search: Any) -> Any:
-    size = (search[GROUPS_MAX] + 1) * search[STEPS] * search[WANTED]
+    size = (search[GROUPS_MAX] + 1) * search[STEPS] * search[K_COUNT]
     return f8_at(search[_AT_HEAPS], size)
 
 
@@ -215,7 +215,7 @@ def is_covered(search: Any, group: Any, length: Any) -> Any:
 def _push(search: Any, heap: Any, value: Any) -> None:
     """Replaces the least value of a heap."""
     heaps = _heaps_of(search)
-    k = search[WANTED]
+    k = search[K_COUNT]
     base = heap * k
     at = np.int64(0)
     while True:
@@ -233,7 +233,7 @@ def _push(search: Any, heap: Any, value: Any) -> None:
 
 
 @kernel
-def _tell_group(search: Any, group: Any, row: Any) -> None:
+def _add_to_group(search: Any, group: Any, row: Any) -> None:
     """Adds a candidate to the heaps of a group."""
     keys, refs, floats, often = room_of(search)
     figures, steps = figures_of(search), steps_of(search)
@@ -336,13 +336,13 @@ def _group_of(search: Any, row: Any) -> Any:
         plain_of(search)[mask] = group
     search[GROUPS] += 1
     for other in range(search[CANDIDATES]):
-        _tell_group(search, group, other)
+        _add_to_group(search, group, other)
     return group
 
 
 @kernel
-def _judge_strictly(search: Any, row: Any, least: Any, step: Any) -> Any:
-    """As `judge`, for a row without a group: uses groups of higher frequencies."""
+def _strict_threshold(search: Any, row: Any, least: Any, step: Any) -> Any:
+    """As `row_threshold`, for a row without a group: uses groups of higher frequencies."""
     _, refs, _, often = room_of(search)
     figures, signatures = figures_of(search), signatures_of(search)
     m = search[KEYWORDS]
@@ -366,7 +366,7 @@ def _judge_strictly(search: Any, row: Any, least: Any, step: Any) -> Any:
 
 
 @kernel
-def judge(search: Any, row: Any) -> Any:
+def row_threshold(search: Any, row: Any) -> Any:
     """Looks up the threshold for texts like that of a row.
 
     Returns:
@@ -377,7 +377,7 @@ def judge(search: Any, row: Any) -> Any:
     step = last_step(steps_of(search), length)
     least = threshold_of(search, figures_of(search)[BY_ID] != 0.0, group, step)
     if group < 0:
-        return _judge_strictly(search, row, least, step)
+        return _strict_threshold(search, row, least, step)
     return least, is_covered(search, group, length)
 
 
@@ -385,28 +385,28 @@ def judge(search: Any, row: Any) -> Any:
 def _contenders(search: Any) -> Any:
     """Moves the candidates that are not out to the front; returns how many."""
     return keep_contenders(
-        room_of(search), search[KEYWORDS], search[CANDIDATES], search[WANTED], figures_of(search),
+        room_of(search), search[KEYWORDS], search[CANDIDATES], search[K_COUNT], figures_of(search),
         np.uint64(search[SECRET]), np.uint64(search[SECRET + 1]),
     )  # fmt: skip
 
 
 @kernel
-def accept(search: Any, stays: Any) -> None:
+def accept(search: Any, must_stay: Any) -> None:
     """Adds the row stored after the candidates to them.
 
     Args:
         search: see above.
-        stays: whether it has to stay, because no other covers it.
+        must_stay: whether it has to stay, because no other covers it.
     """
     room = room_of(search)
     refs, floats = room[1], room[2]
     row = search[CANDIDATES]
-    refs[REFS * row + 3] = stays
+    refs[REFS * row + 3] = must_stay
     search[CANDIDATES] += 1
     if search[PRUNES] == 0:
         return
     for group in range(search[GROUPS]):
-        _tell_group(search, group, row)
+        _add_to_group(search, group, row)
     figures = figures_of(search)
     none = search[GROUPS_MAX] * search[STEPS]
     value = floats[FLOATS * row + 1] - figures[ALPHA]

@@ -84,7 +84,7 @@ def search_active(
     values: Any,
     hashes: Any,
     arrival_from_ms: Any,
-    arrival_upto_ms: Any,
+    arrival_to_ms: Any,
     found_max: Any,
     out: Any,
 ) -> Any:
@@ -93,7 +93,7 @@ def search_active(
     Args:
         active: i8[TABLE_WORDS], see `slice_table`.
         rows: how many of them to examine.
-        words, values, hashes, arrival_from_ms, arrival_upto_ms, found_max: see `search_sealed`.
+        words, values, hashes, arrival_from_ms, arrival_to_ms, found_max: see `search_sealed`.
         out: u4[m], overwritten, ascending; m ≥ min(rows, found_max).
 
     Returns:
@@ -114,7 +114,7 @@ def search_active(
                 return found
             if (
                 point_inside(words, values, lon[row], lat[row])
-                and arrival_from_ms <= arrivals_ms[row] <= arrival_upto_ms
+                and arrival_from_ms <= arrivals_ms[row] <= arrival_to_ms
                 and _holding(active, row, words, hashes) >= 0
             ):
                 out[found] = row
@@ -125,7 +125,7 @@ def search_active(
 @kernel
 def _offer_row(
     active: Any, row: Any, conjunction: Any, words: Any, values: Any, hashes: Any,
-    arrival_from_ms: Any, arrival_upto_ms: Any, x: Any, y: Any, limit_m: Any, source: Any,
+    arrival_from_ms: Any, arrival_to_ms: Any, x: Any, y: Any, limit_m: Any, source: Any,
     metres: Any, keys: Any, refs: Any, state: Any,
 ) -> None:  # fmt: skip
     """Offers a row to the k best if it satisfies the condition.
@@ -137,7 +137,7 @@ def _offer_row(
     lon, lat = f8_at(active[AT_LON], row + 1)[row], f8_at(active[AT_LAT], row + 1)[row]
     arrival_ms = i8_at(active[AT_ARRIVALS], row + 1)[row]
     if not (
-        arrival_from_ms <= arrival_ms <= arrival_upto_ms and point_inside(words, values, lon, lat)
+        arrival_from_ms <= arrival_ms <= arrival_to_ms and point_inside(words, values, lon, lat)
     ):
         return
     first = _holding(active, row, words, hashes)
@@ -155,7 +155,7 @@ def _offer_row(
 @kernel
 def _along_rows(
     active: Any, rows: Any, words: Any, values: Any, hashes: Any, arrival_from_ms: Any,
-    arrival_upto_ms: Any, x: Any, y: Any, radius_m: Any, source: Any, metres: Any, keys: Any,
+    arrival_to_ms: Any, x: Any, y: Any, radius_m: Any, source: Any, metres: Any, keys: Any,
     refs: Any, state: Any,
 ) -> None:  # fmt: skip
     """Examines one row after the other."""
@@ -174,7 +174,7 @@ def _along_rows(
                 boxed_m = limit_m
                 west, south, east, north = near_box(x, y, boxed_m)
             _offer_row(
-                active, row, -1, words, values, hashes, arrival_from_ms, arrival_upto_ms, x, y,
+                active, row, -1, words, values, hashes, arrival_from_ms, arrival_to_ms, x, y,
                 limit_m, source, metres, keys, refs, state,
             )  # fmt: skip
 
@@ -194,7 +194,7 @@ def _row_of(offsets: Any, low: Any, high: Any, place: Any) -> Any:
 @kernel
 def _along_tags(
     active: Any, rows: Any, conjunction: Any, words: Any, values: Any, hashes: Any,
-    arrival_from_ms: Any, arrival_upto_ms: Any, x: Any, y: Any, radius_m: Any, source: Any,
+    arrival_from_ms: Any, arrival_to_ms: Any, x: Any, y: Any, radius_m: Any, source: Any,
     metres: Any, keys: Any, refs: Any, state: Any,
 ) -> None:  # fmt: skip
     """Examines rows with the first term of a conjunction that satisfy no earlier conjunction."""
@@ -226,7 +226,7 @@ def _along_tags(
                 west, south, east, north = near_box(x, y, boxed_m)
             _offer_row(
                 active, row, conjunction, words, values, hashes, arrival_from_ms,
-                arrival_upto_ms, x, y, limit_m, source, metres, keys, refs, state,
+                arrival_to_ms, x, y, limit_m, source, metres, keys, refs, state,
             )  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def nearest_active(
     values: Any,
     hashes: Any,
     arrival_from_ms: Any,
-    arrival_upto_ms: Any,
+    arrival_to_ms: Any,
     seq_before: Any,
     x: Any,
     y: Any,
@@ -282,10 +282,10 @@ def nearest_active(
             for conjunction in range(words[3]):
                 _along_tags(
                     active, rows, conjunction, words, values, hashes, arrival_from_ms,
-                    arrival_upto_ms, x, y, radius_m, source, metres, keys, refs, state,
+                    arrival_to_ms, x, y, radius_m, source, metres, keys, refs, state,
                 )  # fmt: skip
         else:
             _along_rows(
-                active, rows, words, values, hashes, arrival_from_ms, arrival_upto_ms, x, y,
+                active, rows, words, values, hashes, arrival_from_ms, arrival_to_ms, x, y,
                 radius_m, source, metres, keys, refs, state,
             )  # fmt: skip

@@ -221,7 +221,7 @@ def measure_ragged(table: Any, numbers: Any, rows: Any, out_begins: Any, out_off
 
 
 @kernel(inline=True)
-def _ask_for(address: Any) -> None:
+def _prefetch_line(address: Any) -> None:
     """Prefetches the cache line of an address."""
     prefetch(u1_at(address, 1), 0)
 
@@ -237,8 +237,8 @@ def _copy_bytes(
     for i in range(m):
         if i + _AHEAD < m and offsets[i + _AHEAD + 1] > offsets[i + _AHEAD]:
             first = table[numbers[i + _AHEAD], address] + begins[i + _AHEAD]
-            _ask_for(first)
-            _ask_for(first + _LINE_BYTES)
+            _prefetch_line(first)
+            _prefetch_line(first + _LINE_BYTES)
         count = offsets[i + 1] - offsets[i]
         if count > 0:
             data = u1_at(table[numbers[i], address] + begins[i], count)
@@ -294,7 +294,7 @@ def _copy_all_terms(
         if i + _AHEAD < m:
             ahead = table[numbers[i + _AHEAD]]
             # Terms of an active slice are twice as wide, but recent, and so in a cache.
-            _ask_for(ahead[AT_TERMS] + 4 * begins[i + _AHEAD])
+            _prefetch_line(ahead[AT_TERMS] + 4 * begins[i + _AHEAD])
         source = table[numbers[i]]
         count = offsets[i + 1] - offsets[i]
         _copy_terms(source, begins[i], begins[i] + count, out_terms, out_counts, offsets[i])

@@ -22,7 +22,7 @@ from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.store.slice_best import limit_of, offer
 from sirocco.kernels.store.slice_range import is_due
 from sirocco.kernels.store.slice_reach import haversine_of, least_haversine, near_box
-from sirocco.kernels.store.slice_region import DISJOINT, meets_node, point_inside, relation_of_met
+from sirocco.kernels.store.slice_region import DISJOINT, meets_node, overlap_relation, point_inside
 from sirocco.kernels.store.slice_seal import BLOCK_ROWS, FANOUT
 from sirocco.kernels.store.slice_table import (
     FIRST_SEQ,
@@ -151,7 +151,7 @@ def _along_tree(
                 if (
                     bound <= limit
                     and meets_node(words, quads, boxes, first + child)
-                    and relation_of_met(words, values, boxes, first + child) != DISJOINT
+                    and overlap_relation(words, values, boxes, first + child) != DISJOINT
                 ):
                     _push(bounds, nodes, count, bound, (child << _LEVEL_BITS) | (level - 1))
                     count += 1
@@ -237,7 +237,7 @@ def _along_lists(
 @kernel
 def _nearest_of_slice(
     slice_row: Any, source: Any, words: Any, values: Any, quads: Any, hashes: Any,
-    arrival_from_ms: Any, arrival_upto_ms: Any, seq_before: Any, point: Any, best: Any,
+    arrival_from_ms: Any, arrival_to_ms: Any, seq_before: Any, point: Any, best: Any,
 ) -> None:  # fmt: skip
     """Offers the rows of one slice to the k best; see `nearest_sealed`."""
     (
@@ -252,9 +252,9 @@ def _nearest_of_slice(
     anchors = np.empty(conjunctions, np.int64)
     columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
     region = (words, values)
-    checks = np.int64(not is_within(slice_row, arrival_from_ms, arrival_upto_ms, seq_before))
+    checks = np.int64(not is_within(slice_row, arrival_from_ms, arrival_to_ms, seq_before))
     before = min(seq_before, slice_row[LAST_SEQ] + 1) - slice_row[FIRST_SEQ]
-    life = (checks, arrival_from_ms, arrival_upto_ms, before)
+    life = (checks, arrival_from_ms, arrival_to_ms, before)
     events = (ids, session_rows, numbers, sessions, number_bases, source)
     rows_max = np.int64(1 << 62)
     only = np.int64(-1)
@@ -268,8 +268,8 @@ def _nearest_of_slice(
         only = only_term(words, words[4], conjunctions, term_numbers)
         text = (term_numbers, anchors, only)
         # Rows that the tree would give before k of them have the text, were it spread evenly.
-        shown = np.float64(metres.shape[0]) * np.float64(n) / np.float64(listed)
-        if listed <= _FEW_POSTINGS or np.float64(listed) < shown:
+        spread_rows = np.float64(metres.shape[0]) * np.float64(n) / np.float64(listed)
+        if listed <= _FEW_POSTINGS or np.float64(listed) < spread_rows:
             _along_lists(
                 point, columns, region, life, text, posting_offsets, postings, events, best
             )
@@ -313,7 +313,7 @@ def nearest_sealed(
     quads: Any,
     hashes: Any,
     arrival_from_ms: Any,
-    arrival_upto_ms: Any,
+    arrival_to_ms: Any,
     seq_before: Any,
     x: Any,
     y: Any,
@@ -329,7 +329,7 @@ def nearest_sealed(
         table: i8[s, TABLE_WORDS], see `slice_table`.
         order: i8[m], rows of the table in the order in which they are searched.
         words, values, quads, hashes: the condition, see `slice_region` and `slice_text`.
-        arrival_from_ms, arrival_upto_ms, seq_before: see `search_sealed`.
+        arrival_from_ms, arrival_to_ms, seq_before: see `search_sealed`.
         x, y: the point.
         radius_m: greatest distance of a row.
         metres, keys, refs, state: the k best so far, updated; a source is a row of the table.
@@ -337,10 +337,10 @@ def nearest_sealed(
     point = (x, y, max(0.0, math.cos(math.radians(y))), radius_m)
     for i in range(order.shape[0]):
         slice_row = table[order[i]]
-        if not is_outside(slice_row, arrival_from_ms, arrival_upto_ms, seq_before):
+        if not is_outside(slice_row, arrival_from_ms, arrival_to_ms, seq_before):
             _nearest_of_slice(
                 slice_row, order[i], words, values, quads, hashes, arrival_from_ms,
-                arrival_upto_ms, seq_before, point, (metres, keys, refs, state),
+                arrival_to_ms, seq_before, point, (metres, keys, refs, state),
             )  # fmt: skip
 
 

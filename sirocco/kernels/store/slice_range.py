@@ -248,7 +248,7 @@ def _read_rows(
 @kernel
 def _search_slice(
     slice_row: Any, words: Any, values: Any, quads: Any, hashes: Any, numbers: Any, anchors: Any,
-    arrival_from_ms: Any, arrival_upto_ms: Any, seq_before: Any, found_max: Any, out: Any,
+    arrival_from_ms: Any, arrival_to_ms: Any, seq_before: Any, found_max: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Finds rows of one slice; returns how many, −1 if `out` is too short. See `search_sealed`."""
     (
@@ -267,10 +267,10 @@ def _search_slice(
             return np.int64(0)
     columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
     region = (words, values)
-    checks = np.int64(not is_within(slice_row, arrival_from_ms, arrival_upto_ms, seq_before))
+    checks = np.int64(not is_within(slice_row, arrival_from_ms, arrival_to_ms, seq_before))
     # Clamped first: either bound may be the greatest i8.
     before = min(seq_before, slice_row[LAST_SEQ] + 1) - slice_row[FIRST_SEQ]
-    life = (checks, arrival_from_ms, arrival_upto_ms, before)
+    life = (checks, arrival_from_ms, arrival_to_ms, before)
     text = (numbers, anchors, only_term(words, words[4], conjunctions, numbers))
 
     if conjunctions > 0 and listed <= _FEW_POSTINGS:
@@ -310,7 +310,7 @@ def search_sealed(
     quads: Any,
     hashes: Any,
     arrival_from_ms: Any,
-    arrival_upto_ms: Any,
+    arrival_to_ms: Any,
     seq_before: Any,
     found_max: Any,
     out: Any,
@@ -323,7 +323,7 @@ def search_sealed(
         slices: how many of the first rows of the table are searched.
         words, values, quads: the condition, see `slice_region`; hashes: u8[m], its terms, see
             `slice_text`.
-        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        arrival_from_ms, arrival_to_ms: bounds of arrivals, both inclusive.
         seq_before: bound of numbers within the slot, exclusive.
         found_max: stops after this many rows, at least 1.
         out: u4[r], overwritten: rows slice by slice, each once, in no order within a slice.
@@ -338,11 +338,11 @@ def search_sealed(
     found = np.int64(0)
     for i in range(slices - 1, -1, -1):
         counts[i] = 0
-        if found == found_max or is_outside(table[i], arrival_from_ms, arrival_upto_ms, seq_before):
+        if found == found_max or is_outside(table[i], arrival_from_ms, arrival_to_ms, seq_before):
             continue
         count = _search_slice(
             table[i], words, values, quads, hashes, numbers, anchors, arrival_from_ms,
-            arrival_upto_ms, seq_before, found_max - found, out[found:],
+            arrival_to_ms, seq_before, found_max - found, out[found:],
         )  # fmt: skip
         if count < 0:
             return i + 1

@@ -31,9 +31,9 @@ __all__ = [
     "WORDS_HEADER",
     "is_any_near",
     "meets_node",
-    "met_children",
+    "overlap_relation",
+    "overlapping_children",
     "point_inside",
-    "relation_of_met",
 ]
 
 SHAPE_BOX = 0
@@ -142,7 +142,7 @@ def _polygon_relation(words: Any, values: Any, west: Any, south: Any, east: Any,
 
 
 @kernel
-def met_children(words: Any, quads: Any, boxes: Any, first: Any, last: Any) -> Any:
+def overlapping_children(words: Any, quads: Any, boxes: Any, first: Any, last: Any) -> Any:
     """Returns u8; bit i is set if a box of the region meets node first + i of a level.
 
     Args:
@@ -173,7 +173,7 @@ def meets_node(words: Any, quads: Any, boxes: Any, node: Any) -> Any:
 
 
 @kernel
-def relation_of_met(words: Any, values: Any, boxes: Any, node: Any) -> Any:
+def overlap_relation(words: Any, values: Any, boxes: Any, node: Any) -> Any:
     """Returns DISJOINT, PARTIAL or COVERED: the relation to a node for which `meets_node` holds.
 
     PARTIAL may be returned for any node; the others are certain.

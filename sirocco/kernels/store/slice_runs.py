@@ -12,8 +12,8 @@ from sirocco.kernels.store.slice_region import (
     COVERED,
     DISJOINT,
     SHAPE_BOX,
-    met_children,
-    relation_of_met,
+    overlap_relation,
+    overlapping_children,
 )
 from sirocco.kernels.store.slice_seal import BLOCK_ROWS, FANOUT
 
@@ -44,7 +44,7 @@ def collect_runs(
     # For each level, the children of the open node: a mask of those to visit, and the first.
     open_masks = np.empty(level + 1, np.uint64)
     open_first = np.empty(level + 1, np.int64)
-    open_masks[level] = met_children(words, quads, boxes, levels[level], levels[level] + 1)
+    open_masks[level] = overlapping_children(words, quads, boxes, levels[level], levels[level] + 1)
     open_first[level] = 0
     top = level
     span = np.int64(BLOCK_ROWS)
@@ -71,7 +71,7 @@ def collect_runs(
                 & (-np.float64(boxes[4 * at + 3]) <= north)
             )
         else:
-            relation = relation_of_met(words, values, boxes, at)
+            relation = overlap_relation(words, values, boxes, at)
             if relation == DISJOINT:
                 continue
             covers = np.int64(relation == COVERED)
@@ -84,7 +84,7 @@ def collect_runs(
             level -= 1
             span //= FANOUT
             open_first[level] = first
-            open_masks[level] = met_children(
+            open_masks[level] = overlapping_children(
                 words, quads, boxes, levels[level] + first, levels[level] + last
             )
             continue

@@ -182,21 +182,21 @@ else:
 
 
 @kernel(inline=True)
-def is_outside(row: Any, arrival_from_ms: Any, arrival_upto_ms: Any, seq_before: Any) -> Any:
+def is_outside(row: Any, arrival_from_ms: Any, arrival_to_ms: Any, seq_before: Any) -> Any:
     """Returns whether no object of a slice lies within the bounds (arrivals both inclusive)."""
     return (
         row[ARRIVAL_LAST] < arrival_from_ms
-        or row[ARRIVAL_FIRST] > arrival_upto_ms
+        or row[ARRIVAL_FIRST] > arrival_to_ms
         or row[FIRST_SEQ] >= seq_before
     )
 
 
 @kernel(inline=True)
-def is_within(row: Any, arrival_from_ms: Any, arrival_upto_ms: Any, seq_before: Any) -> Any:
+def is_within(row: Any, arrival_from_ms: Any, arrival_to_ms: Any, seq_before: Any) -> Any:
     """Returns whether all objects of a slice lie within the bounds."""
     return (
         row[ARRIVAL_FIRST] >= arrival_from_ms
-        and row[ARRIVAL_LAST] <= arrival_upto_ms
+        and row[ARRIVAL_LAST] <= arrival_to_ms
         and row[LAST_SEQ] < seq_before
     )
 

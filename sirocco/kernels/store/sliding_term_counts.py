@@ -143,9 +143,9 @@ def mark_terms(vocabulary: Any, terms: Any, numbers: Any, codes: Any) -> None:
 
 
 @kernel
-def _count_found(waiting: Any, count: Any, look: Any, total: Any) -> Any:
+def _count_found(waiting: Any, count: Any, lookup: Any, total: Any) -> Any:
     """Counts waiting[:count] in an open table while there is room; returns its number of terms."""
-    _, found, found_counts, _, first, second = look
+    _, found, found_counts, _, first, second = lookup
     last = np.int64(found.shape[0] - 1)
     for i in range(count):
         if 2 * total > last:
@@ -163,11 +163,11 @@ def _count_found(waiting: Any, count: Any, look: Any, total: Any) -> Any:
 @kernel
 def _take_words(
     terms: Any, first: Any, last: Any, vocabulary: Any, codes: Any, sign: Any, tallies: Any,
-    look: Any, total: Any,
+    lookup: Any, total: Any,
 ) -> Any:  # fmt: skip
-    """Counts terms[first:last] by number, or with `look` those of hot buckets one by one."""
+    """Counts terms[first:last] by number, or with `lookup` those of hot buckets one by one."""
     mask = np.uint32(TERM_MASK)
-    hot, found, _, waiting, _, _ = look
+    hot, found, _, waiting, _, _ = lookup
     if found.shape[0] == 0:
         for k in range(first, last):
             tallies[codes[terms[k] & mask]] += sign
@@ -182,14 +182,14 @@ def _take_words(
             waits += np.int64(hot[codes[number]])
         for i in range(waits):
             waiting[i] = vocabulary[waiting[i]]
-        total = _count_found(waiting, waits, look, total)
+        total = _count_found(waiting, waits, lookup, total)
     return total
 
 
 @kernel
 def _take_rows(
     rows: Any, count: Any, term_offsets: Any, terms: Any, vocabulary: Any, codes: Any, sign: Any,
-    tallies: Any, look: Any, in_line: Any, total: Any,
+    tallies: Any, lookup: Any, in_line: Any, total: Any,
 ) -> Any:  # fmt: skip
     """Counts the terms of rows[:count]; see `_take_words`."""
     n = terms.shape[0]
@@ -199,7 +199,7 @@ def _take_rows(
         last = np.int64(term_offsets[rows[i] + 1])
         if last - first > _ROW_WORDS or first + _ROW_WORDS > n:
             total = _take_words(
-                terms, first, last, vocabulary, codes, sign, tallies, look, total
+                terms, first, last, vocabulary, codes, sign, tallies, lookup, total
             )  # fmt: skip
             continue
         # Words beyond the row's end are overwritten by the next row.
@@ -208,10 +208,10 @@ def _take_rows(
         end += last - first
         if end > _WORDS - _ROW_WORDS:
             total = _take_words(
-                in_line, np.int64(0), end, vocabulary, codes, sign, tallies, look, total
+                in_line, np.int64(0), end, vocabulary, codes, sign, tallies, lookup, total
             )  # fmt: skip
             end = np.int64(0)
-    return _take_words(in_line, np.int64(0), end, vocabulary, codes, sign, tallies, look, total)
+    return _take_words(in_line, np.int64(0), end, vocabulary, codes, sign, tallies, lookup, total)
 
 
 @kernel
@@ -220,11 +220,11 @@ def _choose_rows(
     values: Any, rows: Any, count: Any,
 ) -> Any:  # fmt: skip
     """Appends the rows of [begin, end) that count to rows[:count]; returns the new count."""
-    from_ms, upto_ms = span[0], span[1]
+    from_ms, to_ms = span[0], span[1]
     if covers:
         for row in range(begin, end):
             rows[count] = row
-            count += np.int64((arrivals_ms[row] >= from_ms) & (arrivals_ms[row] <= upto_ms))
+            count += np.int64((arrivals_ms[row] >= from_ms) & (arrivals_ms[row] <= to_ms))
         return count
     if words[0] == SHAPE_BOX and words[1] == 1:
         west, south, east, north = values[0], values[1], values[2], values[3]
@@ -232,7 +232,7 @@ def _choose_rows(
             rows[count] = row
             count += np.int64(
                 (arrivals_ms[row] >= from_ms)
-                & (arrivals_ms[row] <= upto_ms)
+                & (arrivals_ms[row] <= to_ms)
                 & (lon[row] >= west)
                 & (lat[row] >= south)
                 & (lon[row] <= east)
@@ -240,7 +240,7 @@ def _choose_rows(
             )
         return count
     for row in range(begin, end):
-        if ((arrivals_ms[row] >= from_ms) & (arrivals_ms[row] <= upto_ms)) and point_inside(
+        if ((arrivals_ms[row] >= from_ms) & (arrivals_ms[row] <= to_ms)) and point_inside(
             words, values, lon[row], lat[row]
         ):
             rows[count] = row
@@ -251,7 +251,7 @@ def _choose_rows(
 @kernel
 def _take_sealed(
     source: Any, codes: Any, span: Any, words: Any, values: Any, runs: Any, run_count: Any,
-    tallies: Any, look: Any, rows: Any, in_line: Any, total: Any,
+    tallies: Any, lookup: Any, rows: Any, in_line: Any, total: Any,
 ) -> Any:  # fmt: skip
     """Counts the rows of a slice's runs that arrived within a span; see `_take_words`."""
     lon, lat, arrivals_ms, _, term_offsets, terms, vocabulary, _, _, _, _ = search_columns(source)
@@ -264,14 +264,14 @@ def _take_sealed(
         if covers and all_within:
             first, last = np.int64(term_offsets[begin]), np.int64(term_offsets[end])
             total = _take_words(
-                terms, first, last, vocabulary, codes, sign, tallies, look, total
+                terms, first, last, vocabulary, codes, sign, tallies, lookup, total
             )  # fmt: skip
             continue
         for part in range(begin, end, _PART_ROWS):
             # One more row is written than counts.
             if count + _PART_ROWS >= _ROWS:
                 total = _take_rows(
-                    rows, count, term_offsets, terms, vocabulary, codes, sign, tallies, look,
+                    rows, count, term_offsets, terms, vocabulary, codes, sign, tallies, lookup,
                     in_line, total,
                 )  # fmt: skip
                 count = np.int64(0)
@@ -281,18 +281,18 @@ def _take_sealed(
                 count,
             )  # fmt: skip
     return _take_rows(
-        rows, count, term_offsets, terms, vocabulary, codes, sign, tallies, look, in_line, total
+        rows, count, term_offsets, terms, vocabulary, codes, sign, tallies, lookup, in_line, total
     )  # fmt: skip
 
 
 @kernel
 def _take_active(
     active: Any, rows: Any, span: Any, words: Any, values: Any, counted: Any, tallies: Any,
-    look: Any, total: Any,
+    lookup: Any, total: Any,
 ) -> Any:  # fmt: skip
     """Counts the rows of the active slice that arrived within a span; see `_take_words`."""
     lon, lat, arrivals_ms, term_offsets, terms = active
-    hot, found, _, waiting, _, _ = look
+    hot, found, _, waiting, _, _ = lookup
     west, south, east, north = -180.0, -90.0, 180.0, 90.0
     if words[1] == 1:
         west, south, east, north = values[0], values[1], values[2], values[3]
@@ -316,14 +316,14 @@ def _take_active(
                     tallies[code] += sign
                 elif hot[code] != 0:
                     waiting[0] = terms[k]
-                    total = _count_found(waiting, np.int64(1), look, total)
+                    total = _count_found(waiting, np.int64(1), lookup, total)
     return total
 
 
 @kernel
 def _take_all(
     spans: Any, table: Any, addresses: Any, active: Any, rows: Any, words: Any, values: Any,
-    quads: Any, counted: Any, tallies: Any, look: Any,
+    quads: Any, counted: Any, tallies: Any, lookup: Any,
 ) -> Any:  # fmt: skip
     """Counts objects that arrived within spans; returns the number of terms (`_take_words`)."""
     total = np.int64(0)
@@ -331,10 +331,10 @@ def _take_all(
     in_line = np.empty(_WORDS + _ROW_WORDS, np.uint32)
     for i in range(table.shape[0]):
         source = i8_at(table.ctypes.data + 8 * i * table.shape[1], table.shape[1])
-        is_met = False
+        overlaps = False
         for j in range(spans.shape[0]):
-            is_met |= not is_outside(source, spans[j, 0], spans[j, 1], np.int64(_NOWHERE))
-        if not is_met:
+            overlaps |= not is_outside(source, spans[j, 0], spans[j, 1], np.int64(_NOWHERE))
+        if not overlaps:
             continue
         _, _, _, _, _, _, _, _, _, boxes, levels = search_columns(source)
         codes = u2_at(addresses[i], source[N_WORDS])
@@ -344,8 +344,8 @@ def _take_all(
         for j in range(spans.shape[0]):
             if not is_outside(source, spans[j, 0], spans[j, 1], np.int64(_NOWHERE)):
                 total = _take_sealed(
-                    source, codes, spans[j], words, values, runs, run_count, tallies, look, chosen,
-                    in_line, total,
+                    source, codes, spans[j], words, values, runs, run_count, tallies, lookup,
+                    chosen, in_line, total,
                 )  # fmt: skip
     if rows > 0:
         # Usually none of its rows has left the window.
@@ -353,7 +353,7 @@ def _take_all(
         for j in range(spans.shape[0]):
             if oldest <= spans[j, 1]:
                 total = _take_active(
-                    active, rows, spans[j], words, values, counted, tallies, look, total
+                    active, rows, spans[j], words, values, counted, tallies, lookup, total
                 )  # fmt: skip
     return total
 
@@ -396,11 +396,11 @@ def tally_terms(
         tallies: i4[BUCKETS + single terms], added to.
     """
     none = np.empty(0, np.uint64)
-    look = np.empty(0, np.uint8), none, np.empty(0, np.int32), none, first, second
+    lookup = np.empty(0, np.uint8), none, np.empty(0, np.int32), none, first, second
     active = lon, lat, arrivals_ms, term_offsets, terms
     found = _take_all(
         spans, table, addresses, active, rows, words, values, quads,
-        (hashes, codes, first, second), tallies, look,
+        (hashes, codes, first, second), tallies, lookup,
     )  # fmt: skip
     assert found == 0  # no term is counted one by one
 
@@ -512,9 +512,9 @@ def count_hot(
     Returns:
         The number of terms; half the room or more means that the room did not suffice.
     """
-    look = hot, found, found_counts, np.empty(_WORDS, np.uint64), first, second
+    lookup = hot, found, found_counts, np.empty(_WORDS, np.uint64), first, second
     active = lon, lat, arrivals_ms, term_offsets, terms
     return _take_all(
         spans, table, addresses, active, rows, words, values, quads,
-        (hashes, codes, first, second), found_counts[:0], look,
+        (hashes, codes, first, second), found_counts[:0], lookup,
     )  # fmt: skip

@@ -180,7 +180,7 @@ def count_sealed(
     values: Any,
     quads: Any,
     arrival_from_ms: Any,
-    arrival_upto_ms: Any,
+    arrival_to_ms: Any,
     seq_before: Any,
     counts: Any,
     found: Any,
@@ -197,7 +197,7 @@ def count_sealed(
         nodes: i8[s, 4], see `NodeCounts.row`, for slices of which only the frequent terms are
             counted; zeros for the others.
         words, values, quads: the region, see `slice_region`.
-        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        arrival_from_ms, arrival_to_ms: bounds of arrivals, both inclusive.
         seq_before: bound of numbers within the slot, exclusive.
         counts: i4[v], zeros before and after; v is the size of the largest vocabulary.
         found: i8[v + 1], overwritten.
@@ -213,11 +213,11 @@ def count_sealed(
         source = i8_at(table.ctypes.data + 8 * i * table.shape[1], table.shape[1])
         bounds[i] = 0
         begins[i + 1] = written
-        if is_outside(source, arrival_from_ms, arrival_upto_ms, seq_before):
+        if is_outside(source, arrival_from_ms, arrival_to_ms, seq_before):
             continue
-        life[0] = not is_within(source, arrival_from_ms, arrival_upto_ms, seq_before)
+        life[0] = not is_within(source, arrival_from_ms, arrival_to_ms, seq_before)
         life[1] = arrival_from_ms
-        life[2] = arrival_upto_ms
+        life[2] = arrival_to_ms
         # Clamped first: either bound may be the greatest i8.
         life[3] = min(seq_before, source[LAST_SEQ] + 1) - source[FIRST_SEQ]
         (

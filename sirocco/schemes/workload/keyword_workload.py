@@ -62,13 +62,13 @@ def keyword_workload(sample: Sample, costs: LoadCosts | None = None) -> KeywordW
     costs = costs or costs_for(len(queries))
     if len(queries) > QUERIES_MAX:
         rows = np.linspace(0, len(queries) - 1, QUERIES_MAX).astype(np.int64)
-        stands_for = len(queries) / QUERIES_MAX
+        weight = len(queries) / QUERIES_MAX
         queries = _take(queries, rows)
         costs = LoadCosts(
-            costs.check * stands_for,
+            costs.check * weight,
             costs.handling,
-            costs.insertion * stands_for,
-            costs.deletion * stands_for,
+            costs.insertion * weight,
+            costs.deletion * weight,
         )
     frequent, frequencies = frequent_terms(sample)
     has_key = (queries.kinds == QueryKind.RANGE_CONTINUOUS) & (np.diff(queries.term_offsets) > 0)

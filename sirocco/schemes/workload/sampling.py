@@ -29,7 +29,7 @@ _KINDS = {
 
 
 def sample_of(
-    objects: ObjectColumns, queries: Sequence[Query], stands_for: int, span_ms: int
+    objects: ObjectColumns, queries: Sequence[Query], population: int, span_ms: int
 ) -> Sample:
     """Describes objects and queries as a scheme's sample.
 
@@ -38,17 +38,17 @@ def sample_of(
     Args:
         objects: The sampled objects, valid.
         queries: Queries; empty if they are unknown.
-        stands_for: Number of objects from which the sample was drawn.
+        population: Number of objects from which the sample was drawn.
         span_ms: Time in which these arrived.
     """
     terms = analyse_batch(objects.text, objects.text_offsets)
     columns = (objects.lon, objects.lat, terms.offsets, terms.terms, objects.ids)
     sample = Sample(*columns, no_queries())
-    return replace(sample, queries=sample_queries(queries, sample, stands_for, span_ms))
+    return replace(sample, queries=sample_queries(queries, sample, population, span_ms))
 
 
 def sample_queries(
-    queries: Sequence[Query], objects: Sample, stands_for: int, span_ms: int
+    queries: Sequence[Query], objects: Sample, population: int, span_ms: int
 ) -> SampleQueries:
     """Describes queries for the cost model.
 
@@ -58,7 +58,7 @@ def sample_queries(
     Args:
         queries: The queries.
         objects: A sample of the objects; its queries are ignored.
-        stands_for: Number of objects from which the sample was drawn.
+        population: Number of objects from which the sample was drawn.
         span_ms: Time in which these arrived.
     """
     rows = [_keywords(query) for query in queries]
@@ -67,7 +67,7 @@ def sample_queries(
     boxes = np.array([_box(query) for query in queries], np.float64).reshape(-1, 4)
     nearest = [i for i, query in enumerate(queries) if isinstance(query, KnnQuery)]
     if nearest:
-        boxes[nearest] = _search_boxes(queries, nearest, rows, objects, stands_for)
+        boxes[nearest] = _search_boxes(queries, nearest, rows, objects, population)
     return SampleQueries(
         kinds=np.array([_KINDS[kind_of(query), query.mode] for query in queries], np.uint8),
         boxes=boxes,
@@ -110,7 +110,7 @@ def _search_boxes(
     nearest: list[int],
     rows: list[list[int]],
     objects: Sample,
-    stands_for: int,
+    population: int,
 ) -> NDArray[np.float64]:
     own = [query for i in nearest if isinstance(query := queries[i], KnnQuery)]
     known, counts = np.unique(objects.terms, return_counts=True)
@@ -118,7 +118,7 @@ def _search_boxes(
     # Under independence, a pair of keywords would be far rarer than in texts in which they occur
     # together, so only the rarest keyword counts.
     satisfying = [min((holders.get(term, 0) for term in rows[i]), default=None) for i in nearest]
-    share = len(objects) / max(stands_for, 1)
+    share = len(objects) / max(population, 1)
     needed = [
         query.k * share * (1.0 if held is None else len(objects) / max(held, 1))
         for query, held in zip(own, satisfying, strict=True)

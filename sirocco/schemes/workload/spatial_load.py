@@ -41,12 +41,12 @@ def object_loads(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
     Returns:
         i8[n], positive whole numbers, so that sums and differences of them are exact.
     """
-    met = queries_met(sample, grid)
+    met = query_candidates(sample, grid)
     mean = float(met.mean()) if len(met) else 0.0
     return met + max(1, round(HANDLING_SHARE * mean))
 
 
-def queries_met(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
+def query_candidates(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
     """Returns for each object how many queries of its cell have its keywords, i8[n].
 
     This is q_l of equation 1. A query with several keywords counts if the object contains the least

@@ -314,8 +314,8 @@ class TrackIndex:
         # The object's value that each query tracks; from here on pairs of value and query.
         named = _named(rows, keys, object_rows, self._keys.array[query_rows])
         named, query_rows = named[named >= 0], query_rows[named >= 0]
-        if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
-            holds = self._ask(rows[named], query_rows, asked, accepts)
+        if len(residual := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
+            holds = self._check_residual(rows[named], query_rows, residual, accepts)
             named, query_rows = named[holds], query_rows[holds]
         order = np.argsort(named, kind="stable")
         named, query_rows = named[order], query_rows[order]
@@ -352,18 +352,18 @@ class TrackIndex:
                 self._sets.rename(before, handle)
 
     @staticmethod
-    def _ask(
+    def _check_residual(
         object_rows: npt.NDArray[np.integer],
         query_rows: npt.NDArray[np.int32],
-        asked: npt.NDArray[np.intp],
+        residual: npt.NDArray[np.intp],
         accepts: Callable[[int, int], bool] | None,
     ) -> npt.NDArray[np.bool_]:
         """Returns bool[m], the pairs that hold after the caller's decisions."""
         if accepts is None:
             raise ValueError("accepts: is missing, and a query needs it")
         holds = np.ones(len(query_rows), np.bool_)
-        pairs = zip(object_rows[asked].tolist(), query_rows[asked].tolist(), strict=True)
-        holds[asked] = [accepts(object_row, query_row) for object_row, query_row in pairs]
+        pairs = zip(object_rows[residual].tolist(), query_rows[residual].tolist(), strict=True)
+        holds[residual] = [accepts(object_row, query_row) for object_row, query_row in pairs]
         return holds
 
     def _follow(
@@ -464,8 +464,9 @@ class TrackIndex:
 
     def reports(self, rows: npt.NDArray[np.int32], event: int) -> npt.NDArray[np.bool_]:
         """Returns bool[k], whether each query asks for an event."""
-        asked: npt.NDArray[np.bool_] = (self._events.array[rows] >> np.uint8(event)) & 1 != 0
-        return asked
+        bits = self._events.array[rows] >> np.uint8(event)
+        is_reported: npt.NDArray[np.bool_] = bits & 1 != 0
+        return is_reported
 
     def satisfied(
         self,
@@ -495,18 +496,18 @@ class TrackIndex:
         step = int(np.clip(_PAIRS_MAX // max(len(rows), 1), 1, _OBJECTS_MAX))
         for begin in range(0, len(numbers), step):
             found = self.objects(numbers[begin : begin + step])
-            met_objects, met_rows = _met(index, found, position)
-            met = (met_objects.astype(np.int64) + begin) * len(rows) + row_of[met_rows]
+            matched_objects, matched_rows = _matches(index, found, position)
+            matched = (matched_objects.astype(np.int64) + begin) * len(rows) + row_of[matched_rows]
             bounds = np.searchsorted(
                 pairs, np.array([begin, begin + step]) * len(rows), sorter=order
             )
             chosen = order[slice(*bounds)]
-            chosen = chosen[np.isin(pairs[chosen], met)]
+            chosen = chosen[np.isin(pairs[chosen], matched)]
             chosen = chosen[found.arrivals_ms[objects[chosen] - begin] >= begins_ms[chosen]]
             query_rows = members.query_rows[chosen]
-            asked = np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)
+            residual = np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)
             own_rows = (objects[chosen] - begin).astype(np.int32)
-            holds[chosen] = self._ask(own_rows, query_rows, asked, accepts(found))
+            holds[chosen] = self._check_residual(own_rows, query_rows, residual, accepts(found))
         return holds
 
     # Checkpoints ---------------------------------------------------------------------------
@@ -675,11 +676,11 @@ def _named(
     wanted = object_rows.astype(np.int64) * len(distinct) + at
     places = np.searchsorted(known, wanted, sorter=order).clip(max=len(known) - 1)
     found = order[places]
-    is_there = (distinct[at] == followed) & (known[found] == wanted)
-    return np.where(is_there, found, -1)
+    is_found = (distinct[at] == followed) & (known[found] == wanted)
+    return np.where(is_found, found, -1)
 
 
-def _met(
+def _matches(
     index: RangeIndex, found: StoredRows, position: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Returns (row of `found`, query row) i4[p] of the matches at a position."""

@@ -373,7 +373,7 @@ class StandingQueries:
             family.reclaim(offset)
         for waiting in self.waiting.values():
             if len(waiting):
-                waiting.pass_by(time_ms, offset)
+                waiting.forget_started(time_ms, offset)
 
     # --- objects
 
@@ -396,9 +396,9 @@ class StandingQueries:
         for begin, end in pairwise(cuts):
             places = np.arange(begin, end)
             piece = batch if len(places) == len(batch) else batch.take(places)
-            with ExitStack() as asleep:
+            with ExitStack() as hidden:
                 for waiting in self.waiting.values():
-                    asleep.enter_context(waiting.asleep(int(arrivals_ms[begin])))
+                    hidden.enter_context(waiting.hidden(int(arrivals_ms[begin])))
                 met = self._met(piece, *piece.own())
             parts += [(family, hits.at(places)) for family, hits in met]
         return self._joined(parts)

@@ -28,11 +28,11 @@ def part_of(detail: LeafDetail, axis: int, at: int, *, is_first: bool) -> LeafDe
     borders = [detail.grid.x_borders, detail.grid.y_borders]
     statistics = [detail.statistics.columns, detail.statistics.rows]
     met: list[NDArray[np.int64]] = [detail.met.columns, detail.met.rows]
-    whole, whole_met = statistics[axis], met[axis]
+    whole, met_total = statistics[axis], met[axis]
     own = _first(whole, at) if is_first else _second(whole, at)
     borders[axis] = borders[axis][: at + 1] if is_first else borders[axis][at:]
     statistics[axis] = own
-    met[axis] = whole_met[:at] if is_first else whole_met[at:]
+    met[axis] = met_total[:at] if is_first else met_total[at:]
     other = 1 - axis
     statistics[other] = _thinned(
         statistics[other],
@@ -40,7 +40,7 @@ def part_of(detail: LeafDetail, axis: int, at: int, *, is_first: bool) -> LeafDe
         _share(own.queries[-1], whole.queries[-1]),
         _share(own.recent[-1], whole.recent[-1]),
     )
-    thinner = met[other] * _share(met[axis].sum(), whole_met.sum())
+    thinner = met[other] * _share(met[axis].sum(), met_total.sum())
     met[other] = np.rint(thinner).astype(np.int64)
     return LeafDetail(FineGrid(*borders), LeafStatistics(*statistics), Aggregates(*met))
 
@@ -55,13 +55,13 @@ def _first(axis: AxisStatistics, at: int) -> AxisStatistics:
 
 def _second(axis: AxisStatistics, at: int) -> AxisStatistics:
     """Queries that cross the split begin in the first cell after it."""
-    behind = {name: getattr(axis, name)[at:].copy() for name in AxisStatistics.__slots__}
+    after = {name: getattr(axis, name)[at:].copy() for name in AxisStatistics.__slots__}
     reaching = {"objects": 0.0, "queries": axis.spans[at], "recent": axis.recent_spans[at]}
     for name, over in reaching.items():
-        behind[name] += over - getattr(axis, name)[at - 1]
+        after[name] += over - getattr(axis, name)[at - 1]
     for name in ("spans", "recent_spans"):
-        behind[name][0] = 0.0
-    return AxisStatistics(**behind)
+        after[name][0] = 0.0
+    return AxisStatistics(**after)
 
 
 def _thinned(axis: AxisStatistics, objects: float, queries: float, recent: float) -> AxisStatistics:

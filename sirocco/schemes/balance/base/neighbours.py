@@ -54,10 +54,10 @@ class Neighbourhood:
         self._sides: dict[tuple[object, int, float, bool, float], list[int]] = {}
         for number, leaf in self._leaves.items():
             for axis in (0, 1):
-                for is_behind in (True, False):
-                    at = leaf.box[axis] if is_behind else leaf.box[axis + 2]
+                for is_after in (True, False):
+                    at = leaf.box[axis] if is_after else leaf.box[axis + 2]
                     for end in (leaf.box[1 - axis], leaf.box[3 - axis]):
-                        key = (leaf.within, axis, at, is_behind, end)
+                        key = (leaf.within, axis, at, is_after, end)
                         self._sides.setdefault(key, []).append(number)
 
     def whole_borders(self, number: int) -> Iterator[Border]:

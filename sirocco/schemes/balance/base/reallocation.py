@@ -84,17 +84,17 @@ def _shared(units: Units, machines: NDArray[np.int64]) -> NDArray[np.int64]:
     return machine
 
 
-def give_leaves(placement: Placement, draft: Draft, numbers: Iterable[int], machine: int) -> None:
-    """Moves some leaves to slots of another machine, see `put_leaves`."""
+def move_leaves(placement: Placement, draft: Draft, numbers: Iterable[int], machine: int) -> None:
+    """Moves some leaves to slots of another machine, see `place_leaves`."""
     chosen = set(numbers)
     owners = [
         machine if number in chosen else placement.machine_of_slot[draft[number].slot]
         for number in draft
     ]
-    put_leaves(placement, draft, np.array(owners, np.int64))
+    place_leaves(placement, draft, np.array(owners, np.int64))
 
 
-def put_leaves(placement: Placement, draft: Draft, machine: NDArray[np.int64]) -> None:
+def place_leaves(placement: Placement, draft: Draft, machine: NDArray[np.int64]) -> None:
     """Moves a draft's leaves to slots of their new machines.
 
     A leaf on the right machine stays in its slot; the others move, the heaviest first, to the least
@@ -106,14 +106,14 @@ def put_leaves(placement: Placement, draft: Draft, machine: NDArray[np.int64]) -
         machine: i8[n], the machine of each of its leaves.
     """
     slots = len(placement.machine_of_slot)
-    loads, going = np.zeros(slots), []
+    loads, moving = np.zeros(slots), []
     for number, wanted in zip(draft, machine.tolist(), strict=True):
         leaf = draft[number]
         if placement.machine_of_slot[leaf.slot] == wanted:
             loads[leaf.slot] += leaf.load
         else:
-            going.append((-leaf.load, number, wanted))
-    for load, number, wanted in sorted(going):
+            moving.append((-leaf.load, number, wanted))
+    for load, number, wanted in sorted(moving):
         own = np.flatnonzero(placement.machine_of_slot == wanted)
         slot = int(own[loads[own].argmin()])
         draft.put(number, slot)

@@ -51,8 +51,8 @@ def work_profile(detail: LeafDetail, axis: int, cost: float, met: float) -> NDAr
     met_by_cell = (detail.met.columns, detail.met.rows)[axis].astype(np.float64)
     statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
     shares = _shares(np.diff(statistics.objects, prepend=0.0))
-    of_met = _shares(met_by_cell) if met_by_cell.any() else shares
-    return met * of_met + (cost - met) * shares
+    match_shares = _shares(met_by_cell) if met_by_cell.any() else shares
+    return met * match_shares + (cost - met) * shares
 
 
 def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:

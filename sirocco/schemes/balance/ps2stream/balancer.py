@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sirocco.schemes.balance.base.draft import Draft
 from sirocco.schemes.balance.base.placement import Placement, added, imbalance, placed
 from sirocco.schemes.balance.base.plans import draft_loads, map_plan, moves_plan, no_change, pays
-from sirocco.schemes.balance.base.reallocation import give_leaves
+from sirocco.schemes.balance.base.reallocation import move_leaves
 from sirocco.schemes.balance.base.sample_routes import load_of, routed
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, View
 from sirocco.schemes.balance.ps2stream.migration import Select, greedy
@@ -180,7 +180,7 @@ class Ps2Stream:
         )
         load = np.array([draft[number].load for number in numbers])
         rows = self._select(size, load, float(loads[busy]), float(loads[idle]))
-        give_leaves(placement, draft, [numbers[row] for row in rows], idle)
+        move_leaves(placement, draft, [numbers[row] for row in rows], idle)
         return len(rows) > 0
 
     def _select(

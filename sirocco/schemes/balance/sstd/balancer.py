@@ -17,7 +17,7 @@ from sirocco.schemes.balance.base.reallocation import (
     full,
     leaf_units,
     partial,
-    put_leaves,
+    place_leaves,
     slot_units,
 )
 from sirocco.schemes.balance.base.view import LeafLoads, Plan, View
@@ -113,7 +113,7 @@ class Sstd:
 
     @staticmethod
     def _reallocate(placement: Placement, draft: Draft, method: Method) -> None:
-        put_leaves(placement, draft, method(leaf_units(placement, draft)))
+        place_leaves(placement, draft, method(leaf_units(placement, draft)))
 
 
 def workloads(loads: LeafLoads) -> NDArray[np.float64]:

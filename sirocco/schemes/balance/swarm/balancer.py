@@ -17,7 +17,7 @@ from sirocco.schemes.balance.base.plans import (
     moves_plan,
     no_change,
 )
-from sirocco.schemes.balance.base.reallocation import give_leaves
+from sirocco.schemes.balance.base.reallocation import move_leaves
 from sirocco.schemes.balance.base.view import LeafDetail, Memory, Plan, View
 from sirocco.schemes.balance.swarm.cost import WORK, Measure
 from sirocco.schemes.balance.swarm.ladder import REPEATS_MAX, Step, beyond_noise, climbed
@@ -111,7 +111,7 @@ class Swarm:
         subset = leaves[find_subset(placement.cost[leaves], capacity)]
         if len(subset):
             draft = Draft(placement.view, placement.cost)
-            give_leaves(placement, draft, subset.tolist(), cheapest)
+            move_leaves(placement, draft, subset.tolist(), cheapest)
             yield map_plan(placement, draft, memory, "subset")
         yield from self._split(placement, memory, leaves, (dearest, cheapest), target)
 
@@ -226,9 +226,9 @@ def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
     while not is_done:
         is_done = True
         near = Neighbourhood((n, draft[n]) for n in draft if draft.is_spatial(n))
-        gone: set[int] = set()
+        merged: set[int] = set()
         for first, second in tuple(near.pairs()):
-            if {first, second} & gone or draft[first].slot != draft[second].slot:
+            if {first, second} & merged or draft[first].slot != draft[second].slot:
                 continue
             slot = draft[first].slot
             joint = numbers[first] + numbers[second]
@@ -240,7 +240,7 @@ def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
             loads[machine] = grown
             cost = draft[first].load + draft[second].load + price * growth
             numbers[draft.merge((first, second), slot, cost)] = joint
-            gone |= {first, second}
+            merged |= {first, second}
             is_done = False
     if len(draft) == len(placement.cost):
         return None

@@ -201,19 +201,19 @@ def strip_of(
         profile: f8[c], its cost by column or row, see `Costs.profile`.
         axis, at, first_moves: See `Strip`.
     """
-    before, behind = (max(float(part.sum()), 0.0) for part in (profile[:at], profile[at:]))
+    before, after = (max(float(part.sum()), 0.0) for part in (profile[:at], profile[at:]))
     statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
     first, second = _queries(statistics, at)
     if first_moves:
         return Strip(axis, at, True, before, first, second)
-    return Strip(axis, at, False, behind, second, first)
+    return Strip(axis, at, False, after, second, first)
 
 
 def _queries(statistics: AxisStatistics, at: int) -> tuple[float, float]:
     """Returns how many queries overlap the cells before a split, and those after it."""
     before = float(statistics.queries[at - 1])
-    behind = float(statistics.queries[-1]) - before + float(statistics.spans[at])
-    return before, behind
+    after = float(statistics.queries[-1]) - before + float(statistics.spans[at])
+    return before, after
 
 
 def splits(

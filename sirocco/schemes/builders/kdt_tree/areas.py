@@ -106,11 +106,11 @@ class Areas:
         keys = keys[keys >= 0]
         seekers, strays = 0, self._words[objects].astype(np.int64)
         if len(keys) > 0 and len(objects) > 0:
-            is_asked = np.zeros(len(workload.keys), np.bool_)
-            is_asked[keys] = True
+            is_query_key = np.zeros(len(workload.keys), np.bool_)
+            is_query_key[keys] = True
             rows = objects.astype(np.int64)
             offsets, held = take_rows(workload.object_offsets, workload.object_keys, rows)
-            before = np.concatenate([[0], np.cumsum(is_asked[held])])
+            before = np.concatenate([[0], np.cumsum(is_query_key[held])])
             sought = before[offsets[1:]] - before[offsets[:-1]]
             seekers = int((sought > 0).sum())
             strays = np.asarray(strays - sought, np.int64)

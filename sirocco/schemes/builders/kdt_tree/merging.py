@@ -103,8 +103,8 @@ def handled_by(node: Node, workload: KeywordWorkload) -> list[NDArray[np.int32]]
         for part in node.parts
     ]
     return [
-        np.concatenate([unkeyed, mine, first_object + objects]).astype(np.int32)
-        for objects, mine in zip(sent, own, strict=True)
+        np.concatenate([unkeyed, own_objects, first_object + objects]).astype(np.int32)
+        for objects, own_objects in zip(sent, own, strict=True)
     ]
 
 

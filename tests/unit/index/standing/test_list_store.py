@@ -28,7 +28,7 @@ def test_lists_never_overlap(seed: int) -> None:
         else:
             gone = rng.sample(sorted(held), len(held) // 2)
             lengths = np.array([held.pop(begin) for begin in gone], np.int64)
-            store.give(np.array(gone, np.int64), lengths)
+            store.free(np.array(gone, np.int64), lengths)
         places = sorted(held.items())
         for (begin, length), (following, _) in pairwise(places):
             assert begin + length <= following
@@ -41,7 +41,7 @@ def test_lists_never_overlap(seed: int) -> None:
 def test_room_is_given_again() -> None:
     store = ListStore()
     first = store.take(np.full(10, 5, np.int64))
-    store.give(first[3:8], np.full(5, 5, np.int64))
+    store.free(first[3:8], np.full(5, 5, np.int64))
     again = store.take(np.full(3, 5, np.int64))
     assert set(again.tolist()) <= set(first[3:8].tolist())
     more = store.take(np.full(3, 5, np.int64))

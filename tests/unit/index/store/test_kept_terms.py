@@ -166,7 +166,7 @@ def test_a_lifetime_and_a_window_without_limit() -> None:
         found = kept.count(view, condition, bounds, NOTHING_FORGOTTEN)
         want = count_terms(view, condition, bounds)
         assert told(found, 5) == told(want, 5)
-        is_in = (rows.arrivals_ms >= 3_000) & (rows.arrivals_ms <= bounds.arrival_upto_ms)
+        is_in = (rows.arrivals_ms >= 3_000) & (rows.arrivals_ms <= bounds.arrival_to_ms)
         found = everything.count(view, ANY_OBJECT, bounds, NOTHING_FORGOTTEN)
         assert told(found, 5) == most_frequent(counted(rows, is_in), 5)
 
@@ -204,7 +204,7 @@ def test_terms_of_one_bucket_and_the_greatest_hashes() -> None:
             bounds = Bounds(taken - 6_000, 1_000 + taken + 2_400)
             found = kept.count(store.view(), ANY_OBJECT, bounds, NOTHING_FORGOTTEN)
             is_in = (rows.arrivals_ms >= bounds.arrival_from_ms) & (
-                rows.arrivals_ms <= bounds.arrival_upto_ms
+                rows.arrivals_ms <= bounds.arrival_to_ms
             )
             assert told(found, k) == most_frequent(counted(rows, is_in), k)
 

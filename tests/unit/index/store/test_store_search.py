@@ -72,7 +72,7 @@ class Plain:
             seq
             for seq in range(first, min(total, bounds.seq_before))
             if holds(query, self.rows[seq][0])
-            and bounds.arrival_from_ms <= self.rows[seq][0].arrival_ms <= bounds.arrival_upto_ms
+            and bounds.arrival_from_ms <= self.rows[seq][0].arrival_ms <= bounds.arrival_to_ms
             and (where is None or where.matches(self.rows[seq][1]))
         ]
 
@@ -97,7 +97,7 @@ def random_bounds(rng: random.Random, plain: Plain) -> Bounds:
     arrivals = [rng.choice(plain.rows)[0].arrival_ms for _ in range(2)]
     return Bounds(
         min(arrivals) if rng.random() < 0.7 else ALL_TIME.arrival_from_ms,
-        max(arrivals) if rng.random() < 0.7 else ALL_TIME.arrival_upto_ms,
+        max(arrivals) if rng.random() < 0.7 else ALL_TIME.arrival_to_ms,
         rng.randrange(len(plain.rows) + 2) if rng.random() < 0.3 else ALL_TIME.seq_before,
     )
 

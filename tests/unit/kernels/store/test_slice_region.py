@@ -15,8 +15,8 @@ from sirocco.kernels.store.slice_region import (
     DISJOINT,
     PARTIAL,
     meets_node,
+    overlap_relation,
     point_inside,
-    relation_of_met,
 )
 from sirocco.kernels.store.slice_runs import collect_runs
 from sirocco.kernels.store.slice_seal import BLOCK_ROWS, FANOUT, lay_boxes
@@ -33,7 +33,7 @@ def condition(region: Region) -> Condition:
 def relation(asked: Condition, boxes: np.ndarray, node: int) -> int:
     if not meets_node(asked.words, asked.quads, boxes, node):
         return DISJOINT
-    return int(relation_of_met(asked.words, asked.values, boxes, node))
+    return int(overlap_relation(asked.words, asked.values, boxes, node))
 
 
 def random_region(rng: random.Random) -> Region:

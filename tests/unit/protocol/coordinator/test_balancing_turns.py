@@ -220,9 +220,9 @@ class Stream:
             self._turn()
             if self.now_ms >= until_ms:
                 return
-            self.pass_by(self.STEP_MS)
+            self.forget_started(self.STEP_MS)
 
-    def pass_by(self, step_ms: int) -> None:
+    def forget_started(self, step_ms: int) -> None:
         self.now_ms += step_ms
         done = step_ms * (np.minimum(self.rates, self.most) + self.waited)
         self.sent += step_ms * self.rates
@@ -439,7 +439,7 @@ def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() ->
 def test_turns_that_come_seldom_judge_what_is_urgent_all_the_same() -> None:
     stream = Stream()
     stream.rates = HOT
-    stream.pass_by(550)
+    stream.forget_started(550)
 
     stream.run(550)
 

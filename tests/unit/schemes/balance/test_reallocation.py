@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sirocco.schemes.balance.base.draft import Draft
 from sirocco.schemes.balance.base.placement import placed
-from sirocco.schemes.balance.base.reallocation import full, give_leaves, leaf_units, put_leaves
+from sirocco.schemes.balance.base.reallocation import full, leaf_units, move_leaves, place_leaves
 from sirocco.schemes.balance.base.view import LeafLoads, View
 from tests.support.worlds import grid_map
 
@@ -36,7 +36,7 @@ def slots_of(draft):
 
 def test_the_heaviest_first_each_to_the_least_loaded_slot():
     placement, draft = draft_of([0, 0, 0, 0, 1, 2], "abb", [1, 5, 3, 3, 1, 0])
-    give_leaves(placement, draft, [0, 1, 2, 3], 1)
+    move_leaves(placement, draft, [0, 1, 2, 3], 1)
     # 5 to the empty slot 2, both of 3 to slot 1 that has 1, the last to slot 2 again.
     assert slots_of(draft) == [2, 2, 1, 1, 1, 2]
 
@@ -51,7 +51,7 @@ def test_who_stays_with_a_machine_stays_in_its_slot(seed):
     before = rng.integers(0, slots, len(cost))
     placement, draft = draft_of(before, owners, cost)
     machine = full(leaf_units(placement, draft))
-    put_leaves(placement, draft, machine)
+    place_leaves(placement, draft, machine)
     for number, slot in enumerate(slots_of(draft)):
         assert placement.machine_of_slot[slot] == machine[number], f"seed {seed}"
         if placement.machine_of_slot[before[number]] == machine[number]:

@@ -29,9 +29,9 @@ RECT = {"rect": {"west": 1, "south": 2, "east": 3, "north": 4}}
 POINT = {"lon": 10.0, "lat": 20.0}
 
 
-def describe(*queries, objects=None, stands_for=0, span_ms=3_600_000):
+def describe(*queries, objects=None, population=0, span_ms=3_600_000):
     asked = [parse_query({"id": f"q{i}"} | query) for i, query in enumerate(queries)]
-    return sample_queries(asked, objects or empty_sample(), stands_for, span_ms)
+    return sample_queries(asked, objects or empty_sample(), population, span_ms)
 
 
 def texts_of(queries):
@@ -106,13 +106,13 @@ def test_a_knn_search_ends_where_enough_objects_are():
         one | {"k": 3, "text": "rare"},
         one | {"k": 501},
         objects=objects,
-        stands_for=500,
+        population=500,
     )
     side = described.boxes[:, 2] - described.boxes[:, 0]
     assert side[0] < side[1] < 20
     assert side[2] >= side[1], "rare keywords make a search go far"
     assert side[3] == 360
-    thinned = describe(one | {"k": 300}, objects=objects, stands_for=50_000)
+    thinned = describe(one | {"k": 300}, objects=objects, population=50_000)
     assert thinned.boxes[0, 2] - thinned.boxes[0, 0] == side[0], "the sample is one in a hundred"
 
 

@@ -21,7 +21,7 @@ from sirocco.schemes.workload.spatial_grid import (
     extent_of,
     fine_grid,
 )
-from sirocco.schemes.workload.spatial_load import object_loads, queries_met, with_queries
+from sirocco.schemes.workload.spatial_load import object_loads, query_candidates, with_queries
 from tests.support.random_samples import csr, random_sample, sample_at
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -105,7 +105,7 @@ def test_an_object_meets_the_queries_of_its_cell_that_it_is_looked_up_by(seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spatial_load, "PAIRS_AT_ONCE", int(rng.choice([1, 10, 1 << 18])))
         patch.setattr(spatial_load, "PAIRS_PER_CELL", float(rng.choice([0.0, 0.2, 100.0])))
-        met = queries_met(sample, grid)
+        met = query_candidates(sample, grid)
     assert met.tolist() == expected.tolist(), f"seed {seed}"
 
 
@@ -115,7 +115,7 @@ def test_handling_is_the_mean_of_the_queries_met_and_at_least_one():
     queries = SampleQueries(np.full(6, 4, np.uint8), np.array(box), *none, np.ones(6))  # type: ignore[call-arg]
     sample = sample_at([0.5, 50.0, 60.0], [0.5, 50.0, 60.0], [[], [], []], queries)
     grid = even_grid(360, 180)
-    assert queries_met(sample, grid).tolist() == [6, 0, 0]
+    assert query_candidates(sample, grid).tolist() == [6, 0, 0]
     assert object_loads(sample, grid).tolist() == [8, 2, 2]
     away = sample_at([50.0, 60.0], [50.0, 60.0], [[], []], queries)
     assert object_loads(away, grid).tolist() == [1, 1]

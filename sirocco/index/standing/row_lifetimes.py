@@ -12,10 +12,10 @@ from sirocco.index.standing.expiry import ExpiryQueue
 from sirocco.index.standing.row_store import RowStore
 from sirocco.kernels.base.sorting import sorted_distinct
 
-__all__ = ["RowLives"]
+__all__ = ["RowLifetimes"]
 
 
-class RowLives:
+class RowLifetimes:
     """Births, ends and lifetimes of the rows of one store, as defined in `RangeIndex`.
 
     A row can match objects at positions in [born, dead) that arrive before its expiry. For most
