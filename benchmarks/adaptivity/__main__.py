@@ -18,11 +18,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.adaptivity import settling
+from benchmarks.adaptivity import change_times
+from benchmarks.adaptivity.change_times import Settling
 from benchmarks.adaptivity.measure import EXPERIMENTS, measure
 from benchmarks.adaptivity.plots import draw_all
 from benchmarks.adaptivity.report import verdicts_of, write
-from benchmarks.adaptivity.settling import Settling
 from benchmarks.adaptivity.sizes import FULL, QUICK
 from benchmarks.report import ROOT, describe_machine, revision
 from benchmarks.schemes.figures import Figures
@@ -63,7 +63,7 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
         rows[:] = [row for row in rows if row.get("experiment") not in names]
     if not figures.all("settling"):
         _say("a small real cluster")
-        figures.add("settling", **asdict(settling.measure()))
+        figures.add("settling", **asdict(change_times.measure()))
     found = Settling(**figures.one("settling"))
     about = {
         "command": shlex.join(["python", "-m", "benchmarks.adaptivity", *given]),

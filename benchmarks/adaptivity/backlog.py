@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.adaptivity.serving import serve
+from benchmarks.adaptivity.ticks import serve
 
 # From 1 ms to 1,000 s, twenty a decade; 100 ms and 1 s are borders of bins.
 BINS_PER_DECADE = 20

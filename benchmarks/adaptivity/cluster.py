@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.adaptivity.backlog import Backlog
+from benchmarks.adaptivity.change_times import Settling
 from benchmarks.adaptivity.costs import Costs
-from benchmarks.adaptivity.routed import Routed, kept_shares, route
+from benchmarks.adaptivity.round_reports import Round
+from benchmarks.adaptivity.routing import Routed, kept_shares, route
 from benchmarks.adaptivity.scenes import Scene
-from benchmarks.adaptivity.settling import Settling
-from benchmarks.adaptivity.told import Round
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.assignment import settled
 from sirocco.protocol.coordinator.balance_rounds import ClusterState

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from benchmarks.adaptivity import costs, methods, ps2stream, sstd, swarm, tornado
 from benchmarks.adaptivity.backlog import EDGES_S, quantile_s, share_above
+from benchmarks.adaptivity.change_times import Settling
 from benchmarks.adaptivity.cluster import TICK_S, Course
-from benchmarks.adaptivity.deciding import Log
 from benchmarks.adaptivity.play import Setting, Way, borne_at_best, in_measured_time, play
 from benchmarks.adaptivity.scenes import Scene
-from benchmarks.adaptivity.settling import Settling
+from benchmarks.adaptivity.selection_times import Timed
 from benchmarks.adaptivity.sizes import Size
-from benchmarks.adaptivity.timed import Timed
+from benchmarks.adaptivity.virtual_coordinator import Log
 from benchmarks.schemes.figures import Figures
 from sirocco.protocol.coordinator.balance_rounds import Decision
 

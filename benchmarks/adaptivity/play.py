@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.adaptivity.change_times import Settling
 from benchmarks.adaptivity.cluster import TICK_S, Cluster, Course
 from benchmarks.adaptivity.costs import Costs
-from benchmarks.adaptivity.deciding import Coordinator, Log
 from benchmarks.adaptivity.scenes import Scene
-from benchmarks.adaptivity.settling import Settling
-from benchmarks.adaptivity.timed import Timed
+from benchmarks.adaptivity.selection_times import Timed
+from benchmarks.adaptivity.virtual_coordinator import Coordinator, Log
 from sirocco.protocol.coordinator.balance_rounds import RoundSettings
 from sirocco.schemes.balance.base.view import Balancer
 from sirocco.schemes.map.map import PartitionMap

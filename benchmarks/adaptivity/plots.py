@@ -14,8 +14,8 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from benchmarks.adaptivity.judges import scenes
 from benchmarks.adaptivity.measure import FULL_LOAD, PART_LOAD, POINT_S
+from benchmarks.adaptivity.verdicts import scenes
 from benchmarks.schemes.figures import Figures, Row
 from benchmarks.schemes.plots import DPI, Plot
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from benchmarks.adaptivity.play import Way
 from benchmarks.adaptivity.scenes import Crowd, Scene, scene
+from benchmarks.adaptivity.selection_times import Timed
 from benchmarks.adaptivity.sizes import Size, built
-from benchmarks.adaptivity.timed import Timed
 from benchmarks.schemes import streams
 from benchmarks.schemes.queries import subscriptions
 from sirocco.schemes.balance.ps2stream.balancer import Ps2Stream, Ps2StreamSettings

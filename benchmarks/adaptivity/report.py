@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks.adaptivity.claims import CLAIMS
 from benchmarks.adaptivity.cluster import FRONT_RATE, HELD_S, QUIET_SHARE, TICK_S
-from benchmarks.adaptivity.judges import scenes
 from benchmarks.adaptivity.measure import FULL_LOAD, LOAD, PART_LOAD, SATURATION
 from benchmarks.adaptivity.play import DEFAULTS, EVALUATORS
 from benchmarks.adaptivity.plots import TITLES
 from benchmarks.adaptivity.sizes import LEAVES, SLOTS
+from benchmarks.adaptivity.verdicts import scenes
 from benchmarks.schemes.figures import Figures, Row
 from benchmarks.schemes.plots import Plot
 from benchmarks.schemes.verdicts import Claim, Verdict

@@ -21,7 +21,7 @@ from benchmarks.adaptivity.scenes import (
 )
 from benchmarks.adaptivity.sizes import Size, built
 from benchmarks.schemes import streams
-from benchmarks.schemes.adapting import SCALES, scaled_boxes, scaled_places
+from benchmarks.schemes.tornado_adaptive import SCALES, scaled_boxes, scaled_places
 from benchmarks.schemes.workloads import tornado as asked
 from sirocco.schemes.balance.balancers import balancer_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row
-from benchmarks.schemes.forwarding import UNITS, Forwarding
+from benchmarks.schemes.keyword_forwarding import UNITS, Forwarding
 from benchmarks.schemes.measure import ADAPTED, SWARM_ROUNDS, TILE_A_SLOT
 from benchmarks.schemes.verdicts import Claim, Verdict, graded, held
 

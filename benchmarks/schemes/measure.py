@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from benchmarks.schemes import adapting, routing_times, workloads
+from benchmarks.schemes import routing_times, tornado_adaptive, workloads
 from benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row, load_row, ratio
-from benchmarks.schemes.forwarding import forwarding
+from benchmarks.schemes.keyword_forwarding import forwarding
 from benchmarks.schemes.loads import all_pairs, slot_loads, wanted_share
 from benchmarks.schemes.pipeline import ReplayFiles, query_lines, term_names
 from benchmarks.schemes.queries import Queries, after_objects, of_frequency, subscriptions
@@ -328,12 +328,12 @@ class _Bench:
         """Measures static and changed maps when everything is moved to a part of the world."""
         self._say("tornado: adapting")
         workload = self._workload
-        past = adapting.Past.of(workload.sample, workload.queries)
-        for scale in adapting.SCALES:
+        past = tornado_adaptive.Past.of(workload.sample, workload.queries)
+        for scale in tornado_adaptive.SCALES:
             made: list[tuple[str, int, RoutingArrays]] = []
             for leaves in ADAPTED_LEAVES:
                 for name, _, static, arrays in self._built(("a-grid",), leaves):
-                    adapted, found = adapting.adapt(static, past, scale, self._plan.seed)
+                    adapted, found = tornado_adaptive.adapt(static, past, scale, self._plan.seed)
                     made += [(name, leaves, arrays), (ADAPTED, leaves, compile_map(adapted))]
                     self._figures.add(
                         "adapting", workload="tornado", scheme=name, scale=scale, asked=leaves,
@@ -342,8 +342,8 @@ class _Bench:
             self._scaled_loads(scale, made)
 
     def _scaled_loads(self, scale: float, made: list[tuple[str, int, RoutingArrays]]) -> None:
-        objects = adapting.scaled_places(self._workload.objects, scale)
-        queries = adapting.scaled_boxes(self._workload.queries, scale)
+        objects = tornado_adaptive.scaled_places(self._workload.objects, scale)
+        queries = tornado_adaptive.scaled_boxes(self._workload.queries, scale)
         arrays = [(f"{name}/{leaves}", arrays) for name, leaves, arrays in made]
         expected = all_pairs(objects, queries)
         found = slot_loads(arrays, objects, queries, expected, with_checks=False)

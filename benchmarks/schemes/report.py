@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.schemes import claims_ps2stream, claims_sstd, claims_tornado_swarm
-from benchmarks.schemes.adapting import GRID_SIDE, ROUNDS
 from benchmarks.schemes.claims_tornado_swarm import forwarded
 from benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row, ratio
-from benchmarks.schemes.forwarding import UNITS
+from benchmarks.schemes.keyword_forwarding import UNITS
 from benchmarks.schemes.measure import ADAPTED, AREAS
 from benchmarks.schemes.plots import Plot
+from benchmarks.schemes.tornado_adaptive import GRID_SIDE, ROUNDS
 from benchmarks.schemes.verdicts import (
     DIRECTION,
     REFUTED,

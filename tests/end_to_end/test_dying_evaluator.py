@@ -14,7 +14,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.evaluator.service import EvaluatorService
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
-from tests.end_to_end.test_past_and_stream import SUBSCRIBER, TIMEOUT_S, Publishing, Told
+from tests.end_to_end.test_history_and_stream import SUBSCRIBER, TIMEOUT_S, Publishing, Told
 from tests.oracle import agrees, arrivals_ms
 
 SEED = 20261122

@@ -10,7 +10,7 @@ from sirocco_client.errors import Rejected
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
-from tests.end_to_end.test_beginnings import Hearing, ids_of
+from tests.end_to_end.test_start_times import Hearing, ids_of
 
 TIMEOUT_S = 60.0
 HOUR_MS = 3_600_000

@@ -26,6 +26,7 @@ from sirocco.protocol.coordinator.machine import SERVICE_OF_TOPIC
 from sirocco.services.evaluator import slot_search
 from tests.collisions import PAIRS
 from tests.simulation.balancers import Balancers
+from tests.simulation.checkpoint_steps import checkpoints_every, unreadable
 from tests.simulation.clients import Publisher, QueryOwner, Rival, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
 from tests.simulation.ledger import BrokenPromiseError, Ledger
@@ -34,7 +35,6 @@ from tests.simulation.map_maker import MapMaker
 from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.poison import poisoned, poisonous
 from tests.simulation.registry_truth import untold
-from tests.simulation.saving import unreadable
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.searchers import Searchers
 from tests.simulation.services import (

@@ -25,8 +25,8 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
 from sirocco.protocol.contract.record_sizes import partition_of
-from tests.simulation.asked import Asked
 from tests.simulation.log import SimLog
+from tests.simulation.query_versions import Asked
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
 

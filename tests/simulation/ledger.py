@@ -39,10 +39,10 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.contract.poison_trials import DEATHS_MAX
 from tests.oracle import Members, Region, holds, satisfies
-from tests.simulation.asked import Asked, EventKey, versions_of
 from tests.simulation.end_ledger import EndLedger
 from tests.simulation.list_ledger import ListLedger, told_lists
 from tests.simulation.log import SimLog, Stored
+from tests.simulation.query_versions import Asked, EventKey, versions_of
 from tests.simulation.search_ledger import SearchLedger
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.track_ledger import MemberDeclarations, TrackLedger, values_of

@@ -26,8 +26,8 @@ from sirocco.protocol.contract.record_sizes import partition_of
 from tests.oracle import knn, ranked
 from tests.oracle.ranking import Ranking
 from tests.oracle.table import Objects
-from tests.simulation.asked import Asked, EventKey
 from tests.simulation.log import SimLog
+from tests.simulation.query_versions import Asked, EventKey
 from tests.simulation.world import World
 
 

@@ -70,8 +70,8 @@ from sirocco.runtime.loop.progress import merger_start
 from sirocco.runtime.loop.worker import POLL_RECORDS_MAX, Machine
 from sirocco.runtime.process.membership import LEASE_MS, LEASES, LEAVING, LEAVING_MS, RENEW_MS
 from sirocco.transport import errors as transport
+from tests.simulation.checkpoint_steps import Saver
 from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
-from tests.simulation.saving import Saver
 from tests.simulation.store import SimArchive, SimStore
 from tests.simulation.terms import TERMS
 

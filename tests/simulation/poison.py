@@ -11,7 +11,7 @@ from unittest.mock import patch
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.record_batch import Part
 from sirocco.protocol.evaluator.slot.slot import Slot
-from tests.simulation.asked import EventKey
+from tests.simulation.query_versions import EventKey
 
 if TYPE_CHECKING:
     from tests.simulation.world import Stream

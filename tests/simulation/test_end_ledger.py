@@ -9,10 +9,10 @@ import pytest
 
 from sirocco.model.query import canonical, parse_query, query_handle
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, REGISTRY, Change
-from tests.simulation.asked import Asked
 from tests.simulation.end_ledger import EndLedger
 from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.log import COMPACTION_LAG_MS, Delays, SimLog
+from tests.simulation.query_versions import Asked
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.slot_truth import Stay
 

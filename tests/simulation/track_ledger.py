@@ -20,7 +20,7 @@ from sirocco.model.query import RangeQuery, canonical, query_handle
 from sirocco.protocol.contract.columns import ENTERS, LEAVES, STAYS
 from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.contract.track_values import hash_of, track_value
-from tests.simulation.asked import Asked, EventKey
+from tests.simulation.query_versions import Asked, EventKey
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
 

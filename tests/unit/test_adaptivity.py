@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.adaptivity.backlog import Backlog, quantile_s, share_above
+from benchmarks.adaptivity.change_times import Settling
 from benchmarks.adaptivity.cluster import TICK_S, Cluster
 from benchmarks.adaptivity.costs import Costs
 from benchmarks.adaptivity.play import Setting, Way, in_measured_time, play
 from benchmarks.adaptivity.scenes import Crowd, Scene, redirected, scene, step
-from benchmarks.adaptivity.settling import Settling
 from benchmarks.adaptivity.sizes import built
 from benchmarks.adaptivity.swarm import hot
 from benchmarks.schemes.streams import Stream

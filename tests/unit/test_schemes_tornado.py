@@ -7,10 +7,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from benchmarks.schemes import adapting, streams
+from benchmarks.schemes import streams, tornado_adaptive
 from benchmarks.schemes.claims_tornado_swarm import CLAIMS
 from benchmarks.schemes.figures import LEAVES, SLOTS, Figures
-from benchmarks.schemes.forwarding import UNITS, Forwarding, Run, forwarding
+from benchmarks.schemes.keyword_forwarding import UNITS, Forwarding, Run, forwarding
 from benchmarks.schemes.loads import all_pairs, route_stream
 from benchmarks.schemes.measure import ADAPTED, build
 from benchmarks.schemes.pipeline import query_lines, term_names
@@ -118,24 +118,24 @@ def test_forwarding_may_be_worth_nothing(hear_us: float, slots_us: float, state:
 
 
 def test_a_smaller_world_has_the_same_matches(posts: Stream, asked: Queries) -> None:
-    moved = adapting.scaled_places(posts, 0.5)
-    boxes = adapting.scaled_boxes(asked, 0.5)
+    moved = tornado_adaptive.scaled_places(posts, 0.5)
+    boxes = tornado_adaptive.scaled_boxes(asked, 0.5)
     assert moved.lon.max() <= 0
     assert moved.lat.max() <= 0
     pairs, expected = all_pairs(moved, boxes), all_pairs(posts, asked)
     # Except for places at the very edge of a region, where rounding decides.
     assert len(np.setxor1d(pairs, expected)) <= 0.001 * len(expected)
-    assert len(adapting.Past.of(posts, asked).met) == len(posts)
-    assert adapting.Past.of(posts, asked).met.sum() == len(expected)
+    assert len(tornado_adaptive.Past.of(posts, asked).met) == len(posts)
+    assert tornado_adaptive.Past.of(posts, asked).met.sum() == len(expected)
 
 
 def test_rounds_even_out_what_scaling_has_moved(
     posts: Stream, asked: Queries, built: tuple[PartitionMap, RoutingArrays]
 ) -> None:
     made, static = built
-    past = adapting.Past.of(posts, asked)
-    adapted, found = adapting.adapt(made, past, 0.5, SEED)
-    moved = adapting.scaled_places(posts, 0.5)
+    past = tornado_adaptive.Past.of(posts, asked)
+    adapted, found = tornado_adaptive.adapt(made, past, 0.5, SEED)
+    moved = tornado_adaptive.scaled_places(posts, 0.5)
     shares = []
     for arrays in (static, compile_map(adapted)):
         counts = np.bincount(route_stream(arrays, moved).slot, minlength=SLOTS)
@@ -146,14 +146,14 @@ def test_rounds_even_out_what_scaling_has_moved(
     assert shares[1] < 0.7 * shares[0]
     assert 0 < found.told_bytes < found.central_bytes
     # Where nothing was moved there is little to do.
-    _, calm = adapting.adapt(made, past, 1.0, SEED)
+    _, calm = tornado_adaptive.adapt(made, past, 1.0, SEED)
     assert calm.operations < found.operations
 
 
 def capacities(static: list[float], adapted: list[float]) -> Figures:
     figures = Figures()
     for scheme, values in (("a-grid", static), (ADAPTED, adapted)):
-        for scale, value in zip(adapting.SCALES, values, strict=True):
+        for scale, value in zip(tornado_adaptive.SCALES, values, strict=True):
             for leaves in (SLOTS, LEAVES):
                 figures.add("sweeps", workload="tornado", scheme=scheme, case="scale",
                             scale=scale, asked=leaves, load_capacity=value)  # fmt: skip

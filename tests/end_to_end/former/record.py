@@ -34,7 +34,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
-from tests.end_to_end.test_past_and_stream import lines_of
+from tests.end_to_end.test_history_and_stream import lines_of
 from tests.oracle import arrivals_ms
 
 SEED = 20261125

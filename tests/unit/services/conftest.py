@@ -8,7 +8,7 @@ import pytest
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
-from tests.support.speaking import Speaker
+from tests.support.plain_client import Speaker
 
 SETTINGS = ClusterSettings(
     slots=4,

@@ -20,7 +20,7 @@ from sirocco.runtime.grpc import edge
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import IN_FLIGHT_MAX, QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
-from tests.support.speaking import DEADLINE_S, query_message
+from tests.support.plain_client import DEADLINE_S, query_message
 
 
 class Undecided:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sirocco_api.v1 import query_service_pb2
 
 from tests.collisions import FOUND, PAIRS, ZEROS
-from tests.support.speaking import DEADLINE_S, Speaker, query_message, refused
+from tests.support.plain_client import DEADLINE_S, Speaker, query_message, refused
 
 VICTIM = "acme:orders"
 EVIL = FOUND[VICTIM]

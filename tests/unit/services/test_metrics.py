@@ -18,8 +18,8 @@ from sirocco.services.router.service import RouterService
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
 from tests.support.list_records import Asked, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster
-from tests.support.searchable import Searchable
-from tests.support.speaking import Speaker, new_session, publish_request, query_message
+from tests.support.plain_client import Speaker, new_session, publish_request, query_message
+from tests.support.search_cluster import Searchable
 from tests.support.waiting import eventually
 
 EVERYWHERE = RangeQuery(id="all", subscriber="", mode="snapshot")

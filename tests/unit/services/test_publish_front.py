@@ -17,7 +17,7 @@ from sirocco.runtime.grpc.edge import MESSAGE_BYTES_MAX
 from sirocco.runtime.grpc.server import RECEIVED_BYTES_MAX
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.services.embedded import EmbeddedCluster
-from tests.support.speaking import (
+from tests.support.plain_client import (
     DEADLINE_S,
     Speaker,
     new_session,

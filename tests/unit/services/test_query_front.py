@@ -11,7 +11,7 @@ import pytest
 from sirocco_api.v1 import query_pb2, query_service_pb2
 
 from sirocco.runtime.process.clock import now_ms
-from tests.support.speaking import (
+from tests.support.plain_client import (
     DEADLINE_S,
     Speaker,
     new_session,

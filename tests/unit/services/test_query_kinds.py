@@ -11,7 +11,7 @@ from sirocco_api.v1 import query_pb2, query_service_pb2
 
 from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.services.router.owners import read_request, write_request
-from tests.support.speaking import DEADLINE_S, Speaker, query_message, refused
+from tests.support.plain_client import DEADLINE_S, Speaker, query_message, refused
 from tests.support.values import request_of
 
 POINT = {"lon": 1.0, "lat": 2.0}

@@ -22,7 +22,7 @@ from sirocco.services.router import queries
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
-from tests.support.speaking import query_message
+from tests.support.plain_client import query_message
 
 LARGE = " OR ".join(f"word{n}" for n in range(200))
 

@@ -11,7 +11,7 @@ from sirocco.protocol.contract.messages import DELIVERIES
 from sirocco.runtime.loop import log_truncation
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
-from tests.support.speaking import (
+from tests.support.plain_client import (
     DEADLINE_S,
     Speaker,
     new_session,

@@ -22,7 +22,7 @@ from sirocco.services.router import publish
 from sirocco.services.router.admission import Admission
 from sirocco.services.router.publish import OBJECTS_MAX, Pending, PublishFront
 from sirocco.telemetry.metrics import RouterMetrics
-from tests.support.speaking import publish_request
+from tests.support.plain_client import publish_request
 from tests.support.values import columns_of
 
 TIMEOUT_S = 20.0

@@ -40,7 +40,7 @@ from sirocco.services.merger import search as merger_search
 from sirocco.services.merger.mark_requests import MarkRequests
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
-from tests.support.searchable import SLOT_COUNT, Searchable, Slot
+from tests.support.search_cluster import SLOT_COUNT, Searchable, Slot
 from tests.support.seeds import drawn_seed
 from tests.support.waiting import eventually
 

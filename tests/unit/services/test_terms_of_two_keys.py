@@ -20,7 +20,7 @@ from sirocco.protocol.search.term_merge import most_frequent
 from sirocco.services.evaluator.slot_search import answer
 from sirocco.services.evaluator.stored import StoredSearch
 from tests.collisions import FOUND, PAIRS
-from tests.support.gathering import SLOTS, Searching, World, objects_at, snapshot
+from tests.support.gather_cluster import SLOTS, Searching, World, objects_at, snapshot
 from tests.support.values import columns_of
 
 KEY, OTHER_KEY = TermHashing("ab" * 16), TermHashing("cd" * 16)

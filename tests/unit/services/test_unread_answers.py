@@ -17,7 +17,7 @@ from sirocco_client import DeadlineExceeded, PartialResult, RangeQuery
 from sirocco.codec.queries import write_query
 from sirocco.model.query import RangeQuery as ReadRangeQuery
 from sirocco.runtime.settings import MergerLimits
-from tests.support.searchable import SETTINGS, Searchable
+from tests.support.search_cluster import SETTINGS, Searchable
 from tests.support.waiting import eventually
 
 WAIT_S = 30.0

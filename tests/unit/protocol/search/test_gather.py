@@ -23,8 +23,8 @@ from sirocco.model.query import Query
 from sirocco.protocol.search import gather
 from sirocco.protocol.search.gather import PartArrived, SendObjects
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
-from tests.support import gathering
-from tests.support.gathering import (
+from tests.support import gather_cluster
+from tests.support.gather_cluster import (
     SLOTS,
     Searching,
     World,
@@ -83,7 +83,7 @@ def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) ->
     assert set(ask.slots) < set(range(SLOTS))
 
     # test
-    newer = gathering.ROUTING.version + 1
+    newer = gather_cluster.ROUTING.version + 1
     others = search.came(ask, replace(first, map_version=newer))
     for part in parts:
         search.came(ask, replace(part, map_version=newer))
@@ -107,7 +107,7 @@ def test_who_is_asked_anew_is_not_bound_by_answers_that_count_no_more() -> None:
     (second,) = search.answered(first)
     assert second.radius_m is not None
     (part,) = world.parts(NEAREST, second)
-    newer = gathering.ROUTING.version + 1
+    newer = gather_cluster.ROUTING.version + 1
 
     # test: the owners that had answered are gone.
     world.owners |= dict.fromkeys(first.slots, None)

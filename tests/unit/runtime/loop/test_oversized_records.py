@@ -12,7 +12,7 @@ from sirocco.runtime.loop.hops import DEAD_LETTER_BYTES_MAX
 from sirocco.transport.log import RECORD_BYTES_MAX
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.random_messages import delivered
-from tests.support.scripted import Script, messages, on, progress, running
+from tests.support.scripted_machine import Script, messages, on, progress, running
 from tests.support.values import routed_of
 from tests.support.waiting import eventually
 

@@ -65,7 +65,7 @@ from sirocco.transport.errors import (
 )
 from sirocco.transport.log import APPEND_WAIT_S
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
-from tests.support.scripted import (
+from tests.support.scripted_machine import (
     ELECTED,
     HEARD,
     TO_ANOTHER,

@@ -47,7 +47,7 @@ from sirocco.transport.errors import (
     TransportUnavailable,
 )
 from sirocco.transport.memory_log import MemoryLog
-from tests.support.scripted import (
+from tests.support.scripted_machine import (
     ELECTED,
     HEARD,
     TO_ANOTHER,

@@ -13,7 +13,7 @@ from sirocco.model.query import query_handle
 from sirocco.protocol.contract.columns import ENTERS, LEAVES
 from sirocco.protocol.contract.messages import NO_REVISION, Installed
 from tests.oracle import Region
-from tests.simulation.asked import EventKey, versions_of
+from tests.simulation.query_versions import EventKey, versions_of
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.track_ledger import TrackLedger, values_of
 from tests.simulation.world import World

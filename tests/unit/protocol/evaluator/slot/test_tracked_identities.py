@@ -15,7 +15,11 @@ from sirocco.protocol.evaluator.standing.standing_queries import former_track_ke
 from sirocco.protocol.router.objects import track_copies
 from tests.collisions import BUSES
 from tests.support.values import installed_of
-from tests.unit.protocol.evaluator.slot.test_slot_beginnings import opened, routed_with_copies, said
+from tests.unit.protocol.evaluator.slot.test_slot_start_times import (
+    opened,
+    routed_with_copies,
+    said,
+)
 
 INSIDE, OUTSIDE = 1.0, 9.0
 AREA = {"rect": {"west": 0.0, "south": 0.0, "east": 6.0, "north": 6.0}}

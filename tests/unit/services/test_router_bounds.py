@@ -18,7 +18,7 @@ from sirocco.runtime.grpc.shares import Shares
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.router.owners import REQUEST_BYTES_MAX, parts
 from sirocco.services.router.service import RouterService
-from tests.support.speaking import (
+from tests.support.plain_client import (
     DEADLINE_S,
     Speaker,
     new_session,

@@ -17,7 +17,7 @@ from sirocco.services.merger.members import Members
 from sirocco.services.router.cluster import ClusterFront
 from sirocco.services.router.service import RouterService
 from sirocco.transport.memory_map_store import MemoryMapStore
-from tests.support.speaking import DEADLINE_S, Speaker, new_session, publish_request
+from tests.support.plain_client import DEADLINE_S, Speaker, new_session, publish_request
 
 
 def test_nothing_is_left_open_to_owners_that_are_gone() -> None:

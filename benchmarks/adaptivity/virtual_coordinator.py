@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adaptivity.cluster import Cluster
-from benchmarks.adaptivity.told import Round, counted, counted_so_far
+from benchmarks.adaptivity.round_reports import Round, counted, counted_so_far
 from benchmarks.schemes.timing import seconds_of
 from sirocco.protocol.contract.load_messages import ArrivalReport
 from sirocco.protocol.coordinator.balance_rounds import Decision, RoundSettings

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.adaptivity.costs import handles_of, terms_of
-from benchmarks.adaptivity.routed import PoolRoutes, Routed
+from benchmarks.adaptivity.routing import PoolRoutes, Routed
 from benchmarks.adaptivity.scenes import Scene
 from benchmarks.schemes.streams import Stream
 from sirocco.model.text import TermColumns

@@ -11,7 +11,7 @@ from sirocco_api.v1 import map_service_pb2 as map_pb
 from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
 
 from sirocco.services.embedded import EmbeddedCluster
-from tests.support.speaking import (
+from tests.support.plain_client import (
     DEADLINE_S,
     Speaker,
     new_session,

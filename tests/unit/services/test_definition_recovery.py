@@ -10,7 +10,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.router.definition_recovery import DefinitionRecovery
 from sirocco.services.router.service import RouterService
 from sirocco.services.router.stored import StoredQueries
-from tests.support.speaking import DEADLINE_S, Speaker, query_message
+from tests.support.plain_client import DEADLINE_S, Speaker, query_message
 from tests.support.waiting import eventually
 from tests.unit.services.conftest import SETTINGS
 

@@ -17,8 +17,8 @@ from sirocco.protocol.router.queries import member_declarations
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.registry_log import Log, query
 from tests.support.values import change_of, request_of, taken_of
-from tests.unit.protocol.router.objects.test_copies_of_objects import values_in
 from tests.unit.protocol.router.objects.test_intake_router import router as intake_router
+from tests.unit.protocol.router.objects.test_single_track_copies import values_in
 
 
 class Touched(set[str]):
