@@ -121,7 +121,7 @@ class Life:
 def tuning(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Lowers limits that only large indexes reach otherwise."""
     low = {"as it is": (), "listed at once": ("_DUE_MIN",)}
-    for name in low.get(request.param, ("_DUE_MIN", "_DUE_MAX", "_SCANNED_MAX", "_ASKED_MAX")):
+    for name in low.get(request.param, ("_DUE_MIN", "_DUE_MAX", "_SCANNED_MAX", "_UNDECIDED_MAX")):
         monkeypatch.setattr(knn_index, name, 1)
     return str(request.param)
 
@@ -265,7 +265,7 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
     successor = KnnIndex()
     rows = successor.restore(state)
     again = successor.state(rows)
-    assert len(rows) == life.index.live_queries + life.index._lives.dead_queries > 20
+    assert len(rows) == life.index.live_queries + life.index._lifetimes.dead_queries > 20
     assert again.keys() == state.keys()
     for name, column in state.items():
         if name != "pos_terms":  # the order within a conjunction may differ
