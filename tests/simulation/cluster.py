@@ -26,7 +26,7 @@ from sirocco.protocol.coordinator.machine import SERVICE_OF_TOPIC
 from sirocco.services.evaluator import slot_search
 from tests.collisions import PAIRS
 from tests.simulation.balancers import Balancers
-from tests.simulation.checkpoint_steps import checkpoints_every, unreadable
+from tests.simulation.checkpoint_steps import unreadable
 from tests.simulation.clients import Publisher, QueryOwner, Rival, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
 from tests.simulation.ledger import BrokenPromiseError, Ledger
