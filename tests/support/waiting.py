@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,4 +21,13 @@ def eventually(condition: Callable[[], Any], what: object = "") -> Any:
     while not (found := condition()):
         assert time.monotonic() < deadline_s, f"never came to hold: {what}"
         time.sleep(0.002)
+    return found
+
+
+async def until(condition: Callable[[], Any], what: object = "") -> Any:
+    """As `eventually`, for a condition that other tasks of the loop make true."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, f"never came to hold: {what}"
+        await asyncio.sleep(0.002)
     return found

@@ -11,6 +11,7 @@ import pytest
 from grpc._cython.cygrpc import ExecuteBatchError
 
 from sirocco.telemetry.logging import configure, is_worth_a_line
+from tests.support.waiting import until
 
 CALLS = "grpc._cython.cygrpc"
 
@@ -60,10 +61,15 @@ def test_the_logger_is_that_of_grpc(kept: Kept) -> None:
     """Tests a server whose client disconnects during an answer."""
 
     async def run() -> None:
+        ended = 0
+
         async def answers(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            await asyncio.sleep(0.05)
-            while True:
-                await context.write(b"x" * 100_000)
+            nonlocal ended
+            try:
+                while True:
+                    await context.write(b"x" * 100_000)
+            finally:
+                ended += 1
 
         server = grpc.aio.server()
         handler = grpc.unary_stream_rpc_method_handler(answers)
@@ -71,11 +77,11 @@ def test_the_logger_is_that_of_grpc(kept: Kept) -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            for _ in range(5):
+            for number in range(5):
                 call = channel.unary_stream("/s/m")(b"")
                 await call.read()
                 call.cancel()
-                await asyncio.sleep(0.05)
+                await until(lambda number=number: ended > number)
         await server.stop(0)
 
     asyncio.run(run())

@@ -79,14 +79,13 @@ def test_a_server_that_stands_still_is_hung_up_on(whose: str, much: bool) -> Non
         with grpc.insecure_channel(address, shortened(own[whose])) as channel:
             requests: SimpleQueue[bytes] = SimpleQueue()
             requests.put(b"much" if much else b"little")
-            call = channel.stream_stream("/a.B/C")(iter(requests.get, None), timeout=60.0)
+            call = channel.stream_stream("/a.B/C")(iter(requests.get, None), timeout=NOTICED_S_MAX)
             assert next(call) == b"first"
             end_s = time.monotonic() + 1.0
             while much and time.monotonic() < end_s:
                 next(call)
             os.kill(pid, signal.SIGSTOP)
-            begin_s = time.monotonic()
             with pytest.raises(grpc.RpcError) as caught:
                 deque(call, maxlen=0)
+            # After the call's own time limit it were DEADLINE_EXCEEDED.
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert time.monotonic() - begin_s < NOTICED_S_MAX

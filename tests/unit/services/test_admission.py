@@ -20,6 +20,7 @@ from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore
+from tests.support.waiting import until
 
 LIMIT_BYTES = 1_000
 WAIT_S = 10.0
@@ -63,11 +64,6 @@ async def let_in(admission: Admission, partition: int, offset: int, size: int) -
     """Admits an object and appends it."""
     await admission.room(size)
     admission.appended(partition, offset, size)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 async def looked(cluster: Cluster, times: int = 3) -> None:
@@ -170,9 +166,7 @@ def test_all_who_wait_go_on_together_and_watching_ends_and_begins_again() -> Non
             for _ in waiting:
                 admission.failed(1)
             # A look that was under way may still end; then no process is asked any more.
-            seen = cluster.looks
-            await asyncio.sleep(0.02)
-            assert cluster.looks <= seen + 1
+            await until(lambda: admission._watching is not None and admission._watching.done())
 
     run(test)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
 import grpc
@@ -20,7 +20,8 @@ from sirocco.runtime.grpc import edge
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import IN_FLIGHT_MAX, QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
-from tests.support.plain_client import DEADLINE_S, query_message
+from tests.support.plain_client import query_message
+from tests.support.waiting import until
 
 
 class Undecided:
@@ -37,12 +38,6 @@ class Undecided:
         finally:
             self.given_up += 1
         raise AssertionError("is never decided")
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def test_what_was_under_way_when_the_client_hung_up_is_given_up() -> None:
@@ -63,10 +58,10 @@ def test_what_was_under_way_when_the_client_hung_up_is_given_up() -> None:
         async with grpc.aio.insecure_channel(address) as channel:
             idle = len(asyncio.all_tasks())
             call = QueryServiceStub(channel).RegisterQueries(requests())
-            await eventually(lambda: owners.begun == taken)
+            await until(lambda: owners.begun == taken)
             call.cancel()
-            await eventually(lambda: owners.given_up == taken)
-            await eventually(lambda: len(asyncio.all_tasks()) <= idle)
+            await until(lambda: owners.given_up == taken)
+            await until(lambda: len(asyncio.all_tasks()) <= idle)
             assert owners.begun == taken
         await server.stop(None)
 

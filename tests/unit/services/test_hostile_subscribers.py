@@ -25,7 +25,8 @@ from sirocco.runtime.settings import ClusterSettings, MergerLimits
 from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
-from tests.unit.services.test_slow_subscribers import asked, ids, pieces, readers, until, write
+from tests.support.waiting import until
+from tests.unit.services.test_slow_subscribers import asked, ids, pieces, readers, write
 
 WAIT_S = 60.0
 STREAMS = 200
@@ -95,7 +96,7 @@ def test_subscribers_that_are_behind_share_few_readers_and_miss_nothing(
             return found
 
         tasks = [asyncio.create_task(receive(i % RECORDS)) for i in range(STREAMS)]
-        await asyncio.sleep(0.02)
+        await until(lambda: most)
         await asyncio.to_thread(write, log, range(RECORDS, RECORDS + 10))
         for begin, found in enumerate(await asyncio.gather(*tasks)):
             assert found == list(range(begin % RECORDS, RECORDS + 10))

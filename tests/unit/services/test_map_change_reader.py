@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -16,11 +16,31 @@ from sirocco.protocol.contract.effects import RegistryRecords
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
-from sirocco.services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, MapChangeReader
+from sirocco.services.router.map_change_reader import (
+    AGAIN_S,
+    LOOK_S,
+    UNDER_WAY_MAX,
+    MapChangeReader,
+)
 from sirocco.services.router.stored import StoredQueries
 from tests.support.waiting import eventually
 
 DEADLINE_S = 40.0
+
+
+class Pauses:
+    """Waits in no time, and keeps how long each wait was to be; the last one ends the thread."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.asked_s: list[float] = []
+
+    def wait(self, pause_s: float) -> bool:
+        self.asked_s.append(pause_s)
+        return self.is_set()
+
+    def is_set(self) -> bool:
+        return len(self.asked_s) > self._count
 
 
 class Machine:
@@ -80,21 +100,19 @@ def test_an_unexpected_error_at_one_part_ends_nothing() -> None:
 
 
 def test_what_cannot_be_copied_is_not_tried_again_at_once() -> None:
-    tried_s: list[float] = []
-    stored = Stored(lambda _: tried_s.append(time.monotonic()))
+    stored = Stored(lambda _: None)
     copying = MapChangeReader(
         "test",
         cast(RouterMachine, Machine(0)),
         cast(StoredQueries, stored),
         cast(Worker, None),
     )
+    pauses = Pauses(4)
+    copying._stopping = cast(threading.Event, pauses)
     copying.start()
-    eventually(lambda: len(tried_s) >= 4)
-    copying.stop()
-
-    # A wait may end a moment early by another clock.
-    pauses_s = [after - before for before, after in itertools.pairwise(tried_s)]
-    assert min(pauses_s) > 0.9 * AGAIN_S
+    eventually(lambda: not copying._thread.is_alive())
+    assert len(stored.read) == 4
+    assert pauses.asked_s == [LOOK_S, *[AGAIN_S] * 4]
 
 
 class Loop:

@@ -18,12 +18,13 @@ from sirocco.services.router.cluster import ClusterFront
 from sirocco.services.router.service import RouterService
 from sirocco.transport.memory_map_store import MemoryMapStore
 from tests.support.plain_client import DEADLINE_S, Speaker, new_session, publish_request
+from tests.support.waiting import until
 
 
 def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
     async def run() -> list[str]:
         store, view = MemoryMapStore(), ControlView()
-        hurrying = MarkRequests(view, Members(store))
+        requests = MarkRequests(view, Members(store))
         # There is no server at any of them; only the opened channels count.
         for number in range(3):
             name, address = f"router-{number}", f"127.0.0.1:{number + 1}"
@@ -36,12 +37,11 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
             if number:
                 store.delete(f"member/router-{number - 1}")
             view.owners[INTAKE, 0] = Ownership(name, 1)
-            asking = asyncio.create_task(hurrying.request("0.7"))
-            while address not in hurrying._channels._channels:
-                await asyncio.sleep(0.01)
+            asking = asyncio.create_task(requests.request("0.7"))
+            await until(lambda address=address: address in requests._channels._channels)
             asking.cancel()
-        found = sorted(hurrying._channels._channels)
-        await hurrying.close()
+        found = sorted(requests._channels._channels)
+        await requests.close()
         return found
 
     assert asyncio.run(run()) == ["127.0.0.1:3"]

@@ -14,6 +14,7 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.effects import Outcome
 from sirocco.services.coordinator import maps
 from sirocco.services.coordinator.maps import MapBack
+from tests.support.waiting import until
 
 # Far longer than any of this takes.
 TIMEOUT_S = 20.0
@@ -102,10 +103,11 @@ def test_a_check_whose_caller_has_gone_goes_on_alone(
     async def run() -> None:
         front = MapBack(leader)
         gone, _ = propose(front, b"gone")
-        while not checked:
-            await asyncio.sleep(0.001)
+        await until(lambda: checked)
         gone.cancel()
-        await asyncio.sleep(0.01)
+        # The call ends in these turns.
+        for _ in range(3):
+            await asyncio.sleep(0)
         early, context = propose(front, b"early")
         await asyncio.wait([early], timeout=TIMEOUT_S)
         assert context.code == "FAILED_PRECONDITION"

@@ -23,6 +23,7 @@ from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.plain_client import query_message
+from tests.support.waiting import until
 
 LARGE = " OR ".join(f"word{n}" for n in range(200))
 
@@ -153,9 +154,9 @@ def test_requests_whose_outcome_is_unknown_count(
             )
             for r in range(8)
         ]
-        while not serving._quota._under_way["a"]:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await until(lambda: serving._quota._under_way["a"])
+        # Two streams have let in five rows; all rows of the others are refused.
+        await until(lambda: sum(each.done() for each in asked) == 6)
         registry.go_on.set()
         found = [code for each in await asyncio.gather(*asked) for code in each]
         assert len(registry.live) == found.count("") == 5
@@ -175,13 +176,11 @@ def test_the_changes_of_a_client_that_has_gone_count_for_a_while(
         registry.go_on.clear()
         serving = front(registry)
         asked = asyncio.create_task(errors(serving, "register", ("q1", "a")))
-        while not serving._quota._under_way["a"]:
-            await asyncio.sleep(0.01)
+        await until(lambda: serving._quota._under_way["a"])
         asked.cancel()
         await asyncio.wait([asked])
         assert serving._quota._under_way["a"] == 1
         async with asyncio.timeout(10):
-            while serving._quota._under_way["a"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: not serving._quota._under_way["a"])
 
     asyncio.run(run())

@@ -42,7 +42,7 @@ from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
 from tests.support.search_cluster import SLOT_COUNT, Searchable, Slot
 from tests.support.seeds import drawn_seed
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 NOW_MS = 1_700_000_000_000
 
@@ -337,16 +337,13 @@ def test_a_question_that_is_stopped_amid_a_write_breaks_no_other(small: Searchab
         )
         put_question(ask, question, write_query(query, ""))
         stream._take(slot_pb.SearchSlotsRequest(question=1, ask=ask))
-        while not call.is_writing:
-            await asyncio.sleep(0.001)
+        await until(lambda: call.is_writing)
         stream._take(slot_pb.SearchSlotsRequest(question=1, stop=slot_pb.StopQuestion()))
         stream._take(slot_pb.SearchSlotsRequest(question=2, ask=ask))
-        await asyncio.sleep(0.01)
+        for _ in range(3):
+            await asyncio.sleep(0)
         call.may_write.set()
-        for _ in range(1_000):
-            if 2 in call.questions:
-                break
-            await asyncio.sleep(0.005)
+        await until(lambda: 2 in call.questions)
         return call
 
     call = asyncio.run(run())

@@ -25,6 +25,7 @@ from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.values import columns_of
+from tests.support.waiting import until
 
 WAIT_S = 20.0
 
@@ -46,11 +47,6 @@ def front(log: MemoryLog) -> Iterator[ReceiveFront]:
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), WAIT_S))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 def write(log: MemoryLog, numbers: range, window: str | None = None, *, text: str = "word") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +30,7 @@ from sirocco.runtime.grpc.server import (
     GrpcServer,
 )
 from sirocco.telemetry.metrics import REFUSED_AT_THE_EDGE
+from tests.support.waiting import until
 
 GET = "/sirocco.v1.QueryService/GetQuery"
 REGISTER = "/sirocco.v1.QueryService/RegisterQuery"
@@ -265,15 +265,13 @@ def test_calls_under_way_are_bounded_for_a_tenant_and_all() -> None:
     async def test(server: Served) -> None:
         server.servicer.go_on.clear()
         held = [asyncio.create_task(server.call(GET, b"", "acme")) for _ in range(2)]
-        while len(server.servicer.seen) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(server.servicer.seen) >= 2)
         code, error = await failure(server.call(GET, b"", "acme"))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "tenant acme" in error.message
         assert error.retry_after_ms > 0
         held.append(asyncio.create_task(server.call(GET, b"", "beta")))
-        while len(server.servicer.seen) < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(server.servicer.seen) >= 3)
         code, error = await failure(server.call(GET, b"", "beta"))
         assert "this process" in error.message
         server.servicer.go_on.set()
@@ -290,8 +288,7 @@ def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
     async def test(server: Served) -> None:
         server.servicer.go_on.clear()
         held = asyncio.create_task(server.call(GET, b"\x0a\x7f" + b"x" * 127))
-        while not server.servicer.seen:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.servicer.seen)
         code, error = await failure(server.call(GET, b"\x0a\x7f" + b"x" * 127))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "bytes of messages" in error.message
@@ -312,8 +309,7 @@ def test_what_no_field_says_is_not_held_as_long_as_a_call() -> None:
         server.servicer.go_on.clear()
         data = b"\x0a\x02q1" + b"\xfa\x3f\x80\x80\x40" + b"x" * (1 << 20)
         held = asyncio.create_task(server.call(GET, data))
-        while not server.servicer.seen:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.servicer.seen)
         assert server.servicer.seen[0].id == "q1"
         assert server.servicer.seen[0].ByteSize() < 10
         assert 0 < server.edge.budget.held < 10_000
@@ -347,8 +343,7 @@ def test_streams_that_are_not_begun_are_bounded_for_a_tenant() -> None:
                 return channel.stream_stream(BULK)(metadata=(("authorization", token),))
 
             held = [opened("acme") for _ in range(2)]
-            while server.edge.unbegun.held < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: server.edge.unbegun.held >= 2)
             code, error = await failure(opened("acme").read())
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert error.retry_after_ms > 0
@@ -360,8 +355,7 @@ def test_streams_that_are_not_begun_are_bounded_for_a_tenant() -> None:
             assert len(await server.call(BULK, begun, "acme")) == 1
             for call in held:
                 call.cancel()
-            while server.edge.unbegun.held:
-                await asyncio.sleep(0.01)
+            await until(lambda: not server.edge.unbegun.held)
         assert server.counted == ["calls"]
 
     served(test, EdgeLimits(unbegun=4, tenant_unbegun=2))
@@ -374,14 +368,6 @@ def test_every_server_has_an_edge() -> None:
         assert isinstance(server.edge, Edge)
     finally:
         server.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Returns when something holds."""
-    end_s = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end_s
-        await asyncio.sleep(0.01)
 
 
 def test_an_answer_whose_client_has_gone_is_given_up() -> None:

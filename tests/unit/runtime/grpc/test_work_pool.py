@@ -15,6 +15,7 @@ from sirocco.model.errors import InvalidArgument, ResourceExhausted
 from sirocco.runtime.grpc import authentication, edge, work_pool
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.grpc.work_pool import WorkPool
+from tests.support.waiting import until
 
 
 def with_pool(test: Callable[[WorkPool], Coroutine[Any, Any, None]], **settings: Any) -> None:
@@ -71,8 +72,7 @@ def test_turns_go_round_between_those_who_ask(by: str) -> None:
         many = [asks(pool, lambda: order.append("many"), **{by: "many"}) for _ in range(50)]
         await asyncio.sleep(0)
         one = asks(pool, lambda: order.append("one"), **{by: "one"})
-        while pool.waiting < 51:
-            await asyncio.sleep(0.001)
+        await until(lambda: pool.waiting >= 51)
         gate.set()
         await asyncio.gather(first, one, *many)
         assert order.index("one") <= 1

@@ -254,14 +254,17 @@ def test_barriers_wait_for_every_append_before_them(
             SaveCheckpoint(topic=INTAKE, partition=1, epoch=5, offset=9, state=state),
         ]
 
-    with running(log, Script(answer), archive) as worker:
+    script = Script(answer)
+    with running(log, script, archive) as worker:
         # test
         future = worker.change_queries(
             0, [ChangeRequest(action="unregister", id="q", query=None, subscriber="", start_ms=0)]
         )
         settled = worker.settled()
         eventually(lambda: len(acks.held) == 2)
-        time.sleep(0.03)
+        # The loop has turned since.
+        worker.post(HEARD)
+        script.wait(ControlRead)
         assert not future.done()
         assert not settled.done()
         assert archive.list("") == []
