@@ -27,6 +27,7 @@ from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, 
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.search_visibility import TokenCheck
+from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import MOVED, Part
 from sirocco.services.evaluator.leftovers import LeftoverBook, Run
 from sirocco.services.evaluator.progress_watch import StepWatch
@@ -39,10 +40,6 @@ logger = logging.getLogger(__name__)
 # Kernels release the interpreter lock, so that threads beyond the cores would only wait in turns.
 # The second thread keeps a long search from blocking all others.
 THREADS = max(2, min(8, os.cpu_count() or 1))
-
-# Questions of all mergers in progress. Each holds its rows and a part or two; further ones wait at
-# the mergers, which know their callers' time limits.
-QUESTIONS_MAX = 512
 
 # Pause for a refused merger: some dozens of searches have ended by that time.
 RETRY_AFTER_MS = 50
@@ -95,6 +92,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
         hashing: numbers the terms of what is searched.
         leftovers: makes the book of the slots' leftovers, given what runs its work; None: nothing
             is said of them.
+        limits: of searches.
     """
 
     def __init__(
@@ -105,7 +103,9 @@ class SlotSearchFront(SlotSearchServiceServicer):
         metrics: EvaluatorMetrics,
         hashing: TermHashing = WIRE_TERMS,
         leftovers: Callable[[Run], LeftoverBook] | None = None,
+        limits: SearchLimits = LIMITS,
     ) -> None:
+        self.limits = limits
         self.metrics = metrics
         self.hashing = hashing
         self._watch = watch
@@ -151,9 +151,10 @@ class SlotSearchFront(SlotSearchServiceServicer):
         self, asked: _OpenQuestion, message: pb.SlotQuestion
     ) -> AsyncIterator[pb.SearchSlotsResponse]:
         """Yields the messages of an answer; raises the error if there is none."""
-        if self._under_way >= QUESTIONS_MAX:
+        if self._under_way >= self.limits.questions_max:
             raise ResourceExhausted(
-                f"{QUESTIONS_MAX} questions are under way", retry_after_ms=RETRY_AFTER_MS
+                f"{self.limits.questions_max} questions are under way",
+                retry_after_ms=RETRY_AFTER_MS,
             )
         self._under_way += 1
         try:
@@ -164,7 +165,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
                     raise DeadlineExceeded("the slots have not reached the position token yet")
             loop = asyncio.get_running_loop()
             slots = arrived.slot if message.position_token else self._slots
-            parts = _Parts(asked, message, slots, self.hashing, self.leftovers)
+            parts = _Parts(asked, message, slots, self.hashing, self.leftovers, self.limits)
             making = loop.run_in_executor(self._pool, parts.next)
             try:
                 while True:
@@ -207,8 +208,10 @@ class _Parts:
         slots: Callable[[int], SearchedSlot | None],
         hashing: TermHashing,
         leftovers: LeftoverBook | None,
+        limits: SearchLimits,
     ) -> None:
         self._asked = asked
+        self._limits = limits
         self._hashing = hashing
         self._leftovers = leftovers
         self._message = message
@@ -220,7 +223,9 @@ class _Parts:
         if self._parts is None:
             question = read_question(self._message)
             known = self._leftovers.of if self._leftovers else nothing_known
-            self._parts = answer(question, self._search, self._asked.is_over, self._hashing, known)
+            self._parts = answer(
+                question, self._search, self._asked.is_over, self._hashing, known, self._limits
+            )
         part = next(self._parts)
         if part is not None and (part.states == MOVED).any():
             self._asked.has_moved = True

@@ -81,6 +81,7 @@ class EvaluatorService(Service):
             self._metrics,
             hashing,
             partial(LeftoverBook, self._routing, self._epoch),
+            parts.limits.search,
         )
 
         self._loads = LoadBack(self.worker, self.machine)

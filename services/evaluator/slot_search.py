@@ -27,6 +27,7 @@ from sirocco.protocol.contract.messages import NO_OBJECTS
 from sirocco.protocol.evaluator.reports.history_answers import events_of
 from sirocco.protocol.evaluator.standing.step_schedule import ranked_of
 from sirocco.protocol.search.collectors import NearestCollector, at_least_kth
+from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import (
     DONE,
     EVER_MS,
@@ -41,20 +42,6 @@ from sirocco.protocol.search.messages import (
 
 if TYPE_CHECKING:
     from sirocco.index.store.ranked_search import RankedSearch
-
-# After this time another question gets the thread for a while. Most are answered within it.
-SLICE_S = 0.005
-
-# The first part of a range answer is sent at this size, so that the client has the first objects
-# early. Each following part is larger by as much, since each costs three processes some 100 us
-# whatever it holds; but every part is sent to the client as one message.
-PART_BYTES = 256 << 10
-PART_BYTES_MAX = 3 * PART_BYTES
-
-# Rows of several slots searched for the nearest in one call. Each call costs some 100 us beside the
-# search; for two common words that rarely occur together all rows are read, which takes a thread
-# some 100 ms.
-NEAREST_ROWS = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +72,7 @@ class FoundRows:
             )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Wanted:
     """A query prepared for the slots.
 
@@ -96,6 +83,7 @@ class Wanted:
         ranking: a prepared ranked query.
         now_ms: the moment that the answer describes.
         is_over: whether the caller has stopped waiting; long searches check it at intervals.
+        limits: of searches.
     """
 
     query: Query
@@ -104,6 +92,7 @@ class Wanted:
     ranking: RankedSearch | None
     now_ms: int
     is_over: Callable[[], bool]
+    limits: SearchLimits = LIMITS
 
 
 class Counted(Protocol):
@@ -186,6 +175,7 @@ def answer(
     is_over: Callable[[], bool],
     hashing: TermHashing = WIRE_TERMS,
     leftovers: LeftoversOf = nothing_known,
+    limits: SearchLimits = LIMITS,
 ) -> Iterator[Part | None]:
     """Yields the parts of an answer; None to let other questions use the thread.
 
@@ -195,6 +185,7 @@ def answer(
         is_over: whether the caller has stopped waiting.
         hashing: numbers the terms of the slots.
         leftovers: finds the leftovers of a slot, if they are known.
+        limits: of searches.
 
     Raises:
         OutOfRange: the window begins before the oldest stored object.
@@ -202,18 +193,19 @@ def answer(
     """
     rows = with_numbers(compile_queries([question.query], [0]), hashing)
     wanted = Wanted(
-        question.query,
-        compile_condition(rows, question.query.where),
-        Bounds(question.from_ms, question.upto_ms),
-        ranked_of(question.query, hashing),
-        question.now_ms,
-        is_over,
+        query=question.query,
+        condition=compile_condition(rows, question.query.where),
+        bounds=Bounds(question.from_ms, question.upto_ms),
+        ranking=ranked_of(question.query, hashing),
+        now_ms=question.now_ms,
+        is_over=is_over,
+        limits=limits,
     )
     found = [(number, here(number)) for number in question.slots]
     slots = [(number, search) for number, search in found if search is not None]
     moved = [number for number, search in found if search is None]
     _check_kept(wanted, [search for _, search in slots])
-    turns = _Turns(is_over)
+    turns = _Turns(is_over, limits.slice_s)
     nearby = _cheap(wanted, question.nearby, here)
     version = max((search.map_version for _, search in (*slots, *nearby)), default=0)
     match question.query:
@@ -244,8 +236,9 @@ def answer(
 class _Turns:
     """Yields the thread to others at intervals, and ends questions whose caller has gone."""
 
-    def __init__(self, is_over: Callable[[], bool]) -> None:
+    def __init__(self, is_over: Callable[[], bool], slice_s: float) -> None:
         self._is_over = is_over
+        self._slice_s = slice_s
         self._begin_s = time.monotonic()
 
     def pause(self) -> Iterator[None]:
@@ -256,7 +249,7 @@ class _Turns:
         """
         if self._is_over():
             raise DeadlineExceeded("nobody waits for the answer any more")
-        if time.monotonic() - self._begin_s > SLICE_S:
+        if time.monotonic() - self._begin_s > self._slice_s:
             yield None
             self._begin_s = time.monotonic()
 
@@ -303,8 +296,9 @@ def _keeps(search: SlotSearch, from_ms: int) -> bool:
 class _Filling:
     """The next part of a range answer."""
 
-    def __init__(self) -> None:
-        self._wanted_bytes = PART_BYTES
+    def __init__(self, limits: SearchLimits) -> None:
+        self._limits = limits
+        self._wanted_bytes = limits.part_bytes
         self._clear()
 
     def _clear(self) -> None:
@@ -351,7 +345,8 @@ class _Filling:
             is_last=is_last,
         )
         self._clear()
-        self._wanted_bytes = min(self._wanted_bytes + PART_BYTES, PART_BYTES_MAX)
+        limits = self._limits
+        self._wanted_bytes = min(self._wanted_bytes + limits.part_bytes, limits.part_bytes_max)
         return part
 
 
@@ -361,7 +356,7 @@ def _within(
     moved: list[int],
     turns: _Turns,
 ) -> Iterator[Part | None]:
-    filling = _Filling()
+    filling = _Filling(wanted.limits)
     for number in moved:
         filling.state(number, MOVED)
     for number, search in slots:
@@ -389,7 +384,7 @@ def _nearest(
     radius_m: float | None,
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, KnnQuery)
-    nearest = NearestCollector(wanted.query.k)
+    nearest = NearestCollector(wanted.query.k, wanted.limits.kept_bytes_max)
     asked, others = ([search for _, search in some] for some in (slots, nearby))
     for views in chain(_in_memory(wanted, [*asked, *others]), _outside_memory(wanted, asked)):
         # The radius found so far limits the other searches.
@@ -417,7 +412,7 @@ def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[Stor
     views: list[StoreView] = []
     rows = 0
     # A filter on attributes may require reading all rows, one by one.
-    rows_max = NEAREST_ROWS if wanted.condition.where is None else 0
+    rows_max = wanted.limits.nearest_rows if wanted.condition.where is None else 0
     for search in searches:
         view = search.view
         further = view.objects_total

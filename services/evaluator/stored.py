@@ -28,9 +28,6 @@ from sirocco.protocol.search.messages import Ranking
 from sirocco.services.evaluator.archived import ArchivedSlices
 from sirocco.services.evaluator.slot_search import Counted, FoundRows, Wanted
 
-# Objects that are assembled without checking their sizes.
-ROWS_FEW = 256
-
 _NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
 
 
@@ -124,9 +121,10 @@ class StoredSearch:
         """See `SlotSearch`."""
         held: list[Hits] = []
         rows, room = 0, 0
+        unmeasured_rows = wanted.limits.unmeasured_rows
         for hits in scan_range(self._reaching(wanted.bounds), wanted.condition, wanted.bounds):
             rows += len(hits)
-            if rows <= ROWS_FEW:
+            if rows <= unmeasured_rows:
                 # Measuring them would take as long as finding them.
                 held.append(hits)
                 continue

@@ -47,6 +47,7 @@ from sirocco.protocol.search.gather import (
     Tick,
 )
 from sirocco.protocol.search.leftovers import KnownLeftovers
+from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import EVER_MS, Part, Question
 from sirocco.protocol.search.plan import SearchPlan, plan_search
 from sirocco.runtime.grpc.authentication import caller
@@ -79,10 +80,6 @@ UNREAD_END_S = 5.0
 # time-out, without the objects found and the missing slots.
 WAY_BACK_SHARE = 0.1
 WAY_BACK_MS_MAX = 100
-
-# Rows of answers that are sorted in the loop, some 100 us; subscribers' streams and other searches
-# would wait for more.
-ROWS_BESIDE = 2_000
 
 # Between checks whether the last searches have ended.
 DRAIN_LOOK_S = 0.01
@@ -139,6 +136,7 @@ class SearchFront(SearchServiceServicer):
         members: addresses of evaluators and routers.
         metrics: receives the counts.
         dialer: opens channels to evaluators and routers.
+        limits: of searches.
     """
 
     def __init__(
@@ -148,7 +146,9 @@ class SearchFront(SearchServiceServicer):
         members: Members,
         metrics: MergerMetrics,
         dialer: Dialer = PLAIN,
+        limits: SearchLimits = LIMITS,
     ) -> None:
+        self._search_limits = limits
         self._settings = settings
         self._view = view
         self._members = members
@@ -191,7 +191,13 @@ class SearchFront(SearchServiceServicer):
             former = self._leftovers.former(routing, search.from_ms)
             plan = plan_search(routing, search.query, former)
             run = _Run(
-                search, plan, self._evaluators, self._mark_requests, self._owner, self._leftovers
+                search,
+                plan,
+                self._evaluators,
+                self._mark_requests,
+                self._owner,
+                self._leftovers,
+                self._search_limits,
             )
             try:
                 async for response in run.responses():
@@ -310,7 +316,9 @@ class _Run:
         mark_requests: MarkRequests,
         owner: Callable[[int], str | None],
         leftovers: KnownLeftovers,
+        limits: SearchLimits,
     ) -> None:
+        self._loop_rows_max = limits.loop_rows_max
         self._search = search
         self._leftovers = leftovers
         self._evaluators = evaluators
@@ -318,10 +326,11 @@ class _Run:
         self._owner = owner
         self._gather = Gather(
             plan,
-            collector_of(search.query, search.now_ms),
+            collector_of(search.query, search.now_ms, limits.kept_bytes_max),
             search.begin_ms,
             search.end_ms,
             random.getrandbits(64),
+            limits,
         )
         self._asked: dict[int, QuestionKey] = {}
         self._inbox: asyncio.Queue[PartArrived | Tick] = asyncio.Queue()
@@ -363,7 +372,7 @@ class _Run:
         step = partial(self._gather.step, event, self._owner, monotonic_ms())
         if isinstance(event, PartArrived) and isinstance(event.part, Part):
             self._rows += len(event.part.objects) + len(event.part.terms)
-            if event.part.is_last and self._rows > ROWS_BESIDE:
+            if event.part.is_last and self._rows > self._loop_rows_max:
                 return await asyncio.to_thread(step)
         return step()
 

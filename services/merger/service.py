@@ -44,6 +44,7 @@ class MergerService(Service):
             Members(parts.store),
             self._metrics,
             parts.security.dialer,
+            parts.limits.search,
         )
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:

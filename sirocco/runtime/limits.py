@@ -10,6 +10,8 @@ from sirocco.protocol.merger.limits import LIMITS as MERGER_LIMITS
 from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.router.limits import LIMITS as ROUTER_LIMITS
 from sirocco.protocol.router.limits import RouterLimits
+from sirocco.protocol.search.limits import LIMITS as SEARCH_LIMITS
+from sirocco.protocol.search.limits import SearchLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +20,13 @@ class ProcessLimits:
 
     Attributes:
         router, evaluator, merger: of the machines.
+        search: of searches, at mergers and evaluators.
     """
 
     router: RouterLimits = ROUTER_LIMITS
     evaluator: EvaluatorLimits = EVALUATOR_LIMITS
     merger: MergerLimits = MERGER_LIMITS
+    search: SearchLimits = SEARCH_LIMITS
 
 
 LIMITS = ProcessLimits()

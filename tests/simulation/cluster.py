@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from random import Random
-from unittest.mock import patch
 
-from sirocco.protocol.contract import map_change
 from sirocco.protocol.contract.effects import RecoveredDefinition, RegistryRecords
 from sirocco.protocol.contract.messages import (
     DELIVERIES,
@@ -23,7 +20,6 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.positions import position_of
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.coordinator.machine import SERVICE_OF_TOPIC
-from sirocco.services.evaluator import slot_search
 from tests.collisions import PAIRS
 from tests.simulation.balancers import Balancers
 from tests.simulation.checkpoint_steps import unreadable
@@ -45,16 +41,11 @@ from tests.simulation.services import (
     new_node,
 )
 from tests.simulation.slot_mover import SlotMover
-from tests.simulation.small_records import small_records
 from tests.simulation.store import SimArchive, SimStore
 from tests.simulation.world import make_world
 
 # How often routers look for records that the registry has to repeat.
 RECALL_MS = 1_000.0
-
-
-# More than the difference of any two clocks, so that some queries outlive the wait.
-CLOCKS_DIFFER_MS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,14 +367,7 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
     """
     cluster = Cluster(seed, PROFILES[profile], planted)
     try:
-        with (
-            small_records(seed),
-            patch.object(map_change, "CLOCKS_DIFFER_MS", CLOCKS_DIFFER_MS),
-            # With the wall clock a seed would not repeat: threads of searches yield at every
-            # opportunity, or never.
-            patch.object(slot_search, "SLICE_S", Random(f"slices {seed}").choice([-1.0, 1e9])),
-            poisoned(cluster.ledger.poison),
-        ):
+        with poisoned(cluster.ledger.poison):
             return cluster.run()
     except Exception as error:
         why = error if isinstance(error, BrokenPromiseError) else f"{type(error).__name__}: {error}"

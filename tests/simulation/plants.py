@@ -38,8 +38,8 @@ from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.install_records import Installs
 from sirocco.runtime.limits import ProcessLimits
 from tests.simulation import world
+from tests.simulation.limits import limits_of
 from tests.simulation.node import SOUND, Planted
-from tests.simulation.small_records import limits_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,7 @@ class SearchNet:
         dice: for everything concerning searches.
         is_coded: whether requests and parts are sent as bytes.
         is_calm: no more streams are cut.
+        limits: of searches.
     """
 
     def __init__(self, cluster: Cluster, dice: Random) -> None:
@@ -171,6 +172,7 @@ class SearchNet:
         self.is_coded = cluster.log.is_coded
         self.is_calm = not cluster.profile.mean_ms
         self.intake_partitions = cluster.world.shape.intake
+        self.limits = cluster.world.shape.limits.search
         self._call_ms = cluster.log.delays.call
         self._cluster = cluster
         self._links: dict[tuple[str, str], Link] = {}
@@ -401,7 +403,9 @@ class Answering:
             return
         if self._parts is None:
             known = self._net.book(self._node).of
-            self._parts = answer(self._question, self._search, self._is_over, TERMS, known)
+            self._parts = answer(
+                self._question, self._search, self._is_over, TERMS, known, self._net.limits
+            )
         try:
             part = next(self._parts)
         except SiroccoError as error:
@@ -451,10 +455,11 @@ class Search:
         plan = plan_search(routing, request.query, self._leftovers.former(routing, from_ms))
         self._gather = Gather(
             plan,
-            collector_of(request.query, now_ms),
+            collector_of(request.query, now_ms, net.limits.kept_bytes_max),
             self._begin_ms,
             self._end_ms,
             net.dice.getrandbits(64),
+            net.limits,
         )
         self._step(Begin())
 

@@ -18,8 +18,8 @@ from sirocco.schemes.map.map_bytes import to_bytes
 from sirocco.schemes.workload.sample import Sample, no_queries
 from tests.collisions import PAIRS
 from tests.simulation.keyword_map import quartered_map
+from tests.simulation.limits import limits_of
 from tests.simulation.services import Shape
-from tests.simulation.small_records import limits_of
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Profile

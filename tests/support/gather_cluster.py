@@ -28,6 +28,7 @@ from sirocco.protocol.search.gather import (
     TakeMore,
     Tick,
 )
+from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
 from sirocco.protocol.search.plan import plan_search
 from tests.support.values import columns_of, uniform_routing
@@ -148,16 +149,24 @@ def _states(slots: list[int], state: int, rows: int) -> Part:
 class Searching:
     """One gathering and all of its effects."""
 
-    def __init__(self, world: World, query: Query, timeout_ms: int = 1_000, seed: int = 1) -> None:
+    def __init__(
+        self,
+        world: World,
+        query: Query,
+        timeout_ms: int = 1_000,
+        seed: int = 1,
+        limits: SearchLimits = LIMITS,
+    ) -> None:
         self.world = world
         self.query = query
         self.now_ms = BEGIN_MS
         self.gather = Gather(
             plan_search(ROUTING, query),
-            collector_of(query, 0),
+            collector_of(query, 0, limits.kept_bytes_max),
             BEGIN_MS,
             BEGIN_MS + timeout_ms,
             seed,
+            limits,
         )
         self.asks: list[Ask] = []
         self.open: dict[int, Ask] = {}

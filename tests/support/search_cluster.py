@@ -30,6 +30,8 @@ from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.effects import Effect, Event, Tick
 from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.contract.positions import Reached, position_of
+from sirocco.protocol.search.limits import LIMITS as SEARCH_LIMITS
+from sirocco.protocol.search.limits import SearchLimits
 from sirocco.runtime.first_map import first_map
 from sirocco.runtime.grpc.server import GrpcServer, LoopThread
 from sirocco.runtime.process.membership import MemberInfo
@@ -103,13 +105,17 @@ class _Still:
 class Evaluator:
     """A server of slot searches."""
 
-    def __init__(self, member: str, loop: LoopThread) -> None:
+    def __init__(self, member: str, loop: LoopThread, limits: SearchLimits) -> None:
         self.member = member
         self.slots: dict[int, Slot] = {}
         self.watch = StepWatch(_Still())
         self.metrics = EvaluatorMetrics(CollectorRegistry())
         self.front = SlotSearchFront(
-            self.watch, self.slots.get, SETTINGS.intake_partitions, self.metrics
+            self.watch,
+            self.slots.get,
+            SETTINGS.intake_partitions,
+            self.metrics,
+            limits=limits,
         )
         self._server = GrpcServer("127.0.0.1", 0, loop)
         self._server.start((partial(add_SlotSearchServiceServicer_to_server, self.front),))
@@ -131,7 +137,13 @@ class Evaluator:
 class Searchable:
     """Evaluators, a merger, and a client of the merger."""
 
-    def __init__(self, evaluators: int = 2, settings: ClusterSettings = SETTINGS) -> None:
+    def __init__(
+        self,
+        evaluators: int = 2,
+        settings: ClusterSettings = SETTINGS,
+        limits: SearchLimits = SEARCH_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._stack = ExitStack()
         self.loop = LoopThread()
         self.store = MemoryMapStore()
@@ -145,7 +157,9 @@ class Searchable:
         self._declare(LeaderElected("coordinator-1"))
         self._declare(MapActivated(0, 1, partition_map))
         self.metrics = MergerMetrics(CollectorRegistry())
-        self.front = SearchFront(settings, self.view, Members(self.store), self.metrics)
+        self.front = SearchFront(
+            settings, self.view, Members(self.store), self.metrics, limits=limits
+        )
         self._server = GrpcServer("127.0.0.1", 0, self.loop)
         self._numbers = 0
 
@@ -179,7 +193,7 @@ class Searchable:
         return Client("127.0.0.1:1", mergers=[self.address], **({"retry": NO_RETRY} | options))
 
     def add_evaluator(self) -> Evaluator:
-        evaluator = Evaluator(f"evaluator-{len(self.evaluators)}", self.loop)
+        evaluator = Evaluator(f"evaluator-{len(self.evaluators)}", self.loop, self._limits)
         self.evaluators[evaluator.member] = evaluator
         self.announce(evaluator.member, "evaluator", evaluator.address)
         return evaluator

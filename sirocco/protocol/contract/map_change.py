@@ -28,11 +28,6 @@ MAP_BYTES_MAX = 3 << 20
 # them with this bound. Our maps number their leaves from 0, and take the least free number.
 LEAF_ID_MAX = (1 << 20) - 1
 
-# After a change, queries that ask for arrivals before it are in every slot, since the former map
-# placed such objects. So are those that began within this time after it: it is longer than the
-# clocks of routers differ.
-CLOCKS_DIFFER_MS = 60_000
-
 
 class Phase(Enum):
     """The phase of a change of the map."""

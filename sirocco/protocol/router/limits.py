@@ -57,6 +57,9 @@ class RouterLimits:
         obsolete_members_min: this many members, and half as many as are tracked, must have gone
             before the full list is published: at most a third of the known ones are obsolete, and
             each change costs a bounded part of a record.
+        clocks_differ_ms: after a change of the map, queries that ask for arrivals before it are in
+            every slot, since the former map placed such objects. So are those that began within
+            this time after it: it is longer than the clocks of routers differ.
         summary_interval_ms: between parts of the summary of what live queries need. Each part is
             one record for every intake partition. A million keywords of one registry partition are
             published within ten seconds.
@@ -90,6 +93,7 @@ class RouterLimits:
     removed_locators_max: int = 50_000
     members_max: int = 4_096
     obsolete_members_min: int = 64
+    clocks_differ_ms: int = 60_000
     summary_interval_ms: int = 100
     keyword_table_bytes_max: int = 32 << 20
     keyword_record_bytes_max: int = 160_000

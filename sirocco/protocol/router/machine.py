@@ -92,6 +92,7 @@ class RouterMachine:
             registries=self.registries,
             intake_partitions=settings.intake_partitions,
             event_time=settings.event_time,
+            clocks_differ_ms=settings.limits.clocks_differ_ms,
         )
         # (topic, Kafka partition) → offset, time, map version of its last checkpoint.
         self._checkpointed: dict[tuple[str, int], tuple[int, int, int]] = {}

@@ -20,12 +20,10 @@ from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.contract.messages import NO_OBJECTS
+from sirocco.protocol.search.limits import LIMITS
 from sirocco.protocol.search.messages import NO_ANSWER, Answer, Part
 from sirocco.protocol.search.ranked_merge import Candidates, best, joined
 from sirocco.protocol.search.term_merge import TermCounts
-
-# Bytes that one search may keep in a merger: a list of 10,000 objects with texts of some KB.
-KEPT_BYTES_MAX = 64 << 20
 
 
 class Collector(Protocol):
@@ -48,29 +46,33 @@ class Collector(Protocol):
         """Returns what was found so far, in order."""
 
 
-def collector_of(query: Query, now_ms: int) -> Collector | None:
+def collector_of(
+    query: Query, now_ms: int, kept_bytes_max: int = LIMITS.kept_bytes_max
+) -> Collector | None:
     """Returns the collector for a query; None when parts need no adding up.
 
     Args:
         query: of mode snapshot.
         now_ms: the moment that is asked about.
+        kept_bytes_max: see `SearchLimits`.
     """
     match query:
         case RangeQuery():
             return None
         case KnnQuery():
-            return NearestCollector(query.k)
+            return NearestCollector(query.k, kept_bytes_max)
         case TermsQuery():
-            return TermsCollector(query.k)
+            return TermsCollector(query.k, kept_bytes_max)
         case RankedQuery():
-            return RankedCollector(query, now_ms)
+            return RankedCollector(query, now_ms, kept_bytes_max)
 
 
 class NearestCollector:
     """The k nearest objects."""
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int, kept_bytes_max: int = LIMITS.kept_bytes_max) -> None:
         self._k = k
+        self._kept_bytes_max = kept_bytes_max
         self.clear()
 
     def clear(self) -> None:
@@ -86,7 +88,7 @@ class NearestCollector:
             (part,) = parts
             self._objects, self._events = part.objects, part.events
             self._distances_m = part.distances_m
-            check_kept(self._objects)
+            check_kept(self._objects, self._kept_bytes_max)
             return
         objects = concat([self._objects, *(part.objects for part in parts)])
         events = EventColumns.concat([self._events, *(part.events for part in parts)])
@@ -94,7 +96,7 @@ class NearestCollector:
         order = np.lexsort((events.numbers, events.sessions, objects.ids, distances_m))
         order = order[_firsts(events, order)][: self._k]
         self._objects, self._events = objects.take(order), events.take(order)
-        check_kept(self._objects)
+        check_kept(self._objects, self._kept_bytes_max)
         self._distances_m = distances_m[order]
 
     def bound_m(self) -> float | None:
@@ -109,8 +111,9 @@ class NearestCollector:
 class TermsCollector:
     """The k most frequent terms."""
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int, kept_bytes_max: int = LIMITS.kept_bytes_max) -> None:
         self._k = k
+        self._kept_bytes_max = kept_bytes_max
         self.clear()
 
     def clear(self) -> None:
@@ -129,10 +132,10 @@ class TermsCollector:
             data, bounds = one.texts.tobytes(), one.text_offsets.tolist()
             texts = [data[begin:end] for begin, end in pairwise(bounds)]
             self._texts |= zip(one.hashes[: len(texts)].tolist(), texts, strict=True)
-        if 16 * len(self._hashes) > KEPT_BYTES_MAX:
+        if 16 * len(self._hashes) > self._kept_bytes_max:
             raise InvalidArgument(
                 f"{len(self._hashes)} terms have to be counted, more than fit into "
-                f"{KEPT_BYTES_MAX >> 20} MiB; ask for less of the world",
+                f"{self._kept_bytes_max >> 20} MiB; ask for less of the world",
                 field="region",
             )
 
@@ -178,7 +181,10 @@ def at_least_kth(counts: NDArray[np.uint64], k: int, answers: int = 1) -> NDArra
 class RankedCollector:
     """The k best objects by text, distance and age; scored when all parts are there."""
 
-    def __init__(self, query: RankedQuery, now_ms: int) -> None:
+    def __init__(
+        self, query: RankedQuery, now_ms: int, kept_bytes_max: int = LIMITS.kept_bytes_max
+    ) -> None:
+        self._kept_bytes_max = kept_bytes_max
         self._query = query
         self._now_ms = now_ms
         self.clear()
@@ -195,10 +201,10 @@ class RankedCollector:
             if ranking is None:
                 continue
             self._kept_bytes += part.objects.bytes_total
-            if self._kept_bytes > KEPT_BYTES_MAX:
+            if self._kept_bytes > self._kept_bytes_max:
                 raise InvalidArgument(
                     f"what may be among the {self._query.k} best has more than "
-                    f"{KEPT_BYTES_MAX >> 20} MiB; ask for fewer",
+                    f"{self._kept_bytes_max >> 20} MiB; ask for fewer",
                     field="k",
                 )
             self._found.append(
@@ -237,14 +243,14 @@ def _firsts(events: EventColumns, order: NDArray[np.int64]) -> NDArray[np.bool_]
     return keep
 
 
-def check_kept(objects: ObjectColumns) -> None:
+def check_kept(objects: ObjectColumns, kept_bytes_max: int) -> None:
     """Refuses a list whose objects are too large to be kept.
 
     Raises:
         InvalidArgument: they are.
     """
-    if objects.bytes_total > KEPT_BYTES_MAX:
+    if objects.bytes_total > kept_bytes_max:
         raise InvalidArgument(
-            f"{len(objects)} objects have more than {KEPT_BYTES_MAX >> 20} MiB; ask for fewer",
+            f"{len(objects)} objects have more than {kept_bytes_max >> 20} MiB; ask for fewer",
             field="k",
         )

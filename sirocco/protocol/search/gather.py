@@ -39,25 +39,9 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.search.collectors import Collector
 from sirocco.protocol.search.leftovers import Former
+from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, NO_ANSWER, Answer, Part
 from sirocco.protocol.search.plan import SearchPlan
-
-# Pause between two tries of one slot. A moving slot has no owner for some 10 ms, a dead evaluator's
-# for some seconds. The jitter spreads the retries of searches that failed together.
-RETRY_MS_MIN = 10
-RETRY_MS_MAX = 250
-
-# Interval of checks whether a slot that was asked has another owner: an evaluator whose machine is
-# gone does not answer at all.
-LOOK_MS = 100
-
-# A search for the nearest objects with a word asks at once for so many slots at most besides the
-# point's: each costs its evaluator some 20 us, a second question a millisecond.
-NEARBY_MAX = 16
-
-# Event keys that are kept of a slot whose answer is under way, 16 bytes each. A slot that fails
-# after more of them is not asked again.
-REPEATABLE_ROWS_MAX = 1_000_000
 
 Owners: TypeAlias = "Callable[[int], str | None]"
 
@@ -194,6 +178,7 @@ class Gather:
         collector: adds up answers; None when their parts are passed on as they arrive.
         begin_ms, deadline_ms: by that clock.
         seed: of the jitter.
+        limits: of searches.
     """
 
     def __init__(
@@ -203,7 +188,9 @@ class Gather:
         begin_ms: int,
         deadline_ms: int,
         seed: int,
+        limits: SearchLimits = LIMITS,
     ) -> None:
+        self._limits = limits
         self.is_finished = False
         self._plan = plan
         self._collector = collector
@@ -259,7 +246,7 @@ class Gather:
         """Returns when the next `Tick` is needed at the latest."""
         due_ms = [slot.due_ms for slot in self._slots.values() if self._is_wanted(slot)]
         if self._asked:
-            due_ms.append(self._looked_ms + LOOK_MS)
+            due_ms.append(self._looked_ms + self._limits.look_ms)
         if self._is_first_phase:
             due_ms.append(self._patience_ms)
         return min(self._end_ms, *due_ms) if due_ms else self._end_ms
@@ -312,16 +299,16 @@ class Gather:
         if not (self._is_first_phase and self._plan.asks_nearby):
             return ()
         others = (n for n in range(self._plan.routing.slots) if n not in self._slots)
-        return tuple(islice((n for n in others if owners(n) == member), NEARBY_MAX))
+        return tuple(islice((n for n in others if owners(n) == member), self._limits.nearby_max))
 
     def _again(self, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
         """Schedules another question to a slot, after a pause that grows with its failures."""
         slot = self._slots[number]
         slot.ask, slot.why = None, why
-        if slot.handed_rows > REPEATABLE_ROWS_MAX:
+        if slot.handed_rows > self._limits.repeatable_rows_max:
             slot.is_lost = True
             return
-        grown_ms = min(RETRY_MS_MIN << min(slot.tries, 8), RETRY_MS_MAX)
+        grown_ms = min(self._limits.retry_ms_min << min(slot.tries, 8), self._limits.retry_ms_max)
         slot.tries += 1
         jitter = _mixed(self._seed, number, slot.tries)
         # A pause that an evaluator asks for is a minimum, and many searches get the same one.
@@ -335,7 +322,7 @@ class Gather:
 
     def _look(self, owners: Owners, now_ms: int) -> list[GatherEffect]:
         """Stops asking evaluators that no longer own the slots they were asked for."""
-        if now_ms - self._looked_ms < LOOK_MS:
+        if now_ms - self._looked_ms < self._limits.look_ms:
             return []
         self._looked_ms = now_ms
         effects: list[GatherEffect] = []
@@ -461,7 +448,7 @@ class Gather:
                 keep[begin:end] = _unknown(part.events.slice(begin, end), handed)
             if state == DONE:
                 self._close([number], now_ms)
-            elif state == MORE and slot.handed_rows <= REPEATABLE_ROWS_MAX:
+            elif state == MORE and slot.handed_rows <= self._limits.repeatable_rows_max:
                 slot.handed.append((ask, part.events.slice(begin, end)))
                 slot.handed_rows += end - begin
             begin = end

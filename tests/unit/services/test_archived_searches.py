@@ -75,7 +75,14 @@ def left(slot: HeldSlot, archive: MemoryArchive, is_archived: set[int]) -> list[
 def found(slot: HeldSlot, archive: MemoryArchive, query: Query, bounds: Bounds) -> list[int]:
     search = StoredSlot(slot, ArchivedSlices(archive)).search()
     condition = compile_condition(compile_queries([query], [0]))
-    wanted = Wanted(query, condition, bounds, None, 0, lambda: False)
+    wanted = Wanted(
+        query=query,
+        condition=condition,
+        bounds=bounds,
+        ranking=None,
+        now_ms=0,
+        is_over=lambda: False,
+    )
     return sorted(
         int(one) for part in search.within(wanted, lambda: 1_000) for one in part.objects.ids
     )
@@ -106,7 +113,14 @@ def test_a_slice_that_left_while_a_search_looks_counts_once(slot: HeldSlot) -> N
     left(slot, archive, {0, 1, 2})
     query = fires()
     condition = compile_condition(compile_queries([query], [0]))
-    wanted = Wanted(query, condition, Bounds(), None, 0, lambda: False)
+    wanted = Wanted(
+        query=query,
+        condition=condition,
+        bounds=Bounds(),
+        ranking=None,
+        now_ms=0,
+        is_over=lambda: False,
+    )
     parts = search.within(wanted, lambda: 1_000)
     assert sorted(int(one) for part in parts for one in part.objects.ids) == list(range(ROWS))
 

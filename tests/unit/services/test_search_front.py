@@ -33,9 +33,9 @@ from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
 from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.query import RangeQuery as ReadRangeQuery
+from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import EVER_MS, Question
 from sirocco.services.evaluator import search as evaluator_search
-from sirocco.services.evaluator.slot_search import PART_BYTES, PART_BYTES_MAX
 from sirocco.services.merger import search as merger_search
 from sirocco.services.merger.mark_requests import MarkRequests
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
@@ -149,9 +149,9 @@ def test_parts_of_a_large_answer_grow() -> None:
     sizes = [len("".join(part.texts)) for part in parts]
     assert sum(sizes) == 3_000 * len(text)
     first, second, third, *others, _ = sizes
-    assert PART_BYTES * 0.8 < first < second < third < PART_BYTES_MAX * 1.4
+    assert LIMITS.part_bytes * 0.8 < first < second < third < LIMITS.part_bytes_max * 1.4
     # None is split again on its way to the client.
-    assert all(PART_BYTES_MAX * 0.8 < size <= MESSAGE_BYTES_MAX for size in others)
+    assert all(LIMITS.part_bytes_max * 0.8 < size <= MESSAGE_BYTES_MAX for size in others)
     assert len(others) > 1
 
 
@@ -181,7 +181,7 @@ def test_a_slow_reader_holds_back_its_own_search_alone() -> None:
         assert sum(len(part) for part in parts) + 1 > 900
 
 
-def test_large_answers_are_put_together_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_answers_are_put_together_beside_the_loop() -> None:
     objects = posts(300, 5)
     queries = [
         query_from_json(query, "")
@@ -189,11 +189,12 @@ def test_large_answers_are_put_together_beside_the_loop(monkeypatch: pytest.Monk
         if query["mode"] == "snapshot"
     ]
     arrivals = arrivals_ms(objects)
-    with Searchable(3) as cluster:
-        cluster.publish(objects, arrivals)
-        answers = [cluster.client.search(query, now_ms=arrivals[-1]) for query in queries]
-        monkeypatch.setattr(merger_search, "ROWS_BESIDE", -1)
-        again = [cluster.client.search(query, now_ms=arrivals[-1]) for query in queries]
+    found = []
+    for loop_rows_max in (LIMITS.loop_rows_max, -1):
+        with Searchable(3, limits=SearchLimits(loop_rows_max=loop_rows_max)) as cluster:
+            cluster.publish(objects, arrivals)
+            found.append([cluster.client.search(query, now_ms=arrivals[-1]) for query in queries])
+    answers, again = found
     assert len(queries) == 40
     assert [one.members() for one in again] == [one.members() for one in answers]
 
@@ -406,11 +407,15 @@ def test_searches_beyond_the_bound_are_refused_with_a_hint(small: Searchable) ->
 def test_a_full_evaluator_is_asked_again(
     small: Searchable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluator_search, "QUESTIONS_MAX", 0)
+    def allow(questions: int) -> None:
+        for each in small.evaluators.values():
+            monkeypatch.setattr(each.front, "limits", SearchLimits(questions_max=questions))
+
+    allow(0)
     with pytest.raises(PartialResult) as caught:
         small.client.search(everywhere(), timeout_s=0.3)
     assert "questions are under way" in str(caught.value)
-    monkeypatch.setattr(evaluator_search, "QUESTIONS_MAX", 1)
+    allow(1)
     assert len(small.client.search(everywhere())) == 120
 
 

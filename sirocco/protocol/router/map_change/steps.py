@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from sirocco.protocol.contract.control_records import MapCopied
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.effects import Append, Declare, Effect
-from sirocco.protocol.contract.map_change import CLOCKS_DIFFER_MS
 from sirocco.protocol.contract.messages import INTAKE, NEVER_MS, REGISTRY, Prepare, Retire, Switch
+from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.map_change.query_copies import is_copied, trim
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -26,6 +26,7 @@ class RouterSteps:
         registries: the owned registry partitions.
         intake_partitions: number of all intake partitions.
         event_time: arrivals follow the objects' own times, which have no relation to clocks.
+        clocks_differ_ms: see `RouterLimits`.
         routings: of the maps in `view`, by version.
     """
 
@@ -34,6 +35,7 @@ class RouterSteps:
     registries: dict[int, Registry]
     intake_partitions: int
     event_time: bool
+    clocks_differ_ms: int = LIMITS.clocks_differ_ms
     routings: dict[int, RoutingArrays] = field(default_factory=dict)
     # (topic, Kafka partition, version, epoch) of appended records, so that they are not appended
     # again every few milliseconds; a successor may repeat them.
@@ -100,7 +102,7 @@ class RouterSteps:
             key = ("retire", partition, following, registry.epoch)
             if key not in self._appended:
                 self._appended.add(key)
-                at_ms = NEVER_MS if self.event_time else now_ms + CLOCKS_DIFFER_MS
+                at_ms = NEVER_MS if self.event_time else now_ms + self.clocks_differ_ms
                 effects.append(Append(REGISTRY, partition, Retire(following, at_ms)))
         return effects
 

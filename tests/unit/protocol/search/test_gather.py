@@ -22,6 +22,7 @@ from sirocco.model.errors import (
 from sirocco.model.query import Query
 from sirocco.protocol.search import gather
 from sirocco.protocol.search.gather import PartArrived, SendObjects
+from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
 from tests.support import gather_cluster
 from tests.support.gather_cluster import (
@@ -162,9 +163,9 @@ def test_a_slot_that_is_nowhere_is_looked_for_less_and_less_often() -> None:
         pauses_ms.append(search.now_ms - begin_ms)
 
     # check
-    assert gather.RETRY_MS_MIN / 2 <= pauses_ms[0] <= 1.5 * gather.RETRY_MS_MIN
-    assert all(pause_ms <= 1.5 * gather.RETRY_MS_MAX for pause_ms in pauses_ms)
-    assert min(pauses_ms[-4:]) >= gather.RETRY_MS_MAX / 2
+    assert LIMITS.retry_ms_min / 2 <= pauses_ms[0] <= 1.5 * LIMITS.retry_ms_min
+    assert all(pause_ms <= 1.5 * LIMITS.retry_ms_max for pause_ms in pauses_ms)
+    assert min(pauses_ms[-4:]) >= LIMITS.retry_ms_max / 2
     assert len(set(pauses_ms[-4:])) > 1, "searches that failed together must not come back so"
 
 
@@ -226,7 +227,7 @@ def test_an_answer_that_comes_late_is_not_counted_twice() -> None:
     world.owners = dict.fromkeys(range(SLOTS), "f")
 
     # test: that is noticed although the former owner reports nothing.
-    search.passed(gather.LOOK_MS)
+    search.passed(LIMITS.look_ms)
     assert search.stopped == [ask.number]
     again = search.until_asked()
     for part in parts[1:]:
@@ -331,12 +332,10 @@ def test_an_evaluator_that_speaks_of_other_slots_is_not_believed() -> None:
     assert isinstance(search.finish.error, Internal)
 
 
-def test_a_slot_with_too_many_rows_to_remember_is_not_asked_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(gather, "REPEATABLE_ROWS_MAX", 3)
+def test_a_slot_with_too_many_rows_to_remember_is_not_asked_twice() -> None:
+    limits = SearchLimits(repeatable_rows_max=3)
     world = scattered(15)
-    search = Searching(world, EVERYWHERE, timeout_ms=60_000)
+    search = Searching(world, EVERYWHERE, timeout_ms=60_000, limits=limits)
     (ask,) = search.begin()
     parts = [part for part in world.parts(search.query, ask) if part.slots.tolist() == [0]]
     assert sum(len(part.objects) for part in parts[:2]) > 3
@@ -485,10 +484,9 @@ def test_an_answer_in_parts_counts_when_the_last_is_there() -> None:
     assert search.drive().answer.objects.ids.tolist() == nearest_ids(world)
 
 
-def test_a_list_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sirocco.protocol.search.collectors.KEPT_BYTES_MAX", 100)
+def test_a_list_that_is_too_large_is_refused() -> None:
     world = scattered(19, 100)
-    search = Searching(world, NEAREST)
+    search = Searching(world, NEAREST, limits=SearchLimits(kept_bytes_max=100))
     search.begin()
     error = search.drive().error
     assert isinstance(error, InvalidArgument)

@@ -13,7 +13,6 @@ from sirocco.model.objects import pack_bytes
 from sirocco.model.query import parse_query
 from sirocco.model.text import term_hash
 from sirocco.protocol.contract.columns import EventColumns
-from sirocco.protocol.search import collectors as answers
 from sirocco.protocol.search.collectors import TermsCollector, at_least_kth, collector_of
 from sirocco.protocol.search.messages import Answer, Part, Ranking, TermSums
 from sirocco.protocol.search.term_merge import most_frequent
@@ -70,9 +69,8 @@ def test_few_texts_travel_when_counts_are_unequal() -> None:
     assert len(at_least_kth(counts, 10_000, 4)) == 5_000
 
 
-def test_too_many_terms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "KEPT_BYTES_MAX", 100)
-    collector = TermsCollector(1)
+def test_too_many_terms_are_refused() -> None:
+    collector = TermsCollector(1, kept_bytes_max=100)
     counts = Counter({f"t{i}": 1 for i in range(10)})
     with pytest.raises(InvalidArgument) as caught:
         collector.add([Part(terms=sums_of(counts, 1, 2))])

@@ -1,33 +1,30 @@
-"""Sets bounds of records so small that every record is split, in some worlds."""
+"""The limits of a world; in some, records are so small that every one is split."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from random import Random
-from unittest.mock import patch
 
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.evaluator.limits import EvaluatorLimits
 from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.router.limits import RouterLimits
+from sirocco.protocol.search.limits import SearchLimits
 from sirocco.runtime.limits import ProcessLimits
-from sirocco.services.evaluator import slot_search, stored
 
 # Share of the worlds.
 SHARE = 0.3
 
-BOUNDS = (
-    (slot_search, "PART_BYTES", 200),
-    (slot_search, "PART_BYTES_MAX", 600),
-    (slot_search, "NEAREST_ROWS", 12),
-    (stored, "ROWS_FEW", 3),
+LIMITS = ProcessLimits(
+    router=RouterLimits(
+        # Worlds are so small that keywords would otherwise never be republished. Of two members one
+        # that no query tracks is forgotten at once.
+        obsolete_queries_min=3,
+        obsolete_members_min=0,
+        # More than the difference of any two clocks, so that some queries outlive the wait.
+        clocks_differ_ms=8_000,
+    )
 )
-
-# Worlds are so small that keywords would otherwise never be republished. Of two members one that
-# no query tracks is forgotten at once.
-LIMITS = ProcessLimits(router=RouterLimits(obsolete_queries_min=3, obsolete_members_min=0))
 
 SMALL = ProcessLimits(
     router=replace(
@@ -46,6 +43,7 @@ SMALL = ProcessLimits(
         records=RecordLimits(matches_max=3, bytes_max=120),
     ),
     merger=MergerLimits(waiting_bytes_max=600, records=RecordLimits(bytes_max=500)),
+    search=SearchLimits(part_bytes=200, nearest_rows=12, unmeasured_rows=3),
 )
 
 
@@ -62,6 +60,10 @@ def limits_of(seed: int, checkpoints_ms: int) -> ProcessLimits:
         checkpoints_ms: interval of checkpoints; 0: the default.
     """
     limits = SMALL if has_small_records(seed) else LIMITS
+    # With the wall clock a seed would not repeat: threads of searches yield at every opportunity,
+    # or never.
+    slice_s = Random(f"slices {seed}").choice([-1.0, 1e9])
+    limits = replace(limits, search=replace(limits.search, slice_s=slice_s))
     if not checkpoints_ms:
         return limits
     return replace(
@@ -74,13 +76,3 @@ def limits_of(seed: int, checkpoints_ms: int) -> ProcessLimits:
             quiet_checkpoint_interval_ms=checkpoints_ms,
         ),
     )
-
-
-@contextmanager
-def small_records(seed: int) -> Iterator[None]:
-    """Makes records small while the context is open, for some seeds."""
-    with ExitStack() as stack:
-        if has_small_records(seed):
-            for module, name, value in BOUNDS:
-                stack.enter_context(patch.object(module, name, value))
-        yield
