@@ -30,14 +30,19 @@ EARTH_RADIUS_M = 6_371_008.8
 # haversine grows, and that of its complement falls.
 _ANTIPODAL = 0.9
 
-# The products of factors as large as this are exact to their last bit.
-_FACTORS_LEAST = 1e-130
+# Neither 1 nor -1: rounding may have changed the sign.
+_DOUBTFUL = 2
 
-# 2^10 in units of 2^-1074, in limbs of 32 bits, and one spare limb.
-_LIMBS = 36
-_HALF = np.uint64(32)
-_ONE = np.uint64(1)
-_LOW = np.uint64(0xFFFFFFFF)
+# A product of two numbers below 2^10 in units of 2^-2148, in limbs of 32 bits, and spare limbs.
+_LIMBS = 74
+_HALF = np.int64(32)
+_LOW = np.int64(0xFFFFFFFF)
+_HALF_BITS = np.uint64(32)
+_LOW_BITS = np.uint64(0xFFFFFFFF)
+
+# Of the bits of a number: its fraction, below the exponent.
+_FRACTION_BITS = np.uint64(52)
+_FRACTION = np.uint64((1 << 52) - 1)
 
 
 @kernel
@@ -85,6 +90,15 @@ def side_of(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
     Returns:
         1 left, -1 right, 0 on the line, by the determinant of the unrounded coordinates.
     """
+    side = _rounded_side(ax, ay, bx, by, x, y)
+    if side != _DOUBTFUL:
+        return side
+    return _side_of_integers(ax, ay, bx, by, x, y, np.zeros(_LIMBS, np.int64))
+
+
+@kernel
+def _rounded_side(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
+    """Returns the sign of the determinant, or _DOUBTFUL if rounding may have changed it."""
     left = (bx - ax) * (y - ay)
     right = (by - ay) * (x - ax)
     cross = left - right
@@ -92,192 +106,79 @@ def side_of(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
     # rounding error, with some room.
     if abs(cross) > 4.5e-16 * (abs(left) + abs(right)) + 1e-290:
         return 1 if cross > 0.0 else -1
-    return _exact_side(ax, ay, bx, by, x, y)
+    return _DOUBTFUL
 
 
 @kernel
-def _exact_side(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
-    """Returns the sign of the determinant, summed as an expansion (Shewchuk 1997, section 2).
+def _side_of_integers(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any, limbs: Any) -> Any:
+    """Returns the sign of the determinant, in integers: coordinates are multiples of 2^-1074.
 
-    Products of differences near zero underflow. So the differences are scaled by powers of two,
-    which changes no sign; where that is not enough, integers decide.
+    The products of the differences are six products of coordinates, as `ax * ay` cancels out. Each
+    is added to limbs of 32 bits whose carries wait until the end.
+
+    Args:
+        ax … y: as in `side_of`.
+        limbs: i8[_LIMBS], scratch, zeros before and after.
     """
-    east, east_rest = _sum(bx, -ax)
-    north, north_rest = _sum(y, -ay)
-    up, up_rest = _sum(ay, -by)
-    along, along_rest = _sum(x, -ax)
-    wide = _scale(max(abs(east), abs(along)))
-    high = _scale(max(abs(north), abs(up)))
-    east *= wide
-    east_rest *= wide
-    along *= wide
-    along_rest *= wide
-    north *= high
-    north_rest *= high
-    up *= high
-    up_rest *= high
-    left = east * north
-    right = up * along
-    cross = left + right
-    # As in `side_of`; scaled differences are no longer small.
-    if abs(cross) > 4.5e-16 * (abs(left) + abs(right)) + 1e-290:
-        return 1 if cross > 0.0 else -1
-    least = min(_least(east, east_rest), _least(along, along_rest))
-    least = min(least, _least(north, north_rest), _least(up, up_rest))
-    if least < _FACTORS_LEAST:
-        return _side_of_integers(ax, ay, bx, by, x, y)
-    sums = np.zeros(16)
-    count = 0
-    for one, other in (
-        (east_rest, north_rest),
-        (up_rest, along_rest),
-        (east_rest, north),
-        (east, north_rest),
-        (up_rest, along),
-        (up, along_rest),
-        (east, north),
-        (up, along),
-    ):
-        product, rest = _product(one, other)
-        for term in (rest, product):
-            carried = term
-            for i in range(count):
-                carried, sums[i] = _sum(carried, sums[i])
-            sums[count] = carried
-            count += 1
-    # The components do not overlap: the greatest that is not zero has the sign of the sum.
-    for i in range(count - 1, -1, -1):
-        if sums[i] != 0.0:
-            return 1 if sums[i] > 0.0 else -1
-    return 0
+    first = _add_product(limbs, bx, y, 1)
+    first = min(first, _add_product(limbs, bx, ay, -1))
+    first = min(first, _add_product(limbs, ax, y, -1))
+    first = min(first, _add_product(limbs, by, x, -1))
+    first = min(first, _add_product(limbs, by, ax, 1))
+    first = min(first, _add_product(limbs, ay, x, 1))
+    carry = np.int64(0)
+    rest = np.int64(0)
+    for i in range(first, _LIMBS):
+        carry += limbs[i]
+        limbs[i] = 0
+        rest |= carry & _LOW
+        carry >>= _HALF
+    if carry != 0:
+        return 1 if carry > 0 else -1
+    return 1 if rest != 0 else 0
 
 
 @kernel
-def _scale(greatest: Any) -> Any:
-    """Returns the power of two, at least 1, that scales a number below 1 to nearly 1."""
-    _, exponent = math.frexp(greatest)
-    return math.ldexp(1.0, max(0, min(1000, -exponent)))
+def _add_product(limbs: Any, a: Any, b: Any, sign: Any) -> Any:
+    """Adds the product of two numbers below 2^10, times 1 or -1, to limbs of units of 2^-2148.
+
+    Returns:
+        The first limb that it changes.
+    """
+    if a == 0.0 or b == 0.0:
+        return _LIMBS
+    if (a > 0.0) != (b > 0.0):
+        sign = -sign
+    one, one_shift = _integer(abs(a))
+    other, other_shift = _integer(abs(b))
+    shift = one_shift + other_shift
+    first = at = shift >> 5
+    bits = np.uint64(shift & 31)
+    low = (one & _LOW_BITS) * (other & _LOW_BITS)
+    middle = (one & _LOW_BITS) * (other >> _HALF_BITS) + (one >> _HALF_BITS) * (other & _LOW_BITS)
+    carried = (low >> _HALF_BITS) + (middle & _LOW_BITS)
+    high = (carried >> _HALF_BITS) + (middle >> _HALF_BITS)
+    high += (one >> _HALF_BITS) * (other >> _HALF_BITS)
+    for digit in (low, carried, high, high >> _HALF_BITS):
+        shifted = (digit & _LOW_BITS) << bits
+        limbs[at] += sign * np.int64(shifted & _LOW_BITS)
+        limbs[at + 1] += sign * np.int64(shifted >> _HALF_BITS)
+        at += 1
+    return first
 
 
 @kernel
-def _least(a: Any, b: Any) -> Any:
-    """Returns the least of 1 and the magnitudes of a and b that are not zero."""
-    least = 1.0
-    if a != 0.0:
-        least = min(least, abs(a))
-    if b != 0.0:
-        least = min(least, abs(b))
-    return least
+def _integer(value: Any) -> Any:
+    """Returns a positive number as (m, e): m times 2^(e - 1074), m of at most 53 bits.
 
-
-@kernel
-def _side_of_integers(ax: Any, ay: Any, bx: Any, by: Any, x: Any, y: Any) -> Any:
-    """Returns the sign of the determinant, in integers: coordinates are multiples of 2^-1074."""
-    left = np.zeros(2 * _LIMBS, np.uint64)
-    right = np.zeros(2 * _LIMBS, np.uint64)
-    one = np.zeros(_LIMBS, np.uint64)
-    other = np.zeros(_LIMBS, np.uint64)
-    left_sign = _difference(bx, ax, one) * _difference(y, ay, other)
-    _multiply(one, other, left)
-    right_sign = _difference(by, ay, one) * _difference(x, ax, other)
-    _multiply(one, other, right)
-    if left_sign != right_sign:
-        return 1 if left_sign > right_sign else -1
-    return left_sign * _compare(left, right)
-
-
-@kernel
-def _difference(a: Any, b: Any, out: Any) -> Any:
-    """Writes |a - b| as limbs of 32 bits, and returns the sign of a - b."""
-    greater = np.zeros(_LIMBS, np.uint64)
-    smaller = np.zeros(_LIMBS, np.uint64)
-    out[:] = 0
-    if a == b:
-        return 0
-    sign = 1 if a > b else -1
-    if (a >= 0.0) != (b >= 0.0):
-        # The magnitudes add up.
-        _limbs(abs(a), greater)
-        _limbs(abs(b), smaller)
-        carry = np.uint64(0)
-        for i in range(_LIMBS):
-            total = greater[i] + smaller[i] + carry
-            out[i] = total & _LOW
-            carry = total >> _HALF
-        return sign
-    _limbs(max(abs(a), abs(b)), greater)
-    _limbs(min(abs(a), abs(b)), smaller)
-    borrow = np.uint64(0)
-    for i in range(_LIMBS):
-        total = _LOW + _ONE + greater[i] - smaller[i] - borrow
-        out[i] = total & _LOW
-        borrow = _ONE - (total >> _HALF)
-    return sign
-
-
-@kernel
-def _limbs(value: Any, out: Any) -> None:
-    """Writes a number from 0 to below 2^10 as a multiple of 2^-1074."""
-    mantissa, exponent = math.frexp(value)
-    bits = np.uint64(math.ldexp(mantissa, 53))
-    shift = exponent - 53 + 1074
-    if shift < 0:
-        # A subnormal number; the bits shifted out are zero.
-        bits >>= np.uint64(-shift)
-        shift = 0
-    limb = shift >> 5
-    low = (bits & _LOW) << np.uint64(shift & 31)
-    high = (bits >> _HALF) << np.uint64(shift & 31)
-    out[limb] = low & _LOW
-    middle = (low >> _HALF) + (high & _LOW)
-    out[limb + 1] = middle & _LOW
-    out[limb + 2] = (high >> _HALF) + (middle >> _HALF)
-
-
-@kernel
-def _multiply(a: Any, b: Any, out: Any) -> None:
-    """Writes the product of two numbers of _LIMBS limbs."""
-    out[:] = 0
-    for i in range(_LIMBS):
-        if a[i] == 0:
-            continue
-        carry = np.uint64(0)
-        for j in range(_LIMBS):
-            total = a[i] * b[j] + out[i + j] + carry
-            out[i + j] = total & _LOW
-            carry = total >> _HALF
-        out[i + _LIMBS] = carry
-
-
-@kernel
-def _compare(a: Any, b: Any) -> Any:
-    """Returns 1 where a is greater, -1 where b is, else 0."""
-    for i in range(len(a) - 1, -1, -1):
-        if a[i] != b[i]:
-            return 1 if a[i] > b[i] else -1
-    return 0
-
-
-@kernel
-def _sum(a: Any, b: Any) -> Any:
-    """Returns a + b, rounded, and the rounding error."""
-    total = a + b
-    virtual = total - a
-    return total, (a - (total - virtual)) + (b - virtual)
-
-
-@kernel
-def _product(a: Any, b: Any) -> Any:
-    """Returns a * b, rounded, and the rounding error."""
-    total = a * b
-    scaled = 134217729.0 * a
-    a_high = scaled - (scaled - a)
-    a_low = a - a_high
-    scaled = 134217729.0 * b
-    b_high = scaled - (scaled - b)
-    b_low = b - b_high
-    rest = a_low * b_low - (((total - a_high * b_high) - a_low * b_high) - a_high * b_low)
-    return total, rest
+    By the bits of the number: arithmetic on subnormal numbers takes ten times as long.
+    """
+    bits = np.float64(value).view(np.uint64)
+    exponent = np.int64(bits >> _FRACTION_BITS)
+    fraction = bits & _FRACTION
+    if exponent == 0:
+        return fraction, np.int64(0)
+    return fraction | (_FRACTION + np.uint64(1)), exponent - 1
 
 
 @kernel
@@ -301,10 +202,39 @@ def ring_side(vertices: Any, begin: Any, end: Any, x: Any, y: Any) -> Any:
         by = vertices[2 * i + 1]
         # Other edges neither hold the point nor cross the ray from it.
         if min(ay, by) <= y <= max(ay, by):
-            side = side_of(ax, ay, bx, by, x, y)
-            if side == 0 and min(ax, bx) <= x <= max(ax, bx):
-                return 2
+            side = _rounded_side(ax, ay, bx, by, x, y)
+            if side == _DOUBTFUL:
+                return _rest_of_ring(vertices, begin, end, i, inside, x, y)
             # The half-open rule in y counts a vertex once.
+            if (ay > y) != (by > y) and (side > 0) == (by > ay):
+                inside ^= 1
+        ax = bx
+        ay = by
+    return inside
+
+
+@kernel
+def _rest_of_ring(
+    vertices: Any, begin: Any, end: Any, start: Any, inside: Any, x: Any, y: Any
+) -> Any:
+    """Continues `ring_side` with the edge that ends at vertex `start`, where rounding decides.
+
+    Whoever chooses the edges can lead all of them through one point, so the memory for exact
+    numbers is taken once.
+    """
+    limbs = np.zeros(_LIMBS, np.int64)
+    before = start - 1 if start > begin else end - 1
+    ax = vertices[2 * before]
+    ay = vertices[2 * before + 1]
+    for i in range(start, end):
+        bx = vertices[2 * i]
+        by = vertices[2 * i + 1]
+        if min(ay, by) <= y <= max(ay, by):
+            side = _rounded_side(ax, ay, bx, by, x, y)
+            if side == _DOUBTFUL:
+                side = _side_of_integers(ax, ay, bx, by, x, y, limbs)
+                if side == 0 and min(ax, bx) <= x <= max(ax, bx):
+                    return 2
             if (ay > y) != (by > y) and (side > 0) == (by > ay):
                 inside ^= 1
         ax = bx

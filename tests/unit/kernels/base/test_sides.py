@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -88,3 +89,34 @@ def test_polygons_beside_zero_hold_what_their_fractions_say() -> None:
             held = ring_side(np.array(ring), 0, len(points), x, y) > 0
             wanted = bool(region.contains(np.array([x]), np.array([y]))[0])
             assert held == wanted, f"seed={seed}: {(points, x, y)}"
+
+
+def least_s(ring: np.ndarray, x: float, y: float) -> float:
+    times = []
+    for _ in range(9):
+        begin_s = time.process_time()
+        for _ in range(10):
+            ring_side(ring, 0, len(ring) // 2, x, y)
+        times.append(time.process_time() - begin_s)
+    return min(times)
+
+
+def is_doubtful(ax: float, ay: float, bx: float, by: float, x: float, y: float) -> bool:
+    left, right = (bx - ax) * (y - ay), (by - ay) * (x - ax)
+    return abs(left - right) <= 4.5e-16 * (abs(left) + abs(right))
+
+
+@pytest.mark.parametrize("at", [10.1, 1e-20, 1.7e-200, 5e-324])
+def test_edges_through_nearly_one_point_take_bounded_time(at: float) -> None:
+    """10,000 of them beside zero took hundreds of times as long as edges elsewhere."""
+    rng = random.Random(3)
+    ends: list[tuple[float, float]] = []
+    side = -1
+    while len(ends) < 10_000:
+        along = side * rng.uniform(1, 9)
+        end = (at + along, at + 0.7 * along)
+        if not ends or (side_of(*ends[-1], *end, at, at) and is_doubtful(*ends[-1], *end, at, at)):
+            ends.append(end)
+            side = -side
+    ring = np.array(ends).ravel()
+    assert least_s(ring, at, at) < 60 * least_s(ring, at + 0.5, at)
