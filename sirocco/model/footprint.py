@@ -1,11 +1,14 @@
-"""Memory of a compiled standing query in each slot that holds it."""
+"""Memory of a compiled standing query in each slot that holds it, and in its merger.
+
+What clients choose counts as if it were used: a list of k entries is counted whole.
+"""
 
 from __future__ import annotations
 
 import orjson
 
 from sirocco.model.geometry import Polygon, Region
-from sirocco.model.query import KnnQuery, Query, RankedQuery
+from sirocco.model.query import KnnQuery, Query, RankedQuery, TermsQuery
 
 # Columns of a one-entry query; an index entry with its block; a term; an edge.
 QUERY_BYTES = 160
@@ -16,9 +19,22 @@ VERTEX_BYTES = 16
 # Conditions on attributes are held as Python values.
 FILTER_FACTOR = 4
 
+# What a slot holds beside its columns: the definition, and the condition and schedule of steps.
+KNN_BYTES = 900
+TERMS_BYTES = 1_700
+RANKED_BYTES = 3_300
+# An entry of a list: 32 bytes in the slot, 40 in the merger, and an object's name there.
+KNN_ENTRY_BYTES = 128
+# An entry of a step: a term, or an object, from one slot until all have reported, and that of the
+# list sent last.
+STEP_ENTRY_BYTES = 64
+# Counts of a sliding window, of lists that are short enough for it.
+WINDOW_BYTES = 2_600
+WINDOW_K_MAX = 32
+
 
 def compiled_bytes(query: Query) -> int:
-    """Returns a query's approximate bytes in a slot: conjunctions × (terms + boxes)."""
+    """Returns a query's approximate bytes: conjunctions × (terms + boxes), and its list."""
     region: Region | None = None
     conjunctions, terms = 1, 0
     if isinstance(query, RankedQuery):
@@ -31,9 +47,21 @@ def compiled_bytes(query: Query) -> int:
             terms = sum(len(one.positive) + len(one.negative) for one in each)
     boxes = 1 if region is None else len(region.boxes())
     size = QUERY_BYTES + conjunctions * boxes * ENTRY_BYTES + terms * TERM_BYTES
-    size += boxes * BOX_BYTES + len(query.id.encode())
+    size += boxes * BOX_BYTES + len(query.id.encode()) + _list_bytes(query)
     if isinstance(region, Polygon):
         size += VERTEX_BYTES * sum(map(len, region.rings))
     if query.where is not None:
         size += FILTER_FACTOR * len(orjson.dumps(query.where.canonical()))
     return size
+
+
+def _list_bytes(query: Query) -> int:
+    """Returns what a query with a list takes beside what any query does."""
+    if isinstance(query, KnnQuery):
+        return KNN_BYTES + query.k * KNN_ENTRY_BYTES
+    if isinstance(query, TermsQuery):
+        window = WINDOW_BYTES if query.k <= WINDOW_K_MAX else 0
+        return TERMS_BYTES + window + query.k * STEP_ENTRY_BYTES
+    if isinstance(query, RankedQuery):
+        return RANKED_BYTES + query.k * STEP_ENTRY_BYTES
+    return 0

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
+
+import pytest
 
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.standing.range_index import RangeIndex
+from sirocco.kernels.standing.knn_list import ENTRY_WORDS
 from sirocco.model.access import read_access
-from sirocco.model.footprint import compiled_bytes
+from sirocco.model.footprint import KNN_ENTRY_BYTES, compiled_bytes
 from sirocco.model.query import Query, parse_query
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.merger.list_entries import Entries
+from tests.support.values import installed_of
 
 RECT = {"rect": {"west": -74.1, "south": 40.6, "east": -73.7, "north": 40.9}}
 RING = [[2.2 + i / 5_000, 48.8 + i % 2 / 10] for i in range(2_000)]
@@ -34,6 +41,48 @@ def test_the_size_follows_what_an_index_takes() -> None:
             index.insert(compile_queries([each], [0]), position)
         taken = (index.bytes_total - before) / 40
         assert taken / 4 < compiled_bytes(each) < 4 * taken + 400
+
+
+HERE = {"point": {"lon": 0.0, "lat": 0.0}}
+STEPS = {"window": "1h", "step": "10m"}
+LISTS: dict[str, dict[str, Any]] = {
+    "knn": HERE,
+    "terms": STEPS,
+    "ranked": {**HERE, **STEPS, "radius_m": 1_000.0, "keywords": ["fire", "smoke"]},
+}
+
+
+def slot_bytes(members: dict[str, Any], count: int) -> float:
+    """Returns what a slot takes for each of many such queries: indexes and Python objects."""
+    slot = Slot(0, 3)
+    slot.open(0, 0, 1, 0)
+    slot.take([(0, installed_of(0, [(1, {**members, "id": "first"}, "s", 0)]))])
+    changes = [(2 + i, {**members, "id": f"q{i}"}, "s", 0) for i in range(count)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0] + slot.standing.bytes_total
+        slot.take([(1, installed_of(0, changes))])
+        return (tracemalloc.get_traced_memory()[0] + slot.standing.bytes_total - before) / count
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", list(LISTS))
+@pytest.mark.parametrize("k", [1, 10, 10_000])
+def test_lists_count_as_they_may_become(kind: str, k: int) -> None:
+    """Each counted some 160 bytes, whatever its k."""
+    members = {"kind": kind, "mode": "continuous", "k": k, **LISTS[kind]}
+    counted = compiled_bytes(parse_query({"id": "q", **members}))
+    assert counted >= 64 * k
+    taken = slot_bytes(members, 50)
+    # Lists of steps are in mergers alone, and one of knn there too.
+    assert taken / 2 < counted < 8 * taken + 64 * k
+
+
+def test_an_entry_of_a_knn_list_counts_for_slot_and_merger() -> None:
+    in_merger = sum(getattr(Entries.empty(1), name).dtype.itemsize for name in Entries.__slots__)
+    in_slot = 8 * ENTRY_WORDS
+    assert in_slot + in_merger < KNN_ENTRY_BYTES
 
 
 def test_filters_and_ids_count() -> None:
