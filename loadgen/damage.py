@@ -1,4 +1,4 @@
-"""Errors for truncated or damaged files."""
+"""Errors for truncated or damaged files, and for what is no text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class DamagedFileError(OSError):
-    """A gzip file is truncated or damaged.
+    """A gzip file is truncated or damaged, or a line has no end.
 
     Attributes:
         line: Number of the first line that could not be read.

@@ -74,7 +74,7 @@ def numbered_lines(path: Path) -> Iterator[NumberedLine]:
     A line of more than `LINE_BYTES_MAX` is cut to one byte more than that.
 
     Raises:
-        DamagedFileError: The file is gzip and cannot be unpacked to its end.
+        DamagedFileError: The file is gzip and cannot be unpacked to its end, or a line has no end.
         OSError: The file cannot be read.
     """
     number = 0

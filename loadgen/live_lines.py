@@ -16,6 +16,7 @@ from io import FileIO
 from pathlib import Path
 
 from sirocco.loadgen.damage import DamagedFileError
+from sirocco.runtime.process.gzip_files import ENDLESS_BYTES, EndlessLineError
 
 NumberedLine = tuple[int, bytes]
 
@@ -61,7 +62,8 @@ def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list
             line_bytes_max: A longer line is cut to one byte more than that.
 
         Raises:
-            DamagedFileError: It is gzip and cannot be unpacked to its end; after the lines before.
+            DamagedFileError: It is gzip and cannot be unpacked to its end, or a line has no end;
+                after the lines before.
             OSError: It cannot be read.
     """
     lines = _Lines(line_bytes_max)
@@ -73,7 +75,8 @@ def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list
         while not pieces.is_over:
             try:
                 piece = pieces.next(due_s - time.monotonic() if chunk else None)
-            except (EOFError, zlib.error) as error:
+                lines.expect_end(piece)
+            except (EOFError, zlib.error, EndlessLineError) as error:
                 if chunk:
                     yield chunk
                 raise DamagedFileError(path, lines.count + 1, error) from None
@@ -175,6 +178,17 @@ class _Lines:
         self.count = 0
         self._bytes_max = bytes_max
         self._rest = b""
+        self._open_bytes = 0
+
+    def expect_end(self, piece: bytes) -> None:
+        """Refuses the next piece, if it continues a line that seems to have no end.
+
+        Raises:
+            EndlessLineError: It does.
+        """
+        self._open_bytes = 0 if b"\n" in piece else self._open_bytes + len(piece)
+        if self._open_bytes > ENDLESS_BYTES:
+            raise EndlessLineError
 
     def of(self, piece: bytes, *, is_last: bool) -> Iterator[NumberedLine]:
         """Yields the lines that end in a piece, or with it."""

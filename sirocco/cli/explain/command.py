@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -159,12 +158,9 @@ def _window_ms(window: str | None) -> int | None:
 
 
 def _loaded(text: bytes | str, field: str) -> Any:
-    from sirocco.model.errors import InvalidArgument as BadMember  # noqa: PLC0415
+    from sirocco.model.json_text import load_json  # noqa: PLC0415
 
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise BadMember(f"is no JSON: {error}", field=field) from None
+    return load_json(text, field)
 
 
 def _parsed(source: str, parse: Callable[[], _Found]) -> _Found:

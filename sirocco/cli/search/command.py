@@ -159,6 +159,8 @@ def _json(text: str, option: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise CommandError(f"{option}: is no JSON: {error}") from None
+    except RecursionError:
+        raise CommandError(f"{option}: is no JSON: nested too deeply") from None
 
 
 def _answer_file(args: argparse.Namespace, client: Client) -> int:

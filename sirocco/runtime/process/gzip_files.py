@@ -17,8 +17,19 @@ _MAGIC = b"\x1f\x8b"
 # of half a gigabyte.
 LINE_BYTES_MAX = 12 * (DEFAULT_LIMITS.text_bytes + DEFAULT_LIMITS.attribute_bytes)
 
-# Errors of reading a packed file that is cut off or damaged.
-DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error)
+# A line that is longer still is no text: a device such as /dev/zero would be read for ever.
+ENDLESS_BYTES = 256 << 20
+
+
+class EndlessLineError(ValueError):
+    """A line has no end within `ENDLESS_BYTES`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the line has no end within {ENDLESS_BYTES >> 20} MiB; is this a text?")
+
+
+# Errors of reading a file that is cut off, damaged, or no text.
+DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error, EndlessLineError)
 
 
 def open_packed(path: Path) -> IO[bytes]:
@@ -34,9 +45,16 @@ def open_packed(path: Path) -> IO[bytes]:
 
 
 def cut_lines(source: IO[bytes]) -> Iterator[bytes]:
-    """Yields all lines; one of more than `LINE_BYTES_MAX` comes cut to one byte more than that."""
+    """Yields all lines; one of more than `LINE_BYTES_MAX` comes cut to one byte more than that.
+
+    Raises:
+        EndlessLineError: A line seems to have no end.
+    """
     while line := source.readline(LINE_BYTES_MAX + 1):
         if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+            size = len(line)
             while (rest := source.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
-                pass
+                size += len(rest)
+                if size > ENDLESS_BYTES:
+                    raise EndlessLineError
         yield line
