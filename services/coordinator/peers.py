@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
@@ -24,17 +26,25 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Addresses are looked up again after this time: processes start and end.
-KNOWN_S = 1.0
 
-# A member that does not answer within this time is left out of the round.
-ANSWER_S = 5.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerTimes:
+    """How long a coordinator waits for members.
 
-# A router that does not answer within this time is left out of the look.
-ARRIVALS_S = 1.0
+    Attributes:
+        known_s: addresses are looked up again after this time: processes start and end.
+        answer_s: a member that does not answer within this time is left out of the round.
+        arrivals_s: a router that does not answer within this time is left out of the look.
+        save_s: for checkpoints of slots that are to move: some seconds at a million queries.
+    """
 
-# For checkpoints of slots that are to move: some seconds at a million queries.
-SAVE_S = 15.0
+    known_s: float = 1.0
+    answer_s: float = 5.0
+    arrivals_s: float = 1.0
+    save_s: float = 15.0
+
+
+TIMES = PeerTimes()
 
 
 class Peers:
@@ -44,6 +54,7 @@ class Peers:
         addresses: addresses of the members, by id.
         stub: gRPC stub of their service.
         dialer: opens channels.
+        known_s: see `PeerTimes`.
     """
 
     def __init__(
@@ -51,12 +62,14 @@ class Peers:
         addresses: Callable[[], Mapping[str, str]],
         stub: Callable[[grpc.Channel], Any],
         dialer: Dialer = PLAIN,
+        known_s: float = TIMES.known_s,
     ) -> None:
+        self._known_s = known_s
         self._addresses = addresses
         self._stub = stub
         self._channels = Channels(dialer)
         self._known: Mapping[str, str] = {}
-        self._known_s = -KNOWN_S
+        self._looked_s = -math.inf
 
     def ask(self, method: str, requests: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Asks members in parallel; those that do not answer are left out."""
@@ -83,23 +96,31 @@ class Peers:
     def _find(self, members: Iterable[str]) -> None:
         """Looks addresses up again if a member is unknown, and at intervals."""
         now_s = time.monotonic()
-        is_recent = now_s - self._known_s < KNOWN_S
+        is_recent = now_s - self._looked_s < self._known_s
         if is_recent and all(member in self._known for member in members):
             return
-        self._known, self._known_s = self._addresses(), now_s
+        self._known, self._looked_s = self._addresses(), now_s
         self._channels.keep(self._known.values())
 
 
 class Routers:
     """The routers' ArrivalService; see `Peers`."""
 
-    def __init__(self, addresses: Callable[[], Mapping[str, str]], dialer: Dialer = PLAIN) -> None:
-        self._peers = Peers(addresses, ArrivalServiceStub, dialer)
+    def __init__(
+        self,
+        addresses: Callable[[], Mapping[str, str]],
+        dialer: Dialer = PLAIN,
+        times: PeerTimes = TIMES,
+    ) -> None:
+        self._times = times
+        self._peers = Peers(addresses, ArrivalServiceStub, dialer, times.known_s)
 
     def arrivals(self, members: Iterable[str]) -> dict[str, ArrivalReport]:
         """Counts of what routers have sent to leaves; those that do not answer are left out."""
         requests = dict.fromkeys(members, arrival_pb.TellArrivalsRequest())
-        return _read(self._peers.ask("TellArrivals", requests, ARRIVALS_S), read_arrivals)
+        return _read(
+            self._peers.ask("TellArrivals", requests, self._times.arrivals_s), read_arrivals
+        )
 
     def close(self) -> None:
         """Closes all connections."""
@@ -109,13 +130,21 @@ class Routers:
 class Evaluators:
     """The evaluators' LoadService; see `Peers`."""
 
-    def __init__(self, addresses: Callable[[], Mapping[str, str]], dialer: Dialer = PLAIN) -> None:
-        self._peers = Peers(addresses, LoadServiceStub, dialer)
+    def __init__(
+        self,
+        addresses: Callable[[], Mapping[str, str]],
+        dialer: Dialer = PLAIN,
+        times: PeerTimes = TIMES,
+    ) -> None:
+        self._times = times
+        self._peers = Peers(addresses, LoadServiceStub, dialer, times.known_s)
 
     def slots(self, members: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Slots that evaluators own and are up to date with."""
         request = pb.TellLoadsRequest(slots_only=True)
-        answers = self._peers.ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
+        answers = self._peers.ask(
+            "TellLoads", dict.fromkeys(members, request), self._times.answer_s
+        )
         return {member: tuple(answer.slots) for member, answer in answers.items()}
 
     def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, LoadReport]:
@@ -126,7 +155,9 @@ class Evaluators:
             ends_round: see `AskLoads`.
         """
         request = pb.TellLoadsRequest(ends_round=ends_round)
-        answers = self._peers.ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
+        answers = self._peers.ask(
+            "TellLoads", dict.fromkeys(members, request), self._times.answer_s
+        )
         return _read(answers, read_loads)
 
     def details(self, wanted: Mapping[str, list[int]], version: int) -> dict[int, LeafDetail]:
@@ -140,7 +171,7 @@ class Evaluators:
             member: pb.TellDetailsRequest(map_version=version, leaves=leaves)
             for member, leaves in wanted.items()
         }
-        found = _read(self._peers.ask("TellDetails", requests, ANSWER_S), read_details)
+        found = _read(self._peers.ask("TellDetails", requests, self._times.answer_s), read_details)
         return {leaf: detail for each in found.values() for leaf, detail in each.items()}
 
     def samples(self, sizes: Mapping[str, tuple[int, int]]) -> list[SampleReport]:
@@ -153,13 +184,13 @@ class Evaluators:
             member: pb.TellSampleRequest(objects_max=objects, queries_max=queries)
             for member, (objects, queries) in sizes.items()
         }
-        answers = self._peers.ask("TellSample", requests, ANSWER_S)
+        answers = self._peers.ask("TellSample", requests, self._times.answer_s)
         return list(_read(answers, read_sample).values())
 
     def save(self, slots: Mapping[str, list[int]]) -> None:
         """Lets evaluators write checkpoints of slots; without them a move only takes longer."""
         requests = {member: pb.SaveSlotsRequest(slots=own) for member, own in slots.items()}
-        self._peers.ask("SaveSlots", requests, SAVE_S)
+        self._peers.ask("SaveSlots", requests, self._times.save_s)
 
     def close(self) -> None:
         """Closes all connections."""

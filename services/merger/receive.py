@@ -26,13 +26,13 @@ from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.merger.delivery_records import of_subscriber
 from sirocco.runtime.grpc.authentication import caller
-from sirocco.runtime.grpc.edge import from_start
+from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
 from sirocco.runtime.grpc.unread_streams import in_time
 from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
-from sirocco.runtime.settings import LIMITS, MergerLimits
+from sirocco.runtime.settings import MERGER_FRONT, MergerFrontLimits
 from sirocco.services.merger.shares import Places
 from sirocco.services.merger.tenant_names import without_prefix
 from sirocco.telemetry.metrics import MergerMetrics
@@ -120,8 +120,10 @@ class ReceiveFront(ReceiveServiceServicer):
         log: Log,
         partitions: int,
         metrics: MergerMetrics,
-        limits: MergerLimits = LIMITS,
+        limits: MergerFrontLimits = MERGER_FRONT,
+        begin_s: float = REQUEST_S,
     ) -> None:
+        self._begin_s = begin_s
         self._log = log
         self._limits = limits
         self._places = Places("streams", limits.streams_max, STREAM_RETRY_MS, self._refused)
@@ -137,7 +139,7 @@ class ReceiveFront(ReceiveServiceServicer):
         self, requests: AsyncIterator[ReceiveRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[ReceiveResponse]:
         """See `receive_service.proto`."""
-        requests = from_start(requests)
+        requests = from_start(requests, self._begin_s)
         first = await anext(requests, None)
         if first is None or not first.HasField("open"):
             raise InvalidArgument("the first request has to open the stream", field="open")

@@ -30,14 +30,11 @@ from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.membership import MemberInfo
 from sirocco.runtime.process.retries import pauses_s
+from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.quotas import TenantQueries
 from sirocco.services.router.stored import StoredQueries
 
 T = TypeVar("T")
-
-# How long a change looks for its owner: longer than a take-over (10 s), shorter than a client's
-# usual deadline of a minute.
-SEEK_S = 30.0
 
 # Time limit of one call to an owner.
 CALL_S = 20.0
@@ -65,7 +62,9 @@ class Owners:
         members: Callable[[], dict[str, MemberInfo]],
         dialer: Dialer = PLAIN,
         tenants: TenantQueries | None = None,
+        times: FrontTimes = TIMES,
     ) -> None:
+        self._times = times
         self._member = member
         self._machine = machine
         self._worker = worker
@@ -74,10 +73,24 @@ class Owners:
         self._channels = AioChannels(dialer)
         self._tenants = tenants or TenantQueries(stored, machine)
 
+    async def _sought(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        seek_s = self._times.seek_s
+        deadline = time.monotonic() + seek_s
+        for pause_s in pauses_s():
+            try:
+                return await attempt()
+            except Unavailable as error:
+                if time.monotonic() + pause_s > deadline:
+                    raise DeadlineExceeded(
+                        f"no owner was found in {seek_s:.0f} s: {error}"
+                    ) from error
+            await asyncio.sleep(pause_s)
+        raise AssertionError("pauses do not end")
+
     async def apply(self, partition: int, requests: Sequence[ChangeRequest]) -> tuple[Outcome, ...]:
         """Applies change requests; repeats them at a new owner if the old one disappears."""
         # After this time, the client of a waiting change has been told that it failed.
-        deadline_ms = now_ms() + round(SEEK_S * 1_000)
+        deadline_ms = now_ms() + round(self._times.seek_s * 1_000)
 
         asked = 0
 
@@ -114,7 +127,7 @@ class Owners:
                 for request, outcome in zip(requests, outcomes, strict=True)
             )
 
-        return await _sought(attempt)
+        return await self._sought(attempt)
 
     async def read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
         """Reads live queries of one registry partition."""
@@ -126,7 +139,7 @@ class Owners:
             response: pb.ReadQueriesResponse = await stub.ReadQueries(request, timeout=CALL_S)
             return response
 
-        return await _sought(lambda: self._ask(request.partition, here, there))
+        return await self._sought(lambda: self._ask(request.partition, here, there))
 
     async def count(self, request: pb.CountQueriesRequest) -> pb.CountQueriesResponse:
         """Counts live queries of one registry partition."""
@@ -138,7 +151,7 @@ class Owners:
             response: pb.CountQueriesResponse = await stub.CountQueries(request, timeout=CALL_S)
             return response
 
-        return await _sought(lambda: self._ask(request.partition, here, there))
+        return await self._sought(lambda: self._ask(request.partition, here, there))
 
     async def _ask(
         self,
@@ -214,18 +227,6 @@ class OwnerBack(OwnerServiceServicer):
     ) -> pb.CountQueriesResponse:
         """See `owner_service.proto`."""
         return await self._tenants.answer(request)
-
-
-async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:
-    deadline = time.monotonic() + SEEK_S
-    for pause_s in pauses_s():
-        try:
-            return await attempt()
-        except Unavailable as error:
-            if time.monotonic() + pause_s > deadline:
-                raise DeadlineExceeded(f"no owner was found in {SEEK_S:.0f} s: {error}") from error
-        await asyncio.sleep(pause_s)
-    raise AssertionError("pauses do not end")
 
 
 def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]:

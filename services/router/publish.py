@@ -38,6 +38,7 @@ from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.loop.appender import Appender
 from sirocco.runtime.process.clock import now_ms
 from sirocco.services.router.admission import Admission
+from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.quotas import PublishRates, TenantFigures
 from sirocco.telemetry.metrics import RouterMetrics
 
@@ -162,9 +163,11 @@ class PublishFront(PublishServiceServicer):
         skew_max_ms: int | None = None,
         figures: TenantFigures | None = None,
         pool: WorkPool | None = None,
+        times: FrontTimes = TIMES,
     ) -> None:
+        self._times = times
         self._pool = pool or WorkPool("publishes")
-        self._rates = PublishRates(figures or TenantFigures(metrics))
+        self._rates = PublishRates(figures or TenantFigures(metrics), times)
         self._streams = Shares("publish streams", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)
         self._appender = appender
         self._admission = admission
@@ -239,7 +242,7 @@ class PublishFront(PublishServiceServicer):
         session: int | None = None
         who = caller()
         try:
-            async for request in from_start(requests):
+            async for request in from_start(requests, self._times.begin_s):
                 who.check()
                 if session is not None and request.session != session:
                     raise InvalidArgument("changed within a stream", field="session")

@@ -56,7 +56,8 @@ from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import now_ms
-from sirocco.services.router.owners import SEEK_S, Owners
+from sirocco.services.router.limits import TIMES, FrontTimes
+from sirocco.services.router.owners import Owners
 from sirocco.services.router.quotas import QueryQuota, TenantFigures
 from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.telemetry.metrics import RouterMetrics
@@ -103,12 +104,14 @@ class QueryFront(QueryServiceServicer):
         store: bool = True,
         figures: TenantFigures | None = None,
         pool: WorkPool | None = None,
+        times: FrontTimes = TIMES,
     ) -> None:
+        self._times = times
         self._owners = owners
         self._pool = pool or WorkPool("queries")
         figures = figures or TenantFigures(metrics)
-        self._quota = QueryQuota(self._counted, figures)
-        self._byte_quota = QueryQuota(self._counted_bytes, figures, "query_bytes")
+        self._quota = QueryQuota(self._counted, figures, times=times)
+        self._byte_quota = QueryQuota(self._counted_bytes, figures, "query_bytes", times)
         self._streams = Shares("bulk calls", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)
         self._lists = Shares("lists", LISTS_MAX, LISTS_EACH_MAX, LISTS_RETRY_MS)
         self._partitions = partitions
@@ -244,7 +247,7 @@ class QueryFront(QueryServiceServicer):
     ) -> AsyncGenerator[list[Outcome]]:
         """Yields the outcomes of the requests of a bulk call, which has a place until it ends."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
-            async with aclosing(_answered(requests, decide)) as answers:
+            async with aclosing(_answered(requests, decide, self._times.begin_s)) as answers:
                 async for outcomes in answers:
                     yield outcomes
 
@@ -402,7 +405,7 @@ class QueryFront(QueryServiceServicer):
             yield await self._refused(who, wanted, let_in)
         except asyncio.CancelledError:
             # The client has gone, but an owner may still apply its changes.
-            asyncio.get_running_loop().call_later(SEEK_S, settle)
+            asyncio.get_running_loop().call_later(self._times.seek_s, settle)
             raise
         except BaseException:
             settle()
@@ -504,7 +507,9 @@ class QueryFront(QueryServiceServicer):
 
 
 async def _answered(
-    requests: AsyncIterator[Request], decide: Callable[[Request], Awaitable[list[Outcome]]]
+    requests: AsyncIterator[Request],
+    decide: Callable[[Request], Awaitable[list[Outcome]]],
+    begin_s: float,
 ) -> AsyncGenerator[list[Outcome]]:
     """Yields the outcomes of the requests of a bulk call; a few are in progress at once."""
     under_way: asyncio.Queue[asyncio.Future[list[Outcome]] | None] = asyncio.Queue(IN_FLIGHT_MAX)
@@ -512,7 +517,7 @@ async def _answered(
 
     async def read() -> None:
         try:
-            async for request in from_start(requests):
+            async for request in from_start(requests, begin_s):
                 task = asyncio.ensure_future(decide(request))
                 # An idle stream keeps nothing of its last request.
                 del request

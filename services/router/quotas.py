@@ -27,22 +27,12 @@ from sirocco.protocol.router.queries.live_queries import UNKNOWN
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.process.clock import monotonic_ms, now_ms
+from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.stored import StoredQueries
 from sirocco.telemetry.metrics import RouterMetrics
 
-# A publisher that is slightly too fast is slowed down; if that is not enough within this time, it
-# is refused. Shorter than the SDK's time limit of a call.
-HELD_UP_MS_MAX = 5_000
-
-# Between looks at the number of a tenant's queries; at its limit it is looked up more often.
-COUNTED_MS = 2_000
-COUNTED_AT_LIMIT_MS = 200
-
 # Pause for a tenant at its limit: other queries have to be removed, or end, first.
 QUERIES_RETRY_MS = 5_000
-
-# Between clean-ups at which an owner forgets removed queries.
-TIDY_MS = 10_000
 
 # Tenants with metrics of their own; the others share one label.
 LABELS_MAX = 200
@@ -77,7 +67,8 @@ class TenantFigures:
 class PublishRates:
     """Objects and bytes a second of each tenant through this router."""
 
-    def __init__(self, figures: TenantFigures) -> None:
+    def __init__(self, figures: TenantFigures, times: FrontTimes = TIMES) -> None:
+        self._held_up_ms_max = times.held_up_ms_max
         self._figures = figures
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
@@ -109,7 +100,7 @@ class PublishRates:
 
     async def _filled(self, tenant: str, who: Caller) -> dict[str, Bucket]:
         """Returns the tenant's buckets, once each may be charged."""
-        end_ms = monotonic_ms() + HELD_UP_MS_MAX
+        end_ms = monotonic_ms() + self._held_up_ms_max
         while True:
             now_ms = monotonic_ms()
             buckets = self._of(tenant, who.limits, now_ms)
@@ -157,6 +148,7 @@ class QueryQuota:
         counted: asks the owners for the number, or the bytes, of live queries with an id prefix.
         figures: counts refusals.
         limit: which of a tenant's limits this is.
+        times: between looks.
     """
 
     def __init__(
@@ -164,7 +156,9 @@ class QueryQuota:
         counted: Callable[[str], Awaitable[int]],
         figures: TenantFigures,
         limit: str = "queries",
+        times: FrontTimes = TIMES,
     ) -> None:
+        self._times = times
         self._limit = limit
         self._counted = counted
         self._figures = figures
@@ -195,7 +189,8 @@ class QueryQuota:
             now_ms = monotonic_ms()
             seen = self._seen.get(tenant)
             is_full = seen is not None and seen.amount + seen.added + wanted > limit
-            age_max_ms = COUNTED_AT_LIMIT_MS if is_full else COUNTED_MS
+            times = self._times
+            age_max_ms = times.counted_at_limit_ms if is_full else times.counted_ms
             if seen is None or now_ms - seen.at_ms > age_max_ms:
                 # The count may miss them.
                 under_way = self._under_way[tenant]
@@ -243,7 +238,10 @@ class TenantQueries:
     first request, and updated from there: without limits it costs nothing.
     """
 
-    def __init__(self, stored: StoredQueries, machine: RouterMachine) -> None:
+    def __init__(
+        self, stored: StoredQueries, machine: RouterMachine, times: FrontTimes = TIMES
+    ) -> None:
+        self._tidy_ms = times.tidy_ms
         self._stored = stored
         self._machine = machine
         self._read: dict[int, _Tenants] = {}
@@ -289,7 +287,7 @@ class TenantQueries:
                 known.take(change.handle, change.query, offset)
             known.offset = offset + 1
         known.offset = max(known.offset, end)
-        known.tidy(registry)
+        known.tidy(registry, self._tidy_ms)
         handles, fingerprints, sizes = known.of(prefix)
         # A query whose change was void, or that was removed again, is not live.
         is_live = self._are_live(registry, handles, fingerprints)
@@ -336,12 +334,12 @@ class _Tenants:
         fingerprints = np.fromiter((each for _, _, each in found.values()), np.uint64, len(found))
         return np.fromiter(found, np.uint64, len(found)), fingerprints, sizes
 
-    def tidy(self, registry: Registry) -> None:
+    def tidy(self, registry: Registry, interval_ms: int) -> None:
         """Forgets removed queries from time to time.
 
         Queries read since the last time are kept: the machine may be about to add them.
         """
-        if monotonic_ms() - self._tidied_ms < TIDY_MS:
+        if monotonic_ms() - self._tidied_ms < interval_ms:
             return
         for prefix, offsets in self.handles.items():
             handles, fingerprints, _ = self.of(prefix)

@@ -37,7 +37,7 @@ PARTITIONS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class MergerLimits:
+class MergerFrontLimits:
     """What one merger does at a time for all its clients.
 
     Attributes:
@@ -54,7 +54,7 @@ class MergerLimits:
     unread_ms: int = 30_000
 
 
-LIMITS = MergerLimits()
+MERGER_FRONT = MergerFrontLimits()
 EDGE = EdgeLimits()
 
 
@@ -112,7 +112,7 @@ class ClusterSettings:
     balance_cooldown_ms: int = 30_000
     balance_objects_min: int = 2_000
     balance_threshold: float = 1.2
-    merger: MergerLimits = LIMITS
+    merger: MergerFrontLimits = MERGER_FRONT
     edge: EdgeLimits = EDGE
 
     def __post_init__(self) -> None:
@@ -268,11 +268,11 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         balance_threshold=read.number(
             "SIROCCO_BALANCE_THRESHOLD", DEFAULTS.balance_threshold, 1.0, 1_000.0
         ),
-        merger=MergerLimits(
-            read.integer("SIROCCO_STREAMS", LIMITS.streams_max, 1 << 20),
-            read.integer("SIROCCO_SEARCHES", LIMITS.searches_max, 1 << 16),
-            read.duration_ms("SIROCCO_SEARCH_TIMEOUT_MAX", LIMITS.search_timeout_max_ms, 100),
-            read.duration_ms("SIROCCO_UNREAD_TIMEOUT", LIMITS.unread_ms, 100),
+        merger=MergerFrontLimits(
+            read.integer("SIROCCO_STREAMS", MERGER_FRONT.streams_max, 1 << 20),
+            read.integer("SIROCCO_SEARCHES", MERGER_FRONT.searches_max, 1 << 16),
+            read.duration_ms("SIROCCO_SEARCH_TIMEOUT_MAX", MERGER_FRONT.search_timeout_max_ms, 100),
+            read.duration_ms("SIROCCO_UNREAD_TIMEOUT", MERGER_FRONT.unread_ms, 100),
         ),
         edge=EdgeLimits(
             calls=read.integer("SIROCCO_CALLS", EDGE.calls, 1 << 20),

@@ -55,7 +55,7 @@ from sirocco.schemes.balance.sstd.balancer import Sstd, SstdSettings
 from sirocco.schemes.balance.swarm.balancer import Swarm, SwarmSettings
 from sirocco.schemes.balance.tornado.balancer import Tornado, TornadoSettings
 from sirocco.services.coordinator.balance_rounds import LOOK_S, MACHINE_S, MEMORY_KEY
-from sirocco.services.coordinator.peers import ANSWER_S, ARRIVALS_S, SAVE_S
+from sirocco.services.coordinator.peers import TIMES
 from sirocco.services.evaluator import loads as evaluator_loads
 from tests.simulation.node import Node
 from tests.simulation.services import CoordinatorNode, EvaluatorNode, RouterNode
@@ -81,6 +81,8 @@ EAGER: Mapping[str, Balancer] = {
 
 # A request to a member, answered in its loop; None: it has no answer.
 Question = Callable[[Any], Any]
+
+ANSWER_S = TIMES.answer_s
 
 
 class Balancers:
@@ -171,7 +173,7 @@ class BalancingThread:
         send = partial(self._send, turn)
         match ask:
             case AskArrivals(members):
-                self._gather("router", dict.fromkeys(members, _arrivals), ARRIVALS_S, send)
+                self._gather("router", dict.fromkeys(members, _arrivals), TIMES.arrivals_s, send)
             case AskLoads(members, ends_round):
                 told = _loads if ends_round else _loads_so_far
                 self._gather("evaluator", dict.fromkeys(members, told), ANSWER_S, send)
@@ -306,7 +308,7 @@ class BalancingThread:
         for node in nodes:
             assert isinstance(node, EvaluatorNode)
             self._travel(node, partial(node.post, partial(begin, node)))
-        self._scheduler.after(1_000 * SAVE_S if nodes else 0, end)
+        self._scheduler.after(1_000 * TIMES.save_s if nodes else 0, end)
 
     def _decide(
         self, turn: Turn, hand_in: Callable[[Callable[[tuple[Outcome, ...]], None]], None]

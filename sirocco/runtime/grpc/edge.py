@@ -82,17 +82,23 @@ def connection() -> str:
     return _CONNECTION.get()
 
 
-async def from_start(requests: AsyncIterator[_Request]) -> AsyncIterator[_Request]:
+async def from_start(
+    requests: AsyncIterator[_Request], begin_s: float = REQUEST_S
+) -> AsyncIterator[_Request]:
     """Passes on the requests of a stream, whose client has to begin in time.
 
     Until its first request a service does not count it; the edge does.
+
+    Args:
+        requests: of the client.
+        begin_s: how long the first one may take.
 
     Raises:
         DeadlineExceeded: The first request did not arrive in time.
     """
     each = aiter(requests)
     try:
-        async with asyncio.timeout(REQUEST_S):
+        async with asyncio.timeout(begin_s):
             first = await anext(each)
     except TimeoutError:
         raise DeadlineExceeded("the first request did not arrive in time") from None

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
 import grpc
-import pytest
 from prometheus_client import CollectorRegistry
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.query_service_pb2_grpc import (
@@ -16,7 +15,7 @@ from sirocco_api.v1.query_service_pb2_grpc import (
 )
 
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome
-from sirocco.runtime.grpc import edge
+from sirocco.services.router.limits import FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import IN_FLIGHT_MAX, QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
@@ -68,11 +67,12 @@ def test_what_was_under_way_when_the_client_hung_up_is_given_up() -> None:
     asyncio.run(run())
 
 
-def test_a_bulk_call_that_is_never_begun_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "REQUEST_S", 0.2)
+def test_a_bulk_call_that_is_never_begun_ends() -> None:
+    times = FrontTimes(begin_s=0.2)
 
     async def run() -> None:
-        front = QueryFront(cast(Owners, Undecided()), 2, RouterMetrics(CollectorRegistry()))
+        metrics = RouterMetrics(CollectorRegistry())
+        front = QueryFront(cast(Owners, Undecided()), 2, metrics, times=times)
         server = grpc.aio.server()
         add_QueryServiceServicer_to_server(front, server)
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

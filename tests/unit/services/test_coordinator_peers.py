@@ -12,8 +12,7 @@ import pytest
 
 from sirocco.internal_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_to_server
 from sirocco.protocol.router.objects.intake_router import IntakeRouter, LeafArrivals
-from sirocco.services.coordinator import peers
-from sirocco.services.coordinator.peers import Routers
+from sirocco.services.coordinator.peers import PeerTimes, Routers
 from sirocco.services.router.arrivals import ArrivalBack
 
 
@@ -58,13 +57,11 @@ def test_routers_tell_what_they_sent_by_the_map_in_force(router: tuple[IntakeRou
     assert dict(zip(told.leaves.tolist(), told.objects.tolist(), strict=True)) == {1: 1.0, 4: 2.0}
 
 
-def test_who_is_away_or_not_known_is_left_out(
-    router: tuple[IntakeRouter, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peers, "ARRIVALS_S", 0.2)
+def test_who_is_away_or_not_known_is_left_out(router: tuple[IntakeRouter, str]) -> None:
     _, address = router
     # There is no listener at port 1.
-    routers = Routers(lambda: {"r": address, "away": "127.0.0.1:1"})
+    times = PeerTimes(arrivals_s=0.2)
+    routers = Routers(lambda: {"r": address, "away": "127.0.0.1:1"}, times=times)
 
     told = routers.arrivals(["r", "away", "unknown"])
 
@@ -73,7 +70,7 @@ def test_who_is_away_or_not_known_is_left_out(
 
 
 def test_addresses_are_looked_up_now_and_then_and_for_whoever_is_new(
-    router: tuple[IntakeRouter, str], monkeypatch: pytest.MonkeyPatch
+    router: tuple[IntakeRouter, str],
 ) -> None:
     _, address = router
     looked = []
@@ -82,16 +79,17 @@ def test_addresses_are_looked_up_now_and_then_and_for_whoever_is_new(
         looked.append(len(looked))
         return {"r": address} | ({"new": address} if len(looked) > 1 else {})
 
-    monkeypatch.setattr(peers, "KNOWN_S", 3_600.0)
-    routers = Routers(addresses)
+    routers = Routers(addresses, times=PeerTimes(known_s=3_600.0))
     for _ in range(3):
         assert list(routers.arrivals(["r"])) == ["r"]
     assert looked == [0]
 
     assert list(routers.arrivals(["r", "new"])) == ["r", "new"]
     assert looked == [0, 1]
+    routers.close()
 
-    monkeypatch.setattr(peers, "KNOWN_S", 0.0)
-    assert list(routers.arrivals(["r"])) == ["r"]
-    assert looked == [0, 1, 2]
+    routers = Routers(addresses, times=PeerTimes(known_s=0.0))
+    for _ in range(2):
+        assert list(routers.arrivals(["r"])) == ["r"]
+    assert looked == [0, 1, 2, 3]
     routers.close()

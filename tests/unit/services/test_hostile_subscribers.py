@@ -18,10 +18,10 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
 )
 
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
-from sirocco.runtime.grpc import edge
+from sirocco.runtime.grpc.edge import REQUEST_S
 from sirocco.runtime.loop import delivery_tail as tail_module
 from sirocco.runtime.loop.log_readers import READERS_MAX
-from sirocco.runtime.settings import ClusterSettings, MergerLimits
+from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings, MergerFrontLimits
 from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
@@ -41,8 +41,10 @@ def log() -> Iterator[MemoryLog]:
     made.close()
 
 
-def front_of(log: MemoryLog, limits: MergerLimits | None = None) -> ReceiveFront:
-    return ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()), limits or MergerLimits())
+def front_of(
+    log: MemoryLog, limits: MergerFrontLimits = MERGER_FRONT, begin_s: float = REQUEST_S
+) -> ReceiveFront:
+    return ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()), limits, begin_s)
 
 
 def run(test: Callable[[], Any]) -> None:
@@ -164,7 +166,7 @@ class Served:
 
 def test_streams_are_bounded_and_leave_places_to_others(log: MemoryLog) -> None:
     async def test() -> None:
-        front = front_of(log, MergerLimits(streams_max=8))
+        front = front_of(log, MergerFrontLimits(streams_max=8))
         async with Served(front) as served:
             hostile = served.connection()
             calls = [await served.open(hostile) for _ in range(30)]
@@ -178,12 +180,11 @@ def test_streams_are_bounded_and_leave_places_to_others(log: MemoryLog) -> None:
     run(test)
 
 
-def test_a_stream_that_is_never_begun_ends(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_is_never_begun_ends(log: MemoryLog) -> None:
     """It has no place yet: there is no other bound of the number of such streams."""
-    monkeypatch.setattr(edge, "REQUEST_S", 0.2)
 
     async def test() -> None:
-        async with Served(front_of(log)) as served:
+        async with Served(front_of(log, begin_s=0.2)) as served:
             stub = served.connection()
             calls = [stub.Receive() for _ in range(3)]
             begun = await served.open(stub)
@@ -233,7 +234,7 @@ async def _all(responses: AsyncIterator[ReceiveResponse]) -> None:
 def test_a_stream_with_credit_that_is_not_read_ends(log: MemoryLog) -> None:
     async def test() -> None:
         # init: more than the windows of a connection hold.
-        front = front_of(log, MergerLimits(unread_ms=200))
+        front = front_of(log, MergerFrontLimits(unread_ms=200))
         async with Served(front) as served:
             call = await served.open(served.connection(), 1 << 40)
             await call.read()
@@ -254,7 +255,7 @@ def test_a_stream_with_credit_that_is_not_read_ends(log: MemoryLog) -> None:
 
 def test_a_slow_client_that_reads_on_keeps_its_stream(log: MemoryLog) -> None:
     async def test() -> None:
-        front = front_of(log, MergerLimits(unread_ms=400))
+        front = front_of(log, MergerFrontLimits(unread_ms=400))
         async with Served(front) as served:
             call = await served.open(served.connection(), 1)
             await call.read()

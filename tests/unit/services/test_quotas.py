@@ -22,6 +22,7 @@ from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.services.router import quotas
+from sirocco.services.router.limits import TIMES
 from sirocco.services.router.quotas import (
     LABELS_MAX,
     OTHERS,
@@ -168,20 +169,20 @@ def test_queries_are_let_in_up_to_the_limit(
         # again.
         assert await quota.room(who, 1) == 0
         assert looks[0] == 1
-        now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
+        now_ms[0] += TIMES.counted_at_limit_ms + 1
         live[0] = 9
         assert await quota.room(who, 2) == 1
         quota.settled(who, 1)
         assert looks[0] == 2
         # With room, it looks less often.
-        now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
+        now_ms[0] += TIMES.counted_at_limit_ms + 1
         live[0] = 0
         assert await quota.room(who, 1) == 1
         assert looks[0] == 3
-        now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
+        now_ms[0] += TIMES.counted_at_limit_ms + 1
         assert await quota.room(who, 1) == 1
         assert looks[0] == 3
-        now_ms[0] += quotas.COUNTED_MS + 1
+        now_ms[0] += TIMES.counted_ms + 1
         assert await quota.room(who, 1) == 1
         assert looks[0] == 4
         assert await quota.room(Limited("b"), 1_000_000) == 1_000_000
@@ -206,16 +207,16 @@ def test_changes_under_way_count_beside_what_the_owners_report(
         quota, who = QueryQuota(counted, figures), Limited("a", queries=10)
         assert await quota.room(who, 20) == 10
         for _ in range(3):
-            now_ms[0] += quotas.COUNTED_MS + 1
+            now_ms[0] += TIMES.counted_ms + 1
             assert await quota.room(who, 20) == 0
         # Half of them are applied: the owners may report them or not.
         quota.settled(who, 5)
         live = 5
-        now_ms[0] += quotas.COUNTED_MS + 1
+        now_ms[0] += TIMES.counted_ms + 1
         assert await quota.room(who, 20) == 0
         # The others have failed.
         quota.settled(who, 5)
-        now_ms[0] += quotas.COUNTED_MS + 1
+        now_ms[0] += TIMES.counted_ms + 1
         assert await quota.room(who, 20) == 5
 
     asyncio.run(main())
@@ -284,7 +285,10 @@ def count(tenants: TenantQueries) -> Callable[[str], int]:
 
 
 def test_live_queries_are_counted_by_tenant(
-    registered: Registered, count: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+    registered: Registered,
+    tenants: TenantQueries,
+    count: Callable[[str], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for handle, name in enumerate(["a:1", "a:2", "b:1", "plain", "ab:1"]):
         registered.say(handle, name)
@@ -305,7 +309,7 @@ def test_live_queries_are_counted_by_tenant(
     # A query that the machine is about to enter is not counted, nor lost as time passes.
     registered.say(9, "a:9")
     registered.end(9)
-    monkeypatch.setattr(quotas, "TIDY_MS", 0)
+    monkeypatch.setattr(tenants, "_tidy_ms", 0)
     assert count("a:") == 0
     registered.enter(9, "a:9")
     assert count("a:") == 1
@@ -357,7 +361,7 @@ def test_what_is_gone_is_forgotten(
     count: Callable[[str], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(quotas, "TIDY_MS", 0)
+    monkeypatch.setattr(tenants, "_tidy_ms", 0)
     for handle in range(100):
         registered.say(handle, f"a:{handle}")
         registered.say(handle, None)

@@ -19,6 +19,7 @@ from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.services.router import queries
+from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
@@ -89,8 +90,9 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
     return as_tenant
 
 
-def front(registry: Registry) -> QueryFront:
-    return QueryFront(cast(Owners, registry), 2, RouterMetrics(CollectorRegistry()))
+def front(registry: Registry, times: FrontTimes = TIMES) -> QueryFront:
+    metrics = RouterMetrics(CollectorRegistry())
+    return QueryFront(cast(Owners, registry), 2, metrics, times=times)
 
 
 async def errors(front: QueryFront, action: str, *rows: tuple[str, str]) -> list[str]:
@@ -136,18 +138,15 @@ def test_the_largest_row_of_an_id_counts(is_large_first: bool, action: str, limi
     asyncio.run(run())
 
 
-def test_requests_whose_outcome_is_unknown_count(
-    limited: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_whose_outcome_is_unknown_count(limited: Any) -> None:
     """Eight streams of 4,000 rows registered 5,000 queries under a limit of 2,000."""
-    monkeypatch.setattr("sirocco.services.router.quotas.COUNTED_AT_LIMIT_MS", -1)
-    monkeypatch.setattr("sirocco.services.router.quotas.COUNTED_MS", -1)
     limited(queries=5)
+    times = FrontTimes(counted_at_limit_ms=-1, counted_ms=-1)
 
     async def run() -> None:
         registry = Registry()
         registry.go_on.clear()
-        serving = front(registry)
+        serving = front(registry, times)
         asked = [
             asyncio.create_task(
                 errors(serving, "register", *((f"q{r}.{n}", "a") for n in range(4)))
@@ -165,16 +164,14 @@ def test_requests_whose_outcome_is_unknown_count(
     asyncio.run(run())
 
 
-def test_the_changes_of_a_client_that_has_gone_count_for_a_while(
-    limited: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "SEEK_S", 0.2)
+def test_the_changes_of_a_client_that_has_gone_count_for_a_while(limited: Any) -> None:
     limited(queries=5)
+    times = FrontTimes(seek_s=0.2)
 
     async def run() -> None:
         registry = Registry()
         registry.go_on.clear()
-        serving = front(registry)
+        serving = front(registry, times)
         asked = asyncio.create_task(errors(serving, "register", ("q1", "a")))
         await until(lambda: serving._quota._under_way["a"])
         asked.cancel()

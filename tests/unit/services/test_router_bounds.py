@@ -13,9 +13,9 @@ from sirocco_api.v1 import query_service_pb2 as query_pb
 from sirocco_api.v1.publish_service_pb2 import PublishRequest
 
 from sirocco.internal_api.v1.owner_service_pb2 import WantedChange
-from sirocco.runtime.grpc import edge
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.router.limits import FrontTimes
 from sirocco.services.router.owners import REQUEST_BYTES_MAX, parts
 from sirocco.services.router.service import RouterService
 from tests.support.plain_client import (
@@ -130,7 +130,7 @@ def test_streams_of_one_publisher_are_bounded(cluster: EmbeddedCluster, speaker:
 def test_a_publish_stream_that_never_begins_ends(
     cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge, "REQUEST_S", 0.2)
+    monkeypatch.setattr(router(cluster)._publish, "_times", FrontTimes(begin_s=0.2))
     begun = Held(speaker)
     assert next(begun.call).acknowledged_to == 1
     requests: queue.SimpleQueue[PublishRequest | None] = queue.SimpleQueue()

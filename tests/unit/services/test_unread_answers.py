@@ -16,7 +16,7 @@ from sirocco_client import DeadlineExceeded, PartialResult, RangeQuery
 
 from sirocco.codec.queries import write_query
 from sirocco.model.query import RangeQuery as ReadRangeQuery
-from sirocco.runtime.settings import MergerLimits
+from sirocco.runtime.settings import MergerFrontLimits
 from tests.support.search_cluster import SETTINGS, Searchable
 from tests.support.waiting import eventually
 
@@ -29,7 +29,7 @@ OBJECTS = 3_000
 EVERYWHERE = RangeQuery(id="all", subscriber="", mode="snapshot")
 
 
-def filled(limits: MergerLimits, objects: int = OBJECTS, text: str = LONG) -> Searchable:
+def filled(limits: MergerFrontLimits, objects: int = OBJECTS, text: str = LONG) -> Searchable:
     running = Searchable(settings=replace(SETTINGS, merger=limits))
     rng = random.Random(5)
     running.publish(
@@ -86,7 +86,7 @@ def hostile() -> Iterator[Callable[[str], Hostile]]:
 
 
 def test_unread_searches_leave_places_to_others(hostile: Callable[[str], Hostile]) -> None:
-    with filled(MergerLimits(searches_max=8)) as running:
+    with filled(MergerFrontLimits(searches_max=8)) as running:
         attacker = hostile(running.address)
         attacker.ask(40)
         refusals = running.metrics.search_refusals.labels(limit="share")
@@ -101,7 +101,7 @@ def test_unread_searches_leave_places_to_others(hostile: Callable[[str], Hostile
 def test_an_answer_that_nobody_reads_ends_and_frees_what_it_holds(
     hostile: Callable[[str], Hostile],
 ) -> None:
-    with filled(MergerLimits(searches_max=8, unread_ms=300)) as running:
+    with filled(MergerFrontLimits(searches_max=8, unread_ms=300)) as running:
         attacker = hostile(running.address)
         attacker.ask(4)
         eventually(lambda: running.metrics.unread_answers._value.get() == 4)
@@ -112,7 +112,7 @@ def test_an_answer_that_nobody_reads_ends_and_frees_what_it_holds(
 
 
 def test_a_search_ends_at_the_greatest_time_whatever_its_client_asks_for() -> None:
-    with filled(MergerLimits(search_timeout_max_ms=200), 60, "a") as running:
+    with filled(MergerFrontLimits(search_timeout_max_ms=200), 60, "a") as running:
         for slot in running.slots.values():
             slot.gate = threading.Event()
         with pytest.raises((PartialResult, DeadlineExceeded)):
