@@ -196,8 +196,8 @@ class _Lines:
             return
         if len(self._rest) > self._bytes_max + len(_MARK):
             # Nothing more of this line is kept.
-            _, end, behind = piece.partition(b"\n")
-            piece = end + behind
+            _, end, rest = piece.partition(b"\n")
+            piece = end + rest
         lines = (self._rest + piece).split(b"\n")
         # The rest of a line that is too long is dropped.
         self._rest = lines.pop()[: self._bytes_max + 1 + len(_MARK)]

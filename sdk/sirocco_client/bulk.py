@@ -242,5 +242,5 @@ class BulkRemoval(Bulk[str]):
     ) -> RegistrationResult:
         found = super()._result(query_id, result, is_repeated=is_repeated)
         # An earlier try whose answer was lost may have removed it.
-        is_gone = is_repeated and isinstance(found.error, NotFound)
-        return RegistrationResult(query_id, 0, None) if is_gone else found
+        is_removed = is_repeated and isinstance(found.error, NotFound)
+        return RegistrationResult(query_id, 0, None) if is_removed else found

@@ -51,6 +51,6 @@ class ArchivedSlices:
                 self._kept[name] = slice_
                 self._bytes += slice_.bytes_total
             while self._bytes > self._kept_bytes_max and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
-                self._bytes -= gone.bytes_total
+                _, evicted = self._kept.popitem(last=False)
+                self._bytes -= evicted.bytes_total
         return slice_

@@ -148,7 +148,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def answered(
-        self, asked: _OpenQuestion, message: pb.SlotQuestion
+        self, opened: _OpenQuestion, message: pb.SlotQuestion
     ) -> AsyncIterator[pb.SearchSlotsResponse]:
         """Yields the messages of an answer; raises the error if there is none."""
         if self._under_way >= self.limits.questions_max:
@@ -160,12 +160,12 @@ class SlotSearchFront(SlotSearchServiceServicer):
         try:
             arrived = self._arrived(message)
             if message.position_token and not self._watch.holds(arrived.check):
-                yield write_part(asked.number, Part(is_waiting=True))
-                if not await self._watch.wait(arrived.check, asked.end_s - time.monotonic()):
+                yield write_part(opened.number, Part(is_waiting=True))
+                if not await self._watch.wait(arrived.check, opened.end_s - time.monotonic()):
                     raise DeadlineExceeded("the slots have not reached the position token yet")
             loop = asyncio.get_running_loop()
             slots = arrived.slot if message.position_token else self._slots
-            parts = _Parts(asked, message, slots, self.hashing, self.leftovers, self.limits)
+            parts = _Parts(opened, message, slots, self.hashing, self.leftovers, self.limits)
             making = loop.run_in_executor(self._pool, parts.next)
             try:
                 while True:
@@ -174,13 +174,13 @@ class SlotSearchFront(SlotSearchServiceServicer):
                         yield made
                         return
                     if made is not None:
-                        asked.credit -= 1
-                        if asked.credit <= 0:
+                        opened.credit -= 1
+                        if opened.credit <= 0:
                             yield made
                             made = None
-                    while asked.credit <= 0:
-                        asked.more.clear()
-                        await asked.more.wait()
+                    while opened.credit <= 0:
+                        opened.more.clear()
+                        await opened.more.wait()
                     # The next part is made while this one is sent.
                     making = loop.run_in_executor(self._pool, parts.next)
                     if made is not None:
@@ -203,14 +203,14 @@ class _Parts:
 
     def __init__(
         self,
-        asked: _OpenQuestion,
+        opened: _OpenQuestion,
         message: pb.SlotQuestion,
         slots: Callable[[int], SearchedSlot | None],
         hashing: TermHashing,
         leftovers: LeftoverBook | None,
         limits: SearchLimits,
     ) -> None:
-        self._asked = asked
+        self._opened = opened
         self._limits = limits
         self._hashing = hashing
         self._leftovers = leftovers
@@ -224,12 +224,12 @@ class _Parts:
             question = read_question(self._message)
             known = self._leftovers.of if self._leftovers else nothing_known
             self._parts = answer(
-                question, self._search, self._asked.is_over, self._hashing, known, self._limits
+                question, self._search, self._opened.is_over, self._hashing, known, self._limits
             )
         part = next(self._parts)
         if part is not None and (part.states == MOVED).any():
-            self._asked.has_moved = True
-        return None if part is None else write_part(self._asked.number, part)
+            self._opened.has_moved = True
+        return None if part is None else write_part(self._opened.number, part)
 
     def _search(self, number: int) -> SlotSearch | None:
         slot = self._slots(number)
@@ -246,7 +246,7 @@ class _Stream:
         # A call accepts one message at a time.
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
-        self._asked: dict[int, tuple[_OpenQuestion, asyncio.Task[None]]] = {}
+        self._opened: dict[int, tuple[_OpenQuestion, asyncio.Task[None]]] = {}
 
     async def read(self, requests: AsyncIterator[pb.SearchSlotsRequest]) -> None:
         """Takes requests until the merger ends the stream."""
@@ -256,54 +256,54 @@ class _Stream:
     def _take(self, request: pb.SearchSlotsRequest) -> None:
         """Processes a request; one for a question that has ended is late, and ignored."""
         step = request.WhichOneof("step")
-        if step == "ask" and request.question not in self._asked:
+        if step == "ask" and request.question not in self._opened:
             end_s = time.monotonic() + request.ask.timeout_ms / 1_000
-            asked = _OpenQuestion(request.question, end_s, max(1, request.ask.parts))
-            task = asyncio.create_task(self._answer(asked, request.ask))
-            self._asked[asked.number] = asked, task
+            opened = _OpenQuestion(request.question, end_s, max(1, request.ask.parts))
+            task = asyncio.create_task(self._answer(opened, request.ask))
+            self._opened[opened.number] = opened, task
             return
-        known = self._asked.get(request.question)
+        known = self._opened.get(request.question)
         if known is None:
             return
-        asked, task = known
+        opened, task = known
         if step == "more":
-            asked.credit += request.more.parts
-            asked.more.set()
+            opened.credit += request.more.parts
+            opened.more.set()
         elif step == "stop":
-            asked.is_stopped = True
+            opened.is_stopped = True
             task.cancel()
 
     def close(self) -> None:
         """Ends the questions: the merger is gone."""
-        for asked, task in self._asked.values():
-            asked.is_stopped = True
+        for opened, task in self._opened.values():
+            opened.is_stopped = True
             task.cancel()
 
-    async def _answer(self, asked: _OpenQuestion, message: pb.SlotQuestion) -> None:
+    async def _answer(self, opened: _OpenQuestion, message: pb.SlotQuestion) -> None:
         kind = message.query.WhichOneof("kind") or "unknown"
         begin_s = time.monotonic()
         outcome = "ok"
         try:
             try:
-                async for response in self._front.answered(asked, message):
+                async for response in self._front.answered(opened, message):
                     await self._send(response)
-                outcome = "moved" if asked.has_moved else "ok"
+                outcome = "moved" if opened.has_moved else "ok"
             except SiroccoError as error:
                 outcome = error.code.lower()
-                await self._send(write_failure(asked.number, error))
+                await self._send(write_failure(opened.number, error))
             except grpc.aio.BaseError:
                 raise
             except Exception:
                 outcome = "internal"
                 logger.exception("search failed", extra=event("search_failed", kind=kind))
                 failure = Internal("unexpected error; see the evaluator's log")
-                await self._send(write_failure(asked.number, failure))
+                await self._send(write_failure(opened.number, failure))
         except (asyncio.CancelledError, grpc.aio.BaseError):
             # Stopped, or the merger disconnected during the write.
             outcome = "stopped"
-            asked.is_stopped = True
+            opened.is_stopped = True
         finally:
-            del self._asked[asked.number]
+            del self._opened[opened.number]
             self._front.metrics.searches.labels(kind=kind, outcome=outcome).inc()
             self._front.metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
 

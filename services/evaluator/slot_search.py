@@ -171,7 +171,7 @@ def nothing_known(slot: int, version: int, search: SlotSearch) -> Leftovers | No
 
 def answer(
     question: Question,
-    here: Callable[[int], SlotSearch | None],
+    search_of: Callable[[int], SlotSearch | None],
     is_over: Callable[[], bool],
     hashing: TermHashing = WIRE_TERMS,
     leftovers: LeftoversOf = nothing_known,
@@ -181,7 +181,7 @@ def answer(
 
     Args:
         question: the question.
-        here: slot → its search now, None if it is not here.
+        search_of: slot → its search now, None if it is not here.
         is_over: whether the caller has stopped waiting.
         hashing: numbers the terms of the slots.
         leftovers: finds the leftovers of a slot, if they are known.
@@ -201,12 +201,12 @@ def answer(
         is_over=is_over,
         limits=limits,
     )
-    found = [(number, here(number)) for number in question.slots]
+    found = [(number, search_of(number)) for number in question.slots]
     slots = [(number, search) for number, search in found if search is not None]
     moved = [number for number, search in found if search is None]
     _check_kept(wanted, [search for _, search in slots])
     turns = _Turns(is_over, limits.slice_s)
-    nearby = _cheap(wanted, question.nearby, here)
+    nearby = _cheap(wanted, question.nearby, search_of)
     version = max((search.map_version for _, search in (*slots, *nearby)), default=0)
     match question.query:
         case RangeQuery():
@@ -273,10 +273,10 @@ def _check_kept(wanted: Wanted, slots: Sequence[SlotSearch]) -> None:
 
 
 def _cheap(
-    wanted: Wanted, numbers: Sequence[int], here: Callable[[int], SlotSearch | None]
+    wanted: Wanted, numbers: Sequence[int], search_of: Callable[[int], SlotSearch | None]
 ) -> list[tuple[int, SlotSearch]]:
     """Returns the slots that can be searched for the whole window without the archive."""
-    found = [(number, here(number)) for number in numbers]
+    found = [(number, search_of(number)) for number in numbers]
     return [
         (number, search)
         for number, search in found

@@ -143,11 +143,11 @@ class ReceiveFront(ReceiveServiceServicer):
         first = await anext(requests, None)
         if first is None or not first.HasField("open"):
             raise InvalidArgument("the first request has to open the stream", field="open")
-        who = caller()
-        opened = _opened(first.open, who.grant)
+        client = caller()
+        opened = _opened(first.open, client.grant)
         # It may hold megabytes that are not needed, and the stream may last for days.
         del first
-        with self._places.one(who.grant.tenant, who.limits.streams, context.peer()):
+        with self._places.one(client.grant.tenant, client.limits.streams, context.peer()):
             responses = self._responses(opened, requests)
             unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
             async for response in in_time(responses, context, unread_ms, ended):
@@ -195,25 +195,25 @@ class ReceiveFront(ReceiveServiceServicer):
         # The cursor that the client has, and when the next cursor alone may be sent.
         sent_offset, due_s, is_settled = offset, 0.0, False
         while credit.refused is None:
-            pieces, upto, is_tail = await self._after(tail, offset, credit)
+            pieces, next_offset, is_tail = await self._after(tail, offset, credit)
             is_starved = False
             piece: Piece | None = None
-            mine: Delivered | None = None
+            own: Delivered | None = None
             for piece in pieces:
-                mine = of_subscriber(piece.delivered, opened.subscriber)
-                if mine is None:
+                own = of_subscriber(piece.delivered, opened.subscriber)
+                if own is None:
                     continue
                 if is_starved := credit.matches <= 0:
                     # Nothing is held for a client without credit: the record is read again.
-                    upto = piece.offset
+                    next_offset = piece.offset
                     break
-                credit.matches -= len(mine.matches) + len(mine.lists or ())
-                yield self._response(mine, partition, piece)
+                credit.matches -= len(own.matches) + len(own.lists or ())
+                yield self._response(own, partition, piece)
                 sent_offset, due_s = piece.next_offset, 0.0
-            is_quiet = is_tail and not pieces and upto == offset
+            is_quiet = is_tail and not pieces and next_offset == offset
             # A waiting stream holds no records.
-            pieces, piece, mine = [], None, None
-            offset = stream.offset = max(offset, upto)
+            pieces, piece, own = [], None, None
+            offset = stream.offset = max(offset, next_offset)
             now_s = time.monotonic()
             if offset > sent_offset and (is_settled or now_s >= due_s):
                 yield ReceiveResponse(cursor=cursor_of(partition, offset))
@@ -244,19 +244,19 @@ class ReceiveFront(ReceiveServiceServicer):
             raise _expired(tail.partition, error.earliest) from error
         return stretch.pieces, stretch.end, False
 
-    def _response(self, mine: Delivered, partition: int, piece: Piece) -> ReceiveResponse:
-        self._metrics.delivered_matches.inc(len(mine.matches))
-        if len(mine.matches):
+    def _response(self, own: Delivered, partition: int, piece: Piece) -> ReceiveResponse:
+        self._metrics.delivered_matches.inc(len(own.matches))
+        if len(own.matches):
             # Lists also contain objects that arrived long ago.
-            oldest_ms = int(mine.events.arrivals_ms.min())
+            oldest_ms = int(own.events.arrivals_ms.min())
             self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
         response = ReceiveResponse(cursor=cursor_of(partition, piece.next_offset))
-        put_objects(response.objects, mine.objects)
-        put_events(response.events, mine.events)
-        put_names(response.queries, without_prefix(mine.queries, caller().grant.prefix))
-        put_matches(response.matches, mine.matches)
-        if mine.lists is not None:
-            put_lists(response.lists, mine.lists)
+        put_objects(response.objects, own.objects)
+        put_events(response.events, own.events)
+        put_names(response.queries, without_prefix(own.queries, caller().grant.prefix))
+        put_matches(response.matches, own.matches)
+        if own.lists is not None:
+            put_lists(response.lists, own.lists)
         return response
 
     def _begin(self, opened: Open, partition: int) -> int:

@@ -176,8 +176,8 @@ class SearchFront(SearchServiceServicer):
         if self._is_ending:
             raise Unavailable("this merger is ending; try another one")
         search = await self._read_search(request, context.time_remaining())
-        limits, who = self._limits, caller()
-        with self._places.one(who.grant.tenant, who.limits.searches, context.peer()):
+        limits, client = self._limits, caller()
+        with self._places.one(client.grant.tenant, client.limits.searches, context.peer()):
             left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
             end_s = asyncio.get_running_loop().time() + left_s + UNREAD_END_S
             ended = self._metrics.unread_answers.inc
@@ -332,7 +332,7 @@ class _Run:
             random.getrandbits(64),
             limits,
         )
-        self._asked: dict[int, QuestionKey] = {}
+        self._questions: dict[int, QuestionKey] = {}
         self._inbox: asyncio.Queue[PartArrived | Tick] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._mark_request: asyncio.Task[None] | None = None
@@ -362,8 +362,8 @@ class _Run:
 
     def close(self) -> None:
         """Stops everything in progress: the client may have gone."""
-        for asked in self._asked.values():
-            self._evaluators.stop(asked)
+        for key in self._questions.values():
+            self._evaluators.stop(key)
         if self._mark_request is not None:
             self._mark_request.cancel()
 
@@ -381,9 +381,9 @@ class _Run:
             case Ask():
                 self._ask(effect)
             case Stop(number):
-                self._evaluators.stop(self._asked.pop(number))
+                self._evaluators.stop(self._questions.pop(number))
             case TakeMore(number):
-                self._evaluators.take_more(self._asked[number])
+                self._evaluators.take_more(self._questions[number])
             case SendObjects(objects, events, origin):
                 yield from write_objects(objects, events, origin)
             case RequestMarks() if self._mark_request is None:
@@ -401,7 +401,7 @@ class _Run:
                 self._leftovers.learn(part.leftovers, monotonic_ms())
             self._inbox.put_nowait(PartArrived(ask.number, part))
 
-        self._asked[ask.number] = self._evaluators.ask(ask.member, message, sink)
+        self._questions[ask.number] = self._evaluators.ask(ask.member, message, sink)
 
     async def _next(self) -> PartArrived | Tick:
         if not self._inbox.empty():

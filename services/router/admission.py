@@ -142,8 +142,8 @@ class Admission:
 
     def _release(self, positions: dict[int, int]) -> None:
         for partition, records in self._under_way.items():
-            upto = offset_of(positions.get(partition, 0))
-            while records and records[0][0] < upto:
+            end = offset_of(positions.get(partition, 0))
+            while records and records[0][0] < end:
                 self._bytes -= records.popleft()[1]
 
 

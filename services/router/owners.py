@@ -92,18 +92,18 @@ class Owners:
         # After this time, the client of a waiting change has been told that it failed.
         deadline_ms = now_ms() + round(self._times.seek_s * 1_000)
 
-        asked = 0
+        calls = 0
 
-        async def here() -> tuple[Outcome, ...]:
-            nonlocal asked
-            asked += 1
+        async def call_here() -> tuple[Outcome, ...]:
+            nonlocal calls
+            calls += 1
             return await asyncio.wrap_future(
                 self._worker.change_queries(partition, requests, deadline_ms)
             )
 
-        async def there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
-            nonlocal asked
-            asked += 1
+        async def call_there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
+            nonlocal calls
+            calls += 1
             outcomes: list[Outcome] = []
             for changes in parts([write_request(request) for request in requests]):
                 request = pb.ApplyChangesRequest(
@@ -114,10 +114,10 @@ class Owners:
             return tuple(outcomes)
 
         async def attempt() -> tuple[Outcome, ...]:
-            outcomes = await self._ask(partition, here, there)
+            outcomes = await self._ask(partition, call_here, call_there)
             if any(isinstance(outcome.error, Unavailable) for outcome in outcomes):
                 raise Unavailable("the owner changed meanwhile")
-            if asked == 1:
+            if calls == 1:
                 return outcomes
             # An earlier owner may have removed it, and disappeared before it answered.
             return tuple(
@@ -132,32 +132,32 @@ class Owners:
     async def read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
         """Reads live queries of one registry partition."""
 
-        async def here() -> pb.ReadQueriesResponse:
+        async def call_here() -> pb.ReadQueriesResponse:
             return await self._stored.read(request)
 
-        async def there(stub: OwnerServiceStub) -> pb.ReadQueriesResponse:
+        async def call_there(stub: OwnerServiceStub) -> pb.ReadQueriesResponse:
             response: pb.ReadQueriesResponse = await stub.ReadQueries(request, timeout=CALL_S)
             return response
 
-        return await self._sought(lambda: self._ask(request.partition, here, there))
+        return await self._sought(lambda: self._ask(request.partition, call_here, call_there))
 
     async def count(self, request: pb.CountQueriesRequest) -> pb.CountQueriesResponse:
         """Counts live queries of one registry partition."""
 
-        async def here() -> pb.CountQueriesResponse:
+        async def call_here() -> pb.CountQueriesResponse:
             return await self._tenants.answer(request)
 
-        async def there(stub: OwnerServiceStub) -> pb.CountQueriesResponse:
+        async def call_there(stub: OwnerServiceStub) -> pb.CountQueriesResponse:
             response: pb.CountQueriesResponse = await stub.CountQueries(request, timeout=CALL_S)
             return response
 
-        return await self._sought(lambda: self._ask(request.partition, here, there))
+        return await self._sought(lambda: self._ask(request.partition, call_here, call_there))
 
     async def _ask(
         self,
         partition: int,
-        here: Callable[[], Awaitable[T]],
-        there: Callable[[OwnerServiceStub], Awaitable[T]],
+        call_here: Callable[[], Awaitable[T]],
+        call_there: Callable[[OwnerServiceStub], Awaitable[T]],
     ) -> T:
         owner = self._machine.holdings.view.owners.get((REGISTRY, partition))
         if owner is None:
@@ -165,7 +165,7 @@ class Owners:
         if owner.member == self._member:
             if not self._machine.holdings.owns(REGISTRY, partition):
                 raise Unavailable("this part of the registry is being loaded")
-            return await here()
+            return await call_here()
         # In a thread, because it reads the map store.
         members = await asyncio.to_thread(self._members)
         info = members.get(owner.member)
@@ -173,7 +173,7 @@ class Owners:
             raise Unavailable("the owner of this part of the registry has ended")
         self._channels.keep(each.for_peers for each in members.values())
         try:
-            return await there(OwnerServiceStub(self._channels.to(info.for_peers)))
+            return await call_there(OwnerServiceStub(self._channels.to(info.for_peers)))
         except grpc.aio.AioRpcError as error:
             if error.code() in {
                 grpc.StatusCode.UNAVAILABLE,

@@ -240,19 +240,19 @@ class PublishFront(PublishServiceServicer):
         changed: asyncio.Condition,
     ) -> None:
         session: int | None = None
-        who = caller()
+        client = caller()
         try:
             async for request in from_start(requests, self._times.begin_s):
-                who.check()
+                client.check()
                 if session is not None and request.session != session:
                     raise InvalidArgument("changed within a stream", field="session")
                 session = request.session
-                request.session = session_of(who.grant, session)
+                request.session = session_of(client.grant, session)
                 async with changed:
                     await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
                 size = request.ByteSize()
                 count = min(request.objects.count, OBJECTS_MAX)
-                async with self._rates.room(who, count, max(size, REQUEST_BYTES_MIN)):
+                async with self._rates.room(client, count, max(size, REQUEST_BYTES_MIN)):
                     await self._admission.room(size)
                 pending.append(await self._take_counted(request))
                 # A stream may be idle for days; its last request is not kept.

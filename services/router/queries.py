@@ -394,15 +394,15 @@ class QueryFront(QueryServiceServicer):
 
         What is within the limits counts as being under way until the body has ended.
         """
-        who = caller()
+        client = caller()
         let_in: list[tuple[QueryQuota, int]] = []
 
         def settle() -> None:
             for quota, amount in let_in:
-                quota.settled(who, amount)
+                quota.settled(client, amount)
 
         try:
-            yield await self._refused(who, wanted, let_in)
+            yield await self._refused(client, wanted, let_in)
         except asyncio.CancelledError:
             # The client has gone, but an owner may still apply its changes.
             asyncio.get_running_loop().call_later(self._times.seek_s, settle)
@@ -415,18 +415,18 @@ class QueryFront(QueryServiceServicer):
 
     async def _refused(
         self,
-        who: Caller,
+        client: Caller,
         wanted: Sequence[tuple[int, ChangeRequest]],
         let_in: list[tuple[QueryQuota, int]],
     ) -> dict[int, ResourceExhausted]:
         """Returns rows beyond the tenant's limits, with errors; repeated registrations never are.
 
         Args:
-            who: the caller.
+            client: the caller.
             wanted: rows and their changes, all of one action.
             let_in: gets the quotas and what they have let in.
         """
-        if not wanted or not (self._quota.concerns(who) or self._byte_quota.concerns(who)):
+        if not wanted or not (self._quota.concerns(client) or self._byte_quota.concerns(client)):
             return {}
         # Rows of one id pass together: any of them may be the one that is in force afterwards.
         rows: dict[str, list[int]] = {}
@@ -440,16 +440,16 @@ class QueryFront(QueryServiceServicer):
         new = [name for name in rows if is_update or name not in live]
         refused: dict[str, ResourceExhausted] = {}
         if not is_update:
-            fitting = await self._quota.room(who, len(new))
+            fitting = await self._quota.room(client, len(new))
             let_in.append((self._quota, fitting))
-            refused = dict.fromkeys(new[fitting:], QueryQuota.refusal(who))
+            refused = dict.fromkeys(new[fitting:], QueryQuota.refusal(client))
         # An update counts in full until its bytes are counted again.
         asked = [name for name in new if name not in refused]
         amounts = [sizes[name] for name in asked]
-        fitting = await self._byte_quota.fitting(who, amounts)
+        fitting = await self._byte_quota.fitting(client, amounts)
         let_in.append((self._byte_quota, sum(amounts[:fitting])))
         for name in asked[fitting:]:
-            refused[name] = QueryQuota.refusal_by_size(who, sizes[name])
+            refused[name] = QueryQuota.refusal_by_size(client, sizes[name])
         return {row: error for name, error in refused.items() for row in rows[name]}
 
     async def _live(self, names: Iterable[str]) -> set[str]:

@@ -73,7 +73,7 @@ class PublishRates:
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
     @asynccontextmanager
-    async def room(self, who: Caller, objects: int, size: int) -> AsyncIterator[None]:
+    async def room(self, client: Caller, objects: int, size: int) -> AsyncIterator[None]:
         """Enters when the caller's tenant may publish this amount, and charges it.
 
         If the body fails, the amount is returned.
@@ -81,12 +81,12 @@ class PublishRates:
         Raises:
             ResourceExhausted: the wait would be too long.
         """
-        tenant = who.grant.tenant
+        tenant = client.grant.tenant
         if not tenant:
             yield
             return
         amounts = {"objects_per_s": objects, "bytes_per_s": size}
-        buckets = await self._filled(tenant, who)
+        buckets = await self._filled(tenant, client)
         for name, bucket in buckets.items():
             bucket.take(amounts[name], monotonic_ms())
         try:
@@ -98,12 +98,12 @@ class PublishRates:
             raise
         self._figures.published(tenant, objects, size)
 
-    async def _filled(self, tenant: str, who: Caller) -> dict[str, Bucket]:
+    async def _filled(self, tenant: str, client: Caller) -> dict[str, Bucket]:
         """Returns the tenant's buckets, once each may be charged."""
         end_ms = monotonic_ms() + self._held_up_ms_max
         while True:
             now_ms = monotonic_ms()
-            buckets = self._of(tenant, who.limits, now_ms)
+            buckets = self._of(tenant, client.limits, now_ms)
             waits = {name: bucket.wait_ms(now_ms) for name, bucket in buckets.items()}
             longest = max(waits, key=waits.__getitem__, default=None)
             if longest is None or waits[longest] == 0:
@@ -167,23 +167,23 @@ class QueryQuota:
         # Let in by tenant, with unknown outcomes.
         self._under_way: Counter[str] = Counter()
 
-    async def room(self, who: Caller, queries: int) -> int:
+    async def room(self, client: Caller, queries: int) -> int:
         """Returns how many new queries the caller may register; see `fitting`."""
-        return await self.fitting(who, [1] * queries)
+        return await self.fitting(client, [1] * queries)
 
-    def concerns(self, who: Caller) -> bool:
+    def concerns(self, client: Caller) -> bool:
         """Whether the caller has such a limit."""
-        return bool(who.grant.tenant) and getattr(who.limits, self._limit) is not None
+        return bool(client.grant.tenant) and getattr(client.limits, self._limit) is not None
 
-    async def fitting(self, who: Caller, amounts: Sequence[int]) -> int:
+    async def fitting(self, client: Caller, amounts: Sequence[int]) -> int:
         """Returns how many of the first amounts fit, and counts them as registered.
 
         The caller says `settled` when their outcome is known.
         """
-        tenant = who.grant.tenant
-        if not self.concerns(who) or not amounts:
+        tenant = client.grant.tenant
+        if not self.concerns(client) or not amounts:
             return len(amounts)
-        limit = int(getattr(who.limits, self._limit))
+        limit = int(getattr(client.limits, self._limit))
         wanted = sum(amounts)
         async with self._looking.setdefault(tenant, asyncio.Lock()):
             now_ms = monotonic_ms()
@@ -194,7 +194,7 @@ class QueryQuota:
             if seen is None or now_ms - seen.at_ms > age_max_ms:
                 # The count may miss them.
                 under_way = self._under_way[tenant]
-                seen = _Seen(await self._counted(who.grant.prefix), now_ms, under_way)
+                seen = _Seen(await self._counted(client.grant.prefix), now_ms, under_way)
                 self._seen[tenant] = seen
             let_in = 0
             for amount in amounts:
@@ -207,26 +207,26 @@ class QueryQuota:
             self._figures.refused(tenant, self._limit)
         return let_in
 
-    def settled(self, who: Caller, amount: int) -> None:
+    def settled(self, client: Caller, amount: int) -> None:
         """Records that the outcome of admitted changes is known: the next count includes them."""
         # Not below 0: the tenant may have had no limit when they were let in.
-        tenant = who.grant.tenant
+        tenant = client.grant.tenant
         self._under_way[tenant] = max(0, self._under_way[tenant] - amount)
 
     @staticmethod
-    def refusal_by_size(who: Caller, size: int) -> ResourceExhausted:
+    def refusal_by_size(client: Caller, size: int) -> ResourceExhausted:
         """Returns the error for a query whose bytes have no room."""
         return ResourceExhausted(
-            f"tenant {who.grant.tenant} has no room for {size} bytes more of standing queries, "
-            f"its query_bytes are {who.limits.query_bytes}",
+            f"tenant {client.grant.tenant} has no room for {size} bytes more of standing queries, "
+            f"its query_bytes are {client.limits.query_bytes}",
             retry_after_ms=QUERIES_RETRY_MS,
         )
 
     @staticmethod
-    def refusal(who: Caller) -> ResourceExhausted:
+    def refusal(client: Caller) -> ResourceExhausted:
         """Returns the error for a query for which there is no room."""
         return ResourceExhausted(
-            f"tenant {who.grant.tenant} has its {who.limits.queries} standing queries",
+            f"tenant {client.grant.tenant} has its {client.limits.queries} standing queries",
             retry_after_ms=QUERIES_RETRY_MS,
         )
 

@@ -117,9 +117,9 @@ def _print_slots(found: ClusterDescription, console: Console, *, with_slots: boo
     nobodys = [slot for slot in unowned if slot not in owners]
     if nobodys:
         console.print(f"owned by nobody: slots {_numbers(nobodys)}")
-    for gone in sorted({owners[slot] for slot in unowned if slot in owners}):
-        own = (slot for slot in unowned if owners.get(slot) == gone)
-        console.print(f"owned by {gone}, which is gone: slots {_numbers(own)}")
+    for former_owner in sorted({owners[slot] for slot in unowned if slot in owners}):
+        own = (slot for slot in unowned if owners.get(slot) == former_owner)
+        console.print(f"owned by {former_owner}, which is gone: slots {_numbers(own)}")
 
 
 def _numbers(slots: Iterable[int]) -> str:

@@ -125,11 +125,11 @@ class KafkaConsumer:
 
     def lag(self) -> dict[str, int]:
         """See `Consumer.lag`."""
-        behind: dict[str, int] = {}
+        lag: dict[str, int] = {}
         for (topic, partition), position in self.positions().items():
             end = self._end(topic, partition)
-            behind[topic] = behind.get(topic, 0) + max(0, end - position)
-        return behind
+            lag[topic] = lag.get(topic, 0) + max(0, end - position)
+        return lag
 
     def _end(self, topic: str, partition: int) -> int:
         """Returns the end from the last fetch; 0 before the first one."""

@@ -44,10 +44,10 @@ class _Calm(logging.Filter):
             return False
         if not text.startswith("FAIL"):
             return True
-        who, now = text.split(": ", 1)[0], time.monotonic()
-        if now - self._logged.get(who, -_REPEAT_S) < _REPEAT_S:
+        source, now = text.split(": ", 1)[0], time.monotonic()
+        if now - self._logged.get(source, -_REPEAT_S) < _REPEAT_S:
             return False
-        self._logged[who] = now
+        self._logged[source] = now
         return True
 
 

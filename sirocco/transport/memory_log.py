@@ -425,12 +425,12 @@ class MemoryConsumer:
 
     def lag(self) -> dict[str, int]:
         """See `Consumer.lag`."""
-        behind: dict[str, int] = {}
+        lag: dict[str, int] = {}
         with self._log.lock:
             for (topic, partition), position in self._positions.items():
                 end = self._sources[topic, partition].stable
-                behind[topic] = behind.get(topic, 0) + max(0, end - position)
-        return behind
+                lag[topic] = lag.get(topic, 0) + max(0, end - position)
+        return lag
 
     def wake(self) -> None:
         """Lets a waiting `poll` check again; the lock is held."""

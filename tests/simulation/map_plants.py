@@ -84,7 +84,7 @@ MAP_PLANTS = (
     Plant(
         "queries are removed from slots while objects are still sent there",
         "changing",
-        ((ControlView, "behind", lambda self, topic, partitions, version: []),),
+        ((ControlView, "lagging", lambda self, topic, partitions, version: []),),
     ),
     Plant(
         "an owner ignores the gaps of compaction",

@@ -69,7 +69,7 @@ def _known_although_changing(
     return Former(leftovers=LeftoverTable.of(routing.version, empty))
 
 
-_again = Gather._again
+_again = Gather._retry
 _former = KnownLeftovers.former
 _slots_beside = LeftoverTable.slots_beside
 _look = TokenCheck.check
@@ -89,7 +89,7 @@ SEARCH_PLANTS = (
     Plant(
         "a moved slot counts as answered",
         "searching",
-        ((Gather, "_again", _count_as_answered),),
+        ((Gather, "_retry", _count_as_answered),),
     ),
     Plant(
         "nobody waits for a position token",

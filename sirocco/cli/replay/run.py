@@ -225,7 +225,7 @@ class Replay:
         """Yields the file in batches of valid lines; reports the others."""
         name = str(self._files.objects)
         pace = Pace(self._files.objects_per_s)
-        begun = not self._files.event_arrivals
+        has_started = not self._files.event_arrivals
         for batch in read_objects(self._files.objects, name, pace.batch_rows(_BATCH_ROWS)):
             for bad in batch.bad:
                 self._report(bad)
@@ -233,9 +233,9 @@ class Replay:
             if self._files.event_arrivals:
                 far = self._arrivals.too_far(batch.objects.ts, now_ms())
                 found = self._without(batch, far)
-            if not begun:
+            if not has_started:
                 found = self._from_first_time(found, name)
-                begun = len(found.lines) > 0
+                has_started = len(found.lines) > 0
             if len(found.lines):
                 yield found
 

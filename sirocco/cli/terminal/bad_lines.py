@@ -27,7 +27,7 @@ class BadLines:
         """Starts without bad lines; `file` is its name in errors."""
         self.count = 0
         self._file = file
-        self._tell = tell
+        self._report = tell
         self._equal: Counter[str] = Counter()
         self._waiting: list[tuple[int, str]] = []
         self._lock = threading.Lock()
@@ -57,11 +57,11 @@ class BadLines:
             if times > EQUAL_MAX:
                 more = times - EQUAL_MAX
                 lines = "1 more line" if more == 1 else f"{more:,} more lines"
-                self._tell(f"{self._file}: {lines}: {error}")
+                self._report(f"{self._file}: {lines}: {error}")
 
     def _report_one(self, line: int, error: str) -> None:
         if error in self._equal or len(self._equal) < _DIFFERENT_MAX:
             self._equal[error] += 1
             if self._equal[error] > EQUAL_MAX:
                 return
-        self._tell(f"{self._file}:{line}: {error}")
+        self._report(f"{self._file}:{line}: {error}")

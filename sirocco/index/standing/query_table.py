@@ -149,9 +149,9 @@ class QueryTable:
             self._spec_lengths.array[rows] = lengths
         self._rows.put(self.handles, rows)
 
-    def forget(self, rows: NDArray[np.int32], *, gone: bool) -> None:
-        """Ends rows; `gone` means that their handles have no newer row."""
-        if gone:
+    def forget(self, rows: NDArray[np.int32], *, are_removed: bool) -> None:
+        """Ends rows; `are_removed` means that their handles have no newer row."""
+        if are_removed:
             self._rows.drop(self.handles, self.handles[rows])
         self.revisions[rows] = NO_REVISION
         self._ids_dead += int(self.id_lengths(rows).sum())

@@ -98,7 +98,7 @@ class ControlView:
         """Returns the version of the map that is prepared to follow; 0 when there is none."""
         return max((version for version in self.maps if version > self.switched), default=0)
 
-    def behind(self, topic: str, partitions: int, version: int) -> list[int]:
+    def lagging(self, topic: str, partitions: int, version: int) -> list[int]:
         """Returns the Kafka partitions whose newest checkpoint is of an earlier map."""
         return [
             partition

@@ -63,9 +63,9 @@ def progress(view: ControlView, intake_partitions: int, registry_partitions: int
     version = view.map_version
     # The first map is in force without a change.
     if view.has_changed:
-        if waiting := tuple(view.behind(INTAKE, intake_partitions, version)):
+        if waiting := tuple(view.lagging(INTAKE, intake_partitions, version)):
             return Progress(Phase.SWITCHING, version, waiting, intake_partitions)
-        if waiting := tuple(view.behind(REGISTRY, registry_partitions, version)):
+        if waiting := tuple(view.lagging(REGISTRY, registry_partitions, version)):
             return Progress(Phase.RETIRING, version, waiting, registry_partitions)
     return Progress(Phase.NONE, version)
 

@@ -95,7 +95,7 @@ class EvaluatorMachine:
         self._analyser = TextAnalyser()
         self._counts = LeafCounts(limits) if settings.counts_leaves else None
         self._marked_ms = 0
-        self._owes_marks = False
+        self._marks_are_due = False
         self._saved_ms = 0
         self._tidied_ms = 0
         # Slots that are not read until the archive has their objects.
@@ -157,7 +157,7 @@ class EvaluatorMachine:
             if self.holdings.owns(SLOTS, entry.partition):
                 assert isinstance(entry.message, Routed | Installed)
                 if isinstance(entry.message, Routed) and not len(entry.message.objects):
-                    self._owes_marks = True
+                    self._marks_are_due = True
                 by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
         reports: Reports = []
         effects: list[Effect] = []
@@ -277,7 +277,7 @@ class EvaluatorMachine:
         reports: Reports = []
         resumed: list[Effect] = []
         # Mergers wait for the time of all slots, also of those without anything to report.
-        self._owes_marks |= bool(self.stepping)
+        self._marks_are_due |= bool(self.stepping)
         steps_left = self._limits.turn_steps_max
         while self.stepping and steps_left > 0:
             slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.reported_ms)
@@ -309,8 +309,8 @@ class EvaluatorMachine:
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self._continue_steps()
-        if self._owes_marks and now_ms - self._marked_ms >= self._limits.mark_interval_ms:
-            self._marked_ms, self._owes_marks = now_ms, False
+        if self._marks_are_due and now_ms - self._marked_ms >= self._limits.mark_interval_ms:
+            self._marked_ms, self._marks_are_due = now_ms, False
             for slot in self.slots.values():
                 slot.expire()
             effects += self._mark(list(self.slots.values()))

@@ -106,13 +106,13 @@ class FirstStepBarrier:
         """Returns versions and the slots that have reported, or are reporting, as columns."""
         awaited = sorted(self._awaited.items())
         reported = [(key, slot) for key, each in awaited for slot in sorted(each.reported)]
-        speaking = [(key, slot) for slot, keys in sorted(self._reporting.items()) for key in keys]
+        reporting = [(key, slot) for slot, keys in sorted(self._reporting.items()) for key in keys]
         return {
             "awaited.keys": np.array([key for key, _ in awaited], np.uint64),
             "awaited.counts": np.array([each.count for _, each in awaited], np.int64),
             "awaited.until_ms": np.array([each.until_ms for _, each in awaited], np.int64),
             "awaited.said": np.array(reported, np.uint64).reshape(-1, 2),
-            "awaited.speaking": np.array(sorted(speaking), np.uint64).reshape(-1, 2),
+            "awaited.speaking": np.array(sorted(reporting), np.uint64).reshape(-1, 2),
         }
 
     def restore(self, state: State) -> None:

@@ -103,11 +103,11 @@ class LiveLists:
             # count, however often they arrive, until the slot's time shows that all were sent. For
             # a step that looks back that time shows nothing.
             is_ranked = kinds[found.steps.queries] == KIND_RANKED
-            is_untold = found.steps.at_ms >= before_ms[found.steps.interval_rows]
+            is_unreported = found.steps.at_ms >= before_ms[found.steps.interval_rows]
             if self.steps.is_awaiting:
                 awaited = np.array([self.steps.awaits(spec.key) for spec in specs], np.bool_)
-                is_untold |= awaited[found.steps.queries]
-            is_new |= is_ranked & is_untold
+                is_unreported |= awaited[found.steps.queries]
+            is_new |= is_ranked & is_unreported
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_ENDED).tolist():

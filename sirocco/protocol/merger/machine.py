@@ -422,7 +422,7 @@ class MergerMachine:
         declaration = event.declaration
         if isinstance(declaration, CheckpointTaken) and declaration.topic == PARTIALS:
             effects += self._checkpoint_taken(declaration)
-            effects += self._again(declaration.partition)
+            effects += self._republish(declaration.partition)
         return self._after_fences(effects)
 
     def _checkpoint_taken(self, declaration: CheckpointTaken) -> list[Effect]:
@@ -436,7 +436,7 @@ class MergerMachine:
         before = min(declaration.offset, window.input_offset)
         return [Truncate(PARTIALS, declaration.partition, before)]
 
-    def _again(self, partition: int) -> list[Effect]:
+    def _republish(self, partition: int) -> list[Effect]:
         """Loads a partition that lacked a checkpoint, once a newer one is known."""
         newest = self.holdings.view.checkpoints.get((PARTIALS, partition))
         tried = self._lacking.get(partition)
@@ -461,7 +461,7 @@ class MergerMachine:
         state = event.state or {}
         if "has_lists" in state and state["has_lists"][0] and "reached.slots" not in state:
             self._lacking[event.partition] = self._requested_checkpoints[event.partition]
-            return self._after_fences(self._again(event.partition))
+            return self._after_fences(self._republish(event.partition))
         self.holdings.loaded(event)
         progress = _progress(event.offset, Reached())
         if "slots" in state:

@@ -148,8 +148,8 @@ class _Slot:
         due_ms: when it may be asked.
         tries: number of failed questions.
         why: the reason of the last failure; empty while an answer is under way.
-        handed: event keys of the rows that were passed on of an unfinished answer, with the number
-            of the question that they answered.
+        passed_on: event keys of the rows that were passed on of an unfinished answer, with the
+            number of the question that they answered.
     """
 
     due_ms: int
@@ -158,8 +158,8 @@ class _Slot:
     is_lost: bool = False
     tries: int = 0
     why: str = ""
-    handed: list[tuple[int, EventColumns]] = field(default_factory=list)
-    handed_rows: int = 0
+    passed_on: list[tuple[int, EventColumns]] = field(default_factory=list)
+    passed_on_rows: int = 0
 
 
 @dataclass(slots=True)
@@ -198,11 +198,11 @@ class Gather:
         self._end_ms = deadline_ms
         self._seed = seed
         self._slots: dict[int, _Slot] = {}
-        self._asked: dict[int, _Question] = {}
-        self._asks = 0
+        self._questions: dict[int, _Question] = {}
+        self._questions_total = 0
         self._radius_m: float | None = None
         self._is_first_phase = plan.has_rest
-        self._is_behind = False
+        self._is_catching_up = False
         # Terms query: the numbering of terms in the answers so far, None before the first.
         self._numbering: int | None = None
         self._takes_numbers = True
@@ -226,7 +226,7 @@ class Gather:
         effects: list[GatherEffect] = []
         match event:
             case Begin():
-                self._want(self._plan.first, now_ms)
+                self._require(self._plan.first, now_ms)
             case PartArrived(number, part):
                 effects += self._part_arrived(number, part, now_ms)
             case Tick():
@@ -245,7 +245,7 @@ class Gather:
     def deadline_ms(self) -> int:
         """Returns when the next `Tick` is needed at the latest."""
         due_ms = [slot.due_ms for slot in self._slots.values() if self._is_wanted(slot)]
-        if self._asked:
+        if self._questions:
             due_ms.append(self._looked_ms + self._limits.look_ms)
         if self._is_first_phase:
             due_ms.append(self._patience_ms)
@@ -257,7 +257,7 @@ class Gather:
     def _is_wanted(slot: _Slot) -> bool:
         return slot.ask is None and not slot.is_done and not slot.is_lost
 
-    def _want(self, slots: Iterable[int], now_ms: int) -> None:
+    def _require(self, slots: Iterable[int], now_ms: int) -> None:
         for slot in slots:
             self._slots.setdefault(slot, _Slot(due_ms=now_ms))
 
@@ -268,22 +268,22 @@ class Gather:
                 continue
             member = owners(number)
             if member is None:
-                self._again(number, "has no owner", now_ms)
+                self._retry(number, "has no owner", now_ms)
             else:
                 by_member.setdefault(member, []).append(number)
         effects: list[GatherEffect] = []
         for member, numbers in by_member.items():
-            self._asks += 1
+            self._questions_total += 1
             for number in numbers:
-                self._slots[number].ask = self._asks
+                self._slots[number].ask = self._questions_total
             nearby = self._nearby(member, owners)
-            self._asked[self._asks] = _Question(member, set(numbers), nearby)
+            self._questions[self._questions_total] = _Question(member, set(numbers), nearby)
             # Each answer is about one slot at least.
             answers = 1 + len(self._slots) - len(numbers)
             slots = tuple(sorted(numbers))
             effects.append(
                 Ask(
-                    number=self._asks,
+                    number=self._questions_total,
                     member=member,
                     slots=slots,
                     radius_m=self._radius_m,
@@ -301,11 +301,11 @@ class Gather:
         others = (n for n in range(self._plan.routing.slots) if n not in self._slots)
         return tuple(islice((n for n in others if owners(n) == member), self._limits.nearby_max))
 
-    def _again(self, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
+    def _retry(self, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
         """Schedules another question to a slot, after a pause that grows with its failures."""
         slot = self._slots[number]
         slot.ask, slot.why = None, why
-        if slot.handed_rows > self._limits.repeatable_rows_max:
+        if slot.passed_on_rows > self._limits.repeatable_rows_max:
             slot.is_lost = True
             return
         grown_ms = min(self._limits.retry_ms_min << min(slot.tries, 8), self._limits.retry_ms_max)
@@ -316,9 +316,9 @@ class Gather:
 
     def _drop(self, ask: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
         """Forgets a question; its unfinished slots are asked again."""
-        for number in self._asked.pop(ask).slots:
+        for number in self._questions.pop(ask).slots:
             if self._slots[number].ask == ask:
-                self._again(number, why, now_ms, pause_ms)
+                self._retry(number, why, now_ms, pause_ms)
 
     def _look(self, owners: Owners, now_ms: int) -> list[GatherEffect]:
         """Stops asking evaluators that no longer own the slots they were asked for."""
@@ -326,8 +326,8 @@ class Gather:
             return []
         self._looked_ms = now_ms
         effects: list[GatherEffect] = []
-        for ask, asked in list(self._asked.items()):
-            if any(owners(number) not in (None, asked.member) for number in asked.slots):
+        for ask, question in list(self._questions.items()):
+            if any(owners(number) not in (None, question.member) for number in question.slots):
                 self._drop(ask, "has moved", now_ms)
                 effects.append(Stop(ask))
         return effects
@@ -349,45 +349,45 @@ class Gather:
         assert self._collector is not None
         # Any result bounds the answer, even if the first phase is not complete.
         self._radius_m = self._collector.bound_m()
-        self._want(self._plan.rest(self._radius_m), now_ms)
+        self._require(self._plan.rest(self._radius_m), now_ms)
 
     # --- answers
 
     def _part_arrived(self, ask: int, part: Part | SiroccoError, now_ms: int) -> list[GatherEffect]:
-        asked = self._asked.get(ask)
-        if asked is None:
+        question = self._questions.get(ask)
+        if question is None:
             # The question has been dropped since.
             return []
         if isinstance(part, SiroccoError):
             return self._failed(ask, part, now_ms)
-        if not asked.slots.union(asked.nearby).issuperset(part.slots.tolist()):
-            return self._failed(ask, Internal(f"{asked.member} spoke of other slots"), now_ms)
+        if not question.slots.union(question.nearby).issuperset(part.slots.tolist()):
+            return self._failed(ask, Internal(f"{question.member} spoke of other slots"), now_ms)
         if part.map_version > self._plan.routing.version and not self._plan.is_everywhere:
             self._plan = replace(self._plan, former=Former(is_everywhere=True))
             if self._collector is not None:
                 return self._restart(now_ms)
-            self._want(range(self._plan.routing.slots), now_ms)
+            self._require(range(self._plan.routing.slots), now_ms)
         effects: list[GatherEffect] = []
-        if part.is_waiting and not self._is_behind:
-            self._is_behind = True
+        if part.is_waiting and not self._is_catching_up:
+            self._is_catching_up = True
             effects.append(RequestMarks())
         if self._collector is None:
             effects += self._send_objects(ask, part, now_ms)
         else:
-            asked.parts.append(replace(part, origin=None))
+            question.parts.append(replace(part, origin=None))
         moved = part.slots[part.states == MOVED].tolist()
         # Excludes slots that another evaluator was asked for meanwhile, and nearby ones.
-        for number in sorted(asked.slots.intersection(moved)):
+        for number in sorted(question.slots.intersection(moved)):
             if self._slots[number].ask == ask:
-                self._again(number, "has moved", now_ms)
+                self._retry(number, "has moved", now_ms)
         if not part.is_last:
             return [*effects, *([] if part.is_waiting else [TakeMore(ask)])]
         if self._collector is not None:
-            if not self._can_add(asked.parts):
+            if not self._can_add(question.parts):
                 self._takes_numbers = False
                 return [*effects, *self._restart(now_ms)]
             try:
-                self._collector.add(asked.parts)
+                self._collector.add(question.parts)
             except InvalidArgument as error:
                 return [*effects, *self._finish(error)]
             self._close(part.slots[part.states == DONE].tolist(), now_ms)
@@ -410,15 +410,15 @@ class Gather:
         count.
         """
         assert self._collector is not None
-        stops: list[GatherEffect] = [Stop(ask) for ask in self._asked]
-        self._asked.clear()
+        stops: list[GatherEffect] = [Stop(ask) for ask in self._questions]
+        self._questions.clear()
         self._slots.clear()
         self._collector.clear()
         self._numbering = None
         # Those answers gave the bound: if one of them is missing now, the bound does not hold.
         self._radius_m = None
         self._is_first_phase = False
-        self._want(range(self._plan.routing.slots), now_ms)
+        self._require(range(self._plan.routing.slots), now_ms)
         return stops
 
     def _failed(self, ask: int, error: SiroccoError, now_ms: int) -> list[GatherEffect]:
@@ -432,7 +432,7 @@ class Gather:
         for number in numbers:
             # Nothing was known of nearby slots so far.
             slot = self._slots.setdefault(number, _Slot(due_ms=now_ms))
-            slot.is_done, slot.ask, slot.handed = True, None, []
+            slot.is_done, slot.ask, slot.passed_on = True, None, []
 
     def _send_objects(self, ask: int, part: Part, now_ms: int) -> list[GatherEffect]:
         keep: NDArray[np.bool_] | None = None
@@ -442,15 +442,15 @@ class Gather:
         ):
             slot = self._slots[number]
             # One answer has each row once. A repeated one is sent without rows the client has.
-            handed = [events for of, events in slot.handed if of != ask]
-            if handed and end > begin:
+            passed_on = [events for of, events in slot.passed_on if of != ask]
+            if passed_on and end > begin:
                 keep = np.ones(len(part.objects), np.bool_) if keep is None else keep
-                keep[begin:end] = _unknown(part.events.slice(begin, end), handed)
+                keep[begin:end] = _unknown(part.events.slice(begin, end), passed_on)
             if state == DONE:
                 self._close([number], now_ms)
-            elif state == MORE and slot.handed_rows <= self._limits.repeatable_rows_max:
-                slot.handed.append((ask, part.events.slice(begin, end)))
-                slot.handed_rows += end - begin
+            elif state == MORE and slot.passed_on_rows <= self._limits.repeatable_rows_max:
+                slot.passed_on.append((ask, part.events.slice(begin, end)))
+                slot.passed_on_rows += end - begin
             begin = end
         if not len(part.objects):
             return []
@@ -465,8 +465,8 @@ class Gather:
         self.is_finished = True
         missing = tuple(sorted(n for n, slot in self._slots.items() if not slot.is_done))
         collected = NO_ANSWER if self._collector is None else self._collector.answer()
-        stops: list[GatherEffect] = [Stop(ask) for ask in self._asked]
-        self._asked.clear()
+        stops: list[GatherEffect] = [Stop(ask) for ask in self._questions]
+        self._questions.clear()
         return [*stops, Finish(collected, error, missing)]
 
     def _finish_late(self) -> list[GatherEffect]:
@@ -476,7 +476,7 @@ class Gather:
         reasons = sorted({slot.why for slot in missing.values() if slot.why})
         if len(missing) == len(self._slots) and not reasons:
             # No slot is known to be unavailable: the time was too short.
-            why = " (they had not reached the position token)" if self._is_behind else ""
+            why = " (they had not reached the position token)" if self._is_catching_up else ""
             return self._finish(
                 DeadlineExceeded(f"slots {numbers} gave no answer within {waited_ms} ms{why}")
             )
@@ -494,11 +494,11 @@ def gone(member: str) -> SiroccoError:
     return Unavailable(f"evaluator {member} cannot be reached")
 
 
-def _unknown(events: EventColumns, handed: list[EventColumns]) -> NDArray[np.bool_]:
+def _unknown(events: EventColumns, passed_on: list[EventColumns]) -> NDArray[np.bool_]:
     """bool[n], which events are not among those that were passed on."""
     known = {
         key
-        for part in handed
+        for part in passed_on
         for key in zip(part.sessions.tolist(), part.numbers.tolist(), strict=True)
     }
     keys = zip(events.sessions.tolist(), events.numbers.tolist(), strict=True)

@@ -92,8 +92,8 @@ class LeftoverTable:
 
     def learn(self, news: Iterable[Leftovers]) -> LeftoverTable:
         """Returns the table with what slots said; what they said of another map does not count."""
-        told = {each.slot: each for each in news if each.version == self.version}
-        return LeftoverTable.of(self.version, {**self.of_slot, **told})
+        current = {each.slot: each for each in news if each.version == self.version}
+        return LeftoverTable.of(self.version, {**self.of_slot, **current})
 
     def owned(self, epochs: Callable[[int], int | None]) -> LeftoverTable:
         """Returns what remains known while slots have these owners, by epoch.
@@ -175,10 +175,10 @@ class KnownLeftovers:
 
     def learn(self, news: Iterable[Leftovers], now_ms: int) -> None:
         """Takes what slots said of themselves."""
-        told = [each for each in news if each.epoch == self._epoch(each.slot)]
-        if told:
-            self._table = self._table.learn(told)
-            self._learned_ms |= {each.slot: now_ms for each in told}
+        current = [each for each in news if each.epoch == self._epoch(each.slot)]
+        if current:
+            self._table = self._table.learn(current)
+            self._learned_ms |= {each.slot: now_ms for each in current}
 
     def _is_due(self, slot: int, now_ms: int) -> bool:
         known = self._table.of_slot.get(slot)

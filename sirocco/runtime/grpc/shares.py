@@ -65,7 +65,7 @@ class Shares:
 
     def held_by(self, tenant: str, peer: str = "") -> int:
         """Returns how many places one caller has."""
-        return self._held[_who(tenant, peer)]
+        return self._held[_holder_of(tenant, peer)]
 
     def fits(self, tenant: str, amount: int = 1, *, peer: str = "") -> bool:
         """Whether so many may be taken now; the first amount fits however large it is."""
@@ -146,7 +146,7 @@ class Shares:
     def _is_within(self, tenant: str, amount: int, peer: str) -> bool:
         """Whether an amount is within all shares that a caller takes from."""
         free = self.whole_max - self._whole
-        is_new = not self._held[_who(tenant, peer)]
+        is_new = not self._held[_holder_of(tenant, peer)]
         if is_new and (tenant or free - amount >= self.whole_max // OTHERS_PART):
             return True
         return not any(
@@ -156,8 +156,8 @@ class Shares:
         )
 
     def _refusal(self, tenant: str, amount: int, peer: str) -> ResourceExhausted:
-        who = _who(tenant, peer)
-        held, most = self._held[who], self._most(who, tenant, peer)
+        holder = _holder_of(tenant, peer)
+        held, most = self._held[holder], self._most(holder, tenant, peer)
         whose = f"tenant {tenant}" if tenant else "this caller"
         if held and held + amount > most:
             why = f"{whose} has no room for more {self._what}, the limit is {most}"
@@ -174,14 +174,14 @@ def host_of(peer: str) -> str:
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else f"host {peer}"
 
 
-def _who(tenant: str, peer: str) -> str:
+def _holder_of(tenant: str, peer: str) -> str:
     return f"tenant {tenant}" if tenant else peer
 
 
 def _keys(tenant: str, peer: str) -> Mapping[str, int]:
     """Returns whose shares a caller takes from, and how many times what is free each may hold."""
-    who = _who(tenant, peer)
-    return {who: 1} if tenant or not peer else {who: 1, host_of(peer): HOST_SHARE}
+    holder = _holder_of(tenant, peer)
+    return {holder: 1} if tenant or not peer else {holder: 1, host_of(peer): HOST_SHARE}
 
 
 def _subtract(counts: Counter[str], key: str, amount: int) -> None:

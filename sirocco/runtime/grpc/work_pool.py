@@ -48,7 +48,7 @@ LOOK_S = 0.05
 
 
 @dataclass(slots=True)
-class _Asker:
+class _Sender:
     """The waiting jobs of one tenant, or of one connection.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Asker:
     jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any], float]] = field(default_factory=deque)
     budget: Bucket | None = None
 
-    def may_go(self, now_ms: int) -> bool:
+    def may_start(self, now_ms: int) -> bool:
         """Whether it may have a turn now."""
         return bool(self.jobs) and (self.budget is None or self.budget.wait_ms(now_ms) == 0)
 
@@ -85,7 +85,7 @@ class WorkPool:
         self._tenant_ms_per_s = tenant_ms_per_s
         self._wait_s = wait_s
         # In the order of their turns; those without jobs and with a full budget are forgotten.
-        self._askers: dict[tuple[str, str], _Asker] = {}
+        self._senders: dict[tuple[str, str], _Sender] = {}
         self._waiting = 0
         self._running = 0
         self._looking: asyncio.TimerHandle | None = None
@@ -106,14 +106,14 @@ class WorkPool:
         """
         tenant = caller().grant.tenant
         key = (tenant, "" if tenant else connection())
-        asker = self._askers.get(key)
-        if asker is None:
+        sender = self._senders.get(key)
+        if sender is None:
             budget = Bucket(self._tenant_ms_per_s, monotonic_ms()) if tenant else None
-            asker = self._askers[key] = _Asker(budget=budget)
-        if self._waiting >= WAITING_MAX or len(asker.jobs) >= WAITING_EACH_MAX:
+            sender = self._senders[key] = _Sender(budget=budget)
+        if self._waiting >= WAITING_MAX or len(sender.jobs) >= WAITING_EACH_MAX:
             raise _exhausted()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        asker.jobs.append((job, done, time.monotonic() + self._wait_s))
+        sender.jobs.append((job, done, time.monotonic() + self._wait_s))
         self._waiting += 1
         self._dispatch()
         return await done
@@ -141,16 +141,16 @@ class WorkPool:
     def _dispatch(self) -> None:
         """Gives free threads to the callers whose turn it is."""
         now_ms = monotonic_ms()
-        for key in tuple(self._askers):
-            asker = self._askers[key]
-            self._drop_late(asker)
-            if self._running < self._threads and asker.may_go(now_ms):
+        for key in tuple(self._senders):
+            sender = self._senders[key]
+            self._drop_late(sender)
+            if self._running < self._threads and sender.may_start(now_ms):
                 # To the end of the queue.
-                del self._askers[key]
-                self._askers[key] = asker
-                self._begin(asker)
-            elif not asker.jobs and (asker.budget is None or asker.budget.is_full(now_ms)):
-                del self._askers[key]
+                del self._senders[key]
+                self._senders[key] = sender
+                self._begin(sender)
+            elif not sender.jobs and (sender.budget is None or sender.budget.is_full(now_ms)):
+                del self._senders[key]
         if self._waiting and self._running < self._threads and self._looking is None:
             loop = asyncio.get_running_loop()
             self._looking = loop.call_later(LOOK_S, self._look)
@@ -159,25 +159,25 @@ class WorkPool:
         self._looking = None
         self._dispatch()
 
-    def _drop_late(self, asker: _Asker) -> None:
+    def _drop_late(self, sender: _Sender) -> None:
         now_s = time.monotonic()
-        while asker.jobs and (asker.jobs[0][1].done() or asker.jobs[0][2] < now_s):
-            _, done, _ = asker.jobs.popleft()
+        while sender.jobs and (sender.jobs[0][1].done() or sender.jobs[0][2] < now_s):
+            _, done, _ = sender.jobs.popleft()
             self._waiting -= 1
             # Done already: the caller has gone.
             if not done.done():
                 done.set_exception(_exhausted())
 
-    def _begin(self, asker: _Asker) -> None:
-        job, done, _ = asker.jobs.popleft()
+    def _begin(self, sender: _Sender) -> None:
+        job, done, _ = sender.jobs.popleft()
         self._waiting -= 1
         self._running += 1
         loop = asyncio.get_running_loop()
 
         def ended(result: Any, error: BaseException | None, spent_ms: float) -> None:
             self._running -= 1
-            if asker.budget is not None:
-                asker.budget.take(spent_ms, monotonic_ms())
+            if sender.budget is not None:
+                sender.budget.take(spent_ms, monotonic_ms())
             if not done.done():
                 if error is None:
                     done.set_result(result)

@@ -258,7 +258,7 @@ class Checkpoints:
         name = checkpoint_name(effect.topic, effect.partition, effect.offset, effect.epoch)
         # Slices first: a state that can be loaded finds all that it names.
         for slice_name, slice_ in effect.slices:
-            self._bring(slice_name, slice_)
+            self._save_slice(slice_name, slice_)
         self._archive.write(name, *state_pieces(effect.state))
         return CheckpointTaken(
             effect.topic,
@@ -269,7 +269,7 @@ class Checkpoints:
             effect.map_version,
         )
 
-    def _bring(self, name: str, slice_: SealedSlice) -> None:
+    def _save_slice(self, name: str, slice_: SealedSlice) -> None:
         contents = write_slice(slice_)
         try:
             self._archive.write(name, contents)

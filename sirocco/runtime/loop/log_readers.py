@@ -78,7 +78,7 @@ class LogReaders:
         self._kept: deque[Stretch] = deque()
         self._kept_bytes = 0
         self._reading: dict[tuple[int, int], asyncio.Future[Stretch]] = {}
-        self._asked_s = 0.0
+        self._requested_s = 0.0
         self._rest: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -96,8 +96,8 @@ class LogReaders:
             loop = asyncio.get_running_loop()
             reading = loop.run_in_executor(self._threads, self._read, partition, offset)
             self._reading[key] = reading
-            reading.add_done_callback(lambda done: self._took(key, done))
-            self._asked_s = time.monotonic()
+            reading.add_done_callback(lambda done: self._note_read(key, done))
+            self._requested_s = time.monotonic()
             if self._rest is None:
                 self._rest = loop.call_later(REST_S, self._look_for_rest)
         # Others may wait for the same read, and a reading thread cannot be cancelled.
@@ -109,7 +109,7 @@ class LogReaders:
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._close_idle()
 
-    def _took(self, key: tuple[int, int], done: asyncio.Future[Stretch]) -> None:
+    def _note_read(self, key: tuple[int, int], done: asyncio.Future[Stretch]) -> None:
         self._reading.pop(key, None)
         if done.cancelled() or done.exception() is not None:
             return
@@ -122,7 +122,7 @@ class LogReaders:
 
     def _look_for_rest(self) -> None:
         loop = asyncio.get_running_loop()
-        left_s = self._asked_s + REST_S - time.monotonic()
+        left_s = self._requested_s + REST_S - time.monotonic()
         if self._reading or left_s > 0:
             self._rest = loop.call_later(max(left_s, POLL_S), self._look_for_rest)
             return

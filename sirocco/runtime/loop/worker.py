@@ -158,7 +158,7 @@ class Worker:
         self._void_grants = 0
         self._term = 0
         # Followed partitions that stand still since the log lacks their offset; and since when.
-        self._gone: dict[tuple[str, int], tuple[OffsetOutOfRange, int]] = {}
+        self._out_of_range: dict[tuple[str, int], tuple[OffsetOutOfRange, int]] = {}
         self._control_end = 0
         self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
 
@@ -300,7 +300,7 @@ class Worker:
         Raises:
             OffsetOutOfRange: The log lacks records that this process owns.
         """
-        for error, since_ms in self._gone.values():
+        for error, since_ms in self._out_of_range.values():
             if self.beat_ms - since_ms > GONE_MS:
                 raise error
         records = more = self._polled(self._poll_s())
@@ -319,7 +319,7 @@ class Worker:
         except OffsetOutOfRange as error:
             if error.topic == CONTROL:
                 raise
-            self._gone[error.topic, error.partition] = error, self.beat_ms
+            self._out_of_range[error.topic, error.partition] = error, self.beat_ms
             return []
 
     def _exists(self, granted: Granted) -> bool:
@@ -391,7 +391,7 @@ class Worker:
                 case Unfollow(topic, partition):
                     # Follows the machine: a grant that is void for it takes nothing away.
                     self._loads.ended(topic, partition)
-                    self._gone.pop((topic, partition), None)
+                    self._out_of_range.pop((topic, partition), None)
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
                 case Load() | FindEnds():
@@ -400,7 +400,7 @@ class Worker:
                         self._loads.begun(effect)
                         self._load(effect)
                 case SaveCheckpoint() | Declare() | Answer() | Truncate():
-                    self._appends.after_all(self._behind_all(effect))
+                    self._appends.after_all(self._after_appends(effect))
                 case Compute():
                     self._jobs.compute(effect)
                 case SetAside():
@@ -421,7 +421,7 @@ class Worker:
                     if self._publish is not None:
                         self._publish(effect)
 
-    def _behind_all(
+    def _after_appends(
         self, effect: SaveCheckpoint | Declare | Answer | Truncate
     ) -> Callable[[], None]:
         """Returns what to do once the log has all that was appended before."""

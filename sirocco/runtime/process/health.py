@@ -97,19 +97,19 @@ class HealthServer:
             def do_GET(self) -> None:
                 """Answers a probe or a scrape."""
                 if self.path == "/healthz":
-                    self._say(200 if is_healthy() else 503, b"", "text/plain")
+                    self._respond(200 if is_healthy() else 503, b"", "text/plain")
                 elif self.path == "/readyz":
-                    self._say(200 if is_ready() else 503, b"", "text/plain")
+                    self._respond(200 if is_ready() else 503, b"", "text/plain")
                 elif self.path == "/metrics":
                     refresh()
-                    self._say(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+                    self._respond(200, generate_latest(registry), CONTENT_TYPE_LATEST)
                 else:
-                    self._say(404, b"", "text/plain")
+                    self._respond(404, b"", "text/plain")
 
             def log_message(self, format: str, *args: object) -> None:
                 """Does not log requests."""
 
-            def _say(self, status: int, body: bytes, content_type: str) -> None:
+            def _respond(self, status: int, body: bytes, content_type: str) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", content_type)
                 self.send_header("Content-Length", str(len(body)))

@@ -118,8 +118,8 @@ def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
     index = RangeIndex()
     index.insert(replace(query, expires_ms=np.full(1, NEVER_MS)), 0)
     columns = found.objects.lon, found.objects.lat, found.term_offsets, found.terms
-    met = index.match(*columns, found.arrivals_ms, np.zeros(len(found), np.int64))
-    return sorted_distinct(met.object_rows)
+    matches = index.match(*columns, found.arrivals_ms, np.zeros(len(found), np.int64))
+    return sorted_distinct(matches.object_rows)
 
 
 def _past_nearest(

@@ -90,8 +90,8 @@ class Piece:
         report: whose it is.
         matches: i8[m], which of the report's.
         bytes_total: an upper bound.
-        upto: position after the piece; None: the report's end, or the next position where it is
-            pinned.
+        next_position: position after the piece; None: the report's end, or the next position
+            where it is pinned.
         part: number of the part of a split object.
         is_last: nothing of the report follows for the target.
     """
@@ -99,7 +99,7 @@ class Piece:
     report: Report
     matches: NDArray[np.intp]
     bytes_total: int
-    upto: int | None = None
+    next_position: int | None = None
     part: int = 0
     is_last: bool = False
 
@@ -176,7 +176,7 @@ def _cut(report: Report, matches: NDArray[np.intp], limits: RecordLimits) -> Ite
         before = int(ends[begin - 1]) if begin else 0
         end = int(np.searchsorted(ends, before + limits.bytes_max, side="right"))
         end = min(end, begin + limits.matches_max)
-        upto = None
+        next_position = None
         if end < len(rows):
             # Back to the last border between objects; none: a single object fills the piece.
             end = int(np.searchsorted(rows, rows[end]))
@@ -186,9 +186,9 @@ def _cut(report: Report, matches: NDArray[np.intp], limits: RecordLimits) -> Ite
                 begin = end
                 continue
             if report.pinned is None:
-                upto = int(report.positions[rows[end - 1]]) + (1 << PART_BITS)
+                next_position = int(report.positions[rows[end - 1]]) + (1 << PART_BITS)
         size = int(ends[end - 1]) - before
-        yield Piece(report, matches[begin:end], size, upto)
+        yield Piece(report, matches[begin:end], size, next_position)
         begin = end
 
 
@@ -238,11 +238,11 @@ def _cut_object(report: Report, matches: NDArray[np.intp], limits: RecordLimits)
         is_last = end >= len(matches)
         if part >> PART_BITS:
             raise OverflowError(f"an object matches {len(matches)} queries of one slot and target")
-        upto = None
+        next_position = None
         if report.pinned is None:
-            upto = position + ((1 << PART_BITS) if is_last else part + 1)
+            next_position = position + ((1 << PART_BITS) if is_last else part + 1)
         size = int(ends[min(end, len(matches)) - 1]) - before + object_bytes
-        yield Piece(report, matches[begin:end], size, upto, part)
+        yield Piece(report, matches[begin:end], size, next_position, part)
         begin, part = end, part + 1
 
 
@@ -283,13 +283,13 @@ def _found(target: int, group: list[Piece]) -> Found:
         rows = object_rows[is_first].astype(np.int64)
         if report.pinned is None:
             positions.append(report.positions[rows] + piece.part)
-            upto = report.end if piece.upto is None else piece.upto
+            next_position = report.end if piece.next_position is None else piece.next_position
         else:
             place = place_of(report.pinned, int(report.sent[target]))
             positions.append(np.full(len(rows), place))
-            upto = place + 1
+            next_position = place + 1
         time_ms = report.time_ms if piece.is_last else NO_TIME_MS
-        intervals.append(_interval(report, target, upto, time_ms))
+        intervals.append(_interval(report, target, next_position, time_ms))
         objects.append(report.objects.take(rows))
         events.append(report.events.take(rows))
         found, places = report.table.distinct(piece.query_rows)

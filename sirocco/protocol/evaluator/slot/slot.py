@@ -578,10 +578,10 @@ class Slot:
                 # The slot that has the past objects has reported them.
                 self.standing.resume(kind, rows, self.time_ms)
                 continue
-            asked = message.past_ms[some] != NO_PAST
+            with_past = message.past_ms[some] != NO_PAST
             changed.history_requests += [
                 self._history_request(kind, row, message, i)
-                for row, i in zip(rows[asked].tolist(), some[asked].tolist(), strict=True)
+                for row, i in zip(rows[with_past].tolist(), some[with_past].tolist(), strict=True)
             ]
         changed.exits += replacements.exits(self.standing, new_rows, message, offset)
 
@@ -672,13 +672,13 @@ class Slot:
 
     def _history_request(self, kind: int, row: int, message: Installed, i: int) -> HistoryRequest:
         where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
-        asked = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
+        with_past = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
         start_ms, past_ms = int(message.starts_ms[i]), int(message.past_ms[i])
-        if self.hashing.is_keyed and not asked.has_words:
+        if self.hashing.is_keyed and not with_past.has_words:
             # The store is searched by words alone here, and these are not known.
-            condition = compile_condition(without_text(asked), where)
-            return HistoryRequest(kind, row, condition, start_ms, past_ms, asked)
-        condition = compile_condition(with_numbers(asked, self.hashing), where)
+            condition = compile_condition(without_text(with_past), where)
+            return HistoryRequest(kind, row, condition, start_ms, past_ms, with_past)
+        condition = compile_condition(with_numbers(with_past, self.hashing), where)
         return HistoryRequest(kind, row, condition, start_ms, past_ms)
 
     def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:

@@ -59,18 +59,18 @@ class Family:
         self.index = index
         self.table = QueryTable(subscribers)
 
-    def end(self, rows: Rows, position: int, *, gone: bool) -> None:
-        """Ends queries from a position on; `gone`: they have no newer row here."""
+    def end(self, rows: Rows, position: int, *, are_removed: bool) -> None:
+        """Ends queries from a position on; `are_removed`: they have no newer row here."""
         if len(rows):
             self.index.remove(rows, position)
-            self.table.forget(rows, gone=gone)
+            self.table.forget(rows, are_removed=are_removed)
 
     def expire(self, time_ms: int, position: int) -> list[tuple[int, int]]:
         """Ends the queries whose lifetime ended before the time; returns (handle, revision)."""
         rows = self.index.expire(time_ms)
         revisions = self.table.revisions[rows]
         live, revisions = rows[revisions != NO_REVISION], revisions[revisions != NO_REVISION]
-        self.end(live, position, gone=True)
+        self.end(live, position, are_removed=True)
         handles = self.table.handle_rows(live).tolist()
         return list(zip(handles, revisions.tolist(), strict=True))
 

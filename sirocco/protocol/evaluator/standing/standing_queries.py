@@ -351,7 +351,7 @@ class StandingQueries:
         """Ends queries of a family; returns rows of `names` of which mergers keep state."""
         if not len(rows):
             return []
-        self.families[family].end(rows, offset, gone=True)
+        self.families[family].end(rows, offset, are_removed=True)
         if family in {RANGE, TRACKED}:
             return []
         # Every slot that holds it reports this: its home may have changed.
@@ -386,7 +386,7 @@ class StandingQueries:
             rows: of these within the batch.
         """
         if not any(self.waiting.values()):
-            return self._joined(self._met(batch, own, rows))
+            return self._joined(self._match(batch, own, rows))
         # Objects for which the same queries have begun are taken together. Their number identifies
         # these: of two objects the later has all that the earlier has.
         arrivals_ms = batch.events.arrivals_ms
@@ -399,11 +399,11 @@ class StandingQueries:
             with ExitStack() as hidden:
                 for waiting in self.waiting.values():
                     hidden.enter_context(waiting.hidden(int(arrivals_ms[begin])))
-                met = self._met(piece, *piece.own())
-            parts += [(family, hits.at(places)) for family, hits in met]
+                matches = self._match(piece, *piece.own())
+            parts += [(family, hits.at(places)) for family, hits in matches]
         return self._joined(parts)
 
-    def _met(self, batch: Batch, own: Batch, rows: NDArray[np.intp]) -> list[tuple[int, Hits]]:
+    def _match(self, batch: Batch, own: Batch, rows: NDArray[np.intp]) -> list[tuple[int, Hits]]:
         """Returns the hits of each family."""
         parts: list[tuple[int, Hits]] = []
         present, places = (own, rows) if batch.homes is None else batch.present()

@@ -98,7 +98,7 @@ class RouterSteps:
                 self._appended.add(key)
                 effects.append(Declare(MapCopied(partition, following, owner.epoch)))
         is_in_force = view.map_version >= following
-        if is_in_force and not view.behind(INTAKE, self.intake_partitions, following):
+        if is_in_force and not view.lagging(INTAKE, self.intake_partitions, following):
             key = ("retire", partition, following, registry.epoch)
             if key not in self._appended:
                 self._appended.add(key)

@@ -415,19 +415,23 @@ class IntakeRouter:
             # here; otherwise up to its position.
             is_continued = last < end and int(routed.interval_rows[last]) == partition
             if is_continued:
-                upto = int(routed.positions[last - 1]) + 1
+                next_position = int(routed.positions[last - 1]) + 1
                 time_ms = int(routed.events.arrivals_ms[last - 1])
-                intervals.append(self._interval(partition, slot, upto, time_ms))
+                intervals.append(self._interval(partition, slot, next_position, time_ms))
             else:
                 intervals.append(self._interval(partition, slot))
         return piece_of(routed, first, last, Intervals.of(intervals), rows)
 
     def _interval(
-        self, partition: int, slot: int, upto: int | None = None, time_ms: int | None = None
+        self,
+        partition: int,
+        slot: int,
+        next_position: int | None = None,
+        time_ms: int | None = None,
     ) -> tuple[int, int, int, int]:
         source = self.sources[partition]
         begin = int(source.sent[slot])
-        end = source.position if upto is None else upto
+        end = source.position if next_position is None else next_position
         source.sent[slot] = end
         return partition, begin, end, source.arrival_ms if time_ms is None else time_ms
 

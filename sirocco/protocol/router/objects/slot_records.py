@@ -59,7 +59,7 @@ def record_bounds(
     """Splits rows [begin, end) into pieces that each fit a record, by rows and by bytes."""
     rows_max, bytes_max = limits.slot_rows_max, limits.slot_bytes_max
     if routed.tracks is None and end - begin <= rows_max:
-        total = _bytes_upto(routed, end) - _bytes_upto(routed, begin)
+        total = _cumulative_bytes(routed, end) - _cumulative_bytes(routed, begin)
         if total <= bytes_max:
             return [(begin, end)] if begin < end else []
     sizes, first = _bytes_before(routed, begin, end), begin
@@ -110,7 +110,7 @@ def _tracks_of(routed: Routed, first: int, last: int) -> Routed:
     )
 
 
-def _bytes_upto(routed: Routed, rows: int | slice) -> Any:
+def _cumulative_bytes(routed: Routed, rows: int | slice) -> Any:
     """Bytes of all objects before rows, but for the values of their copies: of one row or some."""
     objects = routed.objects
     sizes = objects.text_offsets[rows] + objects.attribute_offsets[rows]
@@ -119,7 +119,7 @@ def _bytes_upto(routed: Routed, rows: int | slice) -> Any:
 
 def _bytes_before(routed: Routed, begin: int, end: int) -> NDArray[np.int64]:
     """Returns i8[end - begin + 1], the bytes of all rows before each of [begin, end]."""
-    sizes: NDArray[np.int64] = _bytes_upto(routed, slice(begin, end + 1))
+    sizes: NDArray[np.int64] = _cumulative_bytes(routed, slice(begin, end + 1))
     further = None if routed.further is None else routed.further.of(begin, end)
     if further is not None:
         # With the names of the members, counted again for each value that names them.

@@ -135,8 +135,8 @@ class ChangeValidation:
         if doubt is not None and expected in doubt.possible:
             doubt.keep()
             return True
-        is_gone = current == NO_REVISION
-        places = self._removals if is_gone else self.repair.places
+        is_removed = current == NO_REVISION
+        places = self._removals if is_removed else self.repair.places
         place = places.get(handle, current)
         if expected != NO_REVISION:
             # A missing version that came after the one known here.

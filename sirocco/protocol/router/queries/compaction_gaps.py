@@ -43,12 +43,12 @@ class CompactionGaps:
 
 
 # A change in force as slots are sent it: with its revision, or for a removal with its offset.
-Told = tuple[int, Change]
+LoggedChange = tuple[int, Change]
 
 # Changes of a query in doubt that are kept. Of those before, the former owner has told the slots
 # long ago: it ended amid the last ones. A client that registers and removes a query a thousand
 # times a second would fill the memory with an hour of that.
-TOLD_MAX = 64
+POSSIBLE_MAX = 64
 
 
 @dataclass(slots=True)
@@ -68,19 +68,19 @@ class Doubt:
     """
 
     revision: int
-    in_force: list[Told] = field(default_factory=list)
-    possible: dict[int, list[Told]] = field(default_factory=dict)
+    in_force: list[LoggedChange] = field(default_factory=list)
+    possible: dict[int, list[LoggedChange]] = field(default_factory=dict)
 
     def keep(self) -> None:
         """Notes that what is believed so far stays possible."""
         self.possible[self.revision] = self.in_force
 
-    def accept(self, revision: int, in_force: Told) -> None:
+    def accept(self, revision: int, in_force: LoggedChange) -> None:
         """Takes a change that follows a version that may be in force."""
         expected = in_force[1].expected_revision
         leading = self.in_force if expected == self.revision else self.possible.get(expected, [])
         # What is said again takes the place of what it says.
         self.in_force = [*(each for each in leading if each[0] != in_force[0]), in_force][
-            -TOLD_MAX:
+            -POSSIBLE_MAX:
         ]
         self.revision = revision

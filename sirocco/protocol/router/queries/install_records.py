@@ -113,7 +113,7 @@ class Installs:
         self._filters: list[str] = []
         self._questions: _Questions | None = None
         self._rows_of_slot: dict[int, list[int]] = {}
-        self._gone_of_slot: dict[int, list[tuple[int, int]]] = {}
+        self._ended_of_slot: dict[int, list[tuple[int, int]]] = {}
 
     def remove(self, slots: Iterable[int], change: Change, revision: int) -> None:
         """Removes the query from these slots."""
@@ -122,7 +122,7 @@ class Installs:
     def leave(self, slots: Iterable[int], handle: int, revision: int) -> None:
         """The same for a query that has not changed."""
         for slot in slots:
-            self._gone_of_slot.setdefault(slot, []).append((handle, revision))
+            self._ended_of_slot.setdefault(slot, []).append((handle, revision))
 
     def install(
         self,
@@ -169,24 +169,24 @@ class Installs:
     def effects(self) -> list[Effect]:
         """Returns the records, by slot."""
         sizes, effects = None if self._are_few() else self._sizes(), list[Effect]()
-        for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys()):
+        for slot in sorted(self._rows_of_slot.keys() | self._ended_of_slot.keys()):
             rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
-            gone = self._gone_of_slot.get(slot, [])
+            ended = self._ended_of_slot.get(slot, [])
             removed_max = self._removed_max
             for piece in [rows] if sizes is None else _pieces(rows, sizes, self._bytes_max):
                 effects.append(
-                    Append(SLOTS, slot, self._installed(slot, piece, gone[:removed_max]))
+                    Append(SLOTS, slot, self._installed(slot, piece, ended[:removed_max]))
                 )
-                gone = gone[removed_max:]
-            for begin in range(0, len(gone), removed_max):
-                record = self._installed(slot, rows[:0], gone[begin : begin + removed_max])
+                ended = ended[removed_max:]
+            for begin in range(0, len(ended), removed_max):
+                record = self._installed(slot, rows[:0], ended[begin : begin + removed_max])
                 effects.append(Append(SLOTS, slot, record))
         return effects
 
     def installed(self, slot: int) -> Installed:
         """Returns all changes of one slot as one record."""
         rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
-        return self._installed(slot, rows, self._gone_of_slot.get(slot, []))
+        return self._installed(slot, rows, self._ended_of_slot.get(slot, []))
 
     def _are_few(self) -> bool:
         """Whether all queries of the batch fit one record, as in nearly every batch."""
@@ -212,7 +212,7 @@ class Installs:
         return sizes
 
     def _installed(
-        self, slot: int, chosen: NDArray[np.int64], gone: list[tuple[int, int]]
+        self, slot: int, chosen: NDArray[np.int64], ended: list[tuple[int, int]]
     ) -> Installed:
         kept = [self._kept[row] for row in chosen.tolist()]
         filters = [self._filters[row] for row in chosen.tolist()]
@@ -224,8 +224,8 @@ class Installs:
             # A batch is often one query, which is sent to each of its slots.
             self._rows if len(kept) == len(self._kept) else take_queries(self._rows, chosen),
             tuple(filters) if any(filters) else None,
-            np.array([handle for handle, _ in gone], np.uint64),
-            np.array([revision for _, revision in gone], np.int64),
+            np.array([handle for handle, _ in ended], np.uint64),
+            np.array([revision for _, revision in ended], np.int64),
         )
         locators = tuple(change.locator for _, change in kept)
         if any(locators):

@@ -99,7 +99,7 @@ def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed
     placed = _placed(changes, stage, routings)
     everywhere = tuple(range(stage.newest(routings).slots))
     for row, change in enumerate(changes):
-        if _asks_before(change, stage.anywhere_ms):
+        if _needs_arrivals_before(change, stage.anywhere_ms):
             placed.slots[row] = placed.wanted[row] = placed.receivers[row] = everywhere
     return placed
 
@@ -146,7 +146,7 @@ def _joined(first: Slots, second: Slots) -> Slots:
     return first if first == second else tuple(sorted({*first, *second}))
 
 
-def _asks_before(change: Change, anywhere_ms: int) -> bool:
+def _needs_arrivals_before(change: Change, anywhere_ms: int) -> bool:
     """Whether a query counts objects that may be where no map in force puts them."""
     if change.past_ms == NO_PAST and not stays_put(change):
         return False

@@ -119,7 +119,10 @@ class Locators:
     _ranks: _Ranks = field(default_factory=lambda: _Ranks(None, {}), compare=False)
 
     def choose(
-        self, change: Change, routing: RoutingArrays | None, coming: RoutingArrays | None = None
+        self,
+        change: Change,
+        routing: RoutingArrays | None,
+        next_routing: RoutingArrays | None = None,
     ) -> bytes:
         """Returns the locator of a change that is to be appended; empty where it needs none.
 
@@ -131,15 +134,15 @@ class Locators:
         Args:
             change: its own locator is ignored.
             routing: of the map in force; None while there is none.
-            coming: of the newest map that is prepared; None while there is none.
+            next_routing: of the newest map that is prepared; None while there is none.
         """
         if routing is None or not is_located(change) or change.past_ms != NO_PAST:
             return b""
         known = self.live.get(change.handle) or self.removed.get(change.handle)
-        if coming is not None and coming.is_by_keyword:
+        if next_routing is not None and next_routing.is_by_keyword:
             if not routing.is_by_keyword and not known and change.expected_revision != NO_REVISION:
                 return b""
-            routing = routing if routing.is_by_keyword else coming
+            routing = routing if routing.is_by_keyword else next_routing
         elif not routing.is_by_keyword and known is None:
             return b""
         conjunctions = _conjunctions(change)

@@ -135,7 +135,7 @@ def test_who_has_gone_is_not_worked_for() -> None:
         gate.set()
         await asyncio.gather(running, after)
         assert seen == ["after"]
-        assert not pool._askers["acme", ""].jobs
+        assert not pool._senders["acme", ""].jobs
 
     with_pool(test, threads=1)
 

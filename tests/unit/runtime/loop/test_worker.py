@@ -209,7 +209,7 @@ def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
         lambda e: [Unfollow(INTAKE, 0)] if e == ControlRead(1, TO_ANOTHER) else [],
     )
     with running(log, script) as worker:
-        eventually(lambda: worker._gone or worker.failure)
+        eventually(lambda: worker._out_of_range or worker.failure)
 
         # test: a record of `control` that it needs arrives only now
         append(log, CONTROL, TO_ANOTHER)
@@ -220,7 +220,7 @@ def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
         (polled,) = script.wait(Polled)
         assert [entry.partition for entry in polled.entries] == [1]
         assert worker.failure is None
-        eventually(lambda: not worker._gone)
+        eventually(lambda: not worker._out_of_range)
 
 
 def test_an_owner_whose_place_the_log_lacks_ends(

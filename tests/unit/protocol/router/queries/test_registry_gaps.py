@@ -30,7 +30,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.map_change.query_copies import copy, is_copied, may_be_saved, trim
-from sirocco.protocol.router.queries.compaction_gaps import TOLD_MAX
+from sirocco.protocol.router.queries.compaction_gaps import POSSIBLE_MAX
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.schemes.map.routing import RoutingArrays
 from tests.support.values import change_of, request_of
@@ -290,7 +290,7 @@ def test_of_a_query_that_is_changed_without_end_the_last_ends_are_told() -> None
     for revision in range(2, 2_002, 2):
         others += [ASKING, replace(REMOVED, expected_revision=revision)]
     told = _ends_told(others, begin=1)[0]
-    assert told == list(range(2_002 - TOLD_MAX, 2_002, 2))
+    assert told == list(range(2_002 - POSSIBLE_MAX, 2_002, 2))
 
 
 def _ends_told(others: list[Change | None], begin: int) -> dict[int, list[int]]:
