@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 # Objects that are counted; for more, the exact number does not matter.
 COUNTED_MAX = 100_000
 
+# A query at all limits, or an object, takes a few megabytes however it is indented. JSON of small
+# arrays takes thirty times its length once it is read.
+FILE_BYTES_MAX = 16 << 20
+
 _DESCRIPTION = """\
 Shows how the cluster understands a query, which leaves and slots hold it, what load arrives there,
 and what it matched recently; with an object also whether it matches, condition by condition.
@@ -134,7 +138,7 @@ def _read_query(file: str) -> ExplainedQuery:
     from sirocco.cli.explain.report import ExplainedQuery  # noqa: PLC0415
     from sirocco.model.query import parse_query  # noqa: PLC0415
 
-    text = read_whole(file)
+    text = read_whole(file, FILE_BYTES_MAX)
     return _parsed(file, lambda: ExplainedQuery(parse_query(_loaded(text, "query"))))
 
 
@@ -145,7 +149,7 @@ def _read_object(args: argparse.Namespace) -> ObjectRow | None:
         return _parsed("--object", lambda: parse_object(_loaded(args.object, "object")))
     if args.object_file is None:
         return None
-    text = read_whole(args.object_file)
+    text = read_whole(args.object_file, FILE_BYTES_MAX)
     return _parsed(args.object_file, lambda: parse_object(_loaded(text, "object")))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sirocco_client import Client, ConnectionChange, Retry, Tls
 
+from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.numbers import seconds
 from sirocco.cli.terminal.paths import filled, path
 from sirocco.cli.terminal.status import CommandError
@@ -24,6 +25,9 @@ _NOTED_TIMEOUT_S_MIN = 2.0
 
 # Of a file that holds a token or a cursor.
 TEXT_BYTES_MAX = 1 << 16
+
+# Of certificates of authorities: those of a whole system take a quarter of a megabyte.
+CA_BYTES_MAX = 4 << 20
 
 DIRECTORY = Path(".run")
 """Where a local cluster has its files unless told otherwise."""
@@ -69,7 +73,9 @@ def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator
         tls = (
             None
             if args.ca is None
-            else Tls(root_certificates=args.ca.read_bytes(), server_name=args.server_name)
+            else Tls(
+                root_certificates=read_whole(args.ca, CA_BYTES_MAX), server_name=args.server_name
+            )
         )
         token = None if args.token_file is None else text_of(args.token_file).strip()
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sirocco.cli.explain import command as explain
 from sirocco.cli.files.query_file import read_queries
 from sirocco.cli.search import command as search
+from sirocco.cli.terminal.remote import connect
 from sirocco.cli.terminal.status import CommandError
 from sirocco.loadgen.damage import DamagedFileError
 from sirocco.loadgen.lines import BadLine, numbered_lines, read_objects
@@ -40,6 +42,17 @@ def test_lines_before_one_without_an_end_are_read(tmp_path: Path) -> None:
     assert [next(lines), next(lines)] == [(1, b"one\n"), (2, b"two\n")]
     with pytest.raises(DamagedFileError, match="from line 3 on"):
         next(lines)
+
+
+def test_small_files_that_options_name_are_read_within_a_bound() -> None:
+    """`--ca /dev/zero` took all memory."""
+    args = argparse.Namespace(
+        ca=ZEROS, token_file=None, server_name=None, router="127.0.0.1:1", timeout=1.0
+    )
+    with pytest.raises(CommandError, match="/dev/zero: is larger than"), connect(args):
+        pass
+    with pytest.raises(CommandError, match="/dev/zero: is larger than 16777216"):
+        explain._read_query(str(ZEROS))
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000 + "1" + "}" * 200_000])
