@@ -20,7 +20,7 @@ from sirocco.protocol.coordinator.machine import (
 )
 from sirocco.runtime.process import membership
 from sirocco.runtime.process.clock import monotonic_ms
-from sirocco.runtime.process.membership import LEASE_MS, directory, seen
+from sirocco.runtime.process.membership import LEASE_TIMES, directory, seen
 from sirocco.runtime.service import Parts, Service
 from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.services.coordinator.balance_rounds import Balancing
@@ -168,14 +168,14 @@ class CoordinatorService(Service):
 
     def _look(self) -> None:
         store = self.parts.store
-        leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
+        leading = store.acquire(LEADER_LEASE, self.member, LEASE_TIMES.lease_ms)
         members, departed = seen(store)
         if self._is_emptied():
             self._lost_store_ms = monotonic_ms()
         if self._lost_store_ms is not None:
             # The store is back, possibly empty: for one full lease no member counts as dead (rule
             # R4).
-            if monotonic_ms() - self._lost_store_ms < LEASE_MS:
+            if monotonic_ms() - self._lost_store_ms < LEASE_TIMES.lease_ms:
                 return
             self._lost_store_ms = None
         counts: dict[str, int] = dict.fromkeys(self._members_alive, 0)

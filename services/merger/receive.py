@@ -30,6 +30,7 @@ from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
 from sirocco.runtime.grpc.unread_streams import in_time
 from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
+from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.settings import MERGER_FRONT, MergerFrontLimits
@@ -122,6 +123,7 @@ class ReceiveFront(ReceiveServiceServicer):
         metrics: MergerMetrics,
         limits: MergerFrontLimits = MERGER_FRONT,
         begin_s: float = REQUEST_S,
+        tail_limits: TailLimits = TAIL,
     ) -> None:
         self._begin_s = begin_s
         self._log = log
@@ -129,7 +131,7 @@ class ReceiveFront(ReceiveServiceServicer):
         self._places = Places("streams", limits.streams_max, STREAM_RETRY_MS, self._refused)
         self._partitions = partitions
         self._metrics = metrics
-        self._tails = Tails(log)
+        self._tails = Tails(log, tail_limits)
         self._readers = LogReaders(log)
         self._known: dict[int, Tail] = {}
         self._streams: set[_Stream] = set()

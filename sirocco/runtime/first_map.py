@@ -42,15 +42,17 @@ def first_map(settings: ClusterSettings, sample: str) -> bytes:
     return to_bytes(built)
 
 
-def read_sample(path: Path) -> ObjectColumns:
+def read_sample(
+    path: Path, objects_max: int = SAMPLE_OBJECTS_MAX, bytes_max: int = SAMPLE_BYTES_MAX
+) -> ObjectColumns:
     """Reads the first objects of a JSON-lines file, plain or gzip.
 
     Skips lines that are not objects, and data that cannot be unpacked.
     """
     builder = ObjectColumnsBuilder()
-    room = SAMPLE_BYTES_MAX
+    room = bytes_max
     with open_packed(path) as source, suppress(*DAMAGES):
-        for line in islice(cut_lines(source), SAMPLE_OBJECTS_MAX):
+        for line in islice(cut_lines(source), objects_max):
             room -= len(line)
             if room < 0:
                 break

@@ -21,7 +21,7 @@ from sirocco.runtime.loop.worker import Machine, Worker
 from sirocco.runtime.process.clock import held_ms, monotonic_ms, now_ms
 from sirocco.runtime.process.health import HealthServer
 from sirocco.runtime.process.log_reachability import LogReachability
-from sirocco.runtime.process.membership import STUCK_MS, LeaseKeeper, MemberInfo, new_member_id
+from sirocco.runtime.process.membership import LeaseKeeper, MemberInfo, new_member_id
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import ProcessMetrics
@@ -92,6 +92,7 @@ class Service:
             publish=self.publish,
             transaction_prefix=parts.settings.cluster,
             hashing=hashing,
+            limits=parts.limits.loop,
         )
         self._process_metrics = ProcessMetrics(self.registry, self.name, member)
         self.server, self._peer_server = self._servers(parts)
@@ -177,7 +178,11 @@ class Service:
         )
         self.worker.start()
         self._lease = LeaseKeeper(
-            self.parts.store, self._describe, lambda: self.worker.beat_ms, self.keep
+            self.parts.store,
+            self._describe,
+            lambda: self.worker.beat_ms,
+            self.keep,
+            self.parts.limits.leases,
         )
         self._lease.start()
         self._reachability.start()
@@ -208,7 +213,10 @@ class Service:
         A stuck worker has lost its lease, and all it owned. A stuck gRPC loop answers nobody.
         """
         beats_ms = (self.worker.beat_ms, self.server.running.beat_ms)
-        return self.worker.is_alive and monotonic_ms() - min(beats_ms) <= STUCK_MS
+        return (
+            self.worker.is_alive
+            and monotonic_ms() - min(beats_ms) <= self.parts.limits.leases.stuck_ms
+        )
 
     def _is_harmed(self) -> bool:
         """Whether a record that it read ended it, not a request or an unreachable log."""

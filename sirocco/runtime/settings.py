@@ -21,7 +21,7 @@ from sirocco.protocol.contract.messages import (
     REGISTRY,
     SLOTS,
 )
-from sirocco.runtime.grpc.edge import EdgeLimits
+from sirocco.runtime.grpc.edge import EDGE, EdgeLimits
 from sirocco.runtime.grpc.security import SecuritySettings
 from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.transport.kafka_settings import COMPRESSION, COMPRESSIONS, KafkaSettings
@@ -55,7 +55,6 @@ class MergerFrontLimits:
 
 
 MERGER_FRONT = MergerFrontLimits()
-EDGE = EdgeLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ from sirocco.protocol.contract.partition_ownership import checkpoint_name
 from sirocco.protocol.evaluator.slot.archived_slices import slice_names
 from sirocco.runtime.loop.progress import merger_start
 from sirocco.runtime.loop.worker import POLL_RECORDS_MAX, Machine
-from sirocco.runtime.process.membership import LEASE_MS, LEASES, LEAVING, LEAVING_MS, RENEW_MS
+from sirocco.runtime.process.membership import LEASE_TIMES, LEASES, LEAVING
 from sirocco.transport import errors as transport
 from tests.simulation.checkpoint_steps import Saver
 from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
@@ -199,7 +199,7 @@ class Node:
         """Ends the process by an error that is unrelated to its input."""
         self.kill(why)
         with suppress(transport.TransportUnavailable):
-            self.parts.store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
+            self.parts.store.acquire(LEAVING + self.member, self.member, LEASE_TIMES.leaving_ms)
 
     def pause(self) -> None:
         """Pauses the process."""
@@ -641,10 +641,10 @@ class Node:
             return
         if not self.is_paused:
             with suppress(transport.TransportUnavailable):
-                self.parts.store.acquire(LEASES + self.member, self.member, LEASE_MS)
-        self.scheduler.after(RENEW_MS + self.scheduler.between(0, 20), self._renew)
+                self.parts.store.acquire(LEASES + self.member, self.member, LEASE_TIMES.lease_ms)
+        self.scheduler.after(LEASE_TIMES.renew_ms + self.scheduler.between(0, 20), self._renew)
 
     def _release(self) -> None:
         with suppress(transport.TransportUnavailable):
-            self.parts.store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
+            self.parts.store.acquire(LEAVING + self.member, self.member, LEASE_TIMES.leaving_ms)
             self.parts.store.release(LEASES + self.member, self.member)

@@ -17,7 +17,7 @@ from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettin
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from sirocco.protocol.router.machine import RouterMachine, RouterSettings
 from sirocco.runtime.limits import LIMITS, ProcessLimits
-from sirocco.runtime.process.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, seen
+from sirocco.runtime.process.membership import LEASE_TIMES, LEAVING, can_take_over, seen
 from sirocco.services.coordinator.service import LEADER_LEASE, WATCH_S
 from sirocco.services.evaluator.service import HAND_OVER_S, LOOK_S
 from sirocco.services.router.publish import intake_partition
@@ -261,7 +261,7 @@ class EvaluatorNode(Node):
             return is_possible
 
         def leave() -> None:
-            store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
+            store.acquire(LEAVING + self.member, self.member, LEASE_TIMES.leaving_ms)
 
         looks = handing_over(self.machine, lambda at: at(), self.sends, can_be_taken, leave)
         self._look_after(looks, self.scheduler.now_ms + 1_000 * HAND_OVER_S)
@@ -310,10 +310,10 @@ class CoordinatorNode(Node):
 
     def _look(self) -> None:
         store = self.parts.store
-        leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
+        leading = store.acquire(LEADER_LEASE, self.member, LEASE_TIMES.lease_ms)
         members, departed = seen(store)
         if self._lost_store_ms is not None:
-            if self.scheduler.now_ms - self._lost_store_ms < LEASE_MS:
+            if self.scheduler.now_ms - self._lost_store_ms < LEASE_TIMES.lease_ms:
                 return
             self._lost_store_ms = None
         self.sends(MembersSeen(members, leading, departed))

@@ -19,6 +19,7 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import INTAKE, Progress
 from sirocco.runtime.loop.hops import HopReader, HopWriter
+from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.worker import Worker
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.log import Log, OnAck
@@ -67,9 +68,13 @@ def on(kind: type[Event], *effects: Effect) -> Callable[[Event], list[Effect]]:
 
 @contextmanager
 def running(
-    log: Log, script: Script, archive: MemoryArchive | None = None, member: str = "m"
+    log: Log,
+    script: Script,
+    archive: MemoryArchive | None = None,
+    member: str = "m",
+    limits: LoopLimits = LOOP,
 ) -> Iterator[Worker]:
-    worker = Worker(member, script, log, archive or MemoryArchive())
+    worker = Worker(member, script, log, archive or MemoryArchive(), limits=limits)
     worker.start()
     try:
         yield worker

@@ -73,7 +73,8 @@ class TokenFile:
             last stay valid until the file is valid again.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, look_s: float = LOOK_S) -> None:
+        self._look_s = look_s
         self._path = Path(path)
         self._looked_s = time.monotonic()
         self._seen = self._look()
@@ -88,7 +89,7 @@ class TokenFile:
     def access(self) -> Access:
         """The contents of the file."""
         now_s = time.monotonic()
-        if now_s - self._looked_s >= LOOK_S:
+        if now_s - self._looked_s >= self._look_s:
             self._looked_s = now_s
             self._refresh()
         return self._access

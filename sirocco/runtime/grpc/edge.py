@@ -117,6 +117,12 @@ class EdgeLimits:
     """How much a server takes at a time; see the constants above.
 
     Operators set the calls and the memory (`runtime.settings`).
+
+    Attributes:
+        connections: of one server; each takes some 20 KB, and a file of the process. Without a
+            bound, whoever reaches the port takes all files, and the process cannot reach Kafka any
+            more.
+        handshake_ms: for the handshake of a new connection, with TLS or without.
     """
 
     message_bytes: int = MESSAGE_BYTES_MAX
@@ -129,6 +135,11 @@ class EdgeLimits:
     room_s: float = ROOM_S
     request_s: float = REQUEST_S
     unread_ms: int = UNREAD_MS
+    connections: int = 8_192
+    handshake_ms: int = 10_000
+
+
+EDGE = EdgeLimits()
 
 
 class Edge:
@@ -151,12 +162,12 @@ class Edge:
     def __init__(
         self,
         server: grpc.aio.Server,
-        limits: EdgeLimits | None = None,
+        limits: EdgeLimits = EDGE,
         count_refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._server = server
         self.count_refused = count_refused
-        self.limits = limits = limits or EdgeLimits()
+        self.limits = limits
         # Without tokens, and for other services, one connection may use all that is free.
         self.calls = Shares(
             "calls",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from sirocco.runtime.grpc.edge import MESSAGE_BYTES_MAX, Edge, EdgeLimits
+from sirocco.runtime.grpc.edge import EDGE, MESSAGE_BYTES_MAX, Edge, EdgeLimits
 from sirocco.runtime.grpc.tls import Tls
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.process_tuning import files_max
@@ -53,14 +53,8 @@ SERVER_OPTIONS = tuple(
     (dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}).items()
 )
 
-# Connections of one server: each takes some 20 KB, and a file of the process. Without a bound,
-# whoever reaches the port takes all files, and the process cannot reach Kafka any more. A process
-# has at most two servers; half of its files are left for everything else.
-CONNECTIONS_MAX = 8_192
+# A process has at most two servers; half of its files are left for everything else.
 CONNECTIONS_PART = 4
-
-# For the handshake of a new connection, with TLS or without.
-HANDSHAKE_MS = 10_000
 
 # Threads for blocking work in calls, mainly reads of the log for streams that are far behind.
 BLOCKING_THREADS = 32
@@ -70,9 +64,9 @@ BLOCKING_THREADS = 32
 BEAT_S = 1.0
 
 
-def connections_max() -> int:
-    """Returns how many connections a server of this process accepts at a time."""
-    return min(CONNECTIONS_MAX, max(1, files_max() // CONNECTIONS_PART))
+def connections_max(most: int = EDGE.connections) -> int:
+    """Returns how many connections a server of this process accepts at a time, `most` at most."""
+    return min(most, max(1, files_max() // CONNECTIONS_PART))
 
 
 class LoopThread:
@@ -138,7 +132,7 @@ class GrpcServer:
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         *,
         peers_only: bool = False,
-        limits: EdgeLimits | None = None,
+        limits: EdgeLimits = EDGE,
         count_refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.address = ""
@@ -172,12 +166,13 @@ class GrpcServer:
             self._own.stop()
 
     async def _serve(self, register: Sequence[Callable[[Any], None]]) -> None:
+        connections = connections_max(self._limits.connections)
         self._server = grpc.aio.server(
             interceptors=tuple(self._interceptors),
             options=(
                 *SERVER_OPTIONS,
-                ("grpc.max_allowed_incoming_connections", connections_max()),
-                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+                ("grpc.max_allowed_incoming_connections", connections),
+                ("grpc.server_handshake_timeout_ms", self._limits.handshake_ms),
             ),
         )
         self.edge = Edge(self._server, self._limits, self._count_refused)

@@ -70,6 +70,7 @@ class WorkPool:
         name: of the threads.
         tenant_ms_per_s: CPU time of one tenant.
         wait_s: how long a job waits at most.
+        waiting_each_max: waiting jobs of one caller.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class WorkPool:
         threads: int = THREADS,
         tenant_ms_per_s: float = TENANT_MS_PER_S,
         wait_s: float = WAIT_S,
+        waiting_each_max: int = WAITING_EACH_MAX,
     ) -> None:
+        self._waiting_each_max = waiting_each_max
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._tenant_ms_per_s = tenant_ms_per_s
@@ -110,7 +113,7 @@ class WorkPool:
         if sender is None:
             budget = Bucket(self._tenant_ms_per_s, monotonic_ms()) if tenant else None
             sender = self._senders[key] = _Sender(budget=budget)
-        if self._waiting >= WAITING_MAX or len(sender.jobs) >= WAITING_EACH_MAX:
+        if self._waiting >= WAITING_MAX or len(sender.jobs) >= self._waiting_each_max:
             raise _exhausted()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         sender.jobs.append((job, done, time.monotonic() + self._wait_s))

@@ -26,6 +26,7 @@ from sirocco.protocol.contract.messages import DELIVERIES, PARTIALS, REGISTRY, S
 from sirocco.protocol.contract.partition_ownership import checkpoint_name
 from sirocco.protocol.evaluator.slot.archived_slices import slice_names
 from sirocco.protocol.router.queries import former_identities, member_declarations
+from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.progress import last_progress, merger_start
 from sirocco.runtime.loop.registry_reader import read_changes
 from sirocco.runtime.process.retries import RETRY_MS_MIN
@@ -36,17 +37,9 @@ from sirocco.transport.log import Log
 
 logger = logging.getLogger(__name__)
 
-# Interval between tries of a failed save. The log keeps everything since the last saved checkpoint,
-# so a full or unreachable archive costs only room there, and more reading for a successor.
-SAVE_AGAIN_MS = 5_000
-
 # Errors of a state without a second copy in the archive or the log: a blob that is missing or
 # damaged, an offset that the log does not have. It may be restored (docs/guides/runbooks.md).
 UNUSABLE = (BlobNotFound, CorruptCheckpoint, CorruptSlice)
-
-# The longest pause between tries of a load. The granted partition waits: it resumes soon after the
-# archive is back, and a hundred waiting slots ask at most some thirty times a second.
-LOAD_AGAIN_MS_MAX = 5_000
 
 
 class Saves:
@@ -55,7 +48,8 @@ class Saves:
     A failed one is due again until it succeeds or a newer one is begun.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: LoopLimits = LOOP) -> None:
+        self._again_ms = limits.save_again_ms
         self._newest: dict[tuple[str, int], SaveCheckpoint] = {}
         self._failed: set[tuple[str, int]] = set()
         # When those failed that are not being tried again now.
@@ -95,7 +89,7 @@ class Saves:
         return [
             self._newest[at]
             for at, failed_ms in self._failed_ms.items()
-            if now_ms - failed_ms >= SAVE_AGAIN_MS
+            if now_ms - failed_ms >= self._again_ms
         ]
 
 
@@ -106,7 +100,8 @@ class Loads:
     partition is begun, or nobody waits for it any more. The same holds for `FindEnds`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: LoopLimits = LOOP) -> None:
+        self._again_ms_max = limits.load_again_ms_max
         self._newest: dict[tuple[str, int | None], Load | FindEnds] = {}
         self._pause_ms: dict[tuple[str, int | None], float] = {}
         # When those are to be tried again that are not being tried now.
@@ -123,7 +118,7 @@ class Loads:
         """Notes that the loaded state is unusable; somebody may restore it."""
         at = subject(load)
         self._unusable[at] = load
-        self._due_ms[at] = now_ms + LOAD_AGAIN_MS_MAX
+        self._due_ms[at] = now_ms + self._again_ms_max
 
     def newer(self, taken: CheckpointTaken) -> Load | None:
         """Returns the load of a checkpoint that a former owner has declared, if one is needed."""
@@ -150,7 +145,7 @@ class Loads:
         pause_ms = self._pause_ms[at]
         # The jitter spreads the retries of loads that failed together.
         self._due_ms[at] = now_ms + random.uniform(0.5, 1.0) * pause_ms
-        self._pause_ms[at] = min(2 * pause_ms, LOAD_AGAIN_MS_MAX)
+        self._pause_ms[at] = min(2 * pause_ms, self._again_ms_max)
 
     def ended(self, topic: str, partition: int | None) -> None:
         """Notes that a load was done, or that nobody waits for it any more."""

@@ -12,18 +12,12 @@ from dataclasses import dataclass
 
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.runtime.loop.hops import HopReader
+from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.telemetry.logging import event
 from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, TransportUnavailable
 from sirocco.transport.log import Consumer, Log, Record
 
 logger = logging.getLogger(__name__)
-
-# Bytes kept in memory for each Kafka partition: seconds of a full stream, minutes of a usual one.
-# For a stream that is further behind the log is read (`log_readers`): it delays only itself.
-KEPT_BYTES = 32 << 20
-
-# And for all Kafka partitions of a process: with hundreds of them each keeps less.
-KEPT_BYTES_TOTAL = 256 << 20
 
 POLL_RECORDS_MAX = 64
 
@@ -37,9 +31,6 @@ PIECES_MAX = 16
 # takes a tenth of a millisecond to check; windows arrive up to 33 times a second. Three thousand
 # streams that check each of them would leave the loop no time for anything else.
 WAKE_S = 0.000_3
-
-# Between tries to read what cannot be read: alerts resolve soon, and the log gets few lines.
-RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +163,11 @@ class Tails:
 
     Args:
         log: where they are read.
+        limits: how much is kept.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, limits: TailLimits = TAIL) -> None:
+        self._limits = limits
         self._log = log
         self._lock = threading.Lock()
         self._tails: dict[int, Tail] = {}
@@ -235,7 +228,7 @@ class Tails:
                     logger.warning(
                         "deliveries cannot be read; the next attempt follows", extra=extra
                     )
-                    self._stopping.wait(RETRY_S)
+                    self._stopping.wait(self._limits.retry_s)
         finally:
             if consumer is not None:
                 consumer.close()
@@ -258,7 +251,8 @@ class Tails:
             return
         pieces = pieces_of(records, reader)
         positions = consumer.positions()
-        kept_bytes = min(KEPT_BYTES, KEPT_BYTES_TOTAL // max(1, len(positions)))
+        limits = self._limits
+        kept_bytes = min(limits.kept_bytes, limits.kept_bytes_total // max(1, len(positions)))
         for (_, partition), position in positions.items():
             tail = self._tails[partition]
             if (own := pieces.get(partition)) or position > tail.end:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sirocco.runtime.loop.limits import LOOP
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.transport.log import Log
-
-# Truncating is housekeeping by an admin call: the last request for a Kafka partition counts, and it
-# is carried out at most this often.
-TRUNCATE_INTERVAL_MS = 5_000
 
 
 class LogTruncation:
     """Requests of one loop to truncate, until they are carried out."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, interval_ms: int = LOOP.truncate_interval_ms) -> None:
+        self._interval_ms = interval_ms
         self._log = log
         self._requested: dict[tuple[str, int], int] = {}
         self._done_ms = monotonic_ms()
@@ -26,7 +24,7 @@ class LogTruncation:
 
     def due(self) -> Callable[[], None] | None:
         """Returns the work to do outside the loop, if it is time for it."""
-        if not self._requested or monotonic_ms() - self._done_ms < TRUNCATE_INTERVAL_MS:
+        if not self._requested or monotonic_ms() - self._done_ms < self._interval_ms:
             return None
         self._done_ms = monotonic_ms()
         due, self._requested = self._requested, {}

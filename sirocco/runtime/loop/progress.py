@@ -18,11 +18,18 @@ READ_S = 10.0
 POLL_S = 0.5
 
 
-def last_progress(log: Log, partition: int) -> Progress | None:
+def last_progress(
+    log: Log, partition: int, read_s: float = READ_S, poll_s: float = POLL_S
+) -> Progress | None:
     """Finds the newest Progress of a `deliveries` partition, None when there is none.
 
     Ends of transactions take offsets too, so the offset of the last record is unknown. It is
     searched in a stretch before the end, which grows until one is found.
+
+    Args:
+        log, partition: where it is.
+        read_s: how long one search may take.
+        poll_s: how long one poll waits.
 
     Raises:
         Unavailable: the log did not return what it has. If that were taken for "there is none",
@@ -32,24 +39,27 @@ def last_progress(log: Log, partition: int) -> Progress | None:
     stretch = 8
     while high > low:
         begin = max(low, high - stretch)
-        found = _newest(log, partition, begin, high)
+        found = _newest(log, partition, (begin, high), read_s, poll_s)
         if found is not None or begin == low:
             return found
         stretch *= 4
     return None
 
 
-def _newest(log: Log, partition: int, begin: int, end: int) -> Progress | None:
+def _newest(
+    log: Log, partition: int, span: tuple[int, int], read_s: float, poll_s: float
+) -> Progress | None:
+    begin, end = span
     found: Progress | None = None
     reader = HopReader(lambda *_: None)
     consumer = log.consumer(f"progress-{partition}")
-    deadline_s = time.monotonic() + READ_S
+    deadline_s = time.monotonic() + read_s
     try:
         consumer.assign({(DELIVERIES, partition): begin})
         while consumer.positions()[DELIVERIES, partition] < end:
             if time.monotonic() > deadline_s:
                 raise TransportUnavailable(f"{DELIVERIES}/{partition}: cannot be read up to {end}")
-            records = consumer.poll(256, POLL_S)
+            records = consumer.poll(256, poll_s)
             for entry in reader.entries([r for r in records if r.offset < end]):
                 if isinstance(entry.message, Progress):
                     found = entry.message

@@ -60,6 +60,7 @@ from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS, AppendQueue
 from sirocco.runtime.loop.background_jobs import BackgroundJobs
 from sirocco.runtime.loop.checkpoints import UNUSABLE, Checkpoints, Loads, Saves, subject
 from sirocco.runtime.loop.hops import DeadLetter, HopReader
+from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.log_truncation import LogTruncation
 from sirocco.runtime.loop.loop_inbox import LoopInbox
 from sirocco.runtime.loop.transactions import Transactions
@@ -77,10 +78,7 @@ T = TypeVar("T")
 # Records of one poll; the log's own bound on bytes in flight keeps large ones from piling up.
 POLL_RECORDS_MAX = 512
 
-# Registrations are small records, and their cost is per turn: a record for each slot, which
-# evaluators take one by one. So a turn polls until it has so many bytes, or records. These take
-# some 50 ms, for which objects and other change requests wait.
-TURN_BYTES_WANTED = 256 << 10
+# Records of one turn; see `LoopLimits`.
 TURN_RECORDS_MAX = 4 * POLL_RECORDS_MAX
 
 # How long a poll waits for the first record when nothing is due; change requests wait as long.
@@ -90,10 +88,6 @@ TICK_MS = 5
 
 # Interval between checks of what is still under way while the process ends.
 DRAIN_LOOK_S = 0.005
-
-# For so long a missing offset may turn out to belong to a new owner, which has truncated it and
-# whose grant is further on in `control`. Longer than reading that takes.
-GONE_MS = 5_000
 
 # Interval between measurements of the readers' lag: finer than any scrape.
 LAG_INTERVAL_MS = 1_000
@@ -129,7 +123,9 @@ class Worker:
         publish: Callable[[Publish], None] | None = None,
         transaction_prefix: str = "sirocco",
         hashing: TermHashing = WIRE_TERMS,
+        limits: LoopLimits = LOOP,
     ) -> None:
+        self._limits = limits
         self.member = member
         self.machine = machine
         self.failure: BaseException | None = None
@@ -141,8 +137,8 @@ class Worker:
         self._clock = Steady()
         self._log = log
         self._checkpoints = Checkpoints(log, archive, hashing)
-        self._saves = Saves()
-        self._loads = Loads()
+        self._saves = Saves(limits)
+        self._loads = Loads(limits)
         self._publish = publish
         self._stopping = threading.Event()
         self._inbox = LoopInbox(
@@ -150,7 +146,7 @@ class Worker:
             lambda: self.is_alive and not self._stopping.is_set(),
         )
         self._jobs = BackgroundJobs(member, self._inbox)
-        self._truncation = LogTruncation(log)
+        self._truncation = LogTruncation(log, limits.truncate_interval_ms)
         self._transactions = Transactions(member, log, transaction_prefix)
         self._consumer = log.consumer(member)
         self._appends = AppendQueue(member, log, self._beat)
@@ -301,13 +297,13 @@ class Worker:
             OffsetOutOfRange: The log lacks records that this process owns.
         """
         for error, since_ms in self._out_of_range.values():
-            if self.beat_ms - since_ms > GONE_MS:
+            if self.beat_ms - since_ms > self._limits.gone_ms:
                 raise error
         records = more = self._polled(self._poll_s())
         taken_bytes = 0
         while len(more) == POLL_RECORDS_MAX and len(records) < TURN_RECORDS_MAX:
             taken_bytes += sum([len(record.value) for record in more])
-            if taken_bytes >= TURN_BYTES_WANTED:
+            if taken_bytes >= self._limits.turn_bytes_wanted:
                 break
             more = self._polled(0.0)
             records = records + more

@@ -59,11 +59,18 @@ class LogReachability:
         log, store: of the process.
         member: its id.
         on_cut_off: called once, in a thread of its own, with the reason why the process has to end.
+        check_s: interval between requests.
     """
 
     def __init__(
-        self, log: Log, store: MapStore, member: str, on_cut_off: Callable[[Exception], None]
+        self,
+        log: Log,
+        store: MapStore,
+        member: str,
+        on_cut_off: Callable[[Exception], None],
+        check_s: float = CHECK_S,
     ) -> None:
+        self._check_s = check_s
         self._log = log
         self._store = store
         self._member = member
@@ -93,7 +100,7 @@ class LogReachability:
         return {CONNECTED_S: max(0, answered_ms - self._connected_since_ms) / 1_000}
 
     def _ask(self) -> None:
-        while not self._stopping.wait(CHECK_S):
+        while not self._stopping.wait(self._check_s):
             with suppress(TransportError):
                 self._log.bounds(CONTROL, 0)
                 self._note_answer(monotonic_ms())
@@ -106,7 +113,7 @@ class LogReachability:
         self._silent_checks = 0
 
     def _check(self) -> None:
-        while not self._stopping.wait(CHECK_S):
+        while not self._stopping.wait(self._check_s):
             self._silent_checks += 1
             # Without the map store nothing is known about the others.
             with suppress(TransportUnavailable):

@@ -19,19 +19,6 @@ from sirocco.transport.map_store import MapStore
 
 logger = logging.getLogger(__name__)
 
-# A process that is killed is missed after this long: with the coordinator's second of settling and
-# the loading of checkpoints, matching resumes within 10 s. Three renewals may fail before it.
-LEASE_MS = 4_000
-RENEW_MS = 1_000
-
-# A loop that has not run for so long does not count as alive, even if this thread runs. Longer than
-# the largest index takes to load while the pool works, and than a broker's restart.
-STUCK_MS = 45_000
-
-# How long a request to leave is valid: longer than a process may take to end, and than granting its
-# partitions to others takes.
-LEAVING_MS = 60_000
-
 # Characters of the operator's name for a process in its id.
 NAME_CHARACTERS_MAX = 30
 
@@ -45,6 +32,30 @@ LEASES = "lease/member/"
 LEAVING = "lease/leaving/"
 
 _MEMBERS = "member/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    """How long a process counts as alive.
+
+    Attributes:
+        lease_ms: a process that is killed is missed after this long: with the coordinator's second
+            of settling and the loading of checkpoints, matching resumes within 10 s.
+        renew_ms: between renewals; three of them may fail before the lease is lost.
+        stuck_ms: a loop that has not run for so long does not count as alive, even if the thread
+            that renews its lease runs. Longer than the largest index takes to load while the pool
+            works, and than a broker's restart.
+        leaving_ms: how long a request to leave is valid: longer than a process may take to end, and
+            than granting its partitions to others takes.
+    """
+
+    lease_ms: int = 4_000
+    renew_ms: int = 1_000
+    stuck_ms: int = 45_000
+    leaving_ms: int = 60_000
+
+
+LEASE_TIMES = LeaseTimes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +149,10 @@ class LeaseKeeper:
         describe: Callable[[], MemberInfo],
         beat_ms: Callable[[], int],
         keep: Callable[[], None] = lambda: None,
+        times: LeaseTimes = LEASE_TIMES,
     ) -> None:
         """Renews what `describe` returns while `beat_ms` advances, and calls `keep` as often."""
+        self._times = times
         self._keep = keep
         self._store = store
         self._describe = describe
@@ -159,7 +172,7 @@ class LeaseKeeper:
         Raises:
             Unavailable: The store does not answer.
         """
-        self._store.acquire(LEAVING + self._id, self._id, LEAVING_MS)
+        self._store.acquire(LEAVING + self._id, self._id, self._times.leaving_ms)
 
     def stop(self, *, is_harmed: bool = False) -> None:
         """Gives the lease back, so that others take over at once.
@@ -174,7 +187,7 @@ class LeaseKeeper:
             if is_harmed:
                 self._store.release(LEAVING + self._id, self._id)
             else:
-                self._store.acquire(LEAVING + self._id, self._id, LEAVING_MS)
+                self._store.acquire(LEAVING + self._id, self._id, self._times.leaving_ms)
             self._store.release(LEASES + self._id, self._id)
             self._store.delete(_MEMBERS + self._id)
         except TransportUnavailable:
@@ -184,8 +197,8 @@ class LeaseKeeper:
             )
 
     def _run(self) -> None:
-        while not self._stopping.wait(RENEW_MS / 1_000):
-            if monotonic_ms() - self._beat_ms() > STUCK_MS:
+        while not self._stopping.wait(self._times.renew_ms / 1_000):
+            if monotonic_ms() - self._beat_ms() > self._times.stuck_ms:
                 continue
             try:
                 self._renew()
@@ -197,6 +210,8 @@ class LeaseKeeper:
                 )
 
     def _renew(self) -> None:
-        self._store.acquire(LEASES + self._id, self._id, LEASE_MS)
-        self._store.put(_MEMBERS + self._id, self._describe().form(), ttl_ms=3 * LEASE_MS)
+        self._store.acquire(LEASES + self._id, self._id, self._times.lease_ms)
+        self._store.put(
+            _MEMBERS + self._id, self._describe().form(), ttl_ms=3 * self._times.lease_ms
+        )
         self._keep()

@@ -33,15 +33,19 @@ def pauses_s() -> Iterator[float]:
         pause_s = min(pause_s * FACTOR, GREATEST_S)
 
 
-def retried(action: Callable[[], T], ending: threading.Event | None = None) -> T:
+def retried(
+    action: Callable[[], T],
+    ending: threading.Event | None = None,
+    pause_ms: float = RETRY_MS_MIN,
+) -> T:
     """Retries an action that the log or the store refused for the moment.
 
     Args:
         action: what is tried.
         ending: once it is set nothing is tried again.
+        pause_ms: the first pause.
     """
     waiting = ending or threading.Event()
-    pause_ms = float(RETRY_MS_MIN)
     for attempt in range(RETRIES_MAX):
         try:
             return action()

@@ -13,7 +13,6 @@ import pytest
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.text import term_hash
-from sirocco.runtime import first_map as first_map_module
 from sirocco.runtime.first_map import first_map, read_sample
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes
@@ -75,11 +74,10 @@ def test_lines_that_are_no_objects_are_passed_over(tmp_path: Path) -> None:
     assert read_sample(path).lon.tolist() == [1.0, 2.0]
 
 
-def test_only_so_many_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_map_module, "SAMPLE_OBJECTS_MAX", 3)
+def test_only_so_many_are_read(tmp_path: Path) -> None:
     path = tmp_path / "sample.jsonl"
     path.write_bytes(b"".join(line(i, float(i)) for i in range(10)))
-    assert read_sample(path).lon.tolist() == [0.0, 1.0, 2.0]
+    assert read_sample(path, objects_max=3).lon.tolist() == [0.0, 1.0, 2.0]
 
 
 def test_a_line_without_an_end_takes_no_memory(tmp_path: Path) -> None:
@@ -94,11 +92,10 @@ def test_a_line_without_an_end_takes_no_memory(tmp_path: Path) -> None:
     assert peak < 8 << 20
 
 
-def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_bytes_are_read(tmp_path: Path) -> None:
     path = tmp_path / "sample.jsonl"
     path.write_bytes(line(1, 1.0) + b"x" * 500 + b"\n" + line(2, 2.0))
-    monkeypatch.setattr(first_map_module, "SAMPLE_BYTES_MAX", 500)
-    assert read_sample(path).lon.tolist() == [1.0]
+    assert read_sample(path, bytes_max=500).lon.tolist() == [1.0]
 
 
 def test_a_sample_without_any_object_counts_as_none(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.contract.positions import position_of
-from sirocco.runtime.process.membership import LEASE_MS, LEASES, MemberInfo
+from sirocco.runtime.process.membership import LEASE_TIMES, LEASES, MemberInfo
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.router.admission import RETRY_AFTER_MS, Admission, AdmissionLimits, taken
@@ -266,7 +266,7 @@ def test_what_a_dead_evaluator_had_taken_holds_nobody_up() -> None:
         )
         store.put(f"member/{name}", info.form())
     # One evaluator's lease has expired, others own its slots; its last report is still there.
-    store.acquire(LEASES + "evaluator-heir", "evaluator-heir", LEASE_MS)
+    store.acquire(LEASES + "evaluator-heir", "evaluator-heir", LEASE_TIMES.lease_ms)
     assert taken(router._admission._members()) == {0: position_of(90)}
     router._appender.close()
     log.close()

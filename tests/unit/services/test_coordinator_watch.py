@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sirocco.protocol.contract.effects import Event, Member, MembersSeen
-from sirocco.runtime.process.membership import LEASE_MS
+from sirocco.runtime.process.membership import LEASE_TIMES
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.coordinator import service as service_module
@@ -47,7 +47,7 @@ class Watch:
 
     def lease(self, *members: str) -> None:
         for member in members:
-            assert self.store.acquire(f"lease/member/{member}", member, LEASE_MS)
+            assert self.store.acquire(f"lease/member/{member}", member, LEASE_TIMES.lease_ms)
 
     def lose(self) -> None:
         """Empties the store at once, while it still answers."""
@@ -73,7 +73,7 @@ def test_the_holder_of_the_lease_leads_and_sees_who_is_alive(watch: Watch) -> No
 
 def test_who_has_parted_without_harm_is_told_apart_from_who_has_ended(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
-    assert watch.store.acquire("lease/leaving/evaluator-b", "evaluator-b", LEASE_MS)
+    assert watch.store.acquire("lease/leaving/evaluator-b", "evaluator-b", LEASE_TIMES.lease_ms)
     assert watch.look() == [MembersSeen(SEEN, leading=True, departed=frozenset({"evaluator-b"}))]
 
 
@@ -91,7 +91,7 @@ def test_a_service_of_which_there_never_was_one_is_counted_as_missing(watch: Wat
 
 def test_another_holder_means_to_stand_by(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
-    watch.store.acquire(LEADER_LEASE, "coordinator-other", LEASE_MS)
+    watch.store.acquire(LEADER_LEASE, "coordinator-other", LEASE_TIMES.lease_ms)
     assert watch.look() == [MembersSeen(SEEN, leading=False)]
 
 
@@ -107,7 +107,7 @@ def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_away(
     with monkeypatch.context() as patched:
         patched.setattr(watch.store, "holders", away)
         assert watch.look() == []
-    watch.now_ms += LEASE_MS - 1
+    watch.now_ms += LEASE_TIMES.lease_ms - 1
     assert watch.look() == []
     watch.now_ms += 1
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
@@ -121,7 +121,7 @@ def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_emptied_unseen
     watch.lose()
     watch.lease("router-a")
     assert watch.look() == []
-    watch.now_ms += LEASE_MS - 1
+    watch.now_ms += LEASE_TIMES.lease_ms - 1
     assert watch.look() == []
     watch.lease("evaluator-a")
     watch.now_ms += 1

@@ -19,7 +19,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
 
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.runtime.grpc.edge import REQUEST_S
-from sirocco.runtime.loop import delivery_tail as tail_module
+from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.loop.log_readers import READERS_MAX
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings, MergerFrontLimits
 from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
@@ -110,15 +110,13 @@ def test_subscribers_that_are_behind_share_few_readers_and_miss_nothing(
     run(test)
 
 
-def test_the_tails_of_all_partitions_are_one_client_and_bounded_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_tails_of_all_partitions_are_one_client_and_bounded_together() -> None:
     log = MemoryLog()
     log.create_topics(ClusterSettings(partials_partitions=32).topics())
-    monkeypatch.setattr(tail_module, "KEPT_BYTES_TOTAL", 32)
+    limits = TailLimits(kept_bytes_total=32)
 
     async def test() -> None:
-        front = ReceiveFront(log, 32, MergerMetrics(CollectorRegistry()))
+        front = ReceiveFront(log, 32, MergerMetrics(CollectorRegistry()), tail_limits=limits)
         tails = [await front._tail(partition) for partition in range(32)]
         await asyncio.to_thread(write, log, range(20))
         await until(lambda: tails[0].end == 20)

@@ -8,7 +8,8 @@ from sirocco_api.v1 import cluster_service_pb2 as cluster_pb
 from sirocco_api.v1.receive_service_pb2 import Credit, Open, ReceiveRequest
 
 from sirocco.protocol.contract.messages import DELIVERIES
-from sirocco.runtime.loop import log_truncation
+from sirocco.runtime.limits import ProcessLimits
+from sirocco.runtime.loop.limits import LoopLimits
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.support.plain_client import (
@@ -206,11 +207,9 @@ def test_the_cluster_describes_itself(cluster: EmbeddedCluster, speaker: Speaker
         assert {leaf.slot for leaf in answer.leaves} == set(range(4))
 
 
-def test_an_expired_cursor_is_told_with_the_earliest_that_works(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_expired_cursor_is_told_with_the_earliest_that_works() -> None:
     # init: a cluster that keeps very little, and a stream that lags.
-    monkeypatch.setattr(log_truncation, "TRUNCATE_INTERVAL_MS", 0)
+    limits = ProcessLimits(loop=LoopLimits(truncate_interval_ms=0))
     settings = ClusterSettings(
         slots=1,
         leaves=1,
@@ -220,7 +219,7 @@ def test_an_expired_cursor_is_told_with_the_earliest_that_works(
         scheme="uniform-grid",
         retained_bytes_max=6_000,
     )
-    with EmbeddedCluster(settings) as cluster, Speaker(cluster) as speaker:
+    with EmbeddedCluster(settings, limits=limits) as cluster, Speaker(cluster) as speaker:
         speaker.register(query_message("q", "late", text="word"))
         stream = speaker.receive("late")
         first = stream.next().cursor

@@ -17,9 +17,9 @@ from sirocco_api.v1.receive_service_pb2 import Open, ReceiveResponse
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
-from sirocco.runtime.loop import delivery_tail as tail_module
 from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, Piece
 from sirocco.runtime.loop.hops import HopWriter
+from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
@@ -134,7 +134,7 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
                 await until(lambda: credit.changed._waiters)
 
                 # test: more arrives than is kept.
-                monkeypatch.setattr(tail_module, "KEPT_BYTES", 1)
+                monkeypatch.setattr(front._tails, "_limits", TailLimits(kept_bytes=1))
                 write(log, range(200, 210))
                 await until(lambda: tail.end == 210)
 

@@ -10,8 +10,9 @@ from urllib.request import urlopen
 import pytest
 
 from sirocco.runtime import service as service_module
+from sirocco.runtime.limits import ProcessLimits
 from sirocco.runtime.process.clock import monotonic_ms
-from sirocco.runtime.process.membership import STUCK_MS
+from sirocco.runtime.process.membership import LeaseTimes
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import to_bytes
@@ -22,13 +23,22 @@ from sirocco.transport.memory_map_store import MemoryMapStore
 from tests.support.values import uniform_map
 from tests.support.waiting import eventually
 
+STUCK_MS = 3_000
+LIMITS = ProcessLimits(leases=LeaseTimes(stuck_ms=STUCK_MS))
+
 
 @pytest.fixture
 def service() -> Iterator[Service]:
     log = MemoryLog()
     settings = ClusterSettings(slots=2, balances=False)
     log.create_topics(settings.topics())
-    parts = Parts(settings=settings, log=log, store=MemoryMapStore(), archive=MemoryArchive())
+    parts = Parts(
+        settings=settings,
+        log=log,
+        store=MemoryMapStore(),
+        archive=MemoryArchive(),
+        limits=LIMITS,
+    )
     service = CoordinatorService(parts, to_bytes(uniform_map(2, 2)), 1)
     service.start()
     yield service
@@ -54,10 +64,7 @@ def test_a_loop_that_has_lost_its_lease_by_standing_still_is_not_healthy(
     assert status(service, "/healthz") == 503
 
 
-def test_a_grpc_loop_that_stands_still_is_not_healthy(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service_module, "STUCK_MS", 3_000)
+def test_a_grpc_loop_that_stands_still_is_not_healthy(service: Service) -> None:
     go_on = threading.Event()
     eventually(lambda: status(service, "/healthz") == 200)
     service.server.loop.call_soon_threadsafe(go_on.wait)

@@ -9,15 +9,13 @@ import pytest
 from sirocco.codec.errors import write_error
 from sirocco.model.access import Grant, digest_of, write_grant
 from sirocco.model.errors import SiroccoError, Unauthenticated
-from sirocco.runtime.grpc import authentication
 from sirocco.runtime.grpc.authentication import Caller, TokenFile
 
 HEADER = "Bearer secret"
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(authentication, "LOOK_S", 0.0)
+def path(tmp_path: Path) -> Path:
     written = tmp_path / "tokens"
     written.write_text(line({"publish"}))
     return written
@@ -29,7 +27,7 @@ def line(scopes: set[str], expires: str | None = None, tenant: str = "acme") -> 
 
 def opened(path: Path) -> Caller:
     """Returns a stream that was opened under the present file."""
-    tokens = TokenFile(path)
+    tokens = TokenFile(path, look_s=0.0)
     caller = Caller(tokens.access.grant(HEADER, 0), tokens, HEADER)
     caller.check()
     return caller

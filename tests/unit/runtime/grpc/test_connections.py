@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import grpc
 import pytest
 
-from sirocco.runtime.grpc import server
+from sirocco.runtime.grpc.edge import EdgeLimits
 from sirocco.runtime.grpc.server import GrpcServer, connections_max
 from sirocco.runtime.process import process_tuning
 
@@ -40,8 +40,8 @@ def opened() -> Iterator[ExitStack]:
         yield stack
 
 
-def serving(opened: ExitStack) -> str:
-    running = GrpcServer("127.0.0.1", 0)
+def serving(opened: ExitStack, limits: EdgeLimits) -> str:
+    running = GrpcServer("127.0.0.1", 0, limits=limits)
     running.start([])
     opened.callback(running.stop)
     return running.address
@@ -52,11 +52,8 @@ def connection(address: str, opened: ExitStack) -> socket.socket:
     return opened.enter_context(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
 
 
-def test_no_more_connections_are_accepted_than_the_bound(
-    opened: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "CONNECTIONS_MAX", 4)
-    address = serving(opened)
+def test_no_more_connections_are_accepted_than_the_bound(opened: ExitStack) -> None:
+    address = serving(opened, EdgeLimits(connections=4))
     held = [connection(address, opened) for _ in range(4)]
     assert not any(is_closed(each, 0.3) for each in held)
     assert is_closed(connection(address, opened), DEADLINE_S)
@@ -66,11 +63,9 @@ def test_no_more_connections_are_accepted_than_the_bound(
         grpc.channel_ready_future(channel).result(DEADLINE_S)
 
 
-def test_a_connection_that_does_not_shake_hands_is_closed(
-    opened: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "HANDSHAKE_MS", 500)
-    assert is_closed(connection(serving(opened), opened), DEADLINE_S)
+def test_a_connection_that_does_not_shake_hands_is_closed(opened: ExitStack) -> None:
+    address = serving(opened, EdgeLimits(handshake_ms=500))
+    assert is_closed(connection(address, opened), DEADLINE_S)
 
 
 def test_half_of_the_files_of_a_process_are_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from sirocco.model.access import Grant
 from sirocco.model.errors import Unauthenticated
 from sirocco.runtime.grpc import edge
 from sirocco.runtime.grpc.authentication import Authenticated
-from sirocco.runtime.grpc.edge import MESSAGE_BYTES_MAX, Edge, EdgeLimits
+from sirocco.runtime.grpc.edge import EDGE, MESSAGE_BYTES_MAX, Edge, EdgeLimits
 from sirocco.runtime.grpc.grpc_errors import ERROR_METADATA, streaming, unary
 from sirocco.runtime.grpc.server import (
     RECEIVED_BYTES_MAX,
@@ -125,9 +125,7 @@ class Served:
             return await channel.unary_unary(method)(data, metadata=metadata)
 
 
-def served(
-    test: Callable[[Served], Coroutine[Any, Any, None]], limits: EdgeLimits | None = None
-) -> None:
+def served(test: Callable[[Served], Coroutine[Any, Any, None]], limits: EdgeLimits = EDGE) -> None:
     async def run() -> None:
         refused: list[str] = []
         counted: list[str] = []

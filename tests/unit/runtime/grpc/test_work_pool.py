@@ -12,7 +12,7 @@ import pytest
 
 from sirocco.model.access import Grant
 from sirocco.model.errors import InvalidArgument, ResourceExhausted
-from sirocco.runtime.grpc import authentication, edge, work_pool
+from sirocco.runtime.grpc import authentication, edge
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.grpc.work_pool import WorkPool
 from tests.support.waiting import until
@@ -102,9 +102,7 @@ def test_a_debt_is_worked_off() -> None:
     with_pool(test, tenant_ms_per_s=50.0)
 
 
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_pool, "WAITING_EACH_MAX", 3)
-
+def test_what_waits_is_bounded() -> None:
     async def test(pool: WorkPool) -> None:
         gate = threading.Event()
         running = asks(pool, gate.wait, "acme")
@@ -118,7 +116,7 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         gate.set()
         await asyncio.gather(running, beta, *waiting)
 
-    with_pool(test, threads=1)
+    with_pool(test, threads=1, waiting_each_max=3)
 
 
 def test_who_has_gone_is_not_worked_for() -> None:

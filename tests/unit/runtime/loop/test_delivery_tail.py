@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered, Progress
-from sirocco.runtime.loop import delivery_tail as tail_module
-from sirocco.runtime.loop import progress as progress_module
 from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
 from sirocco.runtime.loop.hops import HopWriter
+from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.loop.progress import last_progress
 from sirocco.transport.errors import (
@@ -74,8 +73,10 @@ class Writer:
 class Opened:
     """The tail of the only Kafka partition, and its readers."""
 
-    def __init__(self, log: MemoryLog, loop: asyncio.AbstractEventLoop) -> None:
-        self._tails = Tails(log)
+    def __init__(
+        self, log: MemoryLog, loop: asyncio.AbstractEventLoop, limits: TailLimits = TAIL
+    ) -> None:
+        self._tails = Tails(log, limits)
         tail = self._tails.open(0, loop)
         self.after, self.wait, self._tail = tail.after, tail.wait, tail
 
@@ -145,10 +146,10 @@ def test_who_waits_wakes_when_something_comes(
 
 
 def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_log(
-    log: MemoryLog, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+    log: MemoryLog, loop: asyncio.AbstractEventLoop
 ) -> None:
-    monkeypatch.setattr(tail_module, "KEPT_BYTES", 2_000)
-    tail, writer = Opened(log, loop), Writer(log, transactional=False)
+    limits = TailLimits(kept_bytes=2_000)
+    tail, writer = Opened(log, loop, limits), Writer(log, transactional=False)
     try:
         for seed in range(20):
             writer.window(delivered(seed))
@@ -197,9 +198,8 @@ def test_a_reader_that_goes_by_the_tail_skips_nothing(
 @pytest.mark.parametrize("windows", [0, 1, 3])
 @pytest.mark.parametrize("behind", [0, 5, 40])
 def test_the_last_progress_is_found_however_far_from_the_end(
-    windows: int, behind: int, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    windows: int, behind: int, log: MemoryLog
 ) -> None:
-    monkeypatch.setattr(progress_module, "POLL_S", 0.02)
     writer = Writer(log)
     for i in range(windows):
         writer.window(delivered(i), delivered(i), progress(100 + i))
@@ -208,7 +208,7 @@ def test_the_last_progress_is_found_however_far_from_the_end(
         writer.producer.begin()
         HopWriter(writer.producer, lambda *_: None).append(DELIVERIES, 0, progress(999 + i), 0)
         writer.producer.abort()
-    found = last_progress(log, 0)
+    found = last_progress(log, 0, poll_s=0.02)
     assert (None if found is None else found.input_offset) == (
         100 + windows - 1 if windows else None
     )
@@ -252,15 +252,13 @@ def test_what_cannot_be_read_is_not_taken_for_none(
 ) -> None:
     Writer(log).window(delivered(1), progress(7))
     Slow(monkeypatch, 1 << 60)
-    monkeypatch.setattr(progress_module, "READ_S", 0.02)
     with pytest.raises(TransportUnavailable):
-        last_progress(log, 0)
+        last_progress(log, 0, read_s=0.02)
 
 
 def test_a_tail_outlives_whatever_the_log_answers(
     log: MemoryLog, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tail_module, "RETRY_S", 0.01)
     failures = [LogFull("busy"), TransportError("nobody thought of this")]
     poll = MemoryConsumer.poll
 
@@ -270,7 +268,7 @@ def test_a_tail_outlives_whatever_the_log_answers(
         return poll(self, max_records, timeout_s)
 
     monkeypatch.setattr(MemoryConsumer, "poll", failing)
-    tail = Opened(log, loop)
+    tail = Opened(log, loop, TailLimits(retry_s=0.01))
     Writer(log).window(delivered(1))
     eventually(lambda: (tail.after(0) or ((), 0))[0])
     assert not failures

@@ -52,6 +52,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.partition_ownership import checkpoint_name, checkpoint_prefix
 from sirocco.runtime.loop import worker as worker_module
 from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS
+from sirocco.runtime.loop.limits import LoopLimits
 from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import now_ms
 from sirocco.transport.archive import MemoryArchive
@@ -110,15 +111,12 @@ def test_small_records_are_handled_by_the_thousand(log: MemoryLog) -> None:
     )
 
 
-def test_large_records_wait_for_the_next_turn(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_module, "TURN_BYTES_WANTED", 1)
+def test_large_records_wait_for_the_next_turn(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     for number in range(worker_module.POLL_RECORDS_MAX + 10):
         append(log, INTAKE, taken_of(1, number + 1, []))
     script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
-    with running(log, script):
+    with running(log, script, limits=LoopLimits(turn_bytes_wanted=1)):
         first, second = script.wait(Polled, 2)
     assert [len(first.entries), len(second.entries)] == [worker_module.POLL_RECORDS_MAX, 10]
 
@@ -223,14 +221,12 @@ def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
         eventually(lambda: not worker._out_of_range)
 
 
-def test_an_owner_whose_place_the_log_lacks_ends(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_module, "GONE_MS", 50)
+def test_an_owner_whose_place_the_log_lacks_ends(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     append(log, INTAKE, taken_of(1, 1, []))
     log.truncate(INTAKE, 0, 1)
-    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
+    with running(log, script, limits=LoopLimits(gone_ms=50)) as worker:
         eventually(lambda: worker.failure)
         assert isinstance(worker.failure, OffsetOutOfRange)
 

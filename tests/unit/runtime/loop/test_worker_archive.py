@@ -37,8 +37,8 @@ from sirocco.protocol.contract.messages import (
     INTAKE,
     SLOTS,
 )
-from sirocco.runtime.loop import checkpoints
 from sirocco.runtime.loop.checkpoints import Loads
+from sirocco.runtime.loop.limits import LoopLimits
 from sirocco.runtime.process.retries import RETRIES_MAX
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.errors import (
@@ -64,6 +64,8 @@ from tests.support.values import installed_of
 from tests.support.waiting import eventually
 from tests.unit.codec.test_slice_files import made
 
+QUICK = LoopLimits(save_again_ms=20, load_again_ms_max=20)
+
 
 @pytest.fixture(autouse=True)
 def _records(log: MemoryLog) -> None:
@@ -86,11 +88,8 @@ class FullArchive(MemoryArchive):
         super().write(name, *contents)
 
 
-def test_an_archive_without_room_ends_nothing_and_is_tried_again(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_without_room_ends_nothing_and_is_tried_again(log: MemoryLog) -> None:
     # init: three states, two of the same Kafka partition
-    monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
     archive, state = FullArchive(), {"rows": np.arange(5)}
     append(log, CONTROL, ELECTED)
     saves = [
@@ -100,7 +99,7 @@ def test_an_archive_without_room_ends_nothing_and_is_tried_again(
 
     # test
     script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
-    with running(log, script, archive) as worker:
+    with running(log, script, archive, limits=QUICK) as worker:
         eventually(lambda: archive.tries > 8 and worker.unsaved == 2)
         assert worker.failure is None
         archive.is_full = False
@@ -143,11 +142,8 @@ def test_a_slice_that_an_owner_of_another_version_left_is_as_good(
     assert [each.offset for each in taken] == ([40] if is_taken else [])
 
 
-def test_a_save_of_what_another_owns_by_now_is_not_tried_again(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_of_what_another_owns_by_now_is_not_tried_again(log: MemoryLog) -> None:
     # It would hold the objects of its slot in memory for as long as the archive has no room.
-    monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
     archive = FullArchive()
     append(log, CONTROL, ELECTED)
     saves = [
@@ -157,7 +153,7 @@ def test_a_save_of_what_another_owns_by_now_is_not_tried_again(
         for each in (0, 1)
     ]
     script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
-    with running(log, script, archive) as worker:
+    with running(log, script, archive, limits=QUICK) as worker:
         eventually(lambda: worker.unsaved == 2)
         append(log, CONTROL, Granted(0, SLOTS, 0, "m"))
         append(log, CONTROL, ELECTED)
@@ -229,16 +225,15 @@ def loads(count: int) -> Callable[[Event], list[Effect]]:
 
 
 def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_afterwards(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    log: MemoryLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     # init: several loads
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
     archive = AwayArchive()
     for partition in range(4):
         saved(archive, f"state-{partition}")
     append(log, CONTROL, ELECTED)
     script = Script(loads(4), on(ChangeRequests, Fence(0), Transact(0, 1, (progress(5),))))
-    with running(log, script, archive) as worker:
+    with running(log, script, archive, limits=QUICK) as worker:
         # test: all have been tried more often than the limit of other retries
         eventually(
             lambda: (
@@ -279,10 +274,7 @@ def test_an_archive_that_does_not_answer_holds_up_loads_alone(log: MemoryLog) ->
     assert worker.failure is None
 
 
-def test_a_load_of_what_was_lost_meanwhile_is_given_up(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
+def test_a_load_of_what_was_lost_meanwhile_is_given_up(log: MemoryLog) -> None:
     archive = AwayArchive()
     append(log, CONTROL, ELECTED)
     again = Load(INTAKE, 0, 9, "newer", 4)
@@ -291,7 +283,7 @@ def test_a_load_of_what_was_lost_meanwhile_is_given_up(
         lambda e: [Unfollow(INTAKE, 0)] if e == ControlRead(1, TO_ANOTHER) else [],
         lambda e: [again] if e == ControlRead(2, Granted(0, INTAKE, 0, "m")) else [],
     )
-    with running(log, script, archive) as worker:
+    with running(log, script, archive, limits=QUICK) as worker:
         # test: the state would be gone, which ends a process that needs it
         eventually(lambda: archive.tries["state-0"] > 2)
         append(log, CONTROL, TO_ANOTHER)
@@ -375,7 +367,6 @@ def test_loads_are_tried_again_after_pauses_that_grow_up_to_a_bound() -> None:
 def test_a_log_that_is_away_is_asked_for_its_ends_until_it_is_back(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
     original, asked = MemoryLog.bounds, [0]
 
     def bounds(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
@@ -388,7 +379,7 @@ def test_a_log_that_is_away_is_asked_for_its_ends_until_it_is_back(
     monkeypatch.setattr(MemoryLog, "bounds", bounds)
     append(log, CONTROL, ELECTED)
     script = Script(on(ControlRead, FindEnds(SLOTS, 2)))
-    with running(log, script) as worker:
+    with running(log, script, limits=QUICK) as worker:
         (found,) = script.wait(EndsFound)
         assert worker.failure is None
     assert found.ends.tolist() == [0, 0]
@@ -429,17 +420,16 @@ def _kept(archive: MemoryArchive, contents: bytes, offset: int) -> Load:
 
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_state_that_is_of_no_use_stops_its_partition_alone(
-    name: str, log: MemoryLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    name: str, log: MemoryLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     # init: one good state, one useless state
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
     archive = MemoryArchive()
     saved(archive, "good")
     spoilt = SPOILT[name](archive)
     append(log, CONTROL, ELECTED)
     wanted: list[Effect] = [spoilt, Load(INTAKE, 0, 7, "good", 3)]
     script = Script(lambda event: wanted if event == HEARD else [])
-    with running(log, script, archive) as worker:
+    with running(log, script, archive, limits=QUICK) as worker:
         # test: it is retried repeatedly, and the other one is loaded
         eventually(
             lambda: (
@@ -459,12 +449,11 @@ def test_a_state_that_is_of_no_use_stops_its_partition_alone(
     assert worker.failure is None
 
 
-def test_a_blob_that_is_put_back_is_loaded(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
+def test_a_blob_that_is_put_back_is_loaded(log: MemoryLog) -> None:
     archive = MemoryArchive()
     append(log, CONTROL, ELECTED)
     script = Script(loads(1))
-    with running(log, script, archive) as worker:
+    with running(log, script, archive, limits=QUICK) as worker:
         eventually(lambda: worker.failure or worker.unusable)
         assert worker.failure is None
         saved(archive, "state-0")

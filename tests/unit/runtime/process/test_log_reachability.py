@@ -94,9 +94,8 @@ class FakeLog:
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryMapStore]:
+def store() -> Iterator[MemoryMapStore]:
     """A store with another living process that reads the log."""
-    monkeypatch.setattr(hearing, "CHECK_S", 0.01)
     made = MemoryMapStore()
     info = MemberInfo(
         id="router-2",
@@ -122,7 +121,7 @@ def test_who_is_cut_off_is_told_once(store: MemoryMapStore) -> None:
         told.append(error)
         ended.set()
 
-    heard = LogReachability(log, store, "router-1", end)
+    heard = LogReachability(log, store, "router-1", end, check_s=0.01)
     heard.start()
 
     # test: it reads, it does not
@@ -141,7 +140,7 @@ def test_a_process_alone_waits_for_the_log(store: MemoryMapStore) -> None:
     log: Any = FakeLog()
     log.is_away = True
     ended = threading.Event()
-    heard = LogReachability(log, store, "router-2", lambda _: ended.set())
+    heard = LogReachability(log, store, "router-2", lambda _: ended.set(), check_s=0.01)
     heard.start()
     assert not ended.wait(0.3)
     heard.stop()

@@ -10,11 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from sirocco.protocol.contract.effects import Member
-from sirocco.runtime.process import membership, retries
+from sirocco.runtime.process import retries
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.health import HealthServer
 from sirocco.runtime.process.membership import (
     LeaseKeeper,
+    LeaseTimes,
     MemberInfo,
     directory,
     living,
@@ -65,18 +66,17 @@ def info(name: str = "router-1") -> MemberInfo:
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(membership, "RENEW_MS", 10)
-    monkeypatch.setattr(membership, "LEASE_MS", 60)
+def store() -> Store:
     return Store()
 
 
-def test_a_member_is_seen_from_its_start_to_its_stop(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A busy machine may not renew a short one in time.
-    monkeypatch.setattr(membership, "LEASE_MS", 60_000)
-    keeper = LeaseKeeper(store, info, monotonic_ms)
+SHORT = LeaseTimes(renew_ms=10, lease_ms=60)
+# A busy machine may not renew a short one in time.
+LONG = LeaseTimes(renew_ms=10, lease_ms=60_000)
+
+
+def test_a_member_is_seen_from_its_start_to_its_stop(store: Store) -> None:
+    keeper = LeaseKeeper(store, info, monotonic_ms, times=LONG)
     assert living(store) == ()
     keeper.start()
     (member,) = living(store)
@@ -86,10 +86,7 @@ def test_a_member_is_seen_from_its_start_to_its_stop(
     assert (living(store), directory(store)) == ((), {})
 
 
-def test_who_has_ended_and_not_by_what_it_took_has_parted(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(membership, "LEASE_MS", 60_000)
+def test_who_has_ended_and_not_by_what_it_took_has_parted(store: Store) -> None:
     for name, is_harmed in (("evaluator-1", False), ("evaluator-2", True)):
         keeper = LeaseKeeper(
             store,
@@ -102,6 +99,7 @@ def test_who_has_ended_and_not_by_what_it_took_has_parted(
                 started_ms=0,
             ),
             monotonic_ms,
+            times=LONG,
         )
         keeper.start()
         keeper.leave()
@@ -111,7 +109,7 @@ def test_who_has_ended_and_not_by_what_it_took_has_parted(
 
 
 def test_a_lease_is_renewed_and_taken_anew_after_the_store_was_lost(store: Store) -> None:
-    keeper = LeaseKeeper(store, info, monotonic_ms)
+    keeper = LeaseKeeper(store, info, monotonic_ms, times=SHORT)
     keeper.start()
     store.lose_all()
     eventually(lambda: living(store))
@@ -120,7 +118,7 @@ def test_a_lease_is_renewed_and_taken_anew_after_the_store_was_lost(store: Store
 
 
 def test_a_store_that_is_away_ends_nothing(store: Store) -> None:
-    keeper = LeaseKeeper(store, info, monotonic_ms)
+    keeper = LeaseKeeper(store, info, monotonic_ms, times=SHORT)
     keeper.start()
     store.is_away = True
     asked = store.asked
@@ -133,10 +131,10 @@ def test_a_store_that_is_away_ends_nothing(store: Store) -> None:
 
 def test_a_loop_that_stands_still_loses_its_lease(store: Store) -> None:
     beat_ms = monotonic_ms()
-    keeper = LeaseKeeper(store, info, lambda: beat_ms)
+    keeper = LeaseKeeper(store, info, lambda: beat_ms, times=SHORT)
     keeper.start()
     assert living(store)
-    beat_ms -= membership.STUCK_MS + 1_000
+    beat_ms -= LONG.stuck_ms + 1_000
     eventually(lambda: not living(store))
     beat_ms = monotonic_ms()
     eventually(lambda: living(store))
@@ -197,8 +195,7 @@ def test_pauses_grow_up_to_a_bound() -> None:
     assert min(pauses[20:]) >= 0.5 * retries.GREATEST_S
 
 
-def test_what_is_refused_for_the_moment_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "RETRY_MS_MIN", 0.01)
+def test_what_is_refused_for_the_moment_is_tried_again() -> None:
     tries: list[int] = []
 
     def action() -> str:
@@ -207,17 +204,14 @@ def test_what_is_refused_for_the_moment_is_tried_again(monkeypatch: pytest.Monke
             raise TransportUnavailable("for the moment")
         return "done"
 
-    assert retries.retried(action) == "done"
+    assert retries.retried(action, pause_ms=0.01) == "done"
     assert len(tries) == 4
 
 
 @pytest.mark.parametrize(
     ("error", "tries"), [(TransportUnavailable("away"), 8), (TransactionAborted("x"), 1)]
 )
-def test_tries_end_and_what_will_not_help_is_not_tried(
-    error: Exception, tries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retries, "RETRY_MS_MIN", 0.01)
+def test_tries_end_and_what_will_not_help_is_not_tried(error: Exception, tries: int) -> None:
     made: list[int] = []
 
     def action() -> None:
@@ -225,5 +219,5 @@ def test_tries_end_and_what_will_not_help_is_not_tried(
         raise error
 
     with pytest.raises(type(error)):
-        retries.retried(action)
+        retries.retried(action, pause_ms=0.01)
     assert len(made) == tries
