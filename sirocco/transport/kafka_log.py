@@ -26,8 +26,9 @@ from sirocco.transport.kafka_consumer import KafkaConsumer
 from sirocco.transport.kafka_errors import UNKNOWN, cause_of, made, typed
 from sirocco.transport.kafka_producer import KafkaProducer
 from sirocco.transport.kafka_settings import (
-    CALL_TIMEOUT_S,
+    TIMES,
     KafkaSettings,
+    KafkaTimes,
     client_config,
     topic_config,
 )
@@ -51,10 +52,12 @@ class KafkaLog:
 
     Args:
         settings: the cluster; its `topic_prefix` is added here and never seen outside.
+        times: how long it may take.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, times: KafkaTimes = TIMES) -> None:
         self.settings: Final = settings
+        self.times = times
         self._lock = threading.Lock()
         # The client's last report about its connections: a call without an answer ends as timed
         # out, whatever the reason.
@@ -77,7 +80,7 @@ class KafkaLog:
         ]
         if not wanted:
             return
-        futures = self._admin.create_topics(wanted, request_timeout=CALL_TIMEOUT_S)
+        futures = self._admin.create_topics(wanted, request_timeout=self.times.call_s)
         for topic, future in futures.items():
             self._answer(future, f"create {topic}", allowed=KafkaError.TOPIC_ALREADY_EXISTS)
         for spec in specs:
@@ -95,7 +98,7 @@ class KafkaLog:
             TransportError: it refuses.
         """
         wanted = [self.outer(name) for name in names]
-        futures = self._admin.delete_topics(wanted, request_timeout=CALL_TIMEOUT_S)
+        futures = self._admin.delete_topics(wanted, request_timeout=self.times.call_s)
         for topic, future in futures.items():
             self._partitions.pop(self.inner(topic), None)
             self._answer(future, f"delete {topic}", allowed=KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -142,7 +145,7 @@ class KafkaLog:
         """See `Log.truncate`."""
         self.check(topic, partition)
         at = TopicPartition(self.outer(topic), partition, before_offset)
-        future = self._admin.delete_records([at], request_timeout=CALL_TIMEOUT_S)[at]
+        future = self._admin.delete_records([at], request_timeout=self.times.call_s)[at]
         done = self._answer(
             future, f"truncate {topic}/{partition}", allowed=KafkaError.OFFSET_OUT_OF_RANGE
         )
@@ -186,7 +189,7 @@ class KafkaLog:
         The metadata name leaders before those know it; a producer that is refused by one waits for
         a second.
         """
-        deadline = time.monotonic() + CALL_TIMEOUT_S
+        deadline = time.monotonic() + self.times.call_s
         while (found := self._count(topic)) == 0:
             if time.monotonic() > deadline:
                 raise TransportUnavailable(f"{topic}: created, but not known")
@@ -199,7 +202,7 @@ class KafkaLog:
         """Returns the number of Kafka partitions; 0: no such topic."""
         outer = self.outer(topic)
         try:
-            found = self._admin.list_topics(outer, timeout=CALL_TIMEOUT_S).topics[outer]
+            found = self._admin.list_topics(outer, timeout=self.times.call_s).topics[outer]
         except KafkaException as error:
             raise self._failure(cause_of(error), f"metadata of {topic}") from error
         if found.error is not None and found.error.code() not in UNKNOWN:
@@ -208,12 +211,12 @@ class KafkaLog:
 
     def _offsets(self, wanted: list[TopicPartition], spec: OffsetSpec) -> list[int]:
         """Returns one offset for each; asks again while leaders move."""
-        deadline = time.monotonic() + CALL_TIMEOUT_S
+        deadline = time.monotonic() + self.times.call_s
         while True:
             futures = self._admin.list_offsets(
                 dict.fromkeys(wanted, spec),
                 isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=CALL_TIMEOUT_S,
+                request_timeout=self.times.call_s,
             )
             try:
                 return [int(self._answer(futures[at], f"bounds of {at}").offset) for at in wanted]
@@ -225,7 +228,7 @@ class KafkaLog:
     def _answer(self, future: Any, what: str, *, allowed: int | None = None) -> Any:
         """Returns the result of an admin call, None where it failed with the `allowed` code."""
         try:
-            found = future.result(timeout=CALL_TIMEOUT_S + 1.0)
+            found = future.result(timeout=self.times.call_s + 1.0)
             self._admin.poll(0)  # earlier reports of the client do not matter
             return found
         except FutureTimeoutError as error:

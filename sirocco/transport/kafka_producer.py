@@ -22,15 +22,10 @@ from sirocco.transport.errors import (
 )
 from sirocco.transport.kafka_errors import LOGGER, cause_of, made, typed
 from sirocco.transport.kafka_settings import (
-    CALL_TIMEOUT_S,
-    TRANSACTION_TIMEOUT_MS,
     producer_config,
 )
 from sirocco.transport.kafka_topics import KafkaTopics
 from sirocco.transport.log import RECORD_BYTES_MAX, Headers, OnAck, record_bytes
-
-# How long a new producer waits for its connection; without one it works, only later.
-_CONNECT_S: Final = 1.0
 
 
 class KafkaProducer:
@@ -41,6 +36,7 @@ class KafkaProducer:
     ) -> None:
         self.name: Final = name
         self._log = log
+        self._times: Final = log.times
         self._transactional = transactional_id is not None
         self._append_wait_s = append_wait_s
         self._closed = False
@@ -50,12 +46,12 @@ class KafkaProducer:
         self._pending = 0
         # The first error after which the client refuses everything.
         self._fatal: TransportError | None = None
-        config = producer_config(log.settings, name, transactional_id)
+        config = producer_config(log.settings, name, transactional_id, log.times)
         self._producer = made(lambda: Producer(config, logger=LOGGER), name)
         # The client asks for its producer id at once. Without a connection by then it asks again
         # after 500 ms, and the first append or a take-over would wait as long.
         with suppress(KafkaException):
-            self._producer.list_topics(timeout=_CONNECT_S)
+            self._producer.list_topics(timeout=self._times.connect_s)
 
     def append(
         self,
@@ -150,7 +146,7 @@ class KafkaProducer:
     def commit(self) -> None:
         """See `Producer.commit`."""
         self._check_live()
-        if self.flush(TRANSACTION_TIMEOUT_MS / 1000.0) > 0:
+        if self.flush(self._times.transaction_ms / 1000.0) > 0:
             raise TransportUnavailable("commit: records of the transaction are not acknowledged")
         self._transact(self._producer.commit_transaction, "commit")
         self._has_begun = False
@@ -175,7 +171,7 @@ class KafkaProducer:
         self._check_live()
         if not self._transactional:
             raise RuntimeError("no transactional id")
-        deadline = time.monotonic() + TRANSACTION_TIMEOUT_MS / 1000.0
+        deadline = time.monotonic() + self._times.transaction_ms / 1000.0
         while True:
             try:
                 return action(max(0.1, deadline - time.monotonic()))
@@ -193,7 +189,7 @@ class KafkaProducer:
         """Gives up every record that is not acknowledged; their callbacks run."""
         if self._pending > 0:
             self._producer.purge()
-            self.flush(CALL_TIMEOUT_S)
+            self.flush(self._times.call_s)
 
     def _count(self, change: int) -> None:
         with self._count_lock:

@@ -18,13 +18,27 @@ Config: TypeAlias = dict[str, str | int | float | bool]
 # Room for the frame of a record batch around the greatest record; the broker counts it too.
 BATCH_BYTES_MAX: Final = RECORD_BYTES_MAX + 65536
 
-# How long the broker keeps an abandoned transaction open, which holds readers back. A successor
-# fences at once, so this only counts without one. A shorter time would abort a healthy merger's
-# window while its broker elects a leader (up to 10 s on a loaded machine).
-TRANSACTION_TIMEOUT_MS: Final = 30_000
 
-# How long one call to the cluster may take before it counts as unavailable.
-CALL_TIMEOUT_S: Final = 10.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaTimes:
+    """How long the cluster may take.
+
+    Attributes:
+        call_s: one call, before it counts as unavailable.
+        transaction_ms: how long the broker keeps an abandoned transaction open, which holds readers
+            back. A successor fences at once, so this only counts without one. A shorter time would
+            abort a healthy merger's window while its broker elects a leader (up to 10 s on a loaded
+            machine).
+        connect_s: how long a new producer waits for its connection; without one it works, only
+            later.
+    """
+
+    call_s: float = 10.0
+    transaction_ms: int = 30_000
+    connect_s: float = 1.0
+
+
+TIMES: Final = KafkaTimes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +116,12 @@ def client_config(settings: KafkaSettings, name: str) -> Config:
     return config
 
 
-def producer_config(settings: KafkaSettings, name: str, transactional_id: str | None) -> Config:
+def producer_config(
+    settings: KafkaSettings,
+    name: str,
+    transactional_id: str | None,
+    times: KafkaTimes = TIMES,
+) -> Config:
     """Returns the settings of a producer, see `log.Producer`."""
     config = client_config(settings, name) | {
         "enable.idempotence": True,
@@ -126,8 +145,8 @@ def producer_config(settings: KafkaSettings, name: str, transactional_id: str | 
     if transactional_id is not None:
         config |= {
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "transaction.timeout.ms": times.transaction_ms,
+            "message.timeout.ms": times.transaction_ms,
         }
     return config
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.kafka_settings import KafkaSettings, KafkaTimes
 
 
 class KafkaTopics(Protocol):
@@ -13,6 +13,10 @@ class KafkaTopics(Protocol):
     @property
     def settings(self) -> KafkaSettings:
         """Of the cluster."""
+
+    @property
+    def times(self) -> KafkaTimes:
+        """How long it may take."""
 
     def check(self, topic: str, partition: int) -> None:
         """Raises UnknownTopic if there is no such Kafka partition."""

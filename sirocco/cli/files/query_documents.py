@@ -20,7 +20,7 @@ _DOCUMENT_BYTES_MAX = 64 << 20
 
 # Lines read in vain, in all, before the file counts as one of lines: otherwise a file of a million
 # lines that each begin a document would be read a million times.
-_LOOKS_MAX = 200_000
+LOOKS_MAX = 200_000
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BLANK = re.compile(r"[\s,]*")
@@ -28,10 +28,12 @@ _BLANK = re.compile(r"[\s,]*")
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 
 
-def query_documents(lines: Iterator[NumberedLine]) -> Iterator[NumberedLine]:
+def query_documents(
+    lines: Iterator[NumberedLine], looks_max: int = LOOKS_MAX
+) -> Iterator[NumberedLine]:
     """Yields the JSON text of each query with the number of its first line."""
     again: deque[NumberedLine] = deque()
-    looks_left = _LOOKS_MAX
+    looks_left = looks_max
     while (first := _next(again, lines)) is not None:
         number, line = first
         if not _may_begin(line):

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
-from sirocco.cli.files.query_documents import query_documents
+from sirocco.cli.files.query_documents import LOOKS_MAX, query_documents
 from sirocco.loadgen.damage import DamagedFileError
 from sirocco.loadgen.lines import BadLine, numbered_lines
 from sirocco.loadgen.live_lines import NumberedLine, is_live
@@ -19,7 +19,7 @@ from sirocco.model.query import Query, parse_query
 from sirocco.runtime.process.gzip_files import LINE_BYTES_MAX
 
 # Input from a pipe is kept in memory up to this size, and the rest on disk.
-_KEPT_BYTES_MAX = 64 << 20
+KEPT_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,9 @@ class QueryLine:
         return self.query.mode == "continuous"
 
 
-def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
+def read_queries(
+    path: Path, name: str, *, kept_bytes_max: int = KEPT_BYTES_MAX, looks_max: int = LOOKS_MAX
+) -> Iterator[QueryLine | BadLine]:
     """Yields the queries of a file or a pipe.
 
     There is one per line, or JSON over several lines, or an array. An equal repeat of a query is
@@ -52,16 +54,18 @@ def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
     Args:
         path: The file or pipe, plain or gzip.
         name: Its name in errors.
+        kept_bytes_max: Bytes of a pipe that are kept in memory.
+        looks_max: See `query_documents`.
 
     Raises:
         OSError: The file cannot be read.
     """
     first_line: dict[str, int] = {}
     repeats: list[QueryLine] = []
-    with SpooledTemporaryFile(_KEPT_BYTES_MAX) as kept:
+    with SpooledTemporaryFile(kept_bytes_max) as kept:
         lines = _Lines(path, kept)
         try:
-            for number, line in query_documents(lines.read()):
+            for number, line in query_documents(lines.read(), looks_max):
                 try:
                     found = _parse_line(number, line)
                 except InvalidArgument as error:

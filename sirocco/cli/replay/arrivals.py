@@ -33,9 +33,11 @@ class Arrivals:
 
     Args:
         skew_max_ms: How far an object's own time may be ahead of the clock; None: any time.
+        steps_max: Steps of all standing queries between two arrivals.
     """
 
-    def __init__(self, skew_max_ms: int | None) -> None:
+    def __init__(self, skew_max_ms: int | None, steps_max: int = STEPS_MAX) -> None:
+        self._steps_max = steps_max
         self._skew_max_ms = skew_max_ms
         self._last_ms: int | None = None
         self._starts_ms = 0
@@ -94,8 +96,8 @@ class Arrivals:
                 row,
                 InvalidArgument(
                     f"is {time_ms - self._last_ms} ms after the arrival before it: more than "
-                    f"{STEPS_MAX:,} steps of standing queries are between; give them longer steps, "
-                    "or split the file",
+                    f"{self._steps_max:,} steps of standing queries are between; give them longer "
+                    "steps, or split the file",
                     field="ts",
                 ),
             )
@@ -107,7 +109,7 @@ class Arrivals:
         last_ms, too_late_ms = self._too_late
         if last_ms == self._last_ms and time_ms >= too_late_ms:
             return False
-        if self._steps_until(time_ms) <= STEPS_MAX:
+        if self._steps_until(time_ms) <= self._steps_max:
             return True
         assert self._last_ms is not None
         self._too_late = self._last_ms, time_ms
@@ -116,7 +118,7 @@ class Arrivals:
     def _may_jump(self, time_ms: int) -> bool:
         """Whether there are surely few enough steps up to a time."""
         assert self._last_ms is not None
-        return (time_ms - self._last_ms) * self._rate + len(self._steps_ms) <= STEPS_MAX
+        return (time_ms - self._last_ms) * self._rate + len(self._steps_ms) <= self._steps_max
 
     def _steps_until(self, time_ms: int) -> int:
         """Returns the number of steps between the last arrival and a time."""

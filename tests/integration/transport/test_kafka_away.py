@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from sirocco.local.kafka import KafkaServer
-from sirocco.transport import kafka_log, kafka_producer, kafka_settings
 from sirocco.transport.errors import (
     AppendFailed,
     FencedError,
@@ -23,7 +22,7 @@ from sirocco.transport.errors import (
     UnknownTopic,
 )
 from sirocco.transport.kafka_log import KafkaLog
-from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.kafka_settings import KafkaSettings, KafkaTimes
 from sirocco.transport.log import Producer, TopicSpec
 from tests.integration.transport.log_reading import take
 
@@ -124,7 +123,7 @@ def test_a_full_queue_is_a_typed_error_and_nothing_is_lost(
 def test_calls_end_as_unavailable(
     kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(log, "times", KafkaTimes(call_s=1.0))
     producer, consumer = log.producer("p"), log.consumer("c")
     failures: list[Exception | None] = []
     kafka_server.kill()
@@ -157,9 +156,8 @@ def test_deleted_topics_are_gone_with_what_was_in_them(log: KafkaLog, topic: str
     assert log.partitions(topic) == 3
 
 
-def test_a_wrong_address_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 1.0)
-    log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"))
+def test_a_wrong_address_is_unavailable() -> None:
+    log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"), KafkaTimes(call_s=1.0))
     with pytest.raises(TransportUnavailable):
         log.create_topics([TopicSpec("t", 1)])
     log.close()
@@ -207,8 +205,7 @@ def test_a_successor_goes_on_where_a_transaction_was_begun_as_the_broker_died(
     kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The outage outlasts the transaction; the broker never received its begin."""
-    for module in (kafka_settings, kafka_producer):
-        monkeypatch.setattr(module, "TRANSACTION_TIMEOUT_MS", 2_000)
+    monkeypatch.setattr(log, "times", KafkaTimes(transaction_ms=2_000))
     name = f"x-{uuid.uuid4().hex[:12]}"
     producer = log.producer("p", transactional_id=name)
     producer.init_transactions()

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess, free_port
 from sirocco.runtime.settings import SASL_MECHANISMS, ProcessSettings, from_environment
-from sirocco.transport import kafka_log
 from sirocco.transport.errors import TransportError, TransportUnavailable
 from sirocco.transport.kafka_log import KafkaLog
+from sirocco.transport.kafka_settings import TIMES, KafkaTimes
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.redis_map_store import RedisMapStore
 from tests.integration.transport.log_reading import take
@@ -51,7 +51,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     server.stop()
 
 
-def log_of(kafka: KafkaServer, mechanism: str, password: str = PASSWORD) -> KafkaLog:
+IMPATIENT = KafkaTimes(call_s=3.0)
+
+
+def log_of(
+    kafka: KafkaServer, mechanism: str, password: str = PASSWORD, times: KafkaTimes = TIMES
+) -> KafkaLog:
     told = settings(
         CLUSTER=f"c-{mechanism.lower()}",
         KAFKA=kafka.sasl_address,
@@ -60,7 +65,7 @@ def log_of(kafka: KafkaServer, mechanism: str, password: str = PASSWORD) -> Kafk
         KAFKA_SASL_USERNAME="service",
         KAFKA_SASL_PASSWORD=password,
     )
-    return KafkaLog(told.kafka)
+    return KafkaLog(told.kafka, times)
 
 
 @pytest.mark.parametrize("mechanism", SASL_MECHANISMS)
@@ -85,21 +90,17 @@ def test_every_client_of_the_log_gets_in_with_the_password(
 
 @pytest.mark.parametrize("mechanism", SASL_MECHANISMS)
 def test_a_wrong_password_is_told_in_words_and_not_repeated(
-    kafka: KafkaServer, mechanism: str, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaServer, mechanism: str
 ) -> None:
-    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 3.0)
-    log = log_of(kafka, mechanism, "wrong-guess")
+    log = log_of(kafka, mechanism, "wrong-guess", IMPATIENT)
     with pytest.raises(TransportUnavailable, match=r"(?i)authentication failed") as caught:
         log.create_topics([TOPIC])
     assert "wrong-guess" not in str(caught.value)
     log.close()
 
 
-def test_nobody_gets_in_without_a_password(
-    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 3.0)
-    log = KafkaLog(settings(KAFKA=kafka.sasl_address).kafka)
+def test_nobody_gets_in_without_a_password(kafka: KafkaServer) -> None:
+    log = KafkaLog(settings(KAFKA=kafka.sasl_address).kafka, IMPATIENT)
     with pytest.raises(TransportUnavailable):
         log.create_topics([TOPIC])
     log.close()

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sirocco.transport import kafka_producer
 from sirocco.transport.errors import TransactionAborted
 from sirocco.transport.kafka_log import KafkaLog
-from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.kafka_settings import KafkaSettings, KafkaTimes
 
 
 class Client:
@@ -33,9 +32,8 @@ def test_a_record_for_a_transaction_that_has_failed_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The client refuses it with the same text as one without a transaction.
-    monkeypatch.setattr(kafka_producer, "_CONNECT_S", 0.01)
     monkeypatch.setattr(KafkaLog, "partitions", lambda self, topic: 1)
-    log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"))
+    log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"), KafkaTimes(connect_s=0.01))
     producer = log.producer("p", transactional_id="x")
     monkeypatch.setattr(producer, "_producer", Client())
     with pytest.raises(RuntimeError, match="outside"):

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from sirocco.cli.files import query_file
 from sirocco.cli.files.query_file import QueryLine, read_queries
 from sirocco.loadgen.lines import BadLine
 from sirocco.model.errors import AlreadyExists
@@ -66,11 +65,9 @@ def test_equal_repeats_are_left_out_and_others_are_bad(path: Path) -> None:
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_repeats_in_a_pipe_are_judged_too(
     path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     pack: Callable[[bytes], bytes],
     kept_bytes: int,
 ) -> None:
-    monkeypatch.setattr(query_file, "_KEPT_BYTES_MAX", kept_bytes)
     members = [
         _query("b"),
         _query("a", text="coffee AND free"),
@@ -81,7 +78,7 @@ def test_repeats_in_a_pipe_are_judged_too(
     os.mkfifo(path)
     writing = threading.Thread(target=path.write_bytes, args=(pack(text.encode()),))
     writing.start()
-    found = list(read_queries(path, "-"))
+    found = list(read_queries(path, "-", kept_bytes_max=kept_bytes))
     writing.join()
     assert [(type(one), one.line) for one in found] == [
         (BadLine, 2),

@@ -69,10 +69,9 @@ def test_queries_have_no_steps_behind_their_lifetimes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_steps_are_counted_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_counted_as_one_by_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    monkeypatch.setattr("sirocco.cli.replay.arrivals.STEPS_MAX", 20)
-    arrivals = Arrivals(HOUR_MS)
+    arrivals = Arrivals(HOUR_MS, steps_max=20)
     queries = [
         (int(step), int(ttl))
         for step, ttl in zip(rng.integers(1, 30, 4), rng.integers(1, 200, 4), strict=True)
