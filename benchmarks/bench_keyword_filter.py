@@ -73,8 +73,8 @@ def summary(rng: np.random.Generator, sample: Sample, routing, count: int) -> Ke
     queries = make_queries(rng, sample, count, 0.001, QueryKind.RANGE_CONTINUOUS)
     keys = least_frequent(queries.term_offsets, queries.terms, *frequent_terms(sample))
     routes = routing.route_boxes(queries.boxes, np.arange(count + 1))
-    slots = np.split(routes.slots, routes.slot_offsets[1:-1])
-    sets = np.array([set_of(each.tolist(), words_of(SLOTS)) for each in slots])
+    by_query = np.split(routes.slots, routes.slot_offsets[1:-1])
+    sets = np.array([set_of(each.tolist(), words_of(SLOTS)) for each in by_query])
     terms, slots = joined(keys, sets)
     return Keywords(partition=0, epoch=1, terms=terms, slots=slots, begins=True, ends=True)
 

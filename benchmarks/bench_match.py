@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from plain_kernel import PlainIndex
+from plain_kernel import PlainIndex  # type: ignore[import-not-found]
 
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.range_index import RangeIndex
@@ -79,7 +79,10 @@ def reference(case: str, work: MatchWorkload, plain: PlainRun | None) -> RangeIn
     figures: dict[str, object] = {}
     if plain is not None:
         figures["plain_inserts_per_s"] = round(q / plain.insert_all())
-    ids, wire, plain_s, counts = [], [], [], set()
+    ids: list[float] = []
+    wire: list[float] = []
+    plain_s: list[float] = []
+    counts: set[int] = set()
     for _ in range(PASSES):
         for times, once in ((ids, lambda: run.once(False)), (wire, lambda: run.once(True))):
             seconds, pairs = once()

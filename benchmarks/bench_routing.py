@@ -72,7 +72,7 @@ def _seconds(once) -> float:
 
 def batches(objects: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
     lon, lat, offsets, terms, keys = objects
-    out = []
+    out: list[tuple[np.ndarray, ...]] = []
     for at in range(0, len(lon), BATCH):
         own = offsets[at : at + BATCH + 1]
         rows = slice(at, at + BATCH)

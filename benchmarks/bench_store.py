@@ -259,8 +259,8 @@ def search_all(stores: list[SlotStore], asked: Asked, searches: int) -> None:
         places: list, words: npt.NDArray[np.uint64] | None, bounds: Bounds, takes: bool = False
     ) -> list:
         conditions = [
-            box_condition(*place, [] if words is None else [int(words[i])])
-            for i, place in enumerate(places)
+            box_condition(x, y, [] if words is None else [int(words[i])])
+            for i, (x, y) in enumerate(places)
         ]
         return range_searches(views, conditions, bounds, takes)
 
@@ -309,7 +309,8 @@ def knn_searches(
         conditions.append(compile_condition(query))
 
     def search(i: int) -> int:
-        return len(search_knn(views[i % len(views)], *places[i], 10, conditions[i]))
+        lon, lat = places[i]
+        return len(search_knn(views[i % len(views)], lon, lat, 10, conditions[i]))
 
     return [partial(search, i) for i in range(len(places))]
 

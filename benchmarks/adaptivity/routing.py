@@ -54,7 +54,7 @@ class Routed:
 
     def queries_of_slots(self, standing: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Returns how many of the standing queries each slot holds, f8[slots]."""
-        return np.bincount(self.slot, standing[self.query], self.map.slots)
+        return np.bincount(self.slot, standing[self.query], self.map.slots).astype(np.float64)
 
     def held(self) -> NDArray[np.int64]:
         """Returns query x slots + slot of all pairs, ascending."""

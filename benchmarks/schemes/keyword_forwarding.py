@@ -204,8 +204,8 @@ class Run:
                 known[slots] = set_of(slots, self._words)
         sets = [known[slots] for own, slots in zip(keys, placed.slots, strict=True) for _ in own]
         flat = np.array([key for own in keys for key in own], np.uint64)
-        terms, slots = joined(flat, np.array(sets, np.uint64))
-        said = Keywords(partition=_PARTITION, epoch=_EPOCH, terms=terms, slots=slots)
+        terms, sets_of_terms = joined(flat, np.array(sets, np.uint64))
+        said = Keywords(partition=_PARTITION, epoch=_EPOCH, terms=terms, slots=sets_of_terms)
         summaries.add(said)
         return said
 

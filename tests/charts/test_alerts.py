@@ -57,7 +57,8 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
 
 
 def test_each_alert_is_tested_both_ways() -> None:
-    fired, silent = set(), set()
+    fired: set[str] = set()
+    silent: set[str] = set()
     for test in yaml.safe_load(TESTS.read_text())["tests"]:
         for one in test.get("alert_rule_test", ()):
             (fired if one.get("exp_alerts") else silent).add(one["alertname"])

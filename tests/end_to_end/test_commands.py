@@ -19,11 +19,11 @@ from sirocco.services.embedded import EmbeddedCluster
 from tests.oracle import read_members
 
 PARIS = {"rect": {"west": 2.2, "south": 48.8, "east": 2.5, "north": 49.0}}
-QUERIES = [
+QUERIES: list[dict[str, Any]] = [
     {"id": "fires", "kind": "range", "mode": "continuous", "region": PARIS, "text": "fire"},
     {"id": "free", "kind": "range", "mode": "continuous", "text": "free", "ttl": "72h"},
 ]
-OBJECTS = [
+OBJECTS: list[dict[str, Any]] = [
     {"id": 1, "lon": 2.3, "lat": 48.9, "text": "A fire!", "floor": 3},
     {"id": "two", "lon": 2.3, "lat": 48.9, "text": "free fire wood"},
     {"id": 3, "lon": 0, "lat": 0, "text": "fire"},

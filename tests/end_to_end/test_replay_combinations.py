@@ -38,7 +38,7 @@ OPTIONAL: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("terms", "continuous"): [WHERE, TTL, WINDOW, TEXT, ENDED],
     ("terms", "snapshot"): [WHERE, WINDOW, TEXT],
 }
-RANKED = [
+RANKED: list[dict[str, Any]] = [
     WHERE,
     WINDOW,
     {"weights": {"text": 0.5, "space": 0.25, "time": 0.25}},

@@ -62,8 +62,8 @@ def test_each_query_tells_its_end_once_and_nothing_behind_it() -> None:
     assert reasons == {
         f"{name}-{reason}": reason for name in KINDS for reason in ("ttl", "removed")
     }
-    for query in reasons:
-        own = [each for each in told if each.query == query]
+    for name in reasons:
+        own = [each for each in told if each.query == name]
         assert [isinstance(each, Ended) for each in own] == [False] * (len(own) - 1) + [True], own
     for reason in ("ttl", "removed"):
         own = [each for each in told if each.query == f"tracked-{reason}"]

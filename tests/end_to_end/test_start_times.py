@@ -135,11 +135,11 @@ def test_event_time() -> None:
     assert step.at_ms == start_ms + 60_000
     assert {term for term, _ in step.terms} == {o["text"] for o in due if o["lon"] >= 0}
     # `sirocco explain` agrees.
-    query = parse_query({"mode": "continuous", **QUERIES[0]})
+    ranged = parse_query({"mode": "continuous", **QUERIES[0]})
     matched = set(ids_of(found["range"]))
     for one in objects:
         verdict = explain(
-            query, parse_object(one), arrival_ms=one["ts"], start_ms=start_ms, is_start_given=True
+            ranged, parse_object(one), arrival_ms=one["ts"], start_ms=start_ms, is_start_given=True
         )
         assert verdict.holds == (one["id"] in matched), one
 
@@ -151,7 +151,7 @@ def ids_of(told: list[Notification | ListChange]) -> list[int]:
 def test_wall_clock() -> None:
     # init
     query = {"kind": "range", "mode": "continuous"}
-    arrivals: dict[str, dict[int, int]] = {"now": {}, "later": {}}
+    arrivals: dict[str, dict[int | str, int]] = {"now": {}, "later": {}}
 
     # test: some arrive before it begins, some after.
     with (

@@ -254,9 +254,9 @@ class Load:
             thread.join(WAIT_S)
         self._unregister()
         expected: Counter[Pair] = Counter()
-        for publisher, made in enumerate(self._made):
+        for number, made in enumerate(self._made):
             for i in range(len(made)):
-                expected.update(self._pairs(publisher, i))
+                expected.update(self._pairs(number, i))
         received = self._received
         for pair in [pair for pair in expected | received if pair[1] in self._forgiven]:
             del expected[pair], received[pair]

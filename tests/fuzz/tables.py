@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,8 @@ def some_of(keys: NDArray[np.generic], dice: Random) -> NDArray[np.generic]:
 
 def handles(dice: Random) -> None:
     """Adds and drops handles; the content is that of a dictionary."""
-    keys, table, known = keys_of(dice), HandleTable(dice.choice([0, 5_000])), {}
+    keys, table = keys_of(dice), HandleTable(dice.choice([0, 5_000]))
+    known: dict[Any, Any] = {}
     for _ in range(6):
         own = some_of(keys, dice)
         if dice.random() < 0.6:
@@ -65,7 +67,8 @@ def handles(dice: Random) -> None:
 
 def rows(dice: Random) -> None:
     """Does the same as `handles`, for the table whose keys are a column."""
-    keys, table, known = keys_of(dice), RowTable(), {}
+    keys, table = keys_of(dice), RowTable()
+    known: dict[Any, Any] = {}
     for _ in range(6):
         own = some_of(np.arange(len(keys), dtype=np.int32), dice)
         if dice.random() < 0.6:

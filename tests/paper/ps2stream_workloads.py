@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def definition_1(partition_map, sample, costs=None):
         workload.keys[workload.key_of_query[is_keyed]],
     )
     keyed, unkeyed = np.zeros(len(leaves)), np.zeros(len(leaves))
-    asked = [set() for _ in leaves]
+    asked: list[set[Any]] = [set() for _ in leaves]
     for query, key in enumerate(workload.key_of_query.tolist()):
         for one in reached.leaves[reached.leaf_offsets[query] : reached.leaf_offsets[query + 1]]:
             at = position[int(one)]

@@ -106,6 +106,7 @@ def test_equations_4_and_5_split_and_merge_of_figure_3():
         assert set(operation.pair) == {1, 2}
         assert operation.strip.cost == pytest.approx(x_2)
         assert operation.reduction == pytest.approx(cost_x - max(x_1, x_2, cost_y + cost_z))
+        assert operation.pair is not None
         merged = costs.queries(operation.pair[1])
         assert operation.queries == operation.strip.queries + merged
     # Y has no query, and Z has one besides the two that it shares with X: Z stays, Y moves.

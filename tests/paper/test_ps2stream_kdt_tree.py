@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,7 +188,8 @@ def test_a_node_is_cut_in_the_way_of_lesser_load_and_costs_what_was_foretold(sha
 
 def load_of_slot(plan_made, workload, slot):
     """Returns the sum of the slot's leaves, where items in several of them count once."""
-    seen, load, leaf = set(), 0.0, 0
+    seen: set[Any] = set()
+    load, leaf = 0.0, 0
     costs = workload.costs
     for node in plan_made.nodes:
         for child in range(max(len(node.parts), 1)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -152,7 +154,8 @@ def test_the_lists_are_those_of_assigning_one_object_after_the_other(seed):
     """The first pass, checked for prefixes: each further object enlarged its best child."""
     rng = np.random.default_rng(seed)
     share, weights, lengths, texts, offsets, terms, keys = random_node(rng, objects=12)
-    lists, counts = [set() for _ in range(4)], [0] * 4
+    lists: list[set[Any]] = [set() for _ in range(4)]
+    counts = [0] * 4
     for n, text in enumerate(texts):
         part = (offsets[: n + 2], terms[: offsets[n + 1]], keys[: n + 1])
         held, _, after, _ = split(share, weights, lengths, *part)

@@ -97,7 +97,7 @@ def median_kd(cells, load, side, levels):
             first, second = list(region), list(region)
             first[axis + 2] = second[axis] = at
             before = cells[axis, rows] < at
-            halves += [(rows[before], first), (rows[~before], second)]
+            halves += [(rows[before], tuple(first)), (rows[~before], tuple(second))]
         parts = halves
     return [int(load[rows].sum()) for rows, _ in parts]
 

@@ -180,8 +180,10 @@ class BalancingThread:
             case AskSlots(members):
                 self._gather("evaluator", dict.fromkeys(members, _slots), ANSWER_S, send)
             case AskSamples(sizes):
-                told = {member: partial(_sample, *size) for member, size in sizes.items()}
-                self._gather("evaluator", told, ANSWER_S, lambda found: send(list(found.values())))
+                samples = {member: partial(_sample, *size) for member, size in sizes.items()}
+                self._gather(
+                    "evaluator", samples, ANSWER_S, lambda found: send(list(found.values()))
+                )
             case AskDetails(wanted, version):
                 details = {
                     member: partial(_details, version, leaves) for member, leaves in wanted.items()

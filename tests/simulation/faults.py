@@ -501,7 +501,8 @@ class Faults:
             return
         ends = self._scheduler.dice.random() < OUTAGE_ENDS
         self.outage_until_ms = now_ms + self._scheduler.between(*OUTAGE_MS)
-        first, *others = self._cluster.of("router") or [None]
+        routers: Sequence[Node | None] = self._cluster.of("router") or [None]
+        first, *others = routers
 
         def leave(nodes: Sequence[Node | None]) -> None:
             for node in nodes:

@@ -260,11 +260,14 @@ class Asking:
 
     def take_more(self) -> None:
         """Allows one more part to be sent."""
-        self._to_evaluator(lambda: self._answering and self._answering.more())
+        self._to_answering(Answering.more)
 
     def stop(self) -> None:
         """Ends the request; parts on their way may still arrive."""
-        self._to_evaluator(lambda: self._answering and self._answering.stop())
+        self._to_answering(Answering.stop)
+
+    def _to_answering(self, action: Callable[[Answering], None]) -> None:
+        self._to_evaluator(lambda: None if self._answering is None else action(self._answering))
 
     def _to_evaluator(self, action: Callable[[], object]) -> None:
         if self._is_over:

@@ -299,7 +299,7 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
 
 def _begun(life: list[Act], dice: Random, share: float) -> list[Act]:
     """Gives some versions of a life a begin, mostly in the future."""
-    begun = []
+    begun: list[Any] = []
     for act in life:
         if "ttl" in (act.members or {}):
             # With a begin in the future routers see the registered version as ended.

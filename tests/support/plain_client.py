@@ -110,7 +110,10 @@ class Receiving:
     def upto(self, cursors: Sequence[str]) -> Matches:
         """Returns all matches until the stream has reached its partition's cursor."""
         found = pairs(self.next())
-        ends = dict(map(int, cursor.split(".")) for cursor in cursors)
+        ends: dict[int, int] = {}
+        for cursor in cursors:
+            partition, offset = map(int, cursor.split("."))
+            ends[partition] = offset
         while True:
             partition, offset = map(int, self.cursor.split("."))
             if offset >= ends[partition]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sirocco.schemes.map.map import CHILDREN, WORLD, Leaf, PartitionMap, Place, TextNode
@@ -12,8 +14,8 @@ VOCABULARY = np.random.default_rng(11).integers(0, 2**64, 200, np.uint64, endpoi
 
 def random_map(rng, leaves=24, slots=7, text=True):
     """Splits the world at random: in halves at uneven borders and, if wanted, by text nodes."""
-    tiles = [(WORLD, None)]
-    nodes = []
+    tiles: list[tuple[Any, Place | None]] = [(WORLD, None)]
+    nodes: list[Any] = []
     while len(tiles) < leaves:
         box, within = tiles.pop(int(rng.integers(len(tiles))))
         if text and rng.random() < 0.15:

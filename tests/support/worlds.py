@@ -105,7 +105,7 @@ def loads_of(stream, partition_map, throughput=1.0):
         faded += KEPT_SHARE**age * here
         if age == 0:
             objects = here.astype(np.float64)
-            met = np.bincount(position[leaf], stream.met()[row], count)
+            met = np.bincount(position[leaf], stream.met()[row], count).astype(np.float64)
     number = len(stream.boxes)
     routes = arrays.route_boxes(
         stream.boxes, np.arange(number + 1), np.arange(number + 1), WORDS[stream.words]

@@ -124,8 +124,10 @@ CLIENT_USERS = ("sirocco.loadgen", "sirocco.cli", "sirocco.local", "sirocco_clie
 # Generated code: contracts for clients, and those between our processes.
 MESSAGES = ("sirocco_api", "sirocco.internal_api")
 # Layers without wire formats: those above turn messages into values.
-MESSAGE_FREE = ("sirocco.kernels", "sirocco.model", "sirocco.schemes", "sirocco.index")
-MESSAGE_FREE += ("sirocco.protocol",)
+MESSAGE_FREE = (
+    *("sirocco.kernels", "sirocco.model", "sirocco.schemes", "sirocco.index"),
+    "sirocco.protocol",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -56,7 +57,11 @@ def query_lines(count=300, seed=SEED):
     for number in range(count):
         lon, lat = rng.normal((2.35, 48.85), 3.0)
         rect = {"west": lon - 1, "south": lat - 1, "east": lon + 1, "north": lat + 1}
-        query = {"id": f"q{number}", "mode": "snapshot", "text": f"word{rng.integers(10)}"}
+        query: dict[str, Any] = {
+            "id": f"q{number}",
+            "mode": "snapshot",
+            "text": f"word{rng.integers(10)}",
+        }
         if number % 3 == 0:
             query |= {"kind": "knn", "point": {"lon": lon, "lat": lat}, "k": 5}
         else:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import uuid
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,12 @@ def test_callbacks_run_only_inside_calls_of_the_producer(log: Log, topic: str) -
     until(lambda: log.bounds(topic, 0) == (0, 1), "the record is in the log")
     assert thread_ids == []
     assert producer.pending == 1
-    until(lambda: producer.poll(0.1) is None and producer.pending == 0, "acknowledged")
+
+    def is_acknowledged() -> bool:
+        producer.poll(0.1)
+        return producer.pending == 0
+
+    until(is_acknowledged, "acknowledged")
     assert thread_ids == [threading.get_ident()]
 
 
@@ -283,7 +289,8 @@ def test_truncated_offsets_are_a_typed_error(log: Log, topic: str) -> None:
     log.truncate(topic, 0, 3)
     assert log.bounds(topic, 0) == (6, 10)
     consumer.assign({(topic, 0): 2, (topic, 1): 0})
-    seen, errors = [], []
+    seen: list[Any] = []
+    errors: list[Any] = []
     until_s = time.monotonic() + 15.0
     while (len(seen) < 10 or not errors) and time.monotonic() < until_s:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_a_steady_trickle_is_not_gathered_until_it_pauses(pipe: tuple[Path, int]
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
-    with closing(live_chunks(path, 1_000_000, 100)) as chunks:
+    with closing(cast(Any, live_chunks(path, 1_000_000, 100))) as chunks:
         first, second = next(chunks), next(chunks)
         assert [number for number, _ in first + second] == list(range(1, len(first + second) + 1))
     is_enough.set()

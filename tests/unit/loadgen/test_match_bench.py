@@ -50,8 +50,9 @@ def test_counts_equal_brute_force_from_files_and_made(tmp_path: Path) -> None:
     made = run_match_bench(None, 3_000, 1_000, seed=4)
     assert made["matches"] == brute_force(make_workload(3_000, 1_000, seed=4))
     for name in ("inserts_per_s", "objects_per_s", "bytes_per_query", "peak_rss_bytes"):
-        assert isinstance(made[name], int | float)
-        assert made[name] > 0
+        value = made[name]
+        assert isinstance(value, int | float)
+        assert value > 0
 
 
 def test_prefixes_of_files(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,6 +40,14 @@ def kind(value: object) -> str:
     )
 
 
+ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "gte": operator.ge,
+    "gt": operator.gt,
+    "lte": operator.le,
+    "lt": operator.lt,
+}
+
+
 def naive(where: dict[str, Any], attributes: dict[str, Any]) -> bool:
     for name, wanted in where.items():
         value = attributes.get(name)
@@ -53,7 +63,7 @@ def naive(where: dict[str, Any], attributes: dict[str, Any]) -> bool:
                 a, b = (
                     v.encode("utf-32-be") if isinstance(v, str) else v for v in (value, operand)
                 )
-                good = {"gte": a >= b, "gt": a > b, "lte": a <= b, "lt": a < b}[comparison]
+                good = ORDERS[comparison](a, b)
             if not good:
                 return False
     return True

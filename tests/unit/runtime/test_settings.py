@@ -268,7 +268,7 @@ def test_odd_settings_of_balancing_are_refused_by_name(name: str, value: str) ->
     assert name in refusal({**NEEDED, name: value})
 
 
-SECURED = {
+TLS_SETTINGS = {
     "SIROCCO_TLS_CERTIFICATE": "/tls/tls.crt",
     "SIROCCO_TLS_KEY": "/tls/tls.key",
     "SIROCCO_TLS_CA": "/tls/ca.crt",
@@ -278,14 +278,14 @@ SECURED = {
 def test_tls_and_tokens_are_off_unless_they_are_set() -> None:
     security = from_environment(NEEDED).security
     assert (security.tls, security.tokens) == (None, "")
-    security = from_environment(NEEDED | SECURED | {"SIROCCO_TOKENS": "/tokens"}).security
+    security = from_environment(NEEDED | TLS_SETTINGS | {"SIROCCO_TOKENS": "/tokens"}).security
     assert security.tls == TlsFiles("/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt", "sirocco")
     assert security.tokens == "/tokens"
 
 
 @pytest.mark.parametrize("name", ["SIROCCO_TLS_KEY", "SIROCCO_TLS_CA"])
 def test_a_certificate_comes_with_its_key_and_its_authority(name: str) -> None:
-    environment = NEEDED | SECURED
+    environment = NEEDED | TLS_SETTINGS
     del environment[name]
     with pytest.raises(InvalidArgument) as refused:
         from_environment(environment)

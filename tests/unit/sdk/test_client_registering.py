@@ -222,7 +222,7 @@ def test_a_query_that_cannot_travel_is_answered_and_the_others_are_registered(
     assert [each.error is not None for each in client.register_many(rows[1:2])] == [True]
 
 
-BAD_NUMBERS = (2**70, -(2**70), 1.5, "soon", True, float("nan"), [])
+BAD_NUMBERS: tuple[Any, ...] = (2**70, -(2**70), 1.5, "soon", True, float("nan"), [])
 
 
 @pytest.mark.parametrize("value", BAD_NUMBERS, ids=repr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import numpy as np
@@ -73,7 +74,7 @@ def test_addresses_are_looked_up_now_and_then_and_for_whoever_is_new(
     router: tuple[IntakeRouter, str],
 ) -> None:
     _, address = router
-    looked = []
+    looked: list[Any] = []
 
     def addresses() -> dict[str, str]:
         looked.append(len(looked))

@@ -51,7 +51,7 @@ def run(test: Callable[[], Any]) -> None:
     asyncio.run(asyncio.wait_for(test(), WAIT_S))
 
 
-def stream(front: ReceiveFront, credit: Credit, cursor: str) -> AsyncIterator[ReceiveResponse]:
+def stream(front: ReceiveFront, credit: Credit, cursor: str) -> Any:
     return front._stream(Open(subscriber="s", cursor=cursor), _Stream(credit))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import pytest
 from sirocco_api.v1 import cluster_service_pb2 as cluster_pb
@@ -92,7 +94,8 @@ def test_credit_that_ends_stops_the_stream_and_more_resumes_it(speaker: Speaker)
     stream = speaker.receive("s-credit", matches=0)
     begin = stream.next()
     assert not begin.matches.objects
-    responses, found = stream.matches(), []
+    responses = stream.matches()
+    found: list[Any] = []
     for _ in range(4):
         sent_before = len(found)
         stream.credit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,7 +81,7 @@ def test_waits_and_lists_of_one_caller_are_bounded(
 ) -> None:
     service = router(cluster)
     (answer,) = speaker.publish(publish_request(new_session(), 1, [GOOD]))
-    calls = {
+    calls: dict[Any, Callable[[], Any]] = {
         service._cluster._waiting: lambda: speaker.processed(answer.position_token),
         service._queries._lists: speaker.list,
     }

@@ -61,7 +61,11 @@ def posts(count: int, seed: int) -> list[dict[str, Any]]:
             )
             lon = (lon + 180) % 360 - 180
         text = " ".join(rng.choice(words, int(rng.integers(0, 12)), p=shares / shares.sum()))
-        members = {"id": int(rng.integers(1, count)), "lon": float(lon), "lat": float(lat)}
+        members: dict[str, Any] = {
+            "id": int(rng.integers(1, count)),
+            "lon": float(lon),
+            "lat": float(lat),
+        }
         members |= {"ts": NOW_MS + 1_000 * i, "text": text}
         if i % 5 == 0:
             members |= {"id": f"named {i}", "size": int(rng.integers(0, 5)), "open": bool(i % 2)}
@@ -525,7 +529,7 @@ RANKED = {
     "k": 3,
     "keywords": ["a"],
 }
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "continuous": ({"mode": "continuous"}, {}, "mode"),
     "no k": (NEAR | {"k": 0}, {}, "k"),
     "huge k": (NEAR | {"k": 1_000_000}, {}, "k"),
@@ -559,7 +563,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_refused_with_its_field(name: str, small: Searchable) -> None:
     members, options, field = BAD[name]
-    query = {"id": "bad", "kind": "range", "mode": "snapshot", **members}
+    query: dict[str, Any] = {"id": "bad", "kind": "range", "mode": "snapshot"} | members
     with pytest.raises(InvalidArgument) as caught:
         small.client.search(query_from_json(query, ""), **options)
     assert caught.value.field == field
@@ -576,8 +580,8 @@ def test_regions_reach_only_the_slots_that_can_hold_answers(small: Searchable) -
     region = Circle(lon=100.0, lat=-40.0, radius_m=1_000.0)
     answer = small.client.search(everywhere(region=region))
     assert answer.slots == sum(slot.searched > 0 for slot in small.slots.values()) == 1
-    region = Rectangle(west=-180.0, south=-90.0, east=180.0, north=90.0)
-    assert small.client.search(everywhere(region=region)).slots == SLOT_COUNT
+    world = Rectangle(west=-180.0, south=-90.0, east=180.0, north=90.0)
+    assert small.client.search(everywhere(region=world)).slots == SLOT_COUNT
 
 
 def take_in_vain(parts: Iterator[Any]) -> None:

@@ -82,9 +82,7 @@ def write(log: MemoryLog, numbers: range, window: str | None = None, *, text: st
     producer.close()
 
 
-def stream(
-    front: ReceiveFront, credit: Credit, cursor: str = "", subscriber: str = "s"
-) -> AsyncIterator[ReceiveResponse]:
+def stream(front: ReceiveFront, credit: Credit, cursor: str = "", subscriber: str = "s") -> Any:
     return front._stream(Open(subscriber=subscriber, cursor=cursor), _Stream(credit))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ def as_hashes(terms: list[int]) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(3))
 def test_ids_are_stable_while_used_and_given_again_after(seed: int) -> None:
     rng = random.Random(seed)
-    vocabulary, uses, ids, most = Vocabulary(), Counter(), {}, 0
+    vocabulary, most = Vocabulary(), 0
+    uses: Counter[Any] = Counter()
+    ids: dict[Any, Any] = {}
     held: list[tuple[int, int]] = []
     for step in range(200):
         terms = [rng.randrange(5_000) for _ in range(rng.randrange(200))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def test_sums_are_those_of_a_dictionary(dtype: type[np.int64] | type[np.uint64])
             parts.append((hashes, counts))
             for term, count in zip(hashes.tolist(), counts.tolist(), strict=True):
                 wanted[term] = wanted.get(term, 0) + count
-        hashes, counts = add_counts(parts)
+        hashes, counts = add_counts(cast(Any, parts))
         assert dict(zip(hashes.tolist(), counts.tolist(), strict=True)) == wanted, f"seed {seed}"
         assert len(hashes) == len(wanted)
         assert counts.dtype == dtype
@@ -36,5 +38,5 @@ def test_sums_are_those_of_a_dictionary(dtype: type[np.int64] | type[np.uint64])
 def test_nothing_adds_up_to_nothing() -> None:
     none = np.empty(0, np.uint64), np.empty(0, np.int64)
     for parts in ([none], [none, none]):
-        hashes, counts = add_counts(parts)
+        hashes, counts = add_counts(cast(Any, parts))
         assert len(hashes) == len(counts) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ class Table:
 @pytest.mark.parametrize("seed", range(4))
 def test_table_equals_dict(seed: int) -> None:
     rng = random.Random(seed)
-    table, model = Table(), {}
+    table = Table()
+    model: dict[Any, Any] = {}
     for step in range(3_000):
         homes = 1 << int(table.state[0])
         if rng.random() < 0.55 and len(model) < homes * 0.6:

@@ -54,8 +54,8 @@ def imports_by_syntax(path: Path) -> set[str]:
             found |= {name for name in [node.module, *names] if name.startswith(prefix)}
         elif isinstance(node, ast.Import):
             found |= {each.name for each in node.names if each.name.startswith(prefix)}
-    names = {name.removeprefix(prefix) for name in found}
-    return {name for name in names if (FOLDER / f"{name.replace('.', '/')}.py").exists()}
+    modules = {name.removeprefix(prefix) for name in found}
+    return {name for name in modules if (FOLDER / f"{name.replace('.', '/')}.py").exists()}
 
 
 def test_a_module_comes_before_those_that_import_it_and_the_longest_chain_first() -> None:

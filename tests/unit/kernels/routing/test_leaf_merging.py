@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +39,8 @@ def test_each_leaf_goes_where_it_adds_least_or_to_the_least_loaded(seed):
     order = np.argsort(-loads, kind="stable")
     slot_of_leaf, sums = np.empty(len(rows), np.int32), np.zeros(slots)
     merge_leaves(order, loads, offsets, items, weights, slot_of_leaf, sums)
-    handled, expected = [set() for _ in range(slots)], [0.0] * slots
+    handled: list[set[Any]] = [set() for _ in range(slots)]
+    expected = [0.0] * slots
     for position, leaf in enumerate(order):
         added = [loads[leaf] - sum(weights[i] for i in rows[leaf] if i in own) for own in handled]
         slot = min(range(slots), key=lambda s: (added[s], expected[s], s))

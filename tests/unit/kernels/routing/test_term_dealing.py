@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +32,8 @@ def test_each_term_goes_where_the_squared_loads_grow_least(seed):
     child = np.empty(terms, np.int32)
     seekers, keyed = np.zeros(children), np.zeros(children)
     deal_terms(order, offsets, holders, queries, objects, *costs, child, seekers, keyed)
-    sought, asked = [set() for _ in range(children)], [0.0] * children
+    sought: list[set[Any]] = [set() for _ in range(children)]
+    asked = [0.0] * children
     for term in order:
         growths = []
         for at in range(children):

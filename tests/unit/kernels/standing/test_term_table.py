@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +56,8 @@ class Table:
 @pytest.mark.parametrize("seed", range(3))
 def test_table_equals_dict(load: float, seed: int) -> None:
     rng = random.Random(seed)
-    table, model = Table(), {}
+    table = Table()
+    model: dict[Any, Any] = {}
     for step in range(4_000):
         said = f"seed={seed} load={load} step={step}"
         buckets = 1 << int(table.state[0])

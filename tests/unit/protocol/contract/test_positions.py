@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,7 +124,8 @@ def test_r2_a_zombie_and_its_successor_together_say_every_row_once(seed: int) ->
 @pytest.mark.parametrize("seed", range(40))
 def test_r2_whatever_is_lost_and_repeated_rows_stay_in_order_and_unique(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    reached, seen = Reached(), {0: [], 1: []}
+    reached = Reached()
+    seen: dict[int, list[Any]] = {0: [], 1: []}
     for _ in range(200):
         source = int(rng.integers(2))
         begin = int(rng.integers(0, 300))

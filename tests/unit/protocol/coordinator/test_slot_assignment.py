@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from sirocco.protocol.coordinator.assignment import IDLE_SHARE, settled
 
 
 def loads_of(owners, weights):
-    loads = {}
+    loads: dict[Any, Any] = {}
     for slot, member in owners.items():
         loads[member] = loads.get(member, 0.0) + weights[slot]
     return loads

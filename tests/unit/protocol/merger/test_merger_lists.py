@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import orjson
@@ -289,7 +290,9 @@ def test_ranked_lists_are_told_when_their_ids_change(seed: int) -> None:
             for _, item in script.items:
                 if isinstance(item, Ranked) and item.asked is asked and item.at_ms < complete_ms:
                     parts[item.at_ms].append(item)
-        expected, before, known = [], [], set()
+        expected: list[Any] = []
+        before: list[Any] = []
+        known: set[Any] = set()
         for at_ms, of_step in sorted(parts.items()):
             best = ranked_by_hand(of_step, at_ms)[:k]
             if [seen.object for _, seen in best] == before:
@@ -341,7 +344,7 @@ def test_knn_lists_lead_to_the_nearest_of_all(seed: int) -> None:
     told, _ = run(log, ends_at, seed, {})
     for asked, k in zip(KNN, (1, 3, 5), strict=True):
         lists = lists_for(told, asked)
-        held: set[tuple[object, float]] = set()
+        held: set[tuple[int | str, float]] = set()
         for each in lists:
             now = set(each.entries)
             assert {name for name, _ in each.new} >= {name for name, _ in now - held}

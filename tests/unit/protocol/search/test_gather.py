@@ -459,7 +459,7 @@ def test_the_nearest_that_two_evaluators_tell_of_count_once() -> None:
     search = Searching(world, NEAREST_FIRE, timeout_ms=1_000)
     (first,) = search.begin()
     late = world.parts(NEAREST_FIRE, first)
-    world.owners = dict.fromkeys(range(SLOTS), "f") | {first.slots[0]: "e"}
+    world.owners = {**dict.fromkeys(range(SLOTS), "f"), first.slots[0]: "e"}
     rest = search.until_asked()
     assert {slot for ask in rest for slot in ask.slots} == set(first.nearby)
 

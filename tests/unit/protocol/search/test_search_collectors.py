@@ -56,8 +56,8 @@ def test_the_most_frequent_terms_are_named_however_they_are_spread() -> None:
         collector = TermsCollector(k)
         for part in parts:
             collector.add([Part(terms=sums_of(part, k, evaluators))])
-        total = sum(parts, Counter())
-        wanted = sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:k]  # type: ignore[attr-defined]
+        summed: Counter[str] = sum(parts, Counter())
+        wanted = sorted(summed.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
         found = [(text.decode(), count) for text, count in listed(collector.answer())]
         assert found == wanted, f"seed {seed}"
 

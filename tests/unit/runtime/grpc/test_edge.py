@@ -290,9 +290,10 @@ def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
         code, error = await failure(server.call(GET, b"\x0a\x7f" + b"x" * 127))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "bytes of messages" in error.message
-        await asyncio.gather(
-            server.call(REGISTER, b"", "beta"), asyncio.sleep(0, server.servicer.go_on.set())
-        )
+        beta = asyncio.create_task(server.call(REGISTER, b"", "beta"))
+        await asyncio.sleep(0)
+        server.servicer.go_on.set()
+        await beta
         await held
         assert server.counted == ["memory"]
 

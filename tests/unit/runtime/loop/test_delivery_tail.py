@@ -179,11 +179,15 @@ def test_a_reader_that_goes_by_the_tail_skips_nothing(
 ) -> None:
     tail, writer = Opened(log, loop), Writer(log)
     message, count = delivered(1), 400
-    threading.Thread(
-        target=lambda: [writer.window(message, progress(i)) for i in range(count)]
-    ).start()
+
+    def write() -> None:
+        for i in range(count):
+            writer.window(message, progress(i))
+
+    threading.Thread(target=write).start()
     try:
-        seen, offset = [], 0
+        seen: list[int] = []
+        offset = 0
         deadline = time.monotonic() + WAIT_S
         while len(seen) < count and time.monotonic() < deadline:
             kept = tail.after(offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,8 @@ def test_gr_takes_the_best_of_the_candidates_of_figure_5(seed):
     order = sorted(
         (i for i in range(len(size)) if load[i] > 0), key=lambda i: (size[i] / load[i], i)
     )
-    gathered, candidates = [], []
+    gathered: list[Any] = []
+    candidates: list[Any] = []
     for cell in order:
         if sum(load[i] for i in gathered) + load[cell] < wanted:
             gathered.append(cell)

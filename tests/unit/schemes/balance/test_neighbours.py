@@ -129,8 +129,8 @@ def test_quarters_are_all_four_leaves_around_a_point(seed):
     found = [frozenset(four) for four in quartets((n, draft[n]) for n in draft)]
     assert len(found) == len(set(found))
     # Two over two is also two beside two: bricks with offset joints are no quarters.
-    for four in expected ^ set(found):
-        sides = {draft[n].box[0] for n in four}, {draft[n].box[1] for n in four}
+    for other in expected ^ set(found):
+        sides = {draft[n].box[0] for n in other}, {draft[n].box[1] for n in other}
         assert len(sides[0]) + len(sides[1]) > 4, f"seed {seed}"
     assert set(found) <= expected, f"seed {seed}"
 

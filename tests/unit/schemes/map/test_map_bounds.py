@@ -76,7 +76,8 @@ def assembled(leaves: list[Leaf], nodes: list[TextNode], words: list[KeywordNode
 
 
 def text_map(count: int, terms: int, lengths: Callable[[int], int]) -> PartitionMap:
-    nodes, leaves = [], []
+    nodes: list[Any] = []
+    leaves: list[Any] = []
     for number, box in enumerate(strips(count)):
         nodes.append(text_node(number, box, None, terms, lengths(number)))
         for child in range(CHILDREN):
@@ -95,7 +96,7 @@ def crossed(columns: int, rows: int) -> list[Leaf]:
 
 def frames_of_cells() -> PartitionMap:
     """Returns maps in which each child of a text node is a frame with many cells."""
-    leaves = []
+    leaves: list[Any] = []
     for child in range(CHILDREN):
         for leaf in crossed(2_100, 2_100):
             leaves.append(Leaf(len(leaves), leaf.box, Place(0, child)))

@@ -199,7 +199,12 @@ def test_columns_of_another_type_are_refused(made):
 
 def written_columns(partition_map):
     found = []
-    written_otherwise(partition_map, lambda columns: found.extend(columns) or columns)
+
+    def keep(columns):
+        found.extend(columns)
+        return columns
+
+    written_otherwise(partition_map, keep)
     return found
 
 

@@ -80,7 +80,10 @@ def packed(head, columns=b""):
             for value in ("2", "1_0", "\uff12", 2.5, True, None, [2], "9" * 5_000)
         ),
         *(("slots", value) for value in (4.5, "4", False)),
-        *(("scheme", value) for value in (None, 7, [], "x" * 1_000_000)),
+        ("scheme", None),
+        ("scheme", 7),
+        ("scheme", []),
+        ("scheme", "x" * 1_000_000),
         ("world", ["-180", -90.0, 180.0, 90.0]),
         ("world", [-180.0, -90.0, 180.0, True]),
         ("world", [-180.0, -90.0, 180.0, 1e999]),

@@ -116,6 +116,7 @@ def test_halves_part_the_keys(seed):
     if len(terms) < 2:
         assert pair is None
         return
+    assert pair is not None
     keys = sorted([*pair[0].keys.tolist(), *pair[1].keys.tolist()])
     assert keys == terms.keys.tolist(), f"seed {seed}"
     assert pair[0].keyed + pair[1].keyed == terms.keyed, f"seed {seed}"

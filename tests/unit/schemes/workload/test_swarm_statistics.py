@@ -151,8 +151,8 @@ def test_the_binary_search_finds_the_split_of_least_difference(seed):
     least = min(every, key=abs)
     assert abs(split.difference) == pytest.approx(abs(least), abs=1e-9), f"seed {seed}"
     axis = (statistics.columns, statistics.rows)[split.axis]
-    parts = [part / total if total else 0.0 for part in axis.part_numerators_at(split.at - 1)]
-    moves, stays = parts if split.moves_first else parts[::-1]
+    shares = [part / total if total else 0.0 for part in axis.part_numerators_at(split.at - 1)]
+    moves, stays = shares if split.moves_first else shares[::-1]
     told = (dearest - own + stays) - (cheapest + moves)
     assert told == pytest.approx(split.difference, abs=1e-9), f"seed {seed}"
 
@@ -171,9 +171,12 @@ def test_each_split_is_found_with_few_looks(monkeypatch):
     looks = []
     kind = type(statistics.columns)
     original = kind.part_numerators_at
-    monkeypatch.setattr(
-        kind, "part_numerators_at", lambda self, cut: looks.append(cut) or original(self, cut)
-    )
+
+    def count(self, cut):
+        looks.append(cut)
+        return original(self, cut)
+
+    monkeypatch.setattr(kind, "part_numerators_at", count)
     own = statistics.cost(5900)
     split = best_split(statistics, own, 0.0, 5900)
     assert split is not None

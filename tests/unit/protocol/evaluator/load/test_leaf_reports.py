@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -379,7 +380,7 @@ def test_a_sample_has_of_each_slot_its_share(seed) -> None:
         middle = ((west + east) / 2, (south + north) / 2)
         names = ("west", "south", "east", "north")
         rect = dict(zip(names, (*middle, middle[0] + 0.1, middle[1] + 0.1), strict=True))
-        query = {"id": f"q{number}", "kind": "range", "mode": "continuous"}
+        query: dict[str, Any] = {"id": f"q{number}", "kind": "range", "mode": "continuous"}
         query["region"] = {"rect": rect}
         world.append(slot, installed_of(0, [(number, query, "ann", 0)]))
     world.publish(50)

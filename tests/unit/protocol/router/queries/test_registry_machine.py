@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -380,7 +381,8 @@ def test_installs_carry_names_filters_and_the_floor() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_live_queries_agree_with_a_dict_over_checkpoints(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    live, model = LiveQueries(), {}
+    live = LiveQueries()
+    model: dict[int, Any] = {}
     for revision in range(300):
         handles = np.unique(rng.integers(1, 120, int(rng.integers(1, 9)), np.uint64))
         if rng.random() < 0.4:
@@ -401,9 +403,9 @@ def test_live_queries_agree_with_a_dict_over_checkpoints(seed: int) -> None:
             live = LiveQueries()
             live.restore(state)
     assert len(live) == len(model)
-    handles = list(range(1, 120))
-    rows = live.rows.get(np.array(handles, np.uint64)).tolist()
-    for handle, row, known in zip(handles, rows, live.known(handles), strict=True):
+    every = list(range(1, 120))
+    rows = live.rows.get(np.array(every, np.uint64)).tolist()
+    for handle, row, known in zip(every, rows, live.known(every), strict=True):
         if handle not in model:
             assert known[0] == NO_REVISION, f"seed={seed}"
             continue
