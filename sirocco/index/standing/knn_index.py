@@ -20,6 +20,7 @@ from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.knn_hits import KnnHits, KnnIndexStatistics, NearList, joined
 from sirocco.index.standing.knn_rows import FINEST_LEVEL, LEVELS, KnnRows
 from sirocco.index.standing.knn_state import NEVER_DEAD, export_state, restore_state
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.row_lifetimes import RowLifetimes
 from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.vocabulary import Vocabulary
@@ -42,15 +43,6 @@ Accepts = Callable[[int, int], bool]
 # The vocabulary counts the terms of every n-th batch: enough for frequencies, and cheap.
 _OBSERVED_BATCHES = 8
 _STAMPS_MAX = np.iinfo(np.uint32).max - 1
-# Rows waiting to be posted again, a few milliseconds of work: meanwhile, their postings are tested
-# by more objects than necessary.
-_DUE_MAX = 8_192
-# Postings tested while rows wait: as much work as posting a few thousand rows.
-_SCANNED_MAX = 1 << 20
-# Fewer waiting rows than this stay until the next batch: each posting run has a fixed cost.
-_DUE_MIN = 256
-# Pairs waiting for the caller: this many decisions use the earlier bounds.
-_UNDECIDED_MAX = 4_096
 
 
 class KnnIndex:
@@ -67,6 +59,7 @@ class KnnIndex:
     __slots__ = (
         "_batches",
         "_lifetimes",
+        "_limits",
         "_objects_before",
         "_out_mm",
         "_out_objects",
@@ -83,6 +76,7 @@ class KnnIndex:
         extent: tuple[float, float, float, float] = WORLD,
         expected_queries: int = 0,
         hashing: TermHashing = WIRE_TERMS,
+        limits: StandingLimits = LIMITS,
     ) -> None:
         """Creates an empty index.
 
@@ -90,14 +84,16 @@ class KnnIndex:
             extent: west, south, east, north of most objects; only speed depends on it.
             expected_queries: initial size of the table; it grows if needed.
             hashing: numbers the terms of queries and objects.
+            limits: of the index.
 
         Raises:
             ValueError: The extent is empty.
         """
         if not (extent[0] < extent[2] and extent[1] < extent[3]):
             raise ValueError("extent: is empty")
-        self._rows = KnnRows(extent, expected_queries, hashing)
+        self._rows = KnnRows(extent, expected_queries, hashing, limits)
         self._lifetimes = RowLifetimes(self._rows.store)
+        self._limits = limits
         self._batches = 0
         self._objects_before = 1  # no row has stamp 0, that of rows never tested
         self._term_ids = np.empty(1 << 14, np.int32)
@@ -292,7 +288,7 @@ class KnnIndex:
             return joined([])
         if len(self._term_ids) < len(terms):
             self._term_ids = np.empty(2 * len(terms), np.int32)
-        rows = self._rows
+        rows, limits = self._rows, self._limits
         term_ids = rows.vocabulary.look_up(terms, self._term_ids)
         terms_max, arrival_max, first_position = batch_bounds(term_offsets, arrival_ms, positions)
         check_all = self._lifetimes.meet(first_position, arrival_max)
@@ -301,7 +297,7 @@ class KnnIndex:
         parts: list[KnnHits] = []
         begin = 0
         while begin < n:
-            if rows.due_count >= _DUE_MIN or (begin and rows.due_count):
+            if rows.due_count >= limits.knn_due_min or (begin and rows.due_count):
                 rows.place_due()
             begin, pairs = match_batch(
                 lon,
@@ -313,9 +309,9 @@ class KnnIndex:
                 *objects,
                 begin,
                 int(check_all),
-                _DUE_MAX,
-                _UNDECIDED_MAX,
-                _SCANNED_MAX,
+                limits.knn_due_max,
+                limits.knn_undecided_max,
+                limits.knn_scanned_max,
                 rows.table.slots,
                 rows.table.filter_words,
                 rows.table.state,

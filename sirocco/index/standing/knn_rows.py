@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.standing.knn_table import KnnTable
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.list_store import ListStore
 from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.vocabulary import Vocabulary
@@ -74,6 +75,7 @@ class KnnRows:
         extent: tuple[float, float, float, float],
         expected_queries: int = 0,
         hashing: TermHashing = WIRE_TERMS,
+        limits: StandingLimits = LIMITS,
     ) -> None:
         west, south, east, north = extent
         cells = float(1 << FINEST_LEVEL)
@@ -81,7 +83,7 @@ class KnnRows:
         self.store = RowStore()
         self.lists = ListStore()
         self.vocabulary = Vocabulary(hashing)
-        self.table = KnnTable(expected_queries)
+        self.table = KnnTable(expected_queries, limits.knn_repacked_min)
         self.progress = np.zeros(5, np.int64)
         self._listed = GrowableArray(np.uint8, 256)
         self._marks = GrowableArray(np.uint8, 256)

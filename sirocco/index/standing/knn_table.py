@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sirocco.index.base.growable import GrowableArray
+from sirocco.index.standing.limits import LIMITS
 from sirocco.index.standing.posting_table import PostingTable
 from sirocco.kernels.base.blocks import END, FREE_UNITS
 from sirocco.kernels.base.stretch_table import slots_needed
@@ -12,9 +13,6 @@ from sirocco.kernels.standing.knn_repack import repack
 from sirocco.kernels.standing.pyramid import POSTING_WORDS
 
 __all__ = ["KnnTable"]
-
-# 2 MB of postings: moving less is not worthwhile.
-_REPACKED_MIN = 1 << 16
 
 
 class KnnTable(PostingTable):
@@ -24,7 +22,12 @@ class KnnTable(PostingTable):
     lists of fine cells. The empty blocks of the long ones would remain, and be most of the memory.
     """
 
-    __slots__ = ()
+    __slots__ = ("_repacked_min",)
+
+    def __init__(self, expected_queries: int, repacked_min: int = LIMITS.knn_repacked_min) -> None:
+        """Creates an empty table; `repacked_min` as in `StandingLimits`."""
+        super().__init__(expected_queries)
+        self._repacked_min = repacked_min
 
     def repack(self) -> None:
         """Compacts the lists if a third of their memory is free.
@@ -32,7 +35,7 @@ class KnnTable(PostingTable):
         Takes some 20 ms for 200,000 queries, and only repeats after as much memory was freed.
         """
         end, free = int(self.blocks[END]), int(self.blocks[FREE_UNITS])
-        if end < _REPACKED_MIN or 3 * free < end:
+        if end < self._repacked_min or 3 * free < end:
             return
         target = GrowableArray(np.int32, POSTING_WORDS * (end - free))
         # The rest was never touched, and takes no memory unless it is read.

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.row_table import RowTable
+from sirocco.index.standing.limits import LIMITS
 from sirocco.kernels.base.columns import distinct, gather_bytes
 from sirocco.model.attributes import Filter
-
-# Compact the ids when more than half of their bytes, and at least this many, are garbage.
-GARBAGE_BYTES_MIN = 1 << 16
 
 NO_REVISION = -1
 
@@ -71,7 +69,12 @@ class QueryTable:
         specs: row → canonical JSON of queries that are not plain range queries.
     """
 
-    def __init__(self, subscribers: Subscribers | None = None) -> None:
+    def __init__(
+        self,
+        subscribers: Subscribers | None = None,
+        garbage_bytes_min: int = LIMITS.ids_garbage_bytes_min,
+    ) -> None:
+        self._garbage_bytes_min = garbage_bytes_min
         self._rows = RowTable()
         self._handles = GrowableArray(np.uint64, 64)
         self._revisions = GrowableArray(np.int64, 64)
@@ -158,7 +161,7 @@ class QueryTable:
 
     def tidy(self) -> None:
         """Reclaims the memory of ended ids; only while no ended row can match any more."""
-        if self._ids_dead > GARBAGE_BYTES_MIN and self._ids_dead > self._ids_end // 2:
+        if self._ids_dead > self._garbage_bytes_min and self._ids_dead > self._ids_end // 2:
             self._compact()
 
     def names(self, rows: NDArray[np.int32]) -> NamedQueries:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sirocco.index.standing.limits import LIMITS as STANDING_LIMITS
+from sirocco.index.standing.limits import StandingLimits
 from sirocco.protocol.contract.record_sizes import RECORD_LIMITS, RecordLimits
 
 
@@ -37,6 +39,7 @@ class EvaluatorLimits:
             exporting them takes a millisecond of the loop, and the number in a leaf is known to a
             few per cent.
         records: how much one record to the mergers holds.
+        standing: of the indexes of standing queries.
     """
 
     mark_interval_ms: int = 200
@@ -50,6 +53,7 @@ class EvaluatorLimits:
     recent_objects_max: int = 1 << 14
     sampled_queries_max: int = 1 << 10
     records: RecordLimits = RECORD_LIMITS
+    standing: StandingLimits = STANDING_LIMITS
 
 
 LIMITS = EvaluatorLimits()

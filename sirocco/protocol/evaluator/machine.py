@@ -411,6 +411,7 @@ class EvaluatorMachine:
             settings.hashing,
             self._analyser,
             self._limits.report_steps_max,
+            self._limits.standing,
         )
         slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
         if event.state is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from sirocco.index.standing.track import track_index
+from sirocco.index.standing.limits import StandingLimits
 from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.objects.track_copies import followed
@@ -29,13 +29,12 @@ def copies(turn: int, count: int) -> Routed:
 
 
 def test_what_finds_no_room_is_counted_and_logged_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(track_index, "TRACKED_BYTES_MAX", 2_000)
     registry = CollectorRegistry()
     room = TrackRoom(EvaluatorMetrics(registry))
-    slot = Slot(3, 2)
+    slot = Slot(3, 2, standing_limits=StandingLimits(tracked_bytes_max=2_000))
     slot.open(0, 0, 1, 0)
     slot.take([(0, installed_of(0, [(1, QUERY, "s", 0)]))])
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.standing.limits import LIMITS
 from sirocco.kernels.base.sorting import sorted_distinct
 
 __all__ = ["NOT_KNOWN", "LastObjects"]
@@ -18,8 +19,7 @@ __all__ = ["NOT_KNOWN", "LastObjects"]
 # The number of an object that was not kept: an earlier version had no room for it.
 NOT_KNOWN = -1
 
-# Objects, and their bytes, that may be unreferenced: for fewer, a check is not worthwhile.
-_GARBAGE_MIN = 1_024
+# Bytes of objects that may be unreferenced: for fewer, a check is not worthwhile.
 _GARBAGE_BYTES_MIN = 4 << 20
 
 # Bytes of an object besides its texts: 16 columns, and its share of the chunks' growth.
@@ -40,9 +40,10 @@ def weights_of(rows: StoredRows) -> npt.NDArray[np.int64]:
 class LastObjects:
     """Objects by number, in chunks in order of arrival."""
 
-    __slots__ = ("_chunks", "_ends", "_kept", "_kept_weight", "_weight", "_weights")
+    __slots__ = ("_chunks", "_ends", "_garbage_min", "_kept", "_kept_weight", "_weight", "_weights")
 
-    def __init__(self) -> None:
+    def __init__(self, garbage_min: int = LIMITS.track_objects_garbage_min) -> None:
+        self._garbage_min = garbage_min
         self._chunks: list[StoredRows] = []
         self._ends: list[int] = []
         self._kept = 0
@@ -73,7 +74,7 @@ class LastObjects:
             references: how many entries name objects, at most.
             row_bytes: together at least the weights of all objects that entries name.
         """
-        if len(self) > 2 * min(self._kept, references) + _GARBAGE_MIN:
+        if len(self) > 2 * min(self._kept, references) + self._garbage_min:
             return True
         if self._weight <= _GARBAGE_BYTES_MIN:
             return False

@@ -21,6 +21,7 @@ from sirocco.index.base.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.export import export_queries
 from sirocco.index.standing.grid import Grid
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
@@ -42,20 +43,11 @@ from sirocco.kernels.standing.track_sets import (
 )
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
-__all__ = ["ENTERS", "EXITS", "INSIDE", "TRACKED_BYTES_MAX", "Members", "TrackHits", "TrackIndex"]
+__all__ = ["ENTERS", "EXITS", "INSIDE", "Members", "TrackHits", "TrackIndex"]
 
-# Entries of ended queries that may stay in the sets of silent values: for fewer, a sweep through
-# all sets is not worthwhile.
-_GARBAGE_MIN = 4_096
 # Members' objects evaluated together, and maximum number of their pairs with queries.
 _OBJECTS_MAX = 1_024
 _PAIRS_MAX = 1 << 20
-# What the values inside tracked queries of one slot may take: for each its newest object, and an
-# entry for each query. A query gets no more than is free, so alone half of it: 65,000 values with
-# objects of 100 characters. A client chooses how many values there are, and 16 slots, as many as
-# clusters have by default, fit the memory of two evaluators. Part of what a slot does with its log:
-# it must be the same in every evaluator.
-TRACKED_BYTES_MAX = 64 << 20
 
 _NEVER_DEAD = np.iinfo(np.int64).max
 _BORN, _DEAD = 0, 1
@@ -121,6 +113,7 @@ class TrackIndex:
         "_flags",
         "_former",
         "_garbage",
+        "_garbage_min",
         "_generations",
         "_hashing",
         "_keys",
@@ -138,15 +131,16 @@ class TrackIndex:
         grid: Grid | None = None,
         expected_queries: int = 0,
         hashing: TermHashing = WIRE_TERMS,
-        bytes_max: int | None = None,
+        limits: StandingLimits = LIMITS,
     ) -> None:
-        """Creates an empty index; arguments as of `RangeIndex`, and what its values may take."""
-        self.bytes_max = TRACKED_BYTES_MAX if bytes_max is None else bytes_max
+        """Creates an empty index; arguments as of `RangeIndex`, and the limits of a slot."""
+        self.bytes_max = limits.tracked_bytes_max
+        self._garbage_min = limits.track_garbage_min
         self._ranges = RangeIndex(grid, expected_queries, hashing)
         self._sets = ValueSets()
         # Handles of sets that an old checkpoint stored under former hashes of their values.
         self._former: set[int] = set()
-        self._last = LastObjects()
+        self._last = LastObjects(limits.track_objects_garbage_min)
         self._hashing = hashing
         self._keys = GrowableArray(np.uint64, 256)
         self._events = GrowableArray(np.uint8, 256)
@@ -220,7 +214,7 @@ class TrackIndex:
             The number of freed rows, which may be reused.
         """
         freed = self._ranges.reclaim(position, rows_max)
-        if freed and self._garbage > max(_GARBAGE_MIN, self._sets.entries_count // 2):
+        if freed and self._garbage > max(self._garbage_min, self._sets.entries_count // 2):
             self._sweep()
         self._tidy()
         return freed

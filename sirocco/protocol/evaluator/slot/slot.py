@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sirocco.index.base.compile import take_queries, with_numbers, without_text
 from sirocco.index.base.kinds import KIND_RANGE, KIND_TRACKED
 from sirocco.index.base.ragged import take_ragged
+from sirocco.index.standing.limits import StandingLimits
 from sirocco.index.standing.query_table import NamedQueries
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import Members
@@ -129,6 +130,7 @@ class Slot:
         hashing: TermHashing = WIRE_TERMS,
         analyser: TextAnalyser | None = None,
         report_steps_max: int = LIMITS.report_steps_max,
+        standing_limits: StandingLimits = LIMITS.standing,
     ) -> None:
         """Makes an empty slot.
 
@@ -139,13 +141,14 @@ class Slot:
             hashing: numbers the terms of queries and objects.
             analyser: of the thread, whose slots share its memory; None: one of its own.
             report_steps_max: see `EvaluatorLimits`.
+            standing_limits: of the indexes of its queries.
         """
         self.number = number
         self.limits = (limits or StoreLimits()).of_slot(number)
         self.offset = 0
         self.reached = Reached()
         self.hashing = hashing
-        self.standing = StandingQueries(hashing)
+        self.standing = StandingQueries(hashing, standing_limits)
         self.lifetimes = Lifetimes()
         self.query_endings = QueryEndings()
         self.store = SlotStore(self.limits)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.base.ragged import take_ragged
+from sirocco.index.standing.limits import LIMITS
 from sirocco.index.standing.query_table import NO_REVISION, NamedQueries, QueryTable, Subscribers
 
 Rows = NDArray[np.int32]
@@ -55,9 +56,14 @@ class Index(Protocol):
 class Family:
     """An index and the names of its rows."""
 
-    def __init__(self, index: Index, subscribers: Subscribers) -> None:
+    def __init__(
+        self,
+        index: Index,
+        subscribers: Subscribers,
+        garbage_bytes_min: int = LIMITS.ids_garbage_bytes_min,
+    ) -> None:
         self.index = index
-        self.table = QueryTable(subscribers)
+        self.table = QueryTable(subscribers, garbage_bytes_min)
 
     def end(self, rows: Rows, position: int, *, are_removed: bool) -> None:
         """Ends queries from a position on; `are_removed`: they have no newer row here."""

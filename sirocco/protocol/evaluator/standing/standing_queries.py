@@ -21,6 +21,7 @@ from sirocco.index.base.ragged import take_ragged
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.delayed_starts import DelayedStarts
 from sirocco.index.standing.knn_index import KnnIndex
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.locators import HOME_LOCATOR, LocatorTable
 from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscribers
 from sirocco.index.standing.range_index import RangeIndex
@@ -233,14 +234,14 @@ class StandingQueries:
         names: all tables as one.
     """
 
-    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
+    def __init__(self, hashing: TermHashing = WIRE_TERMS, limits: StandingLimits = LIMITS) -> None:
         """Creates an empty one; `hashing` numbers the terms of queries and objects."""
         subscribers = Subscribers()
         self.hashing = hashing
         self.ranges = RangeIndex(hashing=hashing)
-        self.knn = KnnIndex(hashing=hashing)
+        self.knn = KnnIndex(hashing=hashing, limits=limits)
         self.steps = StepIndex(hashing)
-        self.tracked = TrackIndex(hashing=hashing)
+        self.tracked = TrackIndex(hashing=hashing, limits=limits)
         self.locators = LocatorTable()
         # Queries whose lifetimes begin at a given time; steps count by arrivals anyway.
         self.waiting = {
@@ -249,7 +250,9 @@ class StandingQueries:
             TRACKED: DelayedStarts(self.tracked),
         }
         indexes = (self.ranges, self.knn, self.steps, self.tracked)
-        self.families = tuple(Family(index, subscribers) for index in indexes)
+        self.families = tuple(
+            Family(index, subscribers, limits.ids_garbage_bytes_min) for index in indexes
+        )
         self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
 
     def __len__(self) -> int:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sirocco.index.base.query_rows import NEVER_MS
-from sirocco.index.standing import knn_index, knn_table
 from sirocco.index.standing.knn_index import KnnIndex
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from tests.support.knn_oracle import (
     KnnObject,
     KnnQuery,
@@ -30,10 +30,16 @@ EXTENTS = [(-180.0, -90.0, 180.0, 90.0), (-10.0, -10.0, 30.0, 20.0), (170.0, 60.
 class Life:
     """An index beside its oracle, with the events of a slot's log: changes, objects, time."""
 
-    def __init__(self, seed: int, extent: tuple[float, float, float, float]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        extent: tuple[float, float, float, float],
+        limits: StandingLimits = LIMITS,
+    ) -> None:
+        self.limits = limits
         self.rng = random.Random(seed)
         self.extent = extent
-        self.index = KnnIndex(extent)
+        self.index = KnnIndex(extent, limits=limits)
         self.live: dict[int, KnnQuery] = {}
         self.places: list[tuple[float, float]] = []
         self.stream = Stream(self.rng, VOCABULARY, self.places)
@@ -88,7 +94,7 @@ class Life:
         before = sorted(self.live)
         state = self.index.state(np.array(before, np.int32))
         assert {k: v.dtype.kind in "iuf" for k, v in state.items()} == dict.fromkeys(state, True)
-        self.index = KnnIndex(self.extent)
+        self.index = KnnIndex(self.extent, limits=self.limits)
         after = self.index.restore(state).tolist()
         self.live = {new: self.live[old] for old, new in zip(before, after, strict=True)}
 
@@ -118,30 +124,30 @@ class Life:
 
 
 @pytest.fixture(params=["as it is", "listed at once", "stopped often"])
-def tuning(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Lowers limits that only large indexes reach otherwise."""
-    low = {"as it is": (), "listed at once": ("_DUE_MIN",)}
-    for name in low.get(request.param, ("_DUE_MIN", "_DUE_MAX", "_SCANNED_MAX", "_UNDECIDED_MAX")):
-        monkeypatch.setattr(knn_index, name, 1)
-    return str(request.param)
+def tuning(request: pytest.FixtureRequest) -> StandingLimits:
+    """Returns limits; lower ones than only large indexes reach otherwise."""
+    if request.param == "as it is":
+        return LIMITS
+    if request.param == "listed at once":
+        return StandingLimits(knn_due_min=1)
+    return StandingLimits(knn_due_min=1, knn_due_max=1, knn_scanned_max=1, knn_undecided_max=1)
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("seed", range(5))
 def test_random_life_equals_oracle(
-    tuning: str, extent: tuple[float, float, float, float], seed: int
+    tuning: StandingLimits, extent: tuple[float, float, float, float], seed: int
 ) -> None:
     """Changes, seeds, feedback, restarts, between and across batches."""
     print(f"seed={seed} extent={extent} tuning={tuning}")
-    life = Life(seed, extent)
+    life = Life(seed, extent, tuning)
     for _ in range(12):
         life.step()
         life.check()
 
 
-def test_growth_keeps_every_hit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_keeps_every_hit() -> None:
     """Thousands of queries: tables double, lists are rebuilt and moved together."""
-    monkeypatch.setattr(knn_table, "_REPACKED_MIN", 64)
     seed = 7
     print(f"seed={seed}")
     rng = np.random.default_rng(seed)
@@ -158,7 +164,7 @@ def test_growth_keeps_every_hit(monkeypatch: pytest.MonkeyPatch) -> None:
     query_term, object_terms = rng.integers(0, 4, q), rng.integers(1, 4, (n, 2))
     ids = rng.permutation(n)
 
-    index = KnnIndex()
+    index = KnnIndex(limits=StandingLimits(knn_repacked_min=64))
     texts = [PlainQuery() if t == 0 else PlainQuery([([10 + t], [])]) for t in query_term.tolist()]
     rows = index.insert(columns(texts), points[at_point], np.full(q, k, np.int32), 0)
     assert rows.tolist() == list(range(q))

@@ -8,7 +8,6 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from sirocco.index.standing import knn_table
 from sirocco.index.standing.knn_table import KnnTable
 from sirocco.kernels.base.blocks import END, FREE_UNITS
 from sirocco.kernels.standing.pyramid import POSTING_WORDS
@@ -35,12 +34,11 @@ def post(table: KnnTable, keys: list[int], rows: list[int]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_repacked_lists_are_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repacked_lists_are_the_same(seed: int) -> None:
     """Long lists become short, are moved together, and grow again."""
     print(f"seed={seed}")
-    monkeypatch.setattr(knn_table, "_REPACKED_MIN", 64)
     rng = random.Random(seed)
-    table = KnnTable(0)
+    table = KnnTable(0, repacked_min=64)
     marks = np.ones(10_000, np.uint8)
     rows = list(range(2_000))
     post(table, [rng.randrange(5) + 1 for _ in rows], rows)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.standing.track import last_objects
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
 from tests.support.values import columns_of, terms_of
 
@@ -28,11 +27,8 @@ def rows_of(ids: list[int]) -> StoredRows:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_is_named_is_found_whatever_was_forgotten(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(last_objects, "_GARBAGE_MIN", 5)
-    rng, kept = np.random.default_rng(seed), LastObjects()
+def test_what_is_named_is_found_whatever_was_forgotten(seed: int) -> None:
+    rng, kept = np.random.default_rng(seed), LastObjects(garbage_min=5)
     number_of: dict[int, int] = {}
     for begin in range(0, 400, 8):
         ids = list(range(begin, begin + int(rng.integers(1, 8))))

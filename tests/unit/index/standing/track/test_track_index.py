@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sirocco.index.base.query_rows import FLAG_RESIDUAL, NEVER_MS
-from sirocco.index.standing.track import track_index
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
 from tests.support.range_oracle import (
@@ -136,9 +136,10 @@ class Sets:
 class Life:
     """An index beside its oracle, with the events of a slot's log."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, limits: StandingLimits = LIMITS) -> None:
+        self.limits = limits
         self.rng = random.Random(seed)
-        self.index = TrackIndex()
+        self.index = TrackIndex(limits=self.limits)
         self.sets = Sets()
         self.live: dict[int, Tracker] = {}
         self.position = 0
@@ -210,7 +211,7 @@ class Life:
         before = sorted(self.live)
         state = self.index.state(np.array(before, np.int32))
         assert {k: v.dtype.kind in "iuf" for k, v in state.items()} == dict.fromkeys(state, True)
-        self.index = TrackIndex()
+        self.index = TrackIndex(limits=self.limits)
         after = self.index.restore(state).tolist()
         names = dict(zip(before, after, strict=True))
         self.live = {names[row]: query for row, query in self.live.items()}
@@ -236,13 +237,10 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("garbage_min", [0, 4_096])
-def test_random_life_equals_oracle(
-    seed: int, garbage_min: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_life_equals_oracle(seed: int, garbage_min: int) -> None:
     """Inserts, removals, expiry, sweeps, restarts between batches; values repeat in a batch."""
     print(f"seed={seed} garbage_min={garbage_min}")
-    monkeypatch.setattr(track_index, "_GARBAGE_MIN", garbage_min)
-    life = Life(seed)
+    life = Life(seed, StandingLimits(track_garbage_min=garbage_min))
     for _ in range(14):
         life.step()
         inside = sum(len(rows) for rows in life.sets.inside.values())
@@ -342,12 +340,9 @@ def test_a_replaced_query_knows_nothing() -> None:
     assert match(index, [at(-1.0, 4)], live) == [(0, ENTERS, 0)]
 
 
-def test_values_that_are_not_heard_of_any_more_take_no_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_values_that_are_not_heard_of_any_more_take_no_memory() -> None:
     """Also if the row of the query around them was reused for another query."""
-    monkeypatch.setattr(track_index, "_GARBAGE_MIN", 10)
-    index = TrackIndex()
+    index = TrackIndex(limits=StandingLimits(track_garbage_min=10))
     for step in range(1, 4):
         live = dict.fromkeys([0, 1], Tracker(box(0, 10), 1))
         assert sorted(insert(index, [live[0], live[1]], 100 * step)) == [0, 1]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.standing.track import last_objects
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.track.last_objects import weights_of
 from sirocco.index.standing.track.track_index import (
     ENTERS,
     EXITS,
     INSIDE,
-    TRACKED_BYTES_MAX,
     TrackIndex,
 )
 from sirocco.kernels.standing.track_sets import ENTRY_BYTES, SET_BYTES
@@ -72,8 +71,16 @@ def box(west: float, east: float) -> PlainQuery:
 class Slot:
     """An index with what a slot keeps of it."""
 
-    def __init__(self, bytes_max: int, queries: list[PlainQuery] | None = None) -> None:
-        self.index = TrackIndex(bytes_max=bytes_max)
+    def __init__(
+        self,
+        bytes_max: int,
+        queries: list[PlainQuery] | None = None,
+        garbage_min: int = LIMITS.track_objects_garbage_min,
+    ) -> None:
+        self.limits = StandingLimits(
+            tracked_bytes_max=bytes_max, track_objects_garbage_min=garbage_min
+        )
+        self.index = TrackIndex(limits=self.limits)
         self.position = 0
         self.query_rows = self.insert(queries or [box(0, 10)])
 
@@ -106,7 +113,8 @@ class Slot:
     def moved(self) -> Slot:
         """The slot at its next owner, from a checkpoint."""
         after = Slot.__new__(Slot)
-        after.index = TrackIndex(bytes_max=self.index.bytes_max)
+        after.limits = replace(self.limits, tracked_bytes_max=self.index.bytes_max)
+        after.index = TrackIndex(limits=after.limits)
         after.position = self.position
         # As a checkpoint lists the queries, by whatever rows they have here.
         order = np.argsort(self.query_rows)
@@ -245,9 +253,8 @@ def test_an_update_takes_the_values_along() -> None:
 
 
 @pytest.mark.parametrize("way", ["leave", "end"])
-def test_memory_goes_with_the_values(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_objects, "_GARBAGE_MIN", 16)
-    slot = Slot(TRACKED_BYTES_MAX)
+def test_memory_goes_with_the_values(way: str) -> None:
+    slot = Slot(LIMITS.tracked_bytes_max, garbage_min=16)
     slot.see(*(Seen(v, text=100) for v in range(30_000)))
     full = slot.index.bytes_total
     assert slot.index.tracked_values == 30_000
@@ -264,10 +271,10 @@ def test_memory_goes_with_the_values(way: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_count_of_bytes_is_near_what_they_take() -> None:
-    slot = Slot(TRACKED_BYTES_MAX)
+    slot = Slot(LIMITS.tracked_bytes_max)
     for begin in range(0, 200_000, 10_000):
         slot.see(*(Seen(v, text=100) for v in range(begin, begin + 10_000)))
     index: Any = slot.index
-    assert index.held_bytes > TRACKED_BYTES_MAX // 2 - 1_000
+    assert index.held_bytes > LIMITS.tracked_bytes_max // 2 - 1_000
     measured = index._sets.bytes_total + index._last.bytes_total
     assert measured < 2 * index.held_bytes

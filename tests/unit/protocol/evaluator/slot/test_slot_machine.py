@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
-from sirocco.index.standing import query_table
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.store.slices import SealedSlice
 from sirocco.protocol.contract.messages import Installed, Routed
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, position_of
@@ -25,8 +25,9 @@ def opened(
     offset: int = 0,
     state: dict[str, np.ndarray] | None = None,
     slices: tuple[SealedSlice, ...] = (),
+    limits: StandingLimits = LIMITS,
 ) -> Slot:
-    slot = Slot(4, PARTIALS)
+    slot = Slot(4, PARTIALS, standing_limits=limits)
     slot.open(offset, offset, INTAKE_PARTITIONS, 0)
     if state is not None:
         restore_slot(slot, state, slices)
@@ -40,11 +41,10 @@ def take_one(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> Repor
     return report
 
 
-def again(slot: Slot) -> Slot:
+def again(slot: Slot, limits: StandingLimits = LIMITS) -> Slot:
     """Returns a successor that begins at a checkpoint of this one."""
-    return opened(
-        slot.offset, dict(read_state(write_state(slot_state(slot, 0, ())))), slot.store.slices
-    )
+    state = dict(read_state(write_state(slot_state(slot, 0, ()))))
+    return opened(slot.offset, state, slot.store.slices, limits)
 
 
 def matches_of(report: Report) -> list[Match]:
@@ -71,14 +71,12 @@ def one(number: int, **more: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("way", ["one by one", "at once", "in batches", "with restarts"])
-def test_a_slot_finds_what_the_plain_rules_find(
-    seed: int, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slot_finds_what_the_plain_rules_find(seed: int, way: str) -> None:
     # init: ids of ended queries are reclaimed at every chance.
-    monkeypatch.setattr(query_table, "GARBAGE_BYTES_MIN", 0)
+    limits = StandingLimits(ids_garbage_bytes_min=0)
     log = SlotLog(seed)
     rng = np.random.default_rng(seed)
-    slot, found = opened(), []
+    slot, found = opened(limits=limits), []
 
     # test
     begin = 0
@@ -90,7 +88,7 @@ def test_a_slot_finds_what_the_plain_rules_find(
         if rng.random() < 0.3:
             slot.expire()
         if way == "with restarts" and rng.random() < 0.4:
-            slot = again(slot)
+            slot = again(slot, limits)
         begin = end
 
     # check

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
-from sirocco.index.standing.track import track_index
+from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.protocol.contract.columns import ENTERS, LEAVES
 from sirocco.protocol.contract.messages import NO_REVISION, Installed, Routed
 from sirocco.protocol.evaluator.reports.match_records import Report
@@ -50,6 +50,7 @@ class Log:
     """A slot's log, and the results of slots that read it in different ways."""
 
     def __init__(self) -> None:
+        self.limits = LIMITS
         self.records: list[tuple[int, Routed | Installed]] = []
         self._objects = 0
 
@@ -67,7 +68,7 @@ class Log:
         self.records.append((len(self.records), copies.mark(routed, np.arange(1), 0)))
 
     def told(self, way: str = "one by one") -> list[Told]:
-        slot = Slot(0, 3)
+        slot = Slot(0, 3, standing_limits=self.limits)
         slot.open(0, 0, 1, 0)
         size = len(self.records) if way == "at once" else 1
         told: list[Told] = []
@@ -77,7 +78,7 @@ class Log:
                 told += told_by(report)
             if way == "with restarts":
                 state = dict(read_state(write_state(slot_state(slot, 0, ()))))
-                slot = Slot(0, 3)
+                slot = Slot(0, 3, standing_limits=self.limits)
                 slot.open(begin + size, begin + size, 1, 0)
                 restore_slot(slot, state, ())
         return told
@@ -224,11 +225,9 @@ def test_a_checkpoint_of_before_knows_who_is_inside_but_not_where(log: Log) -> N
     assert [rest for _, *rest in told] == [["s", 2, "exit"]]
 
 
-def test_values_without_room_are_told_alike_after_restarts(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_without_room_are_told_alike_after_restarts(log: Log) -> None:
     """Room is a matter of the log: no enter is lost or doubled with an owner."""
-    monkeypatch.setattr(track_index, "TRACKED_BYTES_MAX", 2_500)
+    log.limits = StandingLimits(tracked_bytes_max=2_500)
     rng = random.Random(5)
     log.install(installed(5, tracker()))
     log.install(installed(6, tracker(id="r", west=5, east=15)))
@@ -244,7 +243,7 @@ def test_values_without_room_are_told_alike_after_restarts(
         inside[event] += 1
     # Everything that entered has left, and nothing else.
     assert inside["enter"] == inside["exit"] > 20
-    monkeypatch.setattr(track_index, "TRACKED_BYTES_MAX", 1 << 20)
+    log.limits = StandingLimits(tracked_bytes_max=1 << 20)
     assert len(told) < len(log.events())
 
 
