@@ -140,7 +140,9 @@ def has_connector(session: SparkSession) -> bool:
     return True
 
 
-def read_topic(session: SparkSession, cluster: Cluster, topic: str) -> DataFrame:
+def read_topic(
+    session: SparkSession, cluster: Cluster, topic: str, task_offsets: int = TASK_OFFSETS
+) -> DataFrame:
     """Returns all records of a topic: partition, offset, value, method.
 
     Raises:
@@ -159,9 +161,9 @@ def read_topic(session: SparkSession, cluster: Cluster, topic: str) -> DataFrame
         )
         return with_method(records)
     stretches = [
-        (partition, begin, min(begin + TASK_OFFSETS, high))
+        (partition, begin, min(begin + task_offsets, high))
         for partition, (low, high) in enumerate(bounds)
-        for begin in range(low, high, TASK_OFFSETS)
+        for begin in range(low, high, task_offsets)
     ]
     items = [orjson.dumps(stretch).decode() for stretch in stretches]
     return in_tasks(session, items, _fetching(cluster, topic), RECORD_DDL)

@@ -22,9 +22,8 @@ from sirocco.index.base.compile import compile_queries, with_numbers
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.store.active_slice import ActiveSlice
 from sirocco.index.store.sealing import seal
-from sirocco.index.store.store import StoreView, slice_table
+from sirocco.index.store.store import StoreLimits, StoreView, slice_table
 from sirocco.index.store.store_condition import Bounds, Condition, compile_condition
 from sirocco.index.store.store_search import search_knn
 from sirocco.model.attributes import Filter
@@ -198,7 +197,8 @@ def _nearest(joined: Joined, rows: StoredRows) -> pa.RecordBatch:
     # A slice holds consecutive objects; a piece may be a part of one.
     seqs = np.arange(len(dense), dtype=np.int64)
     sealed = (seal(_renumbered(dense, seqs)),)
-    view = StoreView(sealed, ActiveSlice(len(dense), 1).view(), len(dense), slice_table(sealed))
+    nothing = StoreLimits(active_rows=1).active_slice(len(dense)).view()
+    view = StoreView(sealed, nothing, len(dense), slice_table(sealed))
     numbers, places, parts = [], [], []
     for number, lon, lat, k, condition, from_ms, upto_ms in joined.nearest:
         nearest = search_knn(view, lon, lat, k, condition, Bounds(from_ms, upto_ms))

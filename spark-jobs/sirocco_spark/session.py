@@ -96,14 +96,16 @@ def in_tasks(
 
 
 @contextmanager
-def phase(session: SparkSession, job: str, doing: str) -> Iterator[None]:
+def phase(
+    session: SparkSession, job: str, doing: str, progress_s: float = PROGRESS_S
+) -> Iterator[None]:
     """Prints on stderr the present phase, its progress every few seconds, and its duration."""
     begun = time.monotonic()
     done = threading.Event()
     session.sparkContext.setJobDescription(doing)
 
     def show() -> None:
-        while not done.wait(PROGRESS_S):
+        while not done.wait(progress_s):
             finished, total = _tasks(session)
             of = f": {finished} of {total} tasks" if total else ""
             _print(f"{job}: {doing}{of}, {time.monotonic() - begun:.0f} s")

@@ -25,7 +25,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.router.service import RouterService
 from tests.end_to_end import under_load
 from tests.end_to_end.test_map_changes import SLOTS, await_version, proposals
-from tests.end_to_end.under_load import Traffic, cluster_of_two
+from tests.end_to_end.under_load import QUERIES, Traffic, cluster_of_two
 
 SEED = "20261121-storeless"
 SETTINGS = ClusterSettings(
@@ -43,12 +43,11 @@ def held_back(cluster: EmbeddedCluster) -> int:
     return sum(router.machine.intake.held_back_total for router in routers)
 
 
-def test_a_cluster_without_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_a_store(tmp_path: Path) -> None:
     # The last one accepts any text, nearly everywhere: every slot would need every object.
-    monkeypatch.setattr(under_load, "QUERIES", under_load.QUERIES[:3])
     cluster = EmbeddedCluster(SETTINGS, routers=2, evaluators=2, mergers=2)
     with cluster, Client(cluster.router_address) as client:
-        with Traffic((cluster.router_address,), "storeless", SEED) as traffic:
+        with Traffic((cluster.router_address,), "storeless", SEED, queries=QUERIES[:3]) as traffic:
             traffic.await_progress()
             traffic.register_under_way("first")
             traffic.await_progress()
@@ -106,7 +105,6 @@ def test_a_killed_router_leaves_its_keywords_in_the_log(
     kafka_server: KafkaServer,
     redis_server: RedisServer,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Kills the router that holds back the session's objects under load, twice.
 
@@ -118,9 +116,13 @@ def test_a_killed_router_leaves_its_keywords_in_the_log(
       match missing (161 of 161, again 165 of 165) after the second kill.
       match missing (161 of 161, again 165 of 165) after the second kill.
     """
-    monkeypatch.setattr(under_load, "QUERIES", under_load.QUERIES[:3])
     cluster = cluster_of_two("storeless", kafka_server, redis_server, tmp_path, SIROCCO_STORE="off")
-    with cluster, Traffic(cluster.router_addresses, "killed", f"{SEED}-killed") as traffic:
+    with (
+        cluster,
+        Traffic(
+            cluster.router_addresses, "killed", f"{SEED}-killed", queries=QUERIES[:3]
+        ) as traffic,
+    ):
         for word in ("first", "second"):
             traffic.await_progress()
             victim = await_holding_back(cluster)

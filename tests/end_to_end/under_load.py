@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -88,6 +89,7 @@ class Traffic:
         seed: Of the objects.
         wait_s: Bound of every wait.
         client: Instead of one for the addresses; closed at the end.
+        queries: That are registered.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Traffic:
         *,
         wait_s: float = WAIT_S,
         client: Client | None = None,
+        queries: Sequence[dict[str, Any]] = QUERIES,
     ) -> None:
+        self._asked = queries
         self._wait_s = wait_s
         self._name = name
         self._seed = seed
@@ -122,7 +126,7 @@ class Traffic:
     def __enter__(self) -> Self:
         """Registers the queries, then begins to publish."""
         self._subscription.open(self._wait_s)
-        for query in QUERIES:
+        for query in self._asked:
             self.register(query)
         for thread in self._threads:
             thread.start()

@@ -66,12 +66,12 @@ class StoredRows:
             counts=self.counts[places],
         )
 
-    def with_terms(self, hashing: TermHashing) -> StoredRows:
+    def with_terms(self, hashing: TermHashing, analysed_rows: int = ANALYSED_ROWS) -> StoredRows:
         """Returns the rows with the terms of their texts, numbered by `hashing`."""
         objects, analyser = self.objects, TextAnalyser()
         found = []
-        for begin in range(0, max(1, len(self)), ANALYSED_ROWS):
-            own = objects.text_offsets[begin : begin + ANALYSED_ROWS + 1]
+        for begin in range(0, max(1, len(self)), analysed_rows):
+            own = objects.text_offsets[begin : begin + analysed_rows + 1]
             text = objects.text[own[0] : own[-1]]
             found.append(hashing.analyse(text, own - own[0], analyser))
         sizes = np.concatenate([np.diff(part.offsets) for part in found])

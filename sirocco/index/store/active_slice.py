@@ -45,11 +45,6 @@ from sirocco.model.objects import Bytes, ObjectColumns, Offsets
 
 __all__ = ["ActiveSlice", "ActiveView"]
 
-# A slice of long texts is sealed early: sealing takes only milliseconds, and offsets within a slice
-# stay far below 2^32.
-_TERMS_MAX = 1 << 21
-_BYTES_MAX = 32 << 20
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ActiveView:
@@ -168,10 +163,26 @@ class ActiveSlice:
         ends: number of rows up to the end of each full piece.
     """
 
-    __slots__ = ("_columns", "_rows_max", "_table_row", "ends", "first_seq", "rows")
+    __slots__ = (
+        "_bytes_max",
+        "_columns",
+        "_rows_max",
+        "_table_row",
+        "_terms_max",
+        "ends",
+        "first_seq",
+        "rows",
+    )
 
-    def __init__(self, first_seq: int, rows_max: int) -> None:
-        """Creates an empty slice whose first piece holds `rows_max` rows."""
+    def __init__(self, first_seq: int, rows_max: int, terms_max: int, bytes_max: int) -> None:
+        """Creates an empty slice whose first piece holds `rows_max` rows.
+
+        Args:
+            first_seq: number within the slot of the first row.
+            rows_max: rows of the first piece.
+            terms_max, bytes_max: of a piece, see `StoreLimits`.
+        """
+        self._terms_max, self._bytes_max = terms_max, bytes_max
         self.first_seq = first_seq
         self.rows = 0
         self.ends: list[int] = []
@@ -198,9 +209,9 @@ class ActiveSlice:
             return len(rows) - begin
         count = min(room, len(rows) - begin)
         for filled, offsets, most in (
-            (self._filled("term_offsets"), rows.term_offsets, _TERMS_MAX),
-            (self._filled("text_offsets"), rows.objects.text_offsets, _BYTES_MAX),
-            (self._filled("attribute_offsets"), rows.objects.attribute_offsets, _BYTES_MAX),
+            (self._filled("term_offsets"), rows.term_offsets, self._terms_max),
+            (self._filled("text_offsets"), rows.objects.text_offsets, self._bytes_max),
+            (self._filled("attribute_offsets"), rows.objects.attribute_offsets, self._bytes_max),
         ):
             ends = offsets[begin + 1 : begin + count + 1] - offsets[begin]
             # Up to and including the row that reaches the bound.
@@ -223,16 +234,16 @@ class ActiveSlice:
         content = max(len(objects.text), len(objects.attributes))
         held = max(self._filled("text_offsets"), self._filled("attribute_offsets"))
         terms = self._filled("term_offsets") + len(rows.terms)
-        return terms >= _TERMS_MAX or held + content >= _BYTES_MAX
+        return terms >= self._terms_max or held + content >= self._bytes_max
 
     @property
     def is_full(self) -> bool:
         """Whether the last piece is full."""
         return (
             self.rows == self._begin + self._rows_max
-            or self._filled("term_offsets") >= _TERMS_MAX
-            or self._filled("text_offsets") >= _BYTES_MAX
-            or self._filled("attribute_offsets") >= _BYTES_MAX
+            or self._filled("term_offsets") >= self._terms_max
+            or self._filled("text_offsets") >= self._bytes_max
+            or self._filled("attribute_offsets") >= self._bytes_max
         )
 
     def end_piece(self, rows_max: int) -> None:
@@ -247,7 +258,7 @@ class ActiveSlice:
     def without_first(self) -> ActiveSlice:
         """Returns the rows after the first full piece, as a copy."""
         end = self.ends[0]
-        rest = ActiveSlice(self.first_seq + end, self._rows_max)
+        rest = ActiveSlice(self.first_seq + end, self._rows_max, self._terms_max, self._bytes_max)
         rest.append(self.view().stored(), end, self.rows)
         rest.ends = [later - end for later in self.ends[1:]]
         return rest

@@ -14,7 +14,7 @@ __all__ = ["FREQUENT", "NodeCounts", "node_counts"]
 
 _NAME = "node_counts"
 # Smaller slices are counted row by row, in the time of a few lists.
-_ROWS_MIN = 1 << 16
+ROWS_MIN = 1 << 16
 # 8 bytes per object. The top terms of all languages and places of a slice, enough for a list of
 # ten.
 FREQUENT = 1_024
@@ -42,13 +42,13 @@ class NodeCounts:
         return self.frequent.nbytes + self.sums.nbytes + self.rest.nbytes
 
 
-def node_counts(slice_: SealedSlice) -> NodeCounts | None:
-    """Returns the counts of a slice, None if it is small.
+def node_counts(slice_: SealedSlice, rows_min: int = ROWS_MIN) -> NodeCounts | None:
+    """Returns the counts of a slice, None if it has fewer rows and none were made before.
 
     They are computed at the first request: 70 ms per million rows.
     """
     found: NodeCounts | None = slice_.derived.get(_NAME)
-    if found is not None or len(slice_) < _ROWS_MIN:
+    if found is not None or len(slice_) < rows_min:
         return found
     peaks = np.zeros(len(slice_.vocabulary), np.uint32)
     find_peaks(slice_.term_offsets, slice_.terms, peaks)

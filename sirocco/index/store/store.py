@@ -47,7 +47,7 @@ State = Mapping[str, NDArray[Any]]
 UNSAVED_MAX = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLimits:
     """Size limits of a store; only speed and memory depend on them.
 
@@ -60,6 +60,9 @@ class StoreLimits:
             `active_rows` (or earlier, if texts are long).
         unsealed: this many times `active_rows` may wait in the active slice to be sealed as a job;
             more rows are sealed at once, and the slot waits.
+        terms_max, bytes_max: terms, and bytes of texts or of attributes, from which on a slice is
+            sealed early: sealing takes only milliseconds, and offsets within a slice stay far below
+            2^32.
     """
 
     active_rows: int = 16_384
@@ -67,6 +70,8 @@ class StoreLimits:
     slice_rows: int = 1 << 20
     phase_rows: int = 0
     unsealed: int = 0
+    terms_max: int = 1 << 21
+    bytes_max: int = 32 << 20
 
     @property
     def full_rows(self) -> int:
@@ -86,6 +91,10 @@ class StoreLimits:
     def rows_from(self, seq: int) -> int:
         """Returns how many rows the slice that begins with an object holds."""
         return self.active_rows - (seq - self.phase_rows) % self.active_rows
+
+    def active_slice(self, first_seq: int) -> ActiveSlice:
+        """Returns an empty active slice that begins with an object."""
+        return ActiveSlice(first_seq, self.rows_from(first_seq), self.terms_max, self.bytes_max)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +173,7 @@ class SlotStore:
         """Creates an empty store."""
         self._limits = limits or StoreLimits()
         self._sealed: tuple[SealedSlice, ...] = ()
-        self._active = ActiveSlice(0, self._limits.rows_from(0))
+        self._active = self._limits.active_slice(0)
         self.next_seq = 0
         self._table = slice_table(())
         self._published = StoreView((), self._active.view(), 0, self._table)
@@ -371,7 +380,7 @@ class SlotStore:
         """
         store = cls(limits)
         first_seq = int(state["first_seq"][0])
-        store._active = ActiveSlice(first_seq, store._limits.rows_from(first_seq))
+        store._active = store._limits.active_slice(first_seq)
         store.next_seq = first_seq
         rows = StoredRows.from_columns(state)
         store.append_rows(rows.with_terms(hashing) if hashing.is_keyed else rows)

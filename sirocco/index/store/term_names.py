@@ -21,8 +21,9 @@ KEPT_MAX = 100_000
 class TermNames:
     """Finds the texts of terms, and caches the latest. One thread at a time."""
 
-    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
-        """Starts with an empty cache; `hashing` numbers the terms."""
+    def __init__(self, hashing: TermHashing = WIRE_TERMS, kept_max: int = KEPT_MAX) -> None:
+        """Starts with an empty cache of `kept_max` texts; `hashing` numbers the terms."""
+        self._kept_max = kept_max
         self.hashing = hashing
         self._texts: dict[int, str] = {}
 
@@ -51,9 +52,9 @@ class TermNames:
             if not len(missing):
                 break
         named = [found.get(each) or texts[each] for each in wanted]
-        if len(texts) + len(found) > KEPT_MAX:
+        if len(texts) + len(found) > self._kept_max:
             texts.clear()
-        texts.update(islice(found.items(), KEPT_MAX))
+        texts.update(islice(found.items(), self._kept_max))
         return named
 
 

@@ -62,7 +62,9 @@ _SMALL_CHARACTERS = 256
 _SMALL_BYTES = 16_384
 
 
-def check_change(query: Query, subscriber: str, locator: bytes = b"") -> None:
+def check_change(
+    query: Query, subscriber: str, locator: bytes = b"", bytes_max: int = APPENDED_BYTES_MAX
+) -> None:
     """Refuses a query whose records the log would not take.
 
     Raises:
@@ -72,9 +74,9 @@ def check_change(query: Query, subscriber: str, locator: bytes = b"") -> None:
         return
     parts = _parts(query, locator)
     total = FIXED_BYTES + len(query.id.encode()) + len(subscriber.encode()) + sum(parts.values())
-    if total > APPENDED_BYTES_MAX:
+    if total > bytes_max:
         raise InvalidArgument(
-            f"the query takes up to {total} bytes in a record, the limit is {APPENDED_BYTES_MAX}",
+            f"the query takes up to {total} bytes in a record, the limit is {bytes_max}",
             field=max(parts, key=lambda name: parts[name]),
         )
 

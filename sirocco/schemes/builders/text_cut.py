@@ -26,7 +26,14 @@ CHOSEN_TERMS_MAX = MAP_TERMS_MAX - FREQUENT_TERMS_MAX
 Deal: TypeAlias = Callable[[TermSet, int, int, LoadCosts], NDArray[np.int32]]
 
 
-def text_cut(name: str, sample: Sample, leaves: int, slots: int, deal: Deal) -> PartitionMap:
+def text_cut(
+    name: str,
+    sample: Sample,
+    leaves: int,
+    slots: int,
+    deal: Deal,
+    chosen_terms_max: int = CHOSEN_TERMS_MAX,
+) -> PartitionMap:
     """Makes the vocabulary of the world a keyword node with one leaf per slot.
 
     More leaves than slots would only send objects to several leaves of one slot, so there are
@@ -37,13 +44,15 @@ def text_cut(name: str, sample: Sample, leaves: int, slots: int, deal: Deal) -> 
         name: Name of the scheme.
         sample, leaves, slots: See `Scheme.build`.
         deal: Selects the child of each key.
+        chosen_terms_max: Keys with a chosen child.
     """
     check_counts(leaves, slots)
     workload = keyword_workload(sample)
     objects = np.arange(len(sample), dtype=np.int32)
     queries = np.arange(len(workload.key_of_query), dtype=np.int32)
-    terms = heaviest(term_set(workload, objects, queries), workload.costs, min(leaves, slots))
     children = min(leaves, slots)
+    terms = term_set(workload, objects, queries)
+    terms = heaviest(terms, workload.costs, children, chosen_terms_max)
     child = deal(terms, children, len(sample), workload.costs)
     load = loads_of_children(terms, child, children, len(sample), workload)
     return world_map(
@@ -51,12 +60,12 @@ def text_cut(name: str, sample: Sample, leaves: int, slots: int, deal: Deal) -> 
     )
 
 
-def heaviest(terms: TermSet, costs: LoadCosts, children: int) -> TermSet:
+def heaviest(terms: TermSet, costs: LoadCosts, children: int, terms_max: int) -> TermSet:
     """Returns the keys with the largest weight, as many as a map may list."""
-    if len(terms) <= CHOSEN_TERMS_MAX:
+    if len(terms) <= terms_max:
         return terms
     order = np.argsort(-terms.weights(costs, children), kind="stable")
-    return terms.take(np.sort(order[:CHOSEN_TERMS_MAX]))
+    return terms.take(np.sort(order[:terms_max]))
 
 
 def loads_of_children(

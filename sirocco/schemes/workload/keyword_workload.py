@@ -43,7 +43,9 @@ class KeywordWorkload:
     key_of_query: NDArray[np.int32]
 
 
-def keyword_workload(sample: Sample, costs: LoadCosts | None = None) -> KeywordWorkload:
+def keyword_workload(
+    sample: Sample, costs: LoadCosts | None = None, queries_max: int = QUERIES_MAX
+) -> KeywordWorkload:
     """Finds the keys of a sample's queries and the objects that contain them.
 
     Only continuous range queries with keywords have keys: PS2Stream has no others, and one keyword
@@ -53,6 +55,7 @@ def keyword_workload(sample: Sample, costs: LoadCosts | None = None) -> KeywordW
     Args:
         sample: The sample.
         costs: Costs; None: those for its number of queries.
+        queries_max: Maximum number of queries.
     """
     queries = sample.queries
     if len(queries) == 0:
@@ -60,9 +63,9 @@ def keyword_workload(sample: Sample, costs: LoadCosts | None = None) -> KeywordW
         rows = np.flatnonzero(queries.kinds == QueryKind.RANGE_CONTINUOUS)
         queries = _take(queries, rows)
     costs = costs or costs_for(len(queries))
-    if len(queries) > QUERIES_MAX:
-        rows = np.linspace(0, len(queries) - 1, QUERIES_MAX).astype(np.int64)
-        weight = len(queries) / QUERIES_MAX
+    if len(queries) > queries_max:
+        rows = np.linspace(0, len(queries) - 1, queries_max).astype(np.int64)
+        weight = len(queries) / queries_max
         queries = _take(queries, rows)
         costs = LoadCosts(
             costs.check * weight,

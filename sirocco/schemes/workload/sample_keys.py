@@ -13,10 +13,12 @@ from sirocco.schemes.workload.sample import Sample
 FREQUENT_TERMS_MAX = 16_384
 
 
-def frequent_terms(sample: Sample) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+def frequent_terms(
+    sample: Sample, terms_max: int = FREQUENT_TERMS_MAX
+) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
     """Returns the most frequent terms among objects, ascending, and their object counts."""
     terms, counts = np.unique(sample.terms, return_counts=True)
-    if len(terms) > FREQUENT_TERMS_MAX:
-        kept = np.sort(np.argsort(-counts, kind="stable")[:FREQUENT_TERMS_MAX])
+    if len(terms) > terms_max:
+        kept = np.sort(np.argsort(-counts, kind="stable")[:terms_max])
         terms, counts = terms[kept], counts[kept]
     return terms, counts.astype(np.float32)

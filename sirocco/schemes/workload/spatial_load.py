@@ -46,12 +46,22 @@ def object_loads(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
     return met + max(1, round(HANDLING_SHARE * mean))
 
 
-def query_candidates(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
+def query_candidates(
+    sample: Sample,
+    grid: FineGrid,
+    pairs_per_cell: float = PAIRS_PER_CELL,
+    pairs_at_once: int = PAIRS_AT_ONCE,
+) -> NDArray[np.int64]:
     """Returns for each object how many queries of its cell have its keywords, i8[n].
 
     This is q_l of equation 1. A query with several keywords counts if the object contains the least
     frequent of them: our evaluators list it under this one, as do Tornado's text summaries (3.1),
     and so it counts once. A query without keywords counts for every object.
+
+    Args:
+        sample, grid: See `object_loads`.
+        pairs_per_cell: Share of the cells, see `PAIRS_PER_CELL`.
+        pairs_at_once: Pairs processed together.
     """
     column, row = grid.columns_of(sample.lon), grid.rows_of(sample.lat)
     owner, spans = grid.spans_of(sample.queries.boxes)
@@ -69,14 +79,14 @@ def query_candidates(sample: Sample, grid: FineGrid) -> NDArray[np.int64]:
     first_span = np.searchsorted(key_of_span, np.arange(terms + 1))
     first_object = np.searchsorted(held, np.arange(terms + 1))
     pairs = np.diff(first_span) * np.diff(first_object)
-    heavy = pairs > PAIRS_PER_CELL * grid.columns * grid.rows
+    heavy = pairs > pairs_per_cell * grid.columns * grid.rows
     for term in np.flatnonzero(heavy):
         own = objects[first_object[term] : first_object[term + 1]]
         asked = spans[first_span[term] : first_span[term + 1]]
         met[own] += _count_on_grid(asked, column[own], row[own], grid)
     light = held[: first_object[-1]]
     light = np.flatnonzero(~heavy[light])
-    _count_by_pairs(objects[light], held[light], spans, first_span, column, row, met)
+    _count_by_pairs(objects[light], held[light], spans, first_span, column, row, met, pairs_at_once)
     return met
 
 
@@ -134,6 +144,7 @@ def _count_by_pairs(
     column: NDArray[np.int64],
     row: NDArray[np.int64],
     met: NDArray[np.int64],
+    pairs_at_once: int,
 ) -> None:
     """Adds to `met` the spans of its keywords that cover each object; O(pairs).
 
@@ -143,13 +154,14 @@ def _count_by_pairs(
         first_span: i8[keywords + 1], into `spans`.
         column, row: i8[n], the cell of each object.
         met: i8[n], the counts to increase.
+        pairs_at_once: Pairs processed together.
     """
     asked = first_span[held + 1] - first_span[held]
     ends = np.cumsum(asked)
     at = 0
     while at < len(objects):
         done = int(ends[at - 1]) if at else 0
-        end = max(int(np.searchsorted(ends, done + PAIRS_AT_ONCE, "right")), at + 1)
+        end = max(int(np.searchsorted(ends, done + pairs_at_once, "right")), at + 1)
         counts = asked[at:end]
         which = np.repeat(objects[at:end], counts)
         start = first_span[held[at:end]] - (ends[at:end] - counts - done)

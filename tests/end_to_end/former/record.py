@@ -128,9 +128,8 @@ LIMITS = ProcessLimits(
 
 def hasten() -> None:
     """Makes this process seal slices as often as in days of work."""
-    # Of all limits with a default: `active_rows`, `slices`, `slice_rows` come first.
-    _, _, _, *others = StoreLimits.__init__.__defaults__ or ()
-    StoreLimits.__init__.__defaults__ = (40, 4, 160, *others)  # type: ignore[misc]
+    defaults: Any = StoreLimits.__init__.__kwdefaults__
+    defaults.update(active_rows=40, slices=4, slice_rows=160)
 
 
 class Told(threading.Thread):

@@ -119,8 +119,7 @@ def test_a_system_is_read_from_its_topics(spark, cluster, monkeypatch, by_connec
     assert kafka.has_connector(spark)
     if not by_connector:
         monkeypatch.setattr(kafka, "has_connector", lambda _: False)
-    monkeypatch.setattr(kafka, "TASK_OFFSETS", 2)
-    records = kafka.read_topic(spark, cluster, INTAKE)
+    records = kafka.read_topic(spark, cluster, INTAKE, task_offsets=2)
     table = kafka.decode_objects(records, ("id", "lon", "session", "number", "text")).toArrow()
     check_objects(table.to_pylist())
     specs = kafka.decode_queries(kafka.read_topic(spark, cluster, REGISTRY)).toArrow().to_pylist()

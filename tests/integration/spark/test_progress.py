@@ -17,15 +17,13 @@ pytestmark = pytest.mark.spark
 TASKS = 6
 
 
-def test_tasks_that_are_done_are_told_while_others_run(spark, capfd, monkeypatch):
-    monkeypatch.setattr(module, "PROGRESS_S", 0.2)
-
+def test_tasks_that_are_done_are_told_while_others_run(spark, capfd):
     def slowly(items):
         for item in items:
             time.sleep(0.5)
             yield pa.RecordBatch.from_pylist([{"item": item}])
 
-    with module.phase(spark, "test", "waiting"):
+    with module.phase(spark, "test", "waiting", progress_s=0.2):
         frame = module.in_tasks(spark, [str(i) for i in range(TASKS)], slowly, "item string")
         assert sorted(row["item"] for row in frame.collect()) == [str(i) for i in range(TASKS)]
     said = capfd.readouterr().err

@@ -24,7 +24,12 @@ TABLE_BYTES_MAX = 1 << 24
 ROUNDING = 1e-12
 
 
-def dynamic_programming(size: NDArray[np.int64], load: NDArray[np.float64], wanted: float) -> Rows:
+def dynamic_programming(
+    size: NDArray[np.int64],
+    load: NDArray[np.float64],
+    wanted: float,
+    table_bytes_max: int = TABLE_BYTES_MAX,
+) -> Rows:
     """DP: the exact solution (V.A.1), O(nP) with P the total size found by GR.
 
     A(i, j), the greatest load of some of the first i cells with sizes of at most j together. The
@@ -37,7 +42,7 @@ def dynamic_programming(size: NDArray[np.int64], load: NDArray[np.float64], want
     if load[greedy_rows].sum() < wanted * (1 - ROUNDING):
         return rows
     bound = int(size[greedy_rows].sum())
-    unit = max(1, -(-(bound + 1) * len(rows) // TABLE_BYTES_MAX))
+    unit = max(1, -(-(bound + 1) * len(rows) // table_bytes_max))
     units = -(-size[rows] // unit)
     # Rounding up may need one more unit for each cell of the greedy solution.
     columns = bound // unit + 1 + (len(greedy_rows) if unit > 1 else 0)

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from sirocco.schemes.builders.kdt_tree.nodes import Node
 from sirocco.schemes.builders.kdt_tree.plan import KdtSettings, Plan, plan
-from sirocco.schemes.builders.text_cut import CHOSEN_TERMS_MAX
 from sirocco.schemes.builders.uniform_grid import check_counts
 from sirocco.schemes.map.map import WORLD, KeywordNode, Leaf, PartitionMap, Place
 from sirocco.schemes.map.routing import RoutingArrays, compile_map
@@ -39,15 +38,18 @@ class KdtTree:
         check_counts(leaves, slots)
         workload = keyword_workload(sample, self._settings.costs)
         leaves = min(leaves, LEAVES_MAX)
-        return _map_of(workload, plan(workload, self._settings, leaves, min(leaves, slots)), slots)
+        made = plan(workload, self._settings, leaves, min(leaves, slots))
+        return _map_of(workload, made, slots, self._settings.chosen_terms_max)
 
     def compile(self, partition_map: PartitionMap) -> RoutingArrays:
         """See `Scheme.compile`."""
         return compile_map(partition_map)
 
 
-def _map_of(workload: KeywordWorkload, made: Plan, slots: int) -> PartitionMap:
-    listed = _listed(made.nodes, workload.costs)
+def _map_of(
+    workload: KeywordWorkload, made: Plan, slots: int, chosen_terms_max: int
+) -> PartitionMap:
+    listed = _listed(made.nodes, workload.costs, chosen_terms_max)
     leaves: list[Leaf] = []
     keyword_nodes: list[KeywordNode] = []
     for number, node in enumerate(made.nodes):
@@ -99,7 +101,7 @@ def _shares(made: Plan) -> NDArray[np.float64]:
     return shares
 
 
-def _listed(nodes: list[Node], costs: LoadCosts) -> list[NDArray[np.bool_]]:
+def _listed(nodes: list[Node], costs: LoadCosts, chosen_terms_max: int) -> list[NDArray[np.bool_]]:
     """Returns, for each node, which of its keys, part after part, the map lists.
 
     Those with the largest weight, as many as a map may hold; the others belong to the child of
@@ -111,5 +113,5 @@ def _listed(nodes: list[Node], costs: LoadCosts) -> list[NDArray[np.bool_]]:
     ]
     together = np.concatenate(weights)
     is_listed = np.ones(len(together), np.bool_)
-    is_listed[np.argsort(-together, kind="stable")[CHOSEN_TERMS_MAX:]] = False
+    is_listed[np.argsort(-together, kind="stable")[chosen_terms_max:]] = False
     return np.split(is_listed, np.cumsum([len(own) for own in weights])[:-1])

@@ -13,6 +13,7 @@ from sirocco.schemes.builders.kdt_tree.nodes import Cutter, Node
 from sirocco.schemes.builders.kdt_tree.numbers import numbers_of_parts
 from sirocco.schemes.builders.kdt_tree.subspaces import subspaces
 from sirocco.schemes.builders.qt_tree import UNSEEN_LEAF_SHARE
+from sirocco.schemes.builders.text_cut import CHOSEN_TERMS_MAX
 from sirocco.schemes.workload.keyword_load import LoadCosts
 from sirocco.schemes.workload.keyword_workload import KeywordWorkload
 
@@ -39,12 +40,14 @@ class KdtSettings:
             since it is stored for later queries; without these copies, a split by text would look
             twice as cheap as it is.
         costs: Constants of Definition 1; None: `costs_for` the sample.
+        chosen_terms_max: Keys of a map with a chosen child.
     """
 
     similarity: float = 0.9
     balance: float = 1.2
     is_filtered: bool = False
     costs: LoadCosts | None = None
+    chosen_terms_max: int = CHOSEN_TERMS_MAX
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,8 @@ import pytest
 
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.store import node_counts
 from sirocco.index.store.frequent_terms import count_frequent
+from sirocco.index.store.node_counts import node_counts
 from sirocco.index.store.store import SlotStore, StoreLimits, StoreView
 from sirocco.index.store.store_condition import (
     ALL_TIME,
@@ -28,11 +28,6 @@ from tests.support.seeds import drawn_seed
 
 ROWS = 40_000
 TERMS = 8
-
-
-@pytest.fixture(autouse=True)
-def _small_slices_have_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_counts, "_ROWS_MIN", 1)
 
 
 def rows_of(lon: np.ndarray, lat: np.ndarray, terms: np.ndarray, first_seq: int = 0) -> StoredRows:
@@ -93,6 +88,9 @@ def stored(rows: StoredRows, limits: StoreLimits) -> StoreView:
     while job := store.next_job():
         job.run()
         store.install(job)
+    for slice_ in store.slices:
+        # Small ones have counts, too.
+        node_counts(slice_, rows_min=1)
     return store.view()
 
 

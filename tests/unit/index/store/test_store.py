@@ -8,9 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from sirocco.index.base import stored_rows
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.store import active_slice
 from sirocco.index.store.gathering import slice_rows
 from sirocco.index.store.sealing import seal
 from sirocco.index.store.slices import SealedSlice
@@ -93,13 +91,9 @@ def test_columns_of_the_model_are_taken() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_slices_end_depends_on_the_log_alone(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(active_slice, "_TERMS_MAX", 80)
-    monkeypatch.setattr(active_slice, "_BYTES_MAX", 120)
+def test_where_slices_end_depends_on_the_log_alone(seed: int) -> None:
     rows = random_rows(random.Random(seed), 300)
-    limits = StoreLimits(active_rows=17, slices=1_000)
+    limits = StoreLimits(active_rows=17, slices=1_000, terms_max=80, bytes_max=120)
     whole, pieces = filled(rows, limits, seed), filled(rows, limits, seed + 100)
     at_once = SlotStore(limits)
     at_once.append_rows(rows)
@@ -341,12 +335,9 @@ def test_a_store_that_comes_back_seals_where_it_would_have() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 20, 21])
-def test_terms_of_rows_that_are_analysed_in_pieces(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stored_rows, "ANALYSED_ROWS", 7)
+def test_terms_of_rows_that_are_analysed_in_pieces(count: int) -> None:
     rows = random_rows(random.Random(5), 40).take(np.arange(40 - count, 40))
-    found = rows.with_terms(WIRE_TERMS)
+    found = rows.with_terms(WIRE_TERMS, analysed_rows=7)
     at_once = analyse_batch(rows.objects.text, rows.objects.text_offsets)
     assert found.term_offsets.tolist() == at_once.offsets.tolist()
     assert found.terms.tolist() == at_once.terms.tolist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sirocco.index.store import term_names
 from sirocco.index.store.store import SlotStore
 from sirocco.index.store.term_names import TermNames
 from sirocco.index.store.terms_search import count_terms, named_counts, top_terms
@@ -35,11 +34,8 @@ def store() -> SlotStore:
 
 
 @pytest.mark.parametrize("kept_max", [0, 1, 7, 39, 40, 1_000])
-def test_names_are_right_and_few_whatever_was_kept(
-    store: SlotStore, kept_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(term_names, "KEPT_MAX", kept_max)
-    names, view = TermNames(), store.view()
+def test_names_are_right_and_few_whatever_was_kept(store: SlotStore, kept_max: int) -> None:
+    names, view = TermNames(kept_max=kept_max), store.view()
     for _ in range(3):
         found = count_terms(view)
         assert sorted(named_counts(found, names)) == sorted(WORDS)

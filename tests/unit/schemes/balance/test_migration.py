@@ -6,11 +6,9 @@ import itertools
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.ps2stream import migration
 from sirocco.schemes.balance.ps2stream.migration import (
     at_random,
     by_size,
@@ -60,10 +58,7 @@ def test_dp_with_coarse_units_still_reaches_what_is_wanted(seed):
     count = int(rng.integers(2, 12))
     size, load = rng.integers(1, 10**6, count), rng.random(count)
     wanted = float(load.sum() * rng.random())
-    small = pytest.MonkeyPatch()
-    with small.context() as patch:
-        patch.setattr(migration, "TABLE_BYTES_MAX", 4096)
-        chosen = dynamic_programming(size, load, wanted)
+    chosen = dynamic_programming(size, load, wanted, table_bytes_max=4096)
     assert load[chosen].sum() >= wanted * (1 - 1e-9), f"seed {seed}"
     exact = least_size(size, load, wanted)
     unit = -(-int(size[greedy(size, load, wanted)].sum() + 1) * count // 4096)

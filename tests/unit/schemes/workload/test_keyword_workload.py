@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from sirocco.schemes.map.keyword_keys import least_frequent
 from sirocco.schemes.workload import keyword_workload
-from sirocco.schemes.workload import sample_keys as keyword_keys
 from sirocco.schemes.workload.keyword_load import LoadCosts
 from sirocco.schemes.workload.keyword_terms import halves, term_set
 from sirocco.schemes.workload.sample import QueryKind, SampleQueries, empty_sample
@@ -51,10 +50,9 @@ def test_the_key_of_a_query_is_the_term_that_fewest_objects_hold(seed):
         assert set(held.tolist()) == set(words) & set(workload.keys.tolist()), f"seed {seed}"
 
 
-def test_only_the_most_frequent_terms_are_told_and_the_others_count_as_rarer(monkeypatch):
-    monkeypatch.setattr(keyword_keys, "FREQUENT_TERMS_MAX", 2)
+def test_only_the_most_frequent_terms_are_told_and_the_others_count_as_rarer():
     sample = sample_at([0.0] * 4, [0.0] * 4, [[1, 2, 3], [1, 2, 3], [1, 3], [4]])
-    terms, frequencies = frequent_terms(sample)
+    terms, frequencies = frequent_terms(sample, terms_max=2)
     assert terms.tolist() == [1, 3]
     assert frequencies.tolist() == [3, 3]
     conjunctions = np.array([1, 2, 3, 3, 1], np.uint64)
@@ -70,11 +68,10 @@ def test_without_queries_there_are_subscriptions_like_the_objects():
     assert len(keyword_workload.keyword_workload(empty_sample()).key_of_query) == 0
 
 
-def test_of_too_many_queries_some_stand_for_all(monkeypatch):
-    monkeypatch.setattr(keyword_workload, "QUERIES_MAX", 20)
+def test_of_too_many_queries_some_stand_for_all():
     sample = random_sample(np.random.default_rng(2), 100, 60, (QueryKind.RANGE_CONTINUOUS,))
     costs = LoadCosts(check=1.0, handling=2.0, insertion=3.0, deletion=4.0)
-    workload = keyword_workload.keyword_workload(sample, costs)
+    workload = keyword_workload.keyword_workload(sample, costs, queries_max=20)
     assert len(workload.key_of_query) == 20
     assert workload.costs == LoadCosts(3.0, 2.0, 9.0, 12.0)
 

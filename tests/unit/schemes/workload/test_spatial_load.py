@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sirocco.schemes.map.map import WORLD
-from sirocco.schemes.workload import spatial_load
 from sirocco.schemes.workload.sample import SampleQueries, empty_sample
 from sirocco.schemes.workload.spatial_cuts import SIDE_DEGREES_MIN, quantile_cuts, weighted_cut
 from sirocco.schemes.workload.spatial_grid import (
@@ -102,10 +101,12 @@ def test_an_object_meets_the_queries_of_its_cell_that_it_is_looked_up_by(seed):
     sample = crossing(rng, random_sample(rng, objects, queries, side=120.0))
     grid = even_grid(int(rng.integers(1, 12)), int(rng.integers(1, 12)))
     expected = met_by_definition(sample, grid)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spatial_load, "PAIRS_AT_ONCE", int(rng.choice([1, 10, 1 << 18])))
-        patch.setattr(spatial_load, "PAIRS_PER_CELL", float(rng.choice([0.0, 0.2, 100.0])))
-        met = query_candidates(sample, grid)
+    met = query_candidates(
+        sample,
+        grid,
+        pairs_at_once=int(rng.choice([1, 10, 1 << 18])),
+        pairs_per_cell=float(rng.choice([0.0, 0.2, 100.0])),
+    )
     assert met.tolist() == expected.tolist(), f"seed {seed}"
 
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.builders import text_cut
-from sirocco.schemes.builders.kdt_tree import builder as kdt_tree
 from sirocco.schemes.builders.kdt_tree.areas import Areas, reaching
 from sirocco.schemes.builders.kdt_tree.builder import KdtTree
 from sirocco.schemes.builders.kdt_tree.plan import KdtSettings
 from sirocco.schemes.builders.scheme import SCHEMES
+from sirocco.schemes.builders.text_cut import text_cut
+from sirocco.schemes.builders.text_frequency import deal_by_frequency
+from sirocco.schemes.builders.text_hypergraph import deal_by_hypergraph
 from sirocco.schemes.map.map_bytes import to_bytes
+from sirocco.schemes.workload.keyword_terms import deal
 from sirocco.schemes.workload.keyword_workload import keyword_workload
 from sirocco.schemes.workload.sample import QueryKind, SampleQueries, empty_sample
 from tests.support.random_samples import csr, random_sample, sample_at
@@ -79,15 +81,18 @@ def test_equal_samples_give_equal_maps_of_as_many_leaves_as_are_allowed(seed):
     assert to_bytes(scheme.build(sample, leaves, slots)) == to_bytes(partition_map), f"seed {seed}"
 
 
-def test_the_lists_of_a_map_are_bounded_and_keep_the_heaviest_keys(monkeypatch):
-    monkeypatch.setattr(kdt_tree, "CHOSEN_TERMS_MAX", 10)
-    monkeypatch.setattr(text_cut, "CHOSEN_TERMS_MAX", 10)
+def test_the_lists_of_a_map_are_bounded_and_keep_the_heaviest_keys():
     words = list(range(1, 41))
     texts = [[word] for word in words for _ in range(50 if word <= 10 else 5)]
     sample = sample_at([5.0] * len(texts), [5.0] * len(texts), texts, everywhere(words))
-    for name in ("kdt-tree", "text-frequency", "text-metric", "text-hypergraph"):
-        (node,) = SCHEMES[name].build(sample, 4, 4).keyword_nodes
-        assert node.terms.tolist() == words[:10], name
+    maps = [
+        text_cut("text", sample, 4, 4, each, chosen_terms_max=10)
+        for each in (deal_by_frequency, deal, deal_by_hypergraph)
+    ]
+    maps.append(KdtTree(KdtSettings(chosen_terms_max=10)).build(sample, 4, 4))
+    for partition_map in maps:
+        (node,) = partition_map.keyword_nodes
+        assert node.terms.tolist() == words[:10]
 
 
 @pytest.mark.parametrize("name", ["kdt-tree", "text-metric"])
