@@ -110,15 +110,15 @@ def main() -> None:
     scheme = scheme_named("qt-tree")
     routing = scheme.compile(scheme.build(sample, LEAVES, SLOTS))
     for count in options.queries:
-        said = summary(rng, sample, routing, count)
+        reported = summary(rng, sample, routing, count)
         without_s = with_s = float("inf")
         for _ in range(3):
             without_s = min(without_s, run(log, routing, None)[0])
-            seconds, router = run(log, routing, said)
+            seconds, router = run(log, routing, reported)
             with_s = min(with_s, seconds)
         result = {
             "case": f"router with the filter, {count} queries",
-            "keywords": len(said.terms),
+            "keywords": len(reported.terms),
             "held_back_share": round(router.held_back_total / options.objects, 3),
             "us_per_object_without": round(1e6 * without_s / options.objects, 3),
             "us_per_object_with": round(1e6 * with_s / options.objects, 3),

@@ -73,14 +73,14 @@ def produced(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
         numbers = [next(revisions) for _ in changes]
         installs = Installs(0, 0)
         installs.install(list(zip(numbers, changes, strict=True)), rows, places)
-        told = [
+        reported = [
             (effect.partition, effect.message)
             for effect in installs.effects()
             if isinstance(effect, Append) and isinstance(effect.message, Installed)
         ]
         handles = [change.handle for change in changes]
         digests = [change.digest for change in changes]
-        yield told, (handles, numbers, digests, rows.expires_ms.tolist(), places)
+        yield reported, (handles, numbers, digests, rows.expires_ms.tolist(), places)
 
 
 def received(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
@@ -107,8 +107,8 @@ def evaluator(queries: int, slots: int) -> dict[str, object]:
     for slot in owned:
         slot.open(0, 0, 1, 0)
     before = resident_bytes()
-    for told, _ in received(queries, slots):
-        for number, message in told:
+    for reported, _ in received(queries, slots):
+        for number, message in reported:
             owned[number].take([(owned[number].offset, message)])
     grown = resident_bytes() - before
     standing = [slot.standing for slot in owned]
@@ -141,8 +141,8 @@ def router(queries: int, slots: int) -> dict[str, object]:
 def warm_up(slots: int) -> None:
     """Loads everything that the first queries load."""
     owned = [Slot(number, PARTIALS) for number in range(slots)]
-    for told, _ in produced(BATCH, slots):
-        for number, message in told:
+    for reported, _ in produced(BATCH, slots):
+        for number, message in reported:
             owned[number].open(0, 0, 1, 0)
             owned[number].take([(0, message)])
 

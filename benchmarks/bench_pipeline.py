@@ -307,7 +307,7 @@ def paced(one: Bench, kind: str, rate: float, seconds: float, batch: int, case: 
         begin_s = one.publish(batches, rate)
         wall_s = time.monotonic() - begin_s
         sent_s = one.sent_s - begin_s
-    ack, told = one.acknowledged.summary_ms(), one.notified.summary_ms()
+    ack, reported = one.acknowledged.summary_ms(), one.notified.summary_ms()
     say(
         case=case,
         log=kind,
@@ -316,8 +316,8 @@ def paced(one: Bench, kind: str, rate: float, seconds: float, batch: int, case: 
         batch=batch,
         ack_ms_p50=ack["p50"],
         ack_ms_p99=ack["p99"],
-        notification_ms_p50=told["p50"],
-        notification_ms_p99=told["p99"],
+        notification_ms_p50=reported["p50"],
+        notification_ms_p99=reported["p99"],
         **{f"cores_{name}": round(used / wall_s, 3) for name, used in cpu.items()},
     )
 

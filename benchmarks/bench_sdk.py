@@ -100,8 +100,8 @@ def drain(items: Iterator[Any]) -> None:
 class _Acknowledges(publish_service_pb2_grpc.PublishServiceServicer):
     def Publish(self, requests: Iterator[Any], context: object) -> Iterator[Any]:  # noqa: N802
         for request in requests:
-            upto = request.first_number + request.objects.count - 1
-            yield PublishResponse(acknowledged_to=upto)
+            end = request.first_number + request.objects.count - 1
+            yield PublishResponse(acknowledged_to=end)
 
 
 def _serve(port_to: Any) -> None:

@@ -99,10 +99,10 @@ class Stream:
             spent.objects += len(record.objects)
             begin_s = time.thread_time()
             reports = self.slot.take([(self.slot.offset, record)])
-            told = [one for one in reports if isinstance(one, StepReport)]
-            spent.parts += sum(1 for one in told for _ in step_founds(one))
+            reported = [one for one in reports if isinstance(one, StepReport)]
+            spent.parts += sum(1 for one in reported for _ in step_founds(one))
             spent.take_s += time.thread_time() - begin_s
-            spent.steps += sum(len(one.results) for one in told)
+            spent.steps += sum(len(one.results) for one in reported)
             # The archive keeps up: slices that it lacks are not merged yet.
             self.slot.manifest.saved_seq = self.slot.store.next_seq - 1
             begin_s = time.thread_time()
@@ -129,8 +129,8 @@ class Stream:
         rows = compile_queries(queries, list(starts_ms))
         everywhere = tuple(range(slots))
         installs.install(list(enumerate(changes, 1)), rows, [everywhere] * len(changes))
-        told: Installed = installs.installed(0)
-        self.slot.take([(self.slot.offset, told)])
+        reported: Installed = installs.installed(0)
+        self.slot.take([(self.slot.offset, reported)])
 
     def _records(self, objects: int) -> Iterator[Routed]:
         end = self._taken + objects

@@ -232,9 +232,9 @@ def main(arguments: Sequence[str]) -> int:
     names = [name if name in known else f"{_PREFIX}{name}" for name in options.names]
     unknown = sorted(name for name in names if name not in known)
     if unknown:
-        told = ", ".join(name.removeprefix(_PREFIX) for name in unknown)
+        reported = ", ".join(name.removeprefix(_PREFIX) for name in unknown)
         there = ", ".join(name.removeprefix(_PREFIX) for name in known)
-        parser.error(f"no such benchmark: {told}; there are {there}")
+        parser.error(f"no such benchmark: {reported}; there are {there}")
     failed = False
     for name in names or known:
         print(f"== {name}", file=sys.stderr)

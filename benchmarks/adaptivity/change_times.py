@@ -119,8 +119,8 @@ class _Small:
     def ask(self) -> float:
         """Asks both evaluators for their counts so far; returns the seconds."""
         begin_s = time.monotonic()
-        told = self._asked.loads(self._addresses, ends_round=False)
-        if len(told) != len(self._addresses):
+        reported = self._asked.loads(self._addresses, ends_round=False)
+        if len(reported) != len(self._addresses):
             raise TimeoutError("an evaluator of the small cluster did not answer")
         return time.monotonic() - begin_s
 

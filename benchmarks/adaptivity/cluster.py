@@ -282,9 +282,9 @@ class Cluster:
             return
         before, self.standing = self.standing, self.scene.standing(at_s)
         new = self.routed.queries_of_slots(self.standing & ~before)
-        gone = self.routed.queries_of_slots(before & ~self.standing)
+        removed = self.routed.queries_of_slots(before & ~self.standing)
         self._arrived += new
-        self._owe_slots(new * self.costs.insert_s + gone * self.costs.remove_s)
+        self._owe_slots(new * self.costs.insert_s + removed * self.costs.remove_s)
 
     def _owe_slots(self, seconds: NDArray[np.float64]) -> None:
         for evaluator, own_s in enumerate(
@@ -420,9 +420,9 @@ class Cluster:
         present, wanted = self.routed.held(), following.held()
         slots = partition_map.slots
         new = np.setdiff1d(wanted, present, assume_unique=True)
-        gone = np.setdiff1d(present, wanted, assume_unique=True)
+        removed = np.setdiff1d(present, wanted, assume_unique=True)
         standing = self.standing
-        new, gone = new[standing[new // slots]], gone[standing[gone // slots]]
+        new, removed = new[standing[new // slots]], removed[standing[removed // slots]]
         again = present[standing[present // slots]]
         self.course.copied_queries += len(new)
         self.course.told_queries += len(new) + len(again)
@@ -431,7 +431,7 @@ class Cluster:
         copying_s = self.settling.copy_s * float(standing.sum())
         for piece in range(PIECES):
             self.after(copying_s * piece / PIECES, lambda: self._owe_slots(work_s / PIECES))
-        trimming_s = np.bincount(gone % slots, minlength=slots) * self.costs.remove_s
+        trimming_s = np.bincount(removed % slots, minlength=slots) * self.costs.remove_s
         self.after(self.settling.prepare_s + copying_s, lambda: self._switch(following, trimming_s))
 
     def _switch(self, following: Routed, trimming_s: NDArray[np.float64]) -> None:

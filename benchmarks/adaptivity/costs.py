@@ -186,15 +186,15 @@ def _query_costs(queries: Queries) -> tuple[float, float, float, float, float, f
     size = 0.0
     new = write(_installed(queries, np.arange(count)))
     again = write(_installed(queries, np.arange(count), copied_at=count))
-    gone = write(_removed(count))
+    removed = write(_removed(count))
     for _ in range(PASSES):
         slot = _slot()
-        told = [seconds_of(partial(_tell, slot, each))[0] for each in (new, again)]
+        reported = [seconds_of(partial(_tell, slot, each))[0] for each in (new, again)]
         size = slot.standing.bytes_total / count
         saved_s, state = seconds_of(lambda slot=slot: write_state(slot_state(slot, 0, ())))
         loaded_s, _ = seconds_of(lambda state=state: restore_slot(_slot(), read_state(state), ()))
-        removed_s = seconds_of(partial(_tell, slot, gone))[0]
-        best = np.minimum(best, [*told, removed_s, saved_s, loaded_s])
+        removed_s = seconds_of(partial(_tell, slot, removed))[0]
+        best = np.minimum(best, [*reported, removed_s, saved_s, loaded_s])
     return (*(best / count).tolist(), size)
 
 
@@ -232,10 +232,10 @@ def _installed(
         SUBSCRIBERS,
     )
     none = np.empty(0, np.uint64), np.empty(0, np.int64)
-    told = Installed.plain(0, 0, names, np.arange(count), queries.rows(), None, *none)
+    reported = Installed.plain(0, 0, names, np.arange(count), queries.rows(), None, *none)
     if copied_at is None:
-        return told
-    columns = {name: getattr(told, name) for name in Installed.__slots__}
+        return reported
+    columns = {name: getattr(reported, name) for name in Installed.__slots__}
     return Installed(**{**columns, "copied_at": copied_at})
 
 

@@ -155,18 +155,18 @@ def latency(factor: float) -> Judge:
     """Returns the judge of how many times lower the 99th percentile is."""
 
     def judge(figures: Figures) -> Verdict:
-        said, states = [], []
+        reported, states = [], []
         for scene in HOT:
             ours, theirs = (
                 run(figures, "swarm", scene, way, PART_LOAD) for way in ("balanced", "static")
             )
             a, b = ours["p99_s"], theirs["p99_s"]
-            said.append(f"{scene} {_seconds(a)} and {_seconds(b)}")
+            reported.append(f"{scene} {_seconds(a)} and {_seconds(b)}")
             # Infinite: it still waited when the scene was over.
             ratio = float("inf") if b is None and a is not None else 0.0 if a is None else b / a
             states.append(graded(ratio, factor))
         state = states[0] if len(set(states)) == 1 else DIRECTION
-        return Verdict(state, "99th percentile with and without balancing: " + ", ".join(said))
+        return Verdict(state, "99th percentile with and without balancing: " + ", ".join(reported))
 
     return judge
 
@@ -179,14 +179,14 @@ def late(experiment: str, way: str, member: str = "late") -> Judge:
     """Returns the judge of our aim: few objects are late, none very late."""
 
     def judge(figures: Figures) -> Verdict:
-        said, worst = [], [0.0, 0.0]
+        reported, worst = [], [0.0, 0.0]
         for scene in scenes(figures, experiment):
             found = run(figures, experiment, scene, way, PART_LOAD)[member]
-            said.append(f"{scene}: {found[0]:.2%} and {found[1]:.2%}")
+            reported.append(f"{scene}: {found[0]:.2%} and {found[1]:.2%}")
             worst = [max(each) for each in zip(worst, found, strict=True)]
         is_met = worst[0] < LATE_MAX and worst[1] == 0.0
         is_papers = worst[0] <= PAPER_LATE[0] and worst[1] <= PAPER_LATE[1]
-        return Verdict(held(is_met, is_papers), "; ".join(said))
+        return Verdict(held(is_met, is_papers), "; ".join(reported))
 
     return judge
 

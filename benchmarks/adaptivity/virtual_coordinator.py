@@ -129,8 +129,8 @@ class Coordinator:
         match ask:
             case AskArrivals(routers):
                 ids = np.array([leaf.id for leaf in cluster.routed.map.leaves], np.int32)
-                told = ArrivalReport(cluster.routed.map.version, ids, cluster.sent.copy())
-                return dict.fromkeys(routers, told)
+                reported = ArrivalReport(cluster.routed.map.version, ids, cluster.sent.copy())
+                return dict.fromkeys(routers, reported)
             case AskLoads(members, ends_round=True):
                 self._rounds = cluster.end_round()
                 return {one: loads_of(self._counted(one, with_objects=False)) for one in members}

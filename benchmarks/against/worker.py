@@ -98,8 +98,8 @@ def main(queries: int, objects: int) -> None:
     with ExitStack() as stack:
         cluster = pipeline.MemoryCluster(stack, store=True, slots=8)
         client = stack.enter_context(Client(cluster.router))
-        told = client.subscribe(pipeline.SUBSCRIBER, credit=1_000_000)
-        one = pipeline.Bench(cluster, client, stack.enter_context(told), STANDING, 0.0, 0.0)
+        reported = client.subscribe(pipeline.SUBSCRIBER, credit=1_000_000)
+        one = pipeline.Bench(cluster, client, stack.enter_context(reported), STANDING, 0.0, 0.0)
         one.subscription.open()
         threading.Thread(target=one.receive, name="receive", daemon=True).start()
         for name in chain(["set-up"], map(str.strip, sys.stdin)):

@@ -65,8 +65,8 @@ def _best_of(figures: Figures, best: str, group: tuple[str, ...]) -> Verdict:
         for name in group
         if name != best
     }
-    said = ", ".join(f"{w} {name} {value:.2f}x" for (w, name), value in values.items())
-    return Verdict(best_of_all(list(values.values())), said)
+    reported = ", ".join(f"{w} {name} {value:.2f}x" for (w, name), value in values.items())
+    return Verdict(best_of_all(list(values.values())), reported)
 
 
 def _rivals(
@@ -81,20 +81,20 @@ def _rivals(
 
 
 def _hybrid_capacity(figures: Figures, workload: str, factor: float) -> Verdict:
-    said = {}
+    reported = {}
     for case in ("", MANY):
         own = figures.load(workload, HYBRID, case=case)["load_capacity"]
         rivals = _rivals(figures, workload, "load_capacity", case, least=False)
         ratios = {name: own / value for name, value in rivals.items()}
-        said[case] = ", ".join(f"{value:.2f}x {name}" for name, value in ratios.items())
+        reported[case] = ", ".join(f"{value:.2f}x {name}" for name, value in ratios.items())
     most = ", ".join(
         f"{name} {figures.load(workload, name, case=MANY)['max_over_mean']:.2f}"
         for name in (HYBRID, *rivals)
     )
     return Verdict(
         graded(min(ratios.values()), factor),
-        f"{said[MANY]}, the best of their kinds; with a tenth of the queries {said['']}; busiest "
-        f"slot by the mean: {most}; {_evenness(figures, workload)}",
+        f"{reported[MANY]}, the best of their kinds; with a tenth of the queries {reported['']}; "
+        f"busiest slot by the mean: {most}; {_evenness(figures, workload)}",
     )
 
 
@@ -129,10 +129,10 @@ def _router_memory(figures: Figures) -> Verdict:
     found = {
         name: figures.load("q2", name)["array_bytes"] for name in (BEST_SPACE, BEST_TEXT, HYBRID)
     }
-    said = ", ".join(f"{name} {value / 1e3:.0f} kB" for name, value in found.items())
+    reported = ", ".join(f"{name} {value / 1e3:.0f} kB" for name, value in found.items())
     least = min(found, key=lambda name: found[name]) == BEST_SPACE
     most = max(found, key=lambda name: found[name]) == HYBRID
-    return Verdict(held(least and most, partly=least), said)
+    return Verdict(held(least and most, partly=least), reported)
 
 
 def _worker_memory(figures: Figures) -> Verdict:
@@ -162,8 +162,8 @@ def _scaling(figures: Figures) -> Verdict:
             for name in (HYBRID, BEST_TEXT, BEST_SPACE)
         }
         wins += max(found, key=lambda name: found[name]) == HYBRID
-        said = ", ".join(f"{name} {value / 1e6:.2f} M/s" for name, value in found.items())
-        parts.append(f"{workload}: {said}")
+        reported = ", ".join(f"{name} {value / 1e6:.2f} M/s" for name, value in found.items())
+        parts.append(f"{workload}: {reported}")
     return Verdict(held(wins == 3, partly=wins > 0), f"{most} slots, {'; '.join(parts)}")
 
 

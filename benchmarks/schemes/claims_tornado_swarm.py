@@ -49,9 +49,9 @@ def _filter(figures: Figures) -> Verdict:
         figures.one("filters", scheme="a-grid")
     shares = [row["wanted"] for row in rows]
     rises = all(a <= b for a, b in pairwise(shares))
-    said = ", ".join(f"{row['level']:.0%}: {row['wanted']:.1%}" for row in rows)
+    reported = ", ".join(f"{row['level']:.0%}: {row['wanted']:.1%}" for row in rows)
     return Verdict(
-        held(rises and shares[0] < shares[-1]), f"objects that a filter would send, {said}"
+        held(rises and shares[0] < shares[-1]), f"objects that a filter would send, {reported}"
     )
 
 
@@ -65,10 +65,10 @@ def _growth(figures: Figures, scheme: str) -> float:
 
 def _flat_points(figures: Figures) -> Verdict:
     found = {name: _growth(figures, name) for name in ("a-grid", "uniform-grid")}
-    said = ", ".join(f"{name} {value:.2f}x" for name, value in found.items())
+    reported = ", ".join(f"{name} {value:.2f}x" for name, value in found.items())
     return Verdict(
         held(max(found.values()) <= FLAT),
-        f"time of an object from few to 1,024 leaves: {said}; up to {FLAT:g}x is the same",
+        f"time of an object from few to 1,024 leaves: {reported}; up to {FLAT:g}x is the same",
     )
 
 
@@ -106,7 +106,7 @@ def _neighbour_and_scan(figures: Figures) -> Verdict:
         key=lambda row: row["side"],
     )
     gains = [row["scan_ns_per_region"] / row["ns_per_region"] for row in own]
-    said = ", ".join(
+    reported = ", ".join(
         f"{row['side']:.2%}: {gain:.2f}x" for row, gain in zip(own, gains, strict=True)
     )
     finest = max(row["grid"] for row in rows)
@@ -114,7 +114,7 @@ def _neighbour_and_scan(figures: Figures) -> Verdict:
     gain = large["scan_ns_per_region"] / large["ns_per_region"]
     return Verdict(
         held(min(gains) > 1, partly=max(gains) > 1),
-        f"{said}; not a size of the paper: {large['side']:.0%} on {finest}²: {gain:.1f}x",
+        f"{reported}; not a size of the paper: {large['side']:.0%} on {finest}²: {gain:.1f}x",
     )
 
 
@@ -177,11 +177,11 @@ def _adaptive_and_static(figures: Figures) -> Verdict:
     several = adapted_capacities(figures, ADAPTED, LEAVES)
     gains = [adapted[scale] / static[scale] for scale in static if scale < 1]
     is_stable = min(adapted.values()) >= SLIGHT > min(static.values())
-    said = (
+    reported = (
         ", ".join(f"{scale:g}: {value:.2f}" for scale, value in each.items())
         for each in (static, adapted, several)
     )
-    static_said, adapted_said, several_said = said
+    static_said, adapted_said, several_said = reported
     return Verdict(
         held(is_stable and min(gains) > 1, partly=min(gains) > 1),
         f"capacity by that of the map's own workload, a leaf an evaluator: static {static_said}; "
@@ -192,12 +192,12 @@ def _adaptive_and_static(figures: Figures) -> Verdict:
 def _static_sinks(figures: Figures) -> Verdict:
     found = {leaves: adapted_capacities(figures, "a-grid", leaves) for leaves in (SLOTS, LEAVES)}
     sinks = [all(more > less for more, less in pairwise(each.values())) for each in found.values()]
-    said = "; ".join(
+    reported = "; ".join(
         f"{leaves} leaves " + ", ".join(f"{scale:g}: {value:.2f}" for scale, value in each.items())
         for leaves, each in found.items()
     )
     ends = [each[min(each)] < each[max(each)] for each in found.values()]
-    return Verdict(held(sinks[0], partly=all(ends)), said)
+    return Verdict(held(sinks[0], partly=all(ends)), reported)
 
 
 def _decentralised(figures: Figures) -> Verdict:
@@ -208,12 +208,12 @@ def _decentralised(figures: Figures) -> Verdict:
     gains, more = (
         [row["central_bytes"] / row["told_bytes"] for row in each] for each in (rows, several)
     )
-    told = max(row["told_bytes"] for row in rows)
+    reported = max(row["told_bytes"] for row in rows)
     return Verdict(
         graded(min(gains), MUCH),
         f"{min(gains):.1f} to {max(gains):.1f} times fewer bytes a round with a leaf an evaluator "
-        f"(at most {told / 1e3:.0f} kB), {min(more):.1f} to {max(more):.1f} times with {LEAVES} "
-        f"leaves; {MUCH:g} times is much",
+        f"(at most {reported / 1e3:.0f} kB), {min(more):.1f} to {max(more):.1f} times with "
+        f"{LEAVES} leaves; {MUCH:g} times is much",
     )
 
 
@@ -248,10 +248,10 @@ def _hotspot_static(figures: Figures) -> Verdict:
         figures.load("hotspot", name)["products_max"] / figures.load("swarm", name)["products_max"]
         for name in names
     ]
-    said = ", ".join(f"{name} {value:.1f}x" for name, value in zip(names, grown, strict=True))
+    reported = ", ".join(f"{name} {value:.1f}x" for name, value in zip(names, grown, strict=True))
     return Verdict(
         held(min(grown[1:]) > 1.5),
-        f"objects times queries of the busiest slot, against calm: {said}",
+        f"objects times queries of the busiest slot, against calm: {reported}",
     )
 
 
@@ -261,10 +261,10 @@ def _hotspot_swarm(figures: Figures) -> Verdict:
         / figures.load("hotspot", SWARM_ROUNDS)["products_max"]
         for name in (TILE_A_SLOT, "a-grid", "kd-tree")
     }
-    said = ", ".join(f"{name} {value:.1f}x" for name, value in values.items())
+    reported = ", ".join(f"{name} {value:.1f}x" for name, value in values.items())
     return Verdict(
         held(min(values.values()) > 1, partly=max(values.values()) > 1),
-        f"objects times queries of the busiest slot, against swarm's: {said}",
+        f"objects times queries of the busiest slot, against swarm's: {reported}",
     )
 
 

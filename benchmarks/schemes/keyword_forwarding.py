@@ -161,11 +161,11 @@ class Run:
         note_s, noted = seconds_of(partial(self._note, self._noting, changes))
         # The codec's cache of its own writes holds nothing of the owner's records by now.
         hear_s, _ = seconds_of(partial(self._hear, records))
-        key_s, told = seconds_of(partial(_records_of, telling, Keywords))
-        take_s, new = seconds_of(partial(self._take, self._told, told))
+        key_s, reported = seconds_of(partial(_records_of, telling, Keywords))
+        take_s, new = seconds_of(partial(self._take, self._told, reported))
         again_s, _ = seconds_of(partial(self._tell_all, noted))
         self._offset += len(lines)
-        self.sums.append((new, _size(records), _size(told)))
+        self.sums.append((new, _size(records), _size(reported)))
         return {
             "own": write_s + read_s + place_s + install_s,
             "note": note_s,
@@ -205,9 +205,9 @@ class Run:
         sets = [known[slots] for own, slots in zip(keys, placed.slots, strict=True) for _ in own]
         flat = np.array([key for own in keys for key in own], np.uint64)
         terms, sets_of_terms = joined(flat, np.array(sets, np.uint64))
-        said = Keywords(partition=_PARTITION, epoch=_EPOCH, terms=terms, slots=sets_of_terms)
-        summaries.add(said)
-        return said
+        reported = Keywords(partition=_PARTITION, epoch=_EPOCH, terms=terms, slots=sets_of_terms)
+        summaries.add(reported)
+        return reported
 
     def _tell_all(self, said: Keywords) -> None:
         self._take(self._told_all, _records([(_PARTITION, said)]))
@@ -217,10 +217,10 @@ class Run:
         """Stores keywords at a unit; returns how many."""
         count = 0
         for _, (method, value) in records:
-            said = read_record(method, value)
-            assert isinstance(said, Keywords)
-            summaries.add(said)
-            count += len(said.terms)
+            reported = read_record(method, value)
+            assert isinstance(reported, Keywords)
+            summaries.add(reported)
+            count += len(reported.terms)
         return count
 
     @property

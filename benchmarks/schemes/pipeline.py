@@ -93,8 +93,8 @@ class ReplayFiles:
             return self._failed(f"no end within {REPLAY_S_MAX} s")
         lines = done.stdout.strip().splitlines()
         if done.returncode != 0 or not lines:
-            said = done.stderr.strip().splitlines()
-            return self._failed(f"status {done.returncode}: {said[-1] if said else ''}")
+            output = done.stderr.strip().splitlines()
+            return self._failed(f"status {done.returncode}: {output[-1] if output else ''}")
         summary = json.loads(lines[-1])
         found = told_pairs(path / "results.jsonl", self._queries)
         return Replay(
@@ -124,9 +124,9 @@ class ReplayFiles:
 def told_pairs(results: Path, queries: int) -> NDArray[np.int64]:
     """Returns the pairs of a file of results, ascending i8: object x queries + query."""
     with results.open("rb") as lines:
-        told = (orjson.loads(line) for line in lines)
+        reported = (orjson.loads(line) for line in lines)
         # Ids of objects count from 1, those of queries are q0, q1, and so on.
-        pairs = ((one["object"] - 1) * queries + int(one["query"][1:]) for one in told)
+        pairs = ((one["object"] - 1) * queries + int(one["query"][1:]) for one in reported)
         return np.sort(np.fromiter(pairs, np.int64))
 
 

@@ -119,7 +119,7 @@ def adapt(
     central = _Central(queries)
     balancer = Tornado(TornadoSettings(operations_max=1))
     evaluators = tuple(f"evaluator-{slot}" for slot in range(partition_map.slots))
-    imbalances, told, central_bytes, operations = [], 0, 0, 0
+    imbalances, reported, central_bytes, operations = [], 0, 0, 0
     for _ in range(ROUNDS):
         drawn = rng.integers(0, len(past.objects), count)
         objects = scaled_places(past.objects.take(drawn), scale)
@@ -131,18 +131,18 @@ def adapt(
             loads=loads_of(counted).loads,
         )
         imbalances.append(_imbalance(view))
-        told += sum(write_loads(loads_of(own)).ByteSize() for own in _by_evaluator(counted))
+        reported += sum(write_loads(loads_of(own)).ByteSize() for own in _by_evaluator(counted))
         central_bytes += central.told_bytes(objects)
         plan = balancer.adjust(view, 0)
         if plan.wants:
             details = details_of(counted, list(plan.wants))
-            told += write_details(details).ByteSize()
+            reported += write_details(details).ByteSize()
             plan = balancer.adjust(replace(view, details=details), 0)
         if plan.map is not None:
             partition_map = plan.map
             operations += 1
     return partition_map, Adaptation(
-        operations, imbalances[0], imbalances[-1], told / ROUNDS, central_bytes / ROUNDS
+        operations, imbalances[0], imbalances[-1], reported / ROUNDS, central_bytes / ROUNDS
     )
 
 

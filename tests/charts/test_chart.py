@@ -243,10 +243,10 @@ def test_nothing_secret_is_written_down(values: Path) -> None:
     for _, pod in pods_of(manifests):
         for container in containers_of(pod):
             for variable in container.get("env", ()):
-                told = variable.get("value", "")
-                assert "@" not in told, variable
+                reported = variable.get("value", "")
+                assert "@" not in reported, variable
                 if variable["name"] == "SIROCCO_TOKENS":
-                    assert told.startswith("/etc/sirocco/"), variable
+                    assert reported.startswith("/etc/sirocco/"), variable
                 elif re.search("PASSWORD|SECRET|TOKEN|KEY_ID", variable["name"]):
                     assert variable.keys() == {"name", "valueFrom"}, variable
                     assert variable["valueFrom"].keys() == {"secretKeyRef"}, variable
@@ -317,10 +317,10 @@ def test_clients_of_a_release_get_a_token_and_no_key() -> None:
         }
         assert files == {"sirocco-tls": ["ca.crt"], "sirocco-client": ["token"]}
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-        told = [*container.get("args", ()), *(str(each["value"]) for each in container["env"])]
+        reported = [*container.get("args", ()), *(str(each["value"]) for each in container["env"])]
         for name, file in (("client-ca", "ca.crt"), ("client-token", "token")):
-            assert any(f"{mounts[name]}/{file}" in each for each in told)
-        assert any("services.sirocco.internal" in each for each in told)
+            assert any(f"{mounts[name]}/{file}" in each for each in reported)
+        assert any("services.sirocco.internal" in each for each in reported)
         assert "tls" not in mounts
 
 

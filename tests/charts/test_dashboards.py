@@ -68,7 +68,7 @@ def test_only_metrics_that_exist_are_asked_for(path: Path) -> None:
 
 
 def test_the_boards_are_those_of_their_description() -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [
             sys.executable,
             "-c",
@@ -79,7 +79,7 @@ def test_the_boards_are_those_of_their_description() -> None:
         text=True,
         check=True,
     )
-    wanted = json.loads(said.stdout)
+    wanted = json.loads(output.stdout)
     assert {path.stem: path.read_text() for path in BOARDS} == wanted, (
         "run python scripts/chart_dashboards.py"
     )

@@ -14,14 +14,14 @@ from tests.charts.rendering import CHART, ROOT, needs_helm, template
 
 
 def test_the_table_of_values_is_that_of_the_values() -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", "import chart_values as c; print(c.readme(), end='')"],
         cwd=ROOT / "scripts",
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (CHART / "README.md").read_text() == said.stdout, "run python scripts/chart_values.py"
+    assert (CHART / "README.md").read_text() == output.stdout, "run python scripts/chart_values.py"
 
 
 def test_every_value_that_is_spoken_of_exists() -> None:

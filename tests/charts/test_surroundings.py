@@ -351,19 +351,19 @@ def options_of(job: str) -> set[str]:
 
 
 def test_jobs_are_told_what_they_understand() -> None:
-    told = {}
+    reported = {}
     for name, pod in specs_of_jobs(render(OBSERVED)):
         [container] = [one for one in containers_of(pod) if one["name"] == "spark"]
         job = Path(container["command"][-1]).name
         assert {one for one in container["args"] if one.startswith("--")} <= options_of(job)
-        told[name] = container["args"]
-    assert told["rel-sirocco-build-map"] == [
+        reported[name] = container["args"]
+    assert reported["rel-sirocco-build-map"] == [
         *("--objects", "archive:s3://sirocco-archive/observed/sirocco"),
         *("--queries", "kafka:kafka-0.kafka:9092,kafka-1.kafka:9092/sirocco"),
         *("--scheme", "qt-tree", "--leaves", "64", "--slots", "16"),
         *("--out", "/scratch/proposal", "--sample", "100000"),
     ]
-    assert told["rel-sirocco-compact"][-1] == "s3://sirocco-archive/compacted/$(POD_NAME)"
+    assert reported["rel-sirocco-compact"][-1] == "s3://sirocco-archive/compacted/$(POD_NAME)"
 
 
 def test_jobs_look_for_the_archive_where_services_keep_it() -> None:

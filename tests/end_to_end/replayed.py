@@ -76,9 +76,11 @@ def agree(
 ) -> None:
     """Checks that a replay answered as the oracle does."""
     assert done.status in (0, 3), done.stderr
-    told = agrees(done.lines, objects, queries, bad_lines=bad_lines)
-    listed = "\n".join(told[:10])
-    assert not told, f"seed {seed}, {len(told)} differences:\n{listed}\n{done.stderr[-2000:]}"
+    received = agrees(done.lines, objects, queries, bad_lines=bad_lines)
+    listed = "\n".join(received[:10])
+    assert not received, (
+        f"seed {seed}, {len(received)} differences:\n{listed}\n{done.stderr[-2000:]}"
+    )
     assert done.status == (3 if bad_lines else 0), done.stderr
     assert done.summary["objects"] == len(objects)
     assert done.summary["queries"] == len(queries)

@@ -49,8 +49,8 @@ class Tool:
             status = main([*map(str, arguments), "--router", self._router])
         except SystemExit as ended:
             status = int(ended.code or 0)
-        said = self._capsys.readouterr()
-        self.out, self.err = said.out, said.err
+        output = self._capsys.readouterr()
+        self.out, self.err = output.out, output.err
         return status
 
     def lines(self) -> list[dict[str, Any]]:
@@ -229,10 +229,10 @@ def test_what_strangers_wrote_is_escaped_in_every_command(tool: Tool, tmp_path: 
     # test, check
     for command in commands:
         tool(*command)
-        said = tool.out + tool.err
-        assert said, command
-        assert not set(said) & set("\x1b\x9b\u202e\r"), command
-        assert "\nzork" not in said, command
+        output = tool.out + tool.err
+        assert output, command
+        assert not set(output) & set("\x1b\x9b\u202e\r"), command
+        assert "\nzork" not in output, command
 
 
 def test_bad_lines_end_with_three(tool: Tool, tmp_path: Path) -> None:
@@ -331,10 +331,10 @@ def test_bench_match_prints_its_figures(capsys: pytest.CaptureFixture[str], tmp_
 
 def test_the_demo_agrees_with_its_recount(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--seconds", "2", "--rate", "1000"]) == 0
-    said = capsys.readouterr().out
-    assert "The recount agrees" in said
-    assert "cities of ten million" in said
-    assert "36,006 objects published" in said
+    output = capsys.readouterr().out
+    assert "The recount agrees" in output
+    assert "cities of ten million" in output
+    assert "36,006 objects published" in output
 
 
 def test_loadgen_writes_what_replay_reads(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_every_kind_and_mode_agrees_although_evaluators_die() -> None:
         EmbeddedCluster(SETTINGS, evaluators=4) as cluster,
         Client(cluster.router_address, timeout_s=TIMEOUT_S) as client,
     ):
-        told = Told(client)
+        receiver = Told(client)
         standing = [
             query_from_json(query, SUBSCRIBER) for query in queries if query["mode"] == "continuous"
         ]
@@ -47,7 +47,7 @@ def test_every_kind_and_mode_agrees_although_evaluators_die() -> None:
             kill_evaluator(cluster)
         publishing.join(TIMEOUT_S)
         token = client.advance_time(arrivals[-1] + 1)
-        lines = told.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+        lines = receiver.until(client.await_processed(token, timeout_s=TIMEOUT_S))
         lines += [search(client, query, token, arrivals[-1]) for query in queries]
 
     # check

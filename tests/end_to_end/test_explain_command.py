@@ -61,16 +61,16 @@ def _explained(tool: Tool, *arguments: object) -> dict[str, Any]:
 
 def test_it_says_of_each_pair_what_was_notified(tool: Tool) -> None:
     assert tool("subscribe", "ann", "--from-earliest", "--count", 4, "--json") == 0
-    told = {(line["query"], line["object"]["id"]) for line in tool.lines()}
-    said = set()
+    received = {(line["query"], line["object"]["id"]) for line in tool.lines()}
+    arrived = set()
     for query in QUERIES:
         for one in OBJECTS:
             found = _explained(tool, query["id"], "--object", json.dumps(one), "--no-search")
             assert found["object"]["id"] == one["id"]
             if found["object"]["outcome"] in ("match", "inside"):
                 assert found["object"]["goes_to"]["query_is_there"] is True
-                said.add((query["id"], one["id"]))
-    assert said == told == {("fire", 1), ("big", 1), ("sea", "three"), ("vans", 2)}
+                arrived.add((query["id"], one["id"]))
+    assert arrived == received == {("fire", 1), ("big", 1), ("sea", "three"), ("vans", 2)}
 
 
 def test_the_query_its_places_and_what_it_met(tool: Tool) -> None:

@@ -57,12 +57,12 @@ def test_one_object_of_a_far_year_stops_nobody() -> None:
             client.advance_time(now_ms + YEAR_MS)
         assert too_far.value.field == "time_ms"
 
-        heard = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+        received = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
 
     assert [each.error.field for each in refused] == ["ts"] * 3
-    assert sorted(ids_of(heard)) == [*range(50), 99]
+    assert sorted(ids_of(received)) == [*range(50), 99]
     # Every step is reported, even an empty one.
-    steps = [each for each in heard if isinstance(each, TermsStep)]
+    steps = [each for each in received if isinstance(each, TermsStep)]
     assert [(each.at_ms - now_ms) // 1_000 for each in steps] == list(range(1, 30))
     assert {bool(each.terms) for each in steps[:4]} == {True}
     assert not any(each.terms for each in steps[6:])
@@ -83,8 +83,8 @@ def test_a_gap_of_years_in_a_file_counts_every_step() -> None:
             publisher.publish({**one, "id": 1, "ts": start_ms})
             publisher.publish({**one, "id": 2, "ts": start_ms + gap_ms})
             token = publisher.flush().position_token
-        heard = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
-    steps = [each for each in heard if isinstance(each, TermsStep)]
+        received = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+    steps = [each for each in received if isinstance(each, TermsStep)]
     wanted = (gap_ms - 1) // (7 * 24 * HOUR_MS)
     assert [(each.at_ms - start_ms) // (7 * 24 * HOUR_MS) for each in steps] == [
         *range(1, wanted + 1)

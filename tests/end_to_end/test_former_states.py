@@ -81,7 +81,7 @@ def test_a_former_cluster_goes_on(former: dict[str, Any], cluster: EmbeddedClust
     new = [query for query in new if "track" not in query]
     start_ms = arrivals_ms(objects)[0]
     with Client(cluster.router_address, timeout_s=TIMEOUT_S) as client:
-        told = Told(client, former["cursor"])
+        receiver = Told(client, former["cursor"])
 
         # test: all queries are there, they can be changed, and new ones see the past.
         there = {each.query.id: each for each in client.list()}
@@ -106,14 +106,14 @@ def test_a_former_cluster_goes_on(former: dict[str, Any], cluster: EmbeddedClust
         token = publish(client, objects[count:], 0.01)
         token = client.advance_time(arrivals_ms(objects)[-1] + 1)
         ends = client.await_processed(token, timeout_s=TIMEOUT_S)
-        lines = [*former["lines"], *told.until(ends)["lines"]]
+        lines = [*former["lines"], *receiver.until(ends)["lines"]]
 
         # check
         wrong = _check_changes(lines, objects, count, old)
         kept = [query for query in (*old, *new) if query["id"] not in CHANGED]
         # A query with history also gets the list of its begin.
-        said = [line for line in lines if line.get("at") != start_ms]
-        wrong += agrees([line for line in said if line["query"] not in CHANGED], objects, kept)
+        received = [line for line in lines if line.get("at") != start_ms]
+        wrong += agrees([line for line in received if line["query"] not in CHANGED], objects, kept)
         wrong += _check_searches(client, objects, kept, token)
     assert not wrong, f"{len(wrong)} differences:\n" + "\n".join(wrong[:20])
 
@@ -131,9 +131,11 @@ def _check_changes(
     wanted = matches(objects[:count], [removed, before])
     # Arrivals continue those of the first part; these two queries ignore them.
     wanted += matches(objects[count:], [_changed(old)])
-    told = Counter((line["query"], line["object"]) for line in lines if line["query"] in CHANGED)
-    surplus = [f"{pair}: told {n} times too often" for pair, n in (told - wanted).items()]
-    return surplus + [f"{pair}: lost {n} times" for pair, n in (wanted - told).items()]
+    received = Counter(
+        (line["query"], line["object"]) for line in lines if line["query"] in CHANGED
+    )
+    surplus = [f"{pair}: told {n} times too often" for pair, n in (received - wanted).items()]
+    return surplus + [f"{pair}: lost {n} times" for pair, n in (wanted - received).items()]
 
 
 def _check_searches(

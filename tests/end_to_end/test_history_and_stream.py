@@ -91,7 +91,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
         EmbeddedCluster(settings, evaluators=evaluators, routers=1) as cluster,
         Client(cluster.router_address) as client,
     ):
-        told = Told(client)
+        receiver = Told(client)
         publishing = Publishing(client, objects)
         for number, query in enumerate(queries):
             if number == 5:
@@ -101,7 +101,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
                 publishing.join(TIMEOUT_S)
             client.register(query_from_json(query, SUBSCRIBER), start_ms=start_ms, past="all")
         token = client.advance_time(arrivals_ms(objects)[-1] + 1)
-        lines = told.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+        lines = receiver.until(client.await_processed(token, timeout_s=TIMEOUT_S))
 
     # check: without the lists that are reported at once.
     lines = [line for line in lines if line.get("at") != start_ms]
@@ -149,8 +149,8 @@ def lines_of(batch: NotificationBatch) -> Iterator[dict[str, Any]]:
     for (query, one), change, value in changes:
         line = {"query": query, "object": one}
         yield line if change == "match" else line | {"event": change, "track": value}
-    for told in batch.lists:
-        yield line_of(told)
+    for each in batch.lists:
+        yield line_of(each)
 
 
 def line_of(told: ListChange) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_a_line_is_notified_while_the_pipe_stays_open() -> None:
         client.register(query_from_json(query, "ann"))
         subscription = client.subscribe("ann")
         subscription.open()
-        told = iter(subscription)
+        received = iter(subscription)
         # fmt: off
         command = [sys.executable, "-m", "sirocco.cli", "publish", "-", "--json",
                    "--router", cluster.router_address]
@@ -40,7 +40,7 @@ def test_a_line_is_notified_while_the_pipe_stays_open() -> None:
                 one = {"id": number, "lon": 1.0, "lat": 2.0}
                 publishing.stdin.write(json.dumps(one).encode() + b"\n")
                 publishing.stdin.flush()
-                assert next(told).object.id == number
+                assert next(received).object.id == number
                 waited_s.append(time.monotonic() - begun_s)
             publishing.stdin.close()
             assert json.loads(publishing.stdout.read())["objects"] == 5

@@ -100,8 +100,8 @@ def _posts(count: int) -> list[dict[str, Any]]:
 def _agree(done: Replayed, wanted: Counter[tuple[str, int | str]]) -> None:
     assert done.status in (0, 3), done.stderr
     missing, extra = wanted - done.found, done.found - wanted
-    told = f"seed {SEED}: {missing.total()} missing, {extra.total()} too many; "
-    assert done.found == wanted, told + str([*missing, *extra][:5]) + done.stderr
+    received = f"seed {SEED}: {missing.total()} missing, {extra.total()} too many; "
+    assert done.found == wanted, received + str([*missing, *extra][:5]) + done.stderr
     assert wanted.total() >= 50
     assert done.summary["notifications"] == wanted.total()
 
@@ -180,17 +180,17 @@ def test_bad_lines_are_told_and_the_rest_goes_on(files: Files) -> None:
     _agree(done, wanted)
     assert done.status == 3
     assert done.summary["bad_lines"] == 7
-    told = {(one["file"], one["line"]): one["error"] for one in done.errors}
-    assert set(told) == {
+    received = {(one["file"], one["line"]): one["error"] for one in done.errors}
+    assert set(received) == {
         *((str(files.objects), line) for line in (101, 102, 104)),
         *((str(files.queries), line) for line in (62, 63, 64, 65)),
     }
-    assert told[str(files.objects), 102].startswith("lon: ")
-    assert told[str(files.queries), 62].startswith("id: ")
-    assert told[str(files.queries), 63].startswith("k: ")
-    assert told[str(files.queries), 64].startswith("ttl: ")
-    assert told[str(files.queries), 65].startswith("text: ")
-    for (file, line), error in told.items():
+    assert received[str(files.objects), 102].startswith("lon: ")
+    assert received[str(files.queries), 62].startswith("id: ")
+    assert received[str(files.queries), 63].startswith("k: ")
+    assert received[str(files.queries), 64].startswith("ttl: ")
+    assert received[str(files.queries), 65].startswith("text: ")
+    for (file, line), error in received.items():
         assert f"{file}:{line}: {error}" in done.stderr
 
 

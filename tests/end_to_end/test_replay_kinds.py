@@ -48,16 +48,16 @@ BAD_QUERIES: list[Any] = [
 
 def _all_say_something(objects: list[dict[str, Any]], queries: list[dict[str, Any]]) -> None:
     """Checks that a good share of the queries of each kind and mode has something to find."""
-    said: Counter[str] = Counter()
+    received: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for query, answer in answers(objects, queries).items():
         kind = query.rsplit("-", 1)[0]
         count[kind] += 1
-        said[kind] += any(
+        received[kind] += any(
             line.get("objects") or line.get("terms") or "object" in line for line in answer.lines()
         )
     assert len(count) >= 8
-    assert all(said[kind] > count[kind] / 3 for kind in count), (said, count)
+    assert all(received[kind] > count[kind] / 3 for kind in count), (received, count)
 
 
 def _posts(count: int) -> list[dict[str, Any]]:
@@ -240,5 +240,5 @@ def test_integers_beyond_64_bits_are_refused_and_large_floats_followed(tmp_path:
     done = replay(tmp_path, 1)
     assert done.status == 3
     assert "attributes.imsi: is an integer beyond 64 bits" in done.stderr
-    told = sorted((line["object"], line["event"]) for line in done.lines if "event" in line)
-    assert told == [(1, "enter"), (2, "exit"), (4, "enter")]
+    received = sorted((line["object"], line["event"]) for line in done.lines if "event" in line)
+    assert received == [(1, "enter"), (2, "exit"), (4, "enter")]

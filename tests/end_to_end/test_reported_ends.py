@@ -30,14 +30,14 @@ def received(subscription: Subscription, told: list[Any]) -> None:
 
 def test_each_query_tells_its_end_once_and_nothing_behind_it() -> None:
     settings = ClusterSettings(cluster="ended", slots=4, leaves=4)
-    told: list[Any] = []
+    arrived: list[Any] = []
     with (
         EmbeddedCluster(settings, evaluators=2) as cluster,
         Client(cluster.router_address) as client,
     ):
         subscription = client.subscribe("s")
         subscription.open()
-        threading.Thread(target=received, args=(subscription, told), daemon=True).start()
+        threading.Thread(target=received, args=(subscription, arrived), daemon=True).start()
         for name, members in KINDS.items():
             events = ["enter", "exit", "ended"] if name == "tracked" else ["ended"]
             query = members | {"mode": "continuous", "events": events}
@@ -52,19 +52,19 @@ def test_each_query_tells_its_end_once_and_nothing_behind_it() -> None:
         for name in KINDS:
             client.unregister(f"{name}-removed")
         deadline_s = time.monotonic() + TIMEOUT_S
-        while sum(isinstance(each, Ended) for each in list(told)) < 2 * len(KINDS):
-            assert time.monotonic() < deadline_s, told
+        while sum(isinstance(each, Ended) for each in list(arrived)) < 2 * len(KINDS):
+            assert time.monotonic() < deadline_s, arrived
             time.sleep(0.1)
         # The registry's later clean-up records must not report an end again.
         time.sleep(4.0)
         subscription.close()
-    reasons = {each.query: each.reason for each in told if isinstance(each, Ended)}
+    reasons = {each.query: each.reason for each in arrived if isinstance(each, Ended)}
     assert reasons == {
         f"{name}-{reason}": reason for name in KINDS for reason in ("ttl", "removed")
     }
     for name in reasons:
-        own = [each for each in told if each.query == name]
+        own = [each for each in arrived if each.query == name]
         assert [isinstance(each, Ended) for each in own] == [False] * (len(own) - 1) + [True], own
     for reason in ("ttl", "removed"):
-        own = [each for each in told if each.query == f"tracked-{reason}"]
+        own = [each for each in arrived if each.query == f"tracked-{reason}"]
         assert [each.change for each in own[:-1]] == ["enter", "exit"]

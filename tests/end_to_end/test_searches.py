@@ -137,9 +137,9 @@ class Tool:
 
     def __call__(self, *arguments: object) -> tuple[int, list[dict[str, Any]]]:
         status = main(["search", *map(str, arguments), *self._common])
-        said = self._capsys.readouterr()
-        self.err = said.err
-        return status, [json.loads(line) for line in said.out.splitlines()]
+        output = self._capsys.readouterr()
+        self.err = output.err
+        return status, [json.loads(line) for line in output.out.splitlines()]
 
 
 @pytest.fixture
@@ -189,8 +189,12 @@ def test_the_tool_answers_the_lines_of_a_file(tool: Tool, tmp_path: Path) -> Non
         {"query": "a", "objects": by_id([1, "two"])},
         {"query": "d", "objects": [3], "distance_m": [0.0]},
     ]
-    told = tool.err.splitlines()
-    assert [line.split(":")[1:3] for line in told] == [["2", " mode"], ["3", " k"], ["5", " query"]]
+    output = tool.err.splitlines()
+    assert [line.split(":")[1:3] for line in output] == [
+        ["2", " mode"],
+        ["3", " k"],
+        ["5", " query"],
+    ]
 
 
 def test_the_tool_says_what_is_wrong(tool: Tool) -> None:

@@ -119,19 +119,19 @@ def test_event_time() -> None:
         with client.publisher() as publisher:
             publisher.publish(last)
             token = publisher.flush().position_token
-        for told in hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
-            found[told.query].append(told)
+        for each in hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
+            found[each.query].append(each)
 
     # check
     due = objects[BEGIN:]
     assert ids_of(found["range"]) == [o["id"] for o in due if o["lon"] >= 0] + [99]
     assert ids_of(found["brief"]) == [o["id"] for o in due[:5] if o["lon"] >= 0]
-    events = [(told.object.id, told.change) for told in found["van"]]
+    events = [(each.object.id, each.change) for each in found["van"]]
     assert sorted(events) == sorted([*expected_events(due), (99, "enter")])
     nearest = found["far"][-1]
     assert isinstance(nearest, KnnChange)
     assert [number for number, _ in nearest.entries] == [BEGIN, 40, 41]
-    (step,) = (told for told in found["words"] if isinstance(told, TermsStep))
+    (step,) = (each for each in found["words"] if isinstance(each, TermsStep))
     assert step.at_ms == start_ms + 60_000
     assert {term for term, _ in step.terms} == {o["text"] for o in due if o["lon"] >= 0}
     # `sirocco explain` agrees.
@@ -170,9 +170,9 @@ def test_wall_clock() -> None:
                 publisher.publish({"id": number, "lon": 1.0, "lat": 1.0})
                 time.sleep(0.02)
             token = publisher.flush().position_token
-        for told in hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
-            assert isinstance(told, Notification)
-            arrivals[told.query][told.object.id] = told.arrival_ms
+        for each in hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
+            assert isinstance(each, Notification)
+            arrivals[each.query][each.object.id] = each.arrival_ms
         with pytest.raises(InvalidArgument, match="start_ms"):
             client.register(query_from_json({"id": "no", **query}, "s"), start_ms=1 << 60)
 

@@ -136,7 +136,7 @@ def test_tenants_see_their_own_alone(secure: Secured) -> None:
     other = known(secure.client(secure.token("other", *ALL, tenant="other")))
     operator = known(secure.client(secure.token("operator", *ALL, "admin")))
     with acme, other, operator:
-        with acme.subscribe("alerts") as told, other.subscribe("alerts") as others:
+        with acme.subscribe("alerts") as received, other.subscribe("alerts") as others:
             for number in range(4):
                 acme.register(near(f"q{number}"))
             other.register(near("theirs"))
@@ -144,7 +144,7 @@ def test_tenants_see_their_own_alone(secure: Secured) -> None:
                 publisher.publish(FIRE)
                 token = publisher.flush().position_token
             acme.await_processed(token)
-            found = {query for query, _ in told.next_batch().pairs()}  # type: ignore[union-attr]
+            found = {query for query, _ in received.next_batch().pairs()}  # type: ignore[union-attr]
             assert found == {"q0", "q1", "q2", "q3"}
             assert {q for q, _ in others.next_batch().pairs()} == {"theirs"}  # type: ignore[union-attr]
         assert {each.query.id for each in acme.list()} == {"q0", "q1", "q2", "q3"}
@@ -209,12 +209,12 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
     operator = known(secure.client(secure.token("operator", *ALL)))
     before = secure.tokens.read_text()
     acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
-    with acme, acme.subscribe("alerts") as told:
+    with acme, acme.subscribe("alerts") as received:
         acme.register(near("q"))
         publisher = acme.publisher()
         publisher.publish(FIRE)
         publisher.flush()
-        assert told.next_batch() is not None
+        assert received.next_batch() is not None
         secure.tokens.write_text(before)
 
         def publish() -> None:
@@ -222,7 +222,7 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
             publisher.flush()
 
         def hear() -> None:
-            batch = told.next_batch()
+            batch = received.next_batch()
             assert batch is not None
             assert 2 not in {object_id for _, object_id in batch.pairs()}
 
@@ -381,12 +381,12 @@ def test_a_tenant_has_limits(secure: Secured) -> None:
                 publisher.publish(FIRE)
         # A second's worth at once, one batch beyond the limit, and the rest at the rate.
         assert time.monotonic() - begin_s > 1.5
-    told = ""
+    received = ""
     for router in secure.cluster.services[:2]:
         with urllib.request.urlopen(f"http://{router.http_address}/metrics") as page:
-            told += page.read().decode()
-    assert 'sirocco_router_tenant_objects_total{tenant="acme"}' in told
-    assert 'sirocco_router_tenant_refusals_total{limit="queries",tenant="acme"}' in told
+            received += page.read().decode()
+    assert 'sirocco_router_tenant_objects_total{tenant="acme"}' in received
+    assert 'sirocco_router_tenant_refusals_total{limit="queries",tenant="acme"}' in received
 
 
 def test_the_check_of_the_chart_goes_through(secure: Secured) -> None:

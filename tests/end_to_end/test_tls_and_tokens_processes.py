@@ -33,7 +33,7 @@ def test_processes_speak_tls_and_keep_secrets(
     cluster = cluster_of_two("secured", kafka_server, redis_server, tmp_path / "run", **options)
     tls = Tls(root, server_name="sirocco")
     with cluster, Client(",".join(cluster.router_addresses), tls=tls, token=TOKEN) as client:
-        with client.subscribe("alerts") as told:
+        with client.subscribe("alerts") as received:
             for number in range(8):
                 client.register(RangeQuery(id=f"q{number}", subscriber="alerts", text="fire"))
             with client.publisher() as publisher:
@@ -41,7 +41,7 @@ def test_processes_speak_tls_and_keep_secrets(
                 position = publisher.flush().position_token
             found: set[str] = set()
             while len(found) < 8:
-                batch = told.next_batch()
+                batch = received.next_batch()
                 assert batch is not None
                 found |= {query for query, _ in batch.pairs()}
         question = RangeQuery(id="s", text="fire", mode="snapshot")

@@ -204,10 +204,10 @@ class Traffic:
             self._client.unregister(query["id"])
         expected = matches(self._published, self._queries)
         missing, surplus = expected - self._received, self._received - expected
-        said = f"seed {self._seed}, {self.published} objects, {expected.total()} pairs"
-        assert expected, said
-        assert not missing, f"{said}: {missing.total()} lost, such as {next(iter(missing))}"
-        assert not surplus, f"{said}: {surplus.total()} doubled or wrong: {next(iter(surplus))}"
+        received = f"seed {self._seed}, {self.published} objects, {expected.total()} pairs"
+        assert expected, received
+        assert not missing, f"{received}: {missing.total()} lost, such as {next(iter(missing))}"
+        assert not surplus, f"{received}: {surplus.total()} doubled or wrong: {next(iter(surplus))}"
 
     def _publish(self) -> None:
         due_s = time.monotonic()

@@ -41,10 +41,10 @@ def poison(rig: Rig, load: Load) -> Seen:
         resumed_s = load.progress()
         load.run(5.0)
         same = rig.pids() == before
-        told = letters(log)
+        received = letters(log)
     finally:
         log.close()
-    untold = [at for at in appended if at not in told]
+    untold = [at for at in appended if at not in received]
     note = f"{len(appended)} of them, {len(appended) - len(untold)} in `dead-letters`"
     if untold:
         note += f", not {sorted({topic for topic, _, _ in untold})}"

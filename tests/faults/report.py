@@ -66,8 +66,10 @@ def keep(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
     )
     kept |= tried
     lines = [kept[fault.what] for fault in FAULTS if fault.what in kept]
-    said = "\n\n".join(dict.fromkeys(machines))
-    document.write_text("\n".join([f"{head}{BEGIN}", said, "", _HEADER, *lines, f"{END}{tail}"]))
+    received = "\n\n".join(dict.fromkeys(machines))
+    document.write_text(
+        "\n".join([f"{head}{BEGIN}", received, "", _HEADER, *lines, f"{END}{tail}"])
+    )
 
 
 def _processor() -> str:

@@ -45,14 +45,14 @@ class Told:
 
     def take(self, events: Iterable[Any]) -> None:
         """Takes all reports that arrive, until none follows."""
-        for told in events:
-            if not isinstance(told, TermsStep):
+        for each in events:
+            if not isinstance(each, TermsStep):
                 continue
-            before_ms = self.newest_ms.get(told.query, told.at_ms - STEP_MS)
+            before_ms = self.newest_ms.get(each.query, each.at_ms - STEP_MS)
             self.steps += 1
-            self.misplaced += told.at_ms != before_ms + STEP_MS
-            self.partial += told.is_partial
-            self.newest_ms[told.query] = told.at_ms
+            self.misplaced += each.at_ms != before_ms + STEP_MS
+            self.partial += each.is_partial
+            self.newest_ms[each.query] = each.at_ms
 
     def behind_s(self) -> float:
         """Returns the age of the newest reported step of the query that lags most."""
@@ -73,10 +73,10 @@ def main() -> int:
 
 def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
     client = Client(",".join(rig.cluster.addresses_of("router")))
-    told, ending, most = Told(), threading.Event(), 0
+    received, ending, most = Told(), threading.Event(), 0
     subscription = client.subscribe(SUBSCRIBER)
     subscription.open()
-    threading.Thread(target=told.take, args=(subscription,), daemon=True).start()
+    threading.Thread(target=received.take, args=(subscription,), daemon=True).start()
     rng = random.Random(queries)
     for result in client.register_many([_query(rng, number) for number in range(queries)]):
         assert result.error is None, result
@@ -88,8 +88,11 @@ def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
             time.sleep(LOOK_S)
             memory = rig.resident_bytes()
             most = max(most, *(memory[name] for name in memory if name.startswith("evaluator")))
-            print(f"{what}: {told.steps} steps told, {told.behind_s():.0f} s behind", flush=True)
-            if what == "goes on" and 1_000 * told.behind_s() < LATE_MS:
+            print(
+                f"{what}: {received.steps} steps told, {received.behind_s():.0f} s behind",
+                flush=True,
+            )
+            if what == "goes on" and 1_000 * received.behind_s() < LATE_MS:
                 return
 
     look("calm", time.monotonic() + CALM_S)
@@ -101,15 +104,15 @@ def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
         look("stands still", time.monotonic() + seconds)
     begin_s = time.monotonic()
     look("goes on", begin_s + limit_s)
-    is_over = 1_000 * told.behind_s() < LATE_MS
+    is_over = 1_000 * received.behind_s() < LATE_MS
     ending.set()
     print(
         f"{'caught up' if is_over else 'NOT caught up'} after {time.monotonic() - begin_s:.0f} s;"
-        f" {told.steps} steps told, {told.misplaced} out of place, {told.partial} partial;"
-        f" an evaluator took {most >> 20} MiB at most;"
+        f" {received.steps} steps told, {received.misplaced} out of place,"
+        f" {received.partial} partial; an evaluator took {most >> 20} MiB at most;"
         f" {rig.times_logged('loop_failed') - failed} processes failed"
     )
-    return 0 if is_over and not told.misplaced and not told.partial else 1
+    return 0 if is_over and not received.misplaced and not received.partial else 1
 
 
 def _query(rng: random.Random, number: int) -> Any:

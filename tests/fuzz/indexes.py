@@ -203,9 +203,9 @@ def nearest(dice: Random) -> None:
             rows = index.insert(queries_of(fresh), points, k, position).tolist()
             assert live.keys().isdisjoint(rows)
             live.update(zip(rows, fresh, strict=True))
-        gone = [row for row in live if live[row].dead == NEVER_DEAD and dice.random() < 0.2]
-        index.remove(np.array(gone, np.int32), position)
-        for row in gone:
+        removed = [row for row in live if live[row].dead == NEVER_DEAD and dice.random() < 0.2]
+        index.remove(np.array(removed, np.int32), position)
+        for row in removed:
             live[row].dead = position
         things = [drawing.thing(position + n) for n in range(dice.choice([1, 31, 64, 120]))]
         position += len(things)
@@ -262,9 +262,9 @@ def values(dice: Random) -> None:
             rows = index.insert(queries_of(fresh), own_keys, events, position).tolist()
             assert live.keys().isdisjoint(rows)
             live.update(zip(rows, fresh, strict=True))
-        gone = [row for row in live if live[row].dead == NEVER_DEAD and dice.random() < 0.15]
-        index.remove(np.array(gone, np.int32), position)
-        for row in gone:
+        removed = [row for row in live if live[row].dead == NEVER_DEAD and dice.random() < 0.15]
+        index.remove(np.array(removed, np.int32), position)
+        for row in removed:
             live[row].dead = position
         things = [drawing.thing(position + n) for n in range(dice.choice([1, 31, 64, 150]))]
         position += len(things)
@@ -272,9 +272,9 @@ def values(dice: Random) -> None:
             thing.key, thing.value = dice.choice(keys), dice.choice(chosen)
         each = np.arange(len(things))
         found = index.match(*columns_of(things), each, *_numbers(things, "key", "value"))  # type: ignore[call-arg]
-        told = zip(found.object_rows, found.events, found.query_rows, strict=True)
+        reported = zip(found.object_rows, found.events, found.query_rows, strict=True)
         wanted = _moves(things, live, inside)
-        assert sorted((int(a), int(b), int(c)) for a, b, c in told) == wanted
+        assert sorted((int(a), int(b), int(c)) for a, b, c in reported) == wanted
         while index.reclaim(position):
             pass
         dead = {row for row, one_query in live.items() if one_query.dead <= position}
@@ -289,7 +289,7 @@ def values(dice: Random) -> None:
 def _moves(
     things: Sequence[Thing], live: dict[int, DrawnQuery], inside: dict[tuple[int, int], set[int]]
 ) -> list[tuple[int, int, int]]:
-    told = []
+    reported = []
     for number, thing in enumerate(things):
         before = inside.setdefault((thing.key, thing.value), set())
         for row, one_query in live.items():
@@ -302,8 +302,8 @@ def _moves(
                 if event == ENTERS and not one_query.events >> ENTERS & 1:
                     event = INSIDE
                 if one_query.events >> event & 1:
-                    told.append((number, event, row))
-    return sorted(told)
+                    reported.append((number, event, row))
+    return sorted(reported)
 
 
 def _check_members(

@@ -110,9 +110,9 @@ def vocabulary(dice: Random) -> None:
                 assert ids.setdefault(key, term_id) == term_id
                 uses[key] = uses.get(key, 0) + 1
         else:
-            gone = [key for key in set(own.tolist()) if key in uses]
-            words.release(np.array([ids[key] for key in gone], np.int32))
-            for key in gone:
+            removed = [key for key in set(own.tolist()) if key in uses]
+            words.release(np.array([ids[key] for key in removed], np.int32))
+            for key in removed:
                 uses[key] -= 1
                 if not uses[key]:
                     del uses[key], ids[key]

@@ -57,8 +57,10 @@ def build_images() -> None:
     wanted = os.environ.get(BUILD, "").split()
     if wanted:
         script = str(ROOT / "scripts" / "images.sh")
-        told = {**os.environ, "TAG": tag()}
-        done = subprocess.run([script, *wanted], env=told, stdin=subprocess.DEVNULL, check=False)
+        reported = {**os.environ, "TAG": tag()}
+        done = subprocess.run(
+            [script, *wanted], env=reported, stdin=subprocess.DEVNULL, check=False
+        )
         assert done.returncode == 0, "the images could not be built, see above"
 
 
@@ -119,7 +121,7 @@ class Network:
     ) -> None:
         """Starts a container, replacing the one that had the name before."""
         docker("rm", "--force", "--volumes", self._container(host), check=False)
-        told = [f"--env={name}={value}" for name, value in (environment or {}).items()]
+        reported = [f"--env={name}={value}" for name, value in (environment or {}).items()]
         docker(
             "run",
             "--detach",
@@ -131,7 +133,7 @@ class Network:
             f"--network-alias={host}",
             f"--ip={self.address(host)}",
             *CONFINED,
-            *told,
+            *reported,
             *options,
             image,
             *command,
@@ -151,13 +153,13 @@ class Network:
 
     def runs(self, host: str) -> bool:
         """Returns whether a container is running."""
-        said = docker("inspect", "--format={{.State.Running}}", self._container(host))
-        return said.strip() == "true"
+        output = docker("inspect", "--format={{.State.Running}}", self._container(host))
+        return output.strip() == "true"
 
     def status(self, host: str) -> int:
         """Returns the exit status of a container."""
-        said = docker("inspect", "--format={{.State.ExitCode}}", self._container(host))
-        return int(said)
+        output = docker("inspect", "--format={{.State.ExitCode}}", self._container(host))
+        return int(output)
 
     def run(self, host: str, *command: str) -> str:
         """Runs a command in a container and returns its output."""

@@ -108,14 +108,14 @@ def traffic_of(network: Network, name: str) -> Traffic:
 
 
 def test_the_image_is_confined_and_bare(network: Network) -> None:
-    said = network.run(
+    output = network.run(
         "evaluator-0",
         "sh",
         "-c",
         "id -u; touch /opt/sirocco/x 2>/dev/null && echo written; "
         "for one in cc gcc as ld pip pip3; do command -v $one; done; true",
     )
-    assert said.split() == ["10001"]
+    assert output.split() == ["10001"]
 
 
 def test_a_killed_evaluator_loses_and_doubles_nothing(network: Network) -> None:
@@ -148,7 +148,7 @@ def test_containers_that_are_replaced_in_order_lose_and_double_nothing(network: 
 
 
 def test_the_command_in_the_image_sees_the_cluster(network: Network) -> None:
-    said = docker(
+    output = docker(
         "run",
         "--rm",
         f"--network={network.name}",
@@ -159,7 +159,7 @@ def test_the_command_in_the_image_sees_the_cluster(network: Network) -> None:
         "--router",
         "router-0:7070",
     )
-    assert "slot" in said
+    assert "slot" in output
 
 
 @campaign
@@ -189,7 +189,7 @@ def test_a_spark_job_out_of_its_image(tmp_path: Path) -> None:
 
 def start_job(network: Network, host: str, *command: str) -> str:
     """Starts a Spark job as the chart does; returns the address of its metrics."""
-    told = {
+    reported = {
         **environment(network, host),
         "SIROCCO_JOB_LINGER_S": str(LINGER_S),
         "SPARK_DRIVER_MEMORY": "1g",
@@ -201,7 +201,7 @@ def start_job(network: Network, host: str, *command: str) -> str:
     # Kubernetes.
     scratch = "--tmpfs=/scratch:rw,mode=1777"
     options = ["--restart=no", "--cpu-shares=128", JOB_TMP, scratch, volume]
-    network.start(host, image("sirocco-spark"), command, environment=told, options=options)
+    network.start(host, image("sirocco-spark"), command, environment=reported, options=options)
     return f"{network.address(host)}:8080"
 
 
@@ -238,16 +238,16 @@ def test_jobs_over_the_archive_fill_their_dashboard(network: Network, tmp_path: 
                 "last_over_time(sirocco_spark_finished_timestamp_seconds[1h])"
             )
         }
-        told = prometheus.figures("last_over_time(sirocco_spark_objects[1h])")
+        reported = prometheus.figures("last_over_time(sirocco_spark_objects[1h])")
     assert ended == {("build_map", "done"), ("compact", "refused")}
     for host, status in {"build-map": 0, "compact": 2}.items():
         docker("wait", f"{network.name}-{host}")
         assert network.status(host) == status, network.log(host)[-3000:]
     # Here, stdout and stderr of a process are interleaved in no fixed order.
-    said = [line for line in network.log("build-map").splitlines() if line.startswith("{")]
-    summary = json.loads(said[-1])
+    output = [line for line in network.log("build-map").splitlines() if line.startswith("{")]
+    summary = json.loads(output[-1])
     print(summary)
-    assert [figure for _, figure in told] == [summary["objects"]]
+    assert [figure for _, figure in reported] == [summary["objects"]]
     assert summary["objects"] > 0
     assert summary["refused_objects"]["count"] == 0
 

@@ -26,12 +26,12 @@ def directory(tmp_path: Path) -> Path:
 
 def _services_that_say(line: object, place: Path) -> None:
     """Creates services that write a line, in the form of real ones, and end."""
-    said = json.dumps(line, separators=(",", ":"))
+    reported = json.dumps(line, separators=(",", ":"))
     for service in ("router", "evaluator", "merger", "coordinator"):
         package = place / "sirocco" / "services" / service
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
-        (package / "__main__.py").write_text(f"import sys; sys.exit({said!r})")
+        (package / "__main__.py").write_text(f"import sys; sys.exit({reported!r})")
     (place / "sirocco" / "__init__.py").touch()
     (place / "sirocco" / "services" / "__init__.py").touch()
 
@@ -50,9 +50,9 @@ def test_who_fails_leaves_no_server_behind(
     monkeypatch.chdir(tmp_path)
     up = ["local", "--directory", str(directory), "up", "--kafka", BROKER, "--slots", "8"]
     assert main(up) == 4
-    told = capsys.readouterr().err
-    assert "starting Redis" in told
-    assert (f"rm -r {directory}" in told) == is_hinted
+    output = capsys.readouterr().err
+    assert "starting Redis" in output
+    assert (f"rm -r {directory}" in output) == is_hinted
     assert RedisServer(directory).process.pid is None
 
     # A server that ran before is left running.
@@ -97,11 +97,11 @@ def test_options_that_differ_are_not_passed_over(
 ) -> None:
     _state(directory)
     assert main(["local", "--directory", str(directory), "up", *options]) == 2
-    told = capsys.readouterr().err
-    assert f"without {named}:" in told
+    output = capsys.readouterr().err
+    assert f"without {named}:" in output
     # A hint that can be typed: the tool's path, and its directory.
-    assert f"sirocco local --directory {directory}{way}" in told
-    assert told.count("\n") == 1, "nothing was begun"
+    assert f"sirocco local --directory {directory}{way}" in output
+    assert output.count("\n") == 1, "nothing was begun"
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_down_says_what_it_did(
     server = RedisServer(Path(".run"))
     server.start()
     assert main(["local", "down"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "stopped redis"
-    assert "stay in .run" in said[1]
+    output = capsys.readouterr().out.splitlines()
+    assert output[0] == "stopped redis"
+    assert "stay in .run" in output[1]
     assert server.process.pid is None
     assert main(["local", "down"]) == 0
     assert capsys.readouterr().out == "nothing runs in .run\n"

@@ -49,8 +49,8 @@ needs_cluster = [
 def run(*command: str, check: bool = True, given: bytes | None = None) -> str:
     """Runs a command; returns its stdout."""
     done = subprocess.run(command, input=given, capture_output=True, check=False)
-    said = (done.stdout + done.stderr).decode(errors="replace")
-    assert not check or done.returncode == 0, f"{' '.join(command)}:\n{said}"
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    assert not check or done.returncode == 0, f"{' '.join(command)}:\n{output}"
     return done.stdout.decode(errors="replace")
 
 
@@ -61,15 +61,15 @@ def kubectl(*arguments: str, check: bool = True, given: bytes | None = None) -> 
 
 def helm(*arguments: str) -> str:
     """Runs helm in the namespace of the test, and prints its output."""
-    said = run("helm", "--namespace", NAMESPACE, *arguments)
-    print(said)
-    return said
+    output = run("helm", "--namespace", NAMESPACE, *arguments)
+    print(output)
+    return output
 
 
 def settings() -> list[str]:
     """Returns the release's settings on the command line: images, and sizes for a small node."""
     tag = os.environ["SIROCCO_IMAGES_TAG"]
-    told = {
+    reported = {
         "image.tag": tag,
         "spark.image.tag": tag,
         "development.kafka.image": f"sirocco-dev-kafka:{tag}",
@@ -78,7 +78,7 @@ def settings() -> list[str]:
     values = ROOT / "charts/sirocco/ci/development-values.yaml"
     return [
         f"--values={values}",
-        *(f"--set-string={name}={value}" for name, value in told.items()),
+        *(f"--set-string={name}={value}" for name, value in reported.items()),
     ]
 
 
@@ -119,14 +119,14 @@ def replaced(service: str, victim: str) -> bool:
     """Returns whether a pod is gone and all pods of its service are ready."""
     if kubectl("get", "pod", victim, "--ignore-not-found", "--output=name"):
         return False
-    said = json.loads(kubectl("get", deployment(service), "--output=json"))
+    output = json.loads(kubectl("get", deployment(service), "--output=json"))
     names = {one["metadata"]["name"]: one["status"].get("conditions", ()) for one in pods(service)}
     ready = [
         name
         for name, conditions in names.items()
         if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     ]
-    return len(names) == len(ready) == said["spec"]["replicas"]
+    return len(names) == len(ready) == output["spec"]["replicas"]
 
 
 def deployment(service: str) -> str:
@@ -161,11 +161,11 @@ class ApiProxy:
         command = ["kubectl", "proxy", "--port=0"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
-        said = self._process.stdout.readline().split()
-        if not said:
+        output = self._process.stdout.readline().split()
+        if not output:
             self.__exit__(None, None, None)
             raise AssertionError("kubectl proxy has ended, see above")
-        self._address = said[-1]
+        self._address = output[-1]
         return self
 
     def __exit__(
@@ -248,8 +248,8 @@ class ClientPod:
 
 def client_command(program: str, *options: str) -> tuple[str, ...]:
     """Returns the arguments of `kubectl exec` for a test program in the client's pod."""
-    told = shlex.join((*options, "--router", f"{RELEASE}-router:7070"))
-    inner = f"cd {CLIENT_DIRECTORY} && exec python -m tests.kubernetes.{program} {told}"
+    reported = shlex.join((*options, "--router", f"{RELEASE}-router:7070"))
+    inner = f"cd {CLIENT_DIRECTORY} && exec python -m tests.kubernetes.{program} {reported}"
     return ("exec", "-i", ClientPod.NAME, "--", "sh", "-c", inner)
 
 
@@ -321,6 +321,6 @@ class Client:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"{command}: the client has ended, see above"
-        said: dict[str, Any] = json.loads(line)
-        assert "wrong" not in said, said["wrong"]
-        return said
+        answer: dict[str, Any] = json.loads(line)
+        assert "wrong" not in answer, answer["wrong"]
+        return answer

@@ -124,8 +124,8 @@ def main(arguments: list[str]) -> int:
     add_connection(parser)
     args = parser.parse_args(arguments)
     with connect(args) as client:
-        said = before(client) if args.when == "before" else after(client, json.load(sys.stdin))
-    print(json.dumps(said))
+        reported = before(client) if args.when == "before" else after(client, json.load(sys.stdin))
+    print(json.dumps(reported))
     return 0
 
 

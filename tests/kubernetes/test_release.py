@@ -70,9 +70,9 @@ def client_pod(release: None) -> Iterator[None]:
 @pytest.mark.usefixtures("release")
 def test_helm_test_finds_a_match_and_tells_of_it() -> None:
     for _ in range(2):  # the second one removes the first's pod
-        said = helm("test", RELEASE, "--logs", "--timeout=15m")
-        assert "Phase:          Succeeded" in said
-        assert "matched after" in said
+        output = helm("test", RELEASE, "--logs", "--timeout=15m")
+        assert "Phase:          Succeeded" in output
+        assert "matched after" in output
 
 
 @pytest.mark.usefixtures("client_pod")
@@ -122,8 +122,8 @@ def test_a_rolling_upgrade_under_load() -> None:
 def map_status() -> dict[str, Any]:
     router = f"{RELEASE}-router:7070"
     command = ("sirocco", "map", "status", "--json", "--router", router)
-    said: dict[str, Any] = json.loads(kubectl("exec", ClientPod.NAME, "--", *command))
-    return said
+    output: dict[str, Any] = json.loads(kubectl("exec", ClientPod.NAME, "--", *command))
+    return output
 
 
 @needs_prometheus
@@ -175,10 +175,10 @@ def test_checkpoints_that_are_lost_are_missed_by_name_and_can_be_restored() -> N
         in_archive("mv checkpoints/slots lost")
         kubectl("scale", deployment("evaluator"), "--replicas=2")
         deadline = time.monotonic() + LOST_S
-        while "checkpoints/slots/" not in (said := said_before_it_ended("evaluator")):
-            assert time.monotonic() < deadline, f"no blob is missed: {said[-2000:]}"
+        while "checkpoints/slots/" not in (reported := said_before_it_ended("evaluator")):
+            assert time.monotonic() < deadline, f"no blob is missed: {reported[-2000:]}"
             time.sleep(2.0)
-        print(next(line for line in said.splitlines() if "checkpoints/slots/" in line)[-300:])
+        print(next(line for line in reported.splitlines() if "checkpoints/slots/" in line)[-300:])
         in_archive("mkdir -p checkpoints/slots && cp -r lost/. checkpoints/slots")
         restored_s = time.monotonic()
         await_rollout("evaluator")

@@ -179,11 +179,11 @@ def test_who_lacks_certificate_or_token_is_refused_by_a_typed_error() -> None:
     evaluator = pods("evaluator")[0]["status"]["podIP"]
     reader = f"--reader-token-file={CLIENT_SECRETS}/reader"
     options = (*CONNECTION, reader, f"--evaluator={evaluator}:7070")
-    said = json.loads(kubectl(*client_command("strangers", *options)))
-    print(said)
+    output = json.loads(kubectl(*client_command("strangers", *options)))
+    print(output)
     # Where network policies are enforced, not even the handshake is reached.
-    assert said.pop("a client as a service") in {"UNAVAILABLE", "unreachable"}
-    assert said == {
+    assert output.pop("a client as a service") in {"UNAVAILABLE", "unreachable"}
+    assert output == {
         "the owner of the token": "",
         "in plain text": "Unavailable",
         "who does not know the authority": "Unavailable",
@@ -200,8 +200,8 @@ def test_an_operator_asks_from_within_with_a_token_that_stays_outside(keys: Keys
     files = ("--ca=/etc/sirocco/tls/ca.crt", "--token-file=/dev/stdin")
     command = ("sirocco", "cluster", "--json", f"--router={RELEASE}-router:7070", *files)
     inside = ("exec", "-i", deployment("router"), "--", *command)
-    said = json.loads(kubectl(*inside, given=keys.tokens["test"]))
-    assert {one["service"] for one in said["members"]} == set(SERVICES)
+    output = json.loads(kubectl(*inside, given=keys.tokens["test"]))
+    assert {one["service"] for one in output["members"]} == set(SERVICES)
     assert kubectl(*inside, check=False, given=b"guessed") == ""
 
 
@@ -216,8 +216,10 @@ def test_a_release_that_was_uninstalled_and_installed_again_goes_on(keys: Keys) 
 
 
 def test_no_secret_stands_in_a_log_or_a_manifest(keys: Keys) -> None:
-    told = {**logs(), "manifests": kubectl("get", "pods,configmaps", "--output=yaml")}
+    output = {**logs(), "manifests": kubectl("get", "pods,configmaps", "--output=yaml")}
     assert '"listening"' in kubectl("logs", deployment("router"))
-    for where, said in told.items():
-        assert not [name for name, token in keys.tokens.items() if token.decode() in said], where
-        assert "PRIVATE KEY" not in said, where
+    for where, reported in output.items():
+        assert not [name for name, token in keys.tokens.items() if token.decode() in reported], (
+            where
+        )
+        assert "PRIVATE KEY" not in reported, where

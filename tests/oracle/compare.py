@@ -53,18 +53,18 @@ def agrees(
     wanted = answers(objects, queries, arrival)
     found: dict[str, list[Line]] = defaultdict(list)
     errors: Counter[tuple[object, object]] = Counter()
-    told: list[str] = []
+    difference: list[str] = []
     for line in lines:
         if set(line) == {"error", "file", "line"}:
             errors[line["file"], line["line"]] += 1
         elif line.get("query") in wanted:
             found[line["query"]].append(line)
         else:
-            told.append(f"a line of no query: {line!r:.200}")
-    told += [f"bad line {one}" for one in unequal(errors, Counter(bad_lines))]
+            difference.append(f"a line of no query: {line!r:.200}")
+    difference += [f"bad line {one}" for one in unequal(errors, Counter(bad_lines))]
     for query, answer in wanted.items():
-        told += [f"{query}: {one}" for one in answer.differences(found[query])]
-    return told
+        difference += [f"{query}: {one}" for one in answer.differences(found[query])]
+    return difference
 
 
 def matches(

@@ -33,8 +33,8 @@ def single(lines: Sequence[Line], *forms: str) -> str | None:
 
 def unequal(found: Counter[Any], wanted: Counter[Any]) -> list[str]:
     """Returns which items occur too often or too rarely."""
-    told = [f"{one!r} is missing ({n} times)" for one, n in (wanted - found).items()]
-    return told + [f"{one!r} is too many ({n} times)" for one, n in (found - wanted).items()]
+    difference = [f"{one!r} is missing ({n} times)" for one, n in (wanted - found).items()]
+    return difference + [f"{one!r} is too many ({n} times)" for one, n in (found - wanted).items()]
 
 
 def plain(value: object) -> object:

@@ -113,8 +113,8 @@ class NearestSoFar:
         ids, distances = line["objects"], line["distance_m"]
         if len(ids) > self.ranking.k:
             return f"names {len(ids)} objects, k is {self.ranking.k}"
-        if told := self._strangers(ids, distances, distance_of):
-            return told
+        if difference := self._strangers(ids, distances, distance_of):
+            return difference
         ranks = [(value, key_of(one)) for one, value in zip(ids, distances, strict=True)]
         if ranks != sorted(ranks):
             return "is not in order"

@@ -37,8 +37,8 @@ class Matches:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines."""
-        told = [bad for line in lines if (bad := malformed(line, "object"))]
-        return told or unequal(Counter(plain(line["object"]) for line in lines), self.counts)
+        difference = [bad for line in lines if (bad := malformed(line, "object"))]
+        return difference or unequal(Counter(plain(line["object"]) for line in lines), self.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Found:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines."""
-        if told := single(lines, "objects"):
-            return [told]
+        if difference := single(lines, "objects"):
+            return [difference]
         found = [plain(one) for one in lines[0]["objects"]]
         if found == self.objects:
             return []
@@ -78,9 +78,9 @@ class Changes:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines, which may be in any order."""
-        told = [bad for line in lines if (bad := malformed(line, "object event track"))]
-        if told:
-            return told
+        difference = [bad for line in lines if (bad := malformed(line, "object event track"))]
+        if difference:
+            return difference
         found = Counter(
             (plain(line["object"]), plain(line["event"]), plain(line["track"])) for line in lines
         )
@@ -106,11 +106,11 @@ def changes(objects: Objects, query: Members) -> list[tuple[ObjectId, str, Any]]
         was_inside = (kind, value) in are_inside
         if row in inside:
             are_inside[kind, value] = objects.ids[row], value
-            told = ["inside"] if was_inside else ["enter", "inside"]
+            difference = ["inside"] if was_inside else ["enter", "inside"]
         else:
             are_inside.pop((kind, value), None)
-            told = ["exit"] if was_inside else []
-        if event := next((one for one in told if one in wanted), None):
+            difference = ["exit"] if was_inside else []
+        if event := next((one for one in difference if one in wanted), None):
             found.append((objects.ids[row], event, value))
     if objects.is_over(query) and "exit" in wanted:
         found += [(one, "exit", value) for one, value in are_inside.values()]

@@ -131,8 +131,8 @@ class Best:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines."""
-        told = single(lines, _BEST) or _wrong_list(lines[0], self.ranking)
-        return [told] if told else []
+        difference = single(lines, _BEST) or _wrong_list(lines[0], self.ranking)
+        return [difference] if difference else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ class Frequent:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines; `at` is optional."""
-        if told := single(lines, "terms", "terms at"):
-            return [told]
+        if difference := single(lines, "terms", "terms at"):
+            return [difference]
         at_ms = lines[0].get("at", self.at_ms)
         if self.at_ms is not None and plain(at_ms) != self.at_ms:
             return [f"at {at_ms!r} instead of {self.at_ms}"]
@@ -112,8 +112,8 @@ class FrequentSteps:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines, which have to be in order of their steps."""
-        if told := [bad for line in lines if (bad := malformed(line, "terms at"))]:
-            return told
+        if difference := [bad for line in lines if (bad := malformed(line, "terms at"))]:
+            return difference
         found, wanted = [plain(line["at"]) for line in lines], [at_ms for at_ms, _ in self.steps]
         if found != wanted:
             missing, strange = set(wanted) - set(found), set(found) - set(wanted)
@@ -123,7 +123,7 @@ class FrequentSteps:
             ]
         pairs = zip(lines, self.steps, strict=True)
         wrong = [(at_ms, _wrong(line, terms)) for line, (at_ms, terms) in pairs]
-        return [f"at {at_ms}: {told}" for at_ms, told in wrong if told]
+        return [f"at {at_ms}: {difference}" for at_ms, difference in wrong if difference]
 
 
 def _line(query: str, terms: Counts, at_ms: int | None) -> dict[str, Any]:

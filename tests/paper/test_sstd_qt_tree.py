@@ -91,8 +91,8 @@ def test_algorithm_1_splits_the_node_of_greatest_workload():
     small = QtTree().build(sample, 7, 4)
     before = QtTree().build(sample, 4, 4)
     heaviest = before.leaves[int(before.load_of_leaf.argmax())].box
-    gone = {leaf.box for leaf in before.leaves} - {leaf.box for leaf in small.leaves}
-    assert gone == {heaviest}
+    removed = {leaf.box for leaf in before.leaves} - {leaf.box for leaf in small.leaves}
+    assert removed == {heaviest}
 
 
 def increments(gain_words, lists, counts, share, weights, lengths):

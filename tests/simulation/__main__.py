@@ -61,7 +61,7 @@ def _met(seed: int, profile: str | None) -> list[str]:
 
 def campaign(runs: Iterable[Run], *, trace: bool, keep_going: bool) -> int:
     """Sums up the results of runs; prints a line every few seconds."""
-    begun = told = time.monotonic()
+    begun = reported = time.monotonic()
     done = objects = notifications = failures = 0
     virtual_ms = 0.0
     for each in runs:
@@ -79,11 +79,11 @@ def campaign(runs: Iterable[Run], *, trace: bool, keep_going: bool) -> int:
         virtual_ms += each.report.virtual_ms
         if trace:
             print(each.report)
-        if time.monotonic() - told > 5:
-            told = time.monotonic()
+        if time.monotonic() - reported > 5:
+            reported = time.monotonic()
             print(
                 f"seed {each.seed}: {done} runs, {virtual_ms / 3_600_000:.1f} virtual h, "
-                f"{failures} failures, {told - begun:.0f} s",
+                f"{failures} failures, {reported - begun:.0f} s",
                 flush=True,
             )
     seconds = time.monotonic() - begun

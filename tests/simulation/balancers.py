@@ -175,8 +175,8 @@ class BalancingThread:
             case AskArrivals(members):
                 self._gather("router", dict.fromkeys(members, _arrivals), TIMES.arrivals_s, send)
             case AskLoads(members, ends_round):
-                told = _loads if ends_round else _loads_so_far
-                self._gather("evaluator", dict.fromkeys(members, told), ANSWER_S, send)
+                reported = _loads if ends_round else _loads_so_far
+                self._gather("evaluator", dict.fromkeys(members, reported), ANSWER_S, send)
             case AskSlots(members):
                 self._gather("evaluator", dict.fromkeys(members, _slots), ANSWER_S, send)
             case AskSamples(sizes):
@@ -340,8 +340,8 @@ class BalancingThread:
 
 
 def _arrivals(node: RouterNode) -> Any:
-    told = node.machine.intake.arrivals.report()
-    weighted = replace(told, objects=WEIGHT * told.objects)
+    loads = node.machine.intake.arrivals.report()
+    weighted = replace(loads, objects=WEIGHT * loads.objects)
     return read_arrivals(write_arrivals(weighted))
 
 

@@ -449,7 +449,7 @@ def told_in(delivered: Delivered) -> list[Any]:
     queries, events, matches = delivered.queries, delivered.events, delivered.matches
     assert len(queries.subscribers) == 1
     changes = np.zeros(len(matches), np.uint8) if matches.changes is None else matches.changes
-    told: list[Any] = list(
+    reported: list[Any] = list(
         zip(
             queries.handles[matches.queries].tolist(),
             events.sessions[matches.objects].tolist(),
@@ -458,4 +458,4 @@ def told_in(delivered: Delivered) -> list[Any]:
             strict=True,
         )
     )
-    return told + [(handle, one) for _, handle, one in told_lists(delivered)]
+    return reported + [(handle, one) for _, handle, one in told_lists(delivered)]

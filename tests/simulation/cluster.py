@@ -249,14 +249,14 @@ class Cluster:
         limit_ms = self.scheduler.now_ms + self.profile.recovery_ms
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
         # Requests sent by a publisher before it gave up may have arrived only now.
-        told = self._deliver(limit_ms)
+        reported = self._deliver(limit_ms)
         for topic, slot, offset in sorted(self.parts.set_aside):
             assert topic == SLOTS
             ended_amid = self.parts.ended_amid[slot, offset, offset + 1]
             self.ledger.set_aside(slot, offset, ended_amid)
             self.events["set aside"] += 1
         self.ledger.check()
-        self._check_subscribers(told)
+        self._check_subscribers(reported)
         return Report(
             self.seed,
             self.profile.name,
@@ -273,9 +273,9 @@ class Cluster:
         slots = [self.log.partition(SLOTS, slot).high for slot in range(self.world.shape.slots)]
         self._run_until(limit_ms, lambda: self._is_merged(slots), "all is delivered")
         highs = [self.log.partition(DELIVERIES, p).high for p in range(self.world.shape.partials)]
-        told = {name: len(each) for name, each in self.ledger.told.items()}
+        reported = {name: len(each) for name, each in self.ledger.told.items()}
         self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
-        return told
+        return reported
 
     def _run_until(self, limit_ms: float, condition: Callable[[], bool], what: str) -> None:
         while not condition():

@@ -73,8 +73,8 @@ class EndLedger:
         if installed.ended is None:
             return
         for revision in installed.ended.revisions.tolist():
-            said = self._said[installed.registry_partition, revision]
-            said.setdefault(slot, offset)
+            reported = self._said[installed.registry_partition, revision]
+            reported.setdefault(slot, offset)
 
     # --- the checks
 
@@ -141,14 +141,16 @@ class EndLedger:
         if by is not None:
             _, change = by
             reasons.add(BY_TTL if version.expires_ms <= change.start_ms else BY_REMOVAL)
-            said = self._said.get((partition, version.revision), {})
+            reported = self._said.get((partition, version.revision), {})
             stays = version.stays.values()
             is_lost = self._is_lost(partition, version.revision, change)
             has_ended = all(stay.end is not None for stay in stays)
-            if has_ended and len(said) < len(slots) and not is_lost:
-                self._fail(f"the end of version {version.revision} was said in slots {said} alone")
-            is_due |= len(said) == len(slots) and all(
-                positions.get(slot, 0) > position_of(offset) for slot, offset in said.items()
+            if has_ended and len(reported) < len(slots) and not is_lost:
+                self._fail(
+                    f"the end of version {version.revision} was said in slots {reported} alone"
+                )
+            is_due |= len(reported) == len(slots) and all(
+                positions.get(slot, 0) > position_of(offset) for slot, offset in reported.items()
             )
         return _Ends(frozenset(reasons), is_due)
 

@@ -257,10 +257,10 @@ class Ledger:
             self.ends.installed(partition, stored.offset, message)
         elif topic == DELIVERIES and isinstance(message, Delivered):
             self._delivered(partition, message)
-            for subscriber, handle, told in told_lists(message):
-                self.told[subscriber].append((handle, told))
-                if told.ended:
-                    self.ends.told(subscriber, handle, told.ended)
+            for subscriber, handle, reported in told_lists(message):
+                self.told[subscriber].append((handle, reported))
+                if reported.ended:
+                    self.ends.told(subscriber, handle, reported.ended)
             self.lists.delivered(message)
 
     def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:

@@ -99,14 +99,14 @@ class ListLedger:
 
     def delivered(self, delivered: Delivered) -> None:
         """Records a record of `deliveries`."""
-        for subscriber, handle, told in told_lists(delivered):
-            if told.ended:
+        for subscriber, handle, reported in told_lists(delivered):
+            if reported.ended:
                 continue
-            for name, key in zip(told.ids, told.keys, strict=False):
+            for name, key in zip(reported.ids, reported.keys, strict=False):
                 published = self._objects.get(key)
                 if published is None or published.members["id"] != name:
                     self._fail(f"a list names object {key} as {name}")
-            self.told[subscriber, handle].append(told)
+            self.told[subscriber, handle].append(reported)
 
     # --- the checks
 
@@ -124,9 +124,9 @@ class ListLedger:
                 own = [version for version in asked if version.subscriber == subscriber]
                 lists = self.told.pop((subscriber, handle), [])
                 name = f"{query_id} of {subscriber}"
-                nearest = [told for told in lists if told.at_ms is None]
+                nearest = [each for each in lists if each.at_ms is None]
                 self._check_nearest(name, own, nearest, asked)
-                steps = [told for told in lists if told.at_ms is not None]
+                steps = [each for each in lists if each.at_ms is not None]
                 self._check_steps(name, own, steps, asked)
         for subscriber, handle in self.told:
             self._fail(f"{subscriber} was told a list of query {handle}, which it never had")
@@ -195,17 +195,17 @@ class ListLedger:
         # Versions to which the last sent list may belong.
         possible = list(rankings)
         before = Told(None, (), (), (), ())
-        for number, told in enumerate(lists, 1):
-            follows = _follows(before, told)
-            if not follows and not told.is_first:
+        for number, reported in enumerate(lists, 1):
+            follows = _follows(before, reported)
+            if not follows and not reported.is_first:
                 self._fail(f"{name}: list {number} does not follow from the one before")
             later = [r for r in rankings if r > possible[0] and r not in possible]
-            fitting = [r for r in possible if follows and self._may_be(rankings[r], told)]
+            fitting = [r for r in possible if follows and self._may_be(rankings[r], reported)]
             # It follows the list of the version before, unless the query began again.
             fitting += [
                 revision
                 for revision in later
-                if self._may_be(rankings[revision], told)
+                if self._may_be(rankings[revision], reported)
                 # A slot that skipped versions sent to others may report a continuation.
                 and (follows or not _goes_on(others, possible[0], revision))
             ]
@@ -213,13 +213,13 @@ class ListLedger:
                 fitting += [
                     revision
                     for revision in possible[1:]
-                    if self._may_be(rankings[revision], told)
+                    if self._may_be(rankings[revision], reported)
                     and not _goes_on(others, possible[0], revision)
                 ]
             possible = sorted(set(fitting))
             if not possible:
                 self._fail(f"{name}: list {number} is of no version, or of one before another's")
-            before = told
+            before = reported
         last = versions[-1]
         is_in_force = all(stay.end is None for stay in last.stays.values())
         # A version that ends before its report is complete is no longer reported.
@@ -248,21 +248,21 @@ class ListLedger:
         self, name: str, asked: list[Asked], lists: list[Told], others: list[Asked]
     ) -> None:
         versions = [version for version in asked if version.kind in (KIND_TERMS, KIND_RANKED)]
-        for told in lists:
-            assert told.at_ms is not None
-            fitting = [version for version in versions if version.has_step(told.at_ms)]
+        for each in lists:
+            assert each.at_ms is not None
+            fitting = [version for version in versions if version.has_step(each.at_ms)]
             if not fitting:
-                self._fail(f"{name}: {told.at_ms} is a step of no version")
+                self._fail(f"{name}: {each.at_ms} is a step of no version")
             # Steps of two versions may have the same time.
-            fitting.sort(key=lambda version: self._objections(version, told))
+            fitting.sort(key=lambda version: self._objections(version, each))
             version = fitting[0]
-            if told.at_ms in version.told:
-                self._fail(f"{name}: step {told.at_ms} was told twice")
-            if version.told and max(version.told) > told.at_ms:
-                self._fail(f"{name}: step {told.at_ms} was told behind {max(version.told)}")
-            if told.at_ms >= version.bounds_ms()[1]:
-                self._fail(f"{name}: step {told.at_ms} was told when a slot had ended it")
-            version.told[told.at_ms] = told
+            if each.at_ms in version.told:
+                self._fail(f"{name}: step {each.at_ms} was told twice")
+            if version.told and max(version.told) > each.at_ms:
+                self._fail(f"{name}: step {each.at_ms} was told behind {max(version.told)}")
+            if each.at_ms >= version.bounds_ms()[1]:
+                self._fail(f"{name}: step {each.at_ms} was told when a slot had ended it")
+            version.told[each.at_ms] = each
         former: Asked | None = None
         stands: list[int | str] = []
         for version in versions:
@@ -320,12 +320,12 @@ class ListLedger:
         required = set(self._required_ms(version))
         if missing := sorted(required - set(version.told)):
             self._fail(f"{name}: steps {missing[:3]} were not told")
-        for at_ms, told in version.told.items():
+        for at_ms, reported in version.told.items():
             if at_ms in required:
                 wanted = _first(self._terms(version, at_ms), version.members["k"])
-                if list(told.entries) != wanted:
-                    self._fail(f"{name}: step {at_ms} says {told.entries}, wanted {wanted}")
-            elif not self._is_possible(version, told):
+                if list(reported.entries) != wanted:
+                    self._fail(f"{name}: step {at_ms} says {reported.entries}, wanted {wanted}")
+            elif not self._is_possible(version, reported):
                 self._fail(f"{name}: early step {at_ms} counts more than there is")
 
     def _terms(self, version: Asked, at_ms: int) -> Counter[str]:
@@ -351,24 +351,24 @@ class ListLedger:
         required = set(self._required_ms(version))
         first = min(version.told, default=None)
         for at_ms in steps:
-            told = version.told.get(at_ms)
+            reported = version.told.get(at_ms)
             is_first = at_ms == first and clears
-            if told is not None and told.ids == before and not is_first:
+            if reported is not None and reported.ids == before and not is_first:
                 self._fail(f"{name}: step {at_ms} repeats the list")
             if at_ms in required:
                 ranking = self._ranking(scorer, version, at_ms)
                 wrong = (
                     ranking.difference(before, None)
-                    if told is None
-                    else ranking.difference(told.ids, told.values)
+                    if reported is None
+                    else ranking.difference(reported.ids, reported.values)
                 )
                 if wrong:
                     self._fail(
-                        f"{name}: step {at_ms}, {'not' if told is None else ''} told: {wrong}"
+                        f"{name}: step {at_ms}, {'not' if reported is None else ''} told: {wrong}"
                     )
-            elif told is not None and not self._is_possible(version, told):
+            elif reported is not None and not self._is_possible(version, reported):
                 self._fail(f"{name}: early step {at_ms} names what it cannot")
-            before = before if told is None else told.ids
+            before = before if reported is None else reported.ids
         return before
 
     def _ranking(self, scorer: ranked.Scorer, version: Asked, at_ms: int) -> Ranking:

@@ -69,8 +69,8 @@ class Plant:
 def _installed_as_begun(
     self: Installs, slot: int, chosen: NDArray[np.int64], gone: list[tuple[int, int]]
 ) -> Installed:
-    told = _installed(self, slot, chosen, gone)
-    return replace(told, begins_ms=None) if self._copied_at != NOT_COPIED else told
+    reported = _installed(self, slot, chosen, gone)
+    return replace(reported, begins_ms=None) if self._copied_at != NOT_COPIED else reported
 
 
 def _accept_with_gaps(self: Reached, intervals: Intervals) -> NDArray[np.int64]:
@@ -195,10 +195,10 @@ def _take_and_answer(self: Slot, records: list[Any], steps_max: int) -> list[Any
     self.entered_late = []  # type: ignore[attr-defined]
     *reports, last = _slot_take(self, records, steps_max)
     late = Changed(self.entered_late)  # type: ignore[attr-defined]
-    told = _tell(self, late, position_of(self.offset))
-    if told:
-        told[-1].time_ms, last.time_ms = last.time_ms, NO_TIME_MS
-    return [*reports, last, *told]
+    reported = _tell(self, late, position_of(self.offset))
+    if reported:
+        reported[-1].time_ms, last.time_ms = last.time_ms, NO_TIME_MS
+    return [*reports, last, *reported]
 
 
 def _state_from_the_first_step(self: StepIndex, rows: NDArray[np.int32]) -> dict[str, Any]:

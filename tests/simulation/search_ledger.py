@@ -108,12 +108,12 @@ class SearchLedger:
 
     def processed(self) -> dict[int, int]:
         """Returns, by intake partition, the position reported as processed by all slots."""
-        told: dict[int, int] = {}
+        reported: dict[int, int] = {}
         for partition in range(self._shape.partials):
             progress = self._progress(partition)
             for slot in range(self._shape.slots):
-                told[slot] = min(told.get(slot, 1 << 62), progress.get(slot, 0))
-        found = [self._reached_at(slot, position) for slot, position in told.items()]
+                reported[slot] = min(reported.get(slot, 1 << 62), progress.get(slot, 0))
+        found = [self._reached_at(slot, position) for slot, position in reported.items()]
         return {source: min(each[source] for each in found) for source in range(self._shape.intake)}
 
     def _progress(self, partition: int) -> dict[int, int]:
@@ -238,16 +238,16 @@ class SearchLedger:
         terms = result.answer.terms
         data, bounds = terms.terms.tobytes(), terms.offsets.tolist()
         names = [data[a:b].decode() for a, b in pairwise(bounds)]
-        told = dict(zip(names, terms.counts.tolist(), strict=True))
+        reported = dict(zip(names, terms.counts.tolist(), strict=True))
         least, most = self._terms(search.required), self._terms(search.possible)
-        for term, number in told.items():
+        for term, number in reported.items():
             if not least[term] <= number <= most[term]:
                 self._fail(
                     f"{search.name} counts {number} of {term}, not {least[term]} to {most[term]}"
                 )
-        bound = min(told.values()) if len(told) == search.members["k"] else 0
+        bound = min(reported.values()) if len(reported) == search.members["k"] else 0
         for term, number in least.items():
-            if term not in told and number > bound:
+            if term not in reported and number > bound:
                 self._fail(f"{search.name} leaves out {term}, of which there are {number}")
 
     def _terms(self, keys: list[EventKey]) -> Counter[str]:

@@ -120,9 +120,9 @@ class TrackLedger:
             asked = [each for each in versions(handle) if each.kind == KIND_TRACKED]
             wanted = self._wanted(asked)
             for subscriber in sorted({version.subscriber for version in asked}):
-                told = self._told.pop((subscriber, handle), [])
+                reported = self._told.pop((subscriber, handle), [])
                 own = {slot: each for (slot, name), each in wanted.items() if name == subscriber}
-                self._check_query(f"{query_id} of {subscriber}", own, told)
+                self._check_query(f"{query_id} of {subscriber}", own, reported)
         for subscriber, handle in self._told:
             self._fail(f"{subscriber} was told events of {handle}, which never tracked for it")
 
@@ -181,8 +181,8 @@ class TrackLedger:
                 if is_held and not self._goes_on(before, version, slot, inside):
                     self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
                     inside = None
-                told, inside = self._events(version, slot, copies, inside)
-                wanted[slot, version.subscriber] += told
+                reported, inside = self._events(version, slot, copies, inside)
+                wanted[slot, version.subscriber] += reported
                 before = version
                 over = self._over_at(version, slot)
                 if inside is not None and over is not None:

@@ -21,9 +21,9 @@ def _restore_nothing(self: MemberDeclarations, state: State) -> None:
 
 
 def _keep_as_said(self: MemberDeclarations) -> TrackedMemberSet:
-    said = self._published
+    reported = self._published
     kept = _keep_own(self)
-    self._published = said
+    self._published = reported
     return kept
 
 

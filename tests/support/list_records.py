@@ -160,11 +160,11 @@ def found_of(
     for _, _, item in rows:
         asked = item.asked
         if isinstance(item, End):
-            gone = ended_spec(asked.spec, item.time_ms, item.by, is_continued=item.is_continued)
-            asked = replace(asked, spec=gone)
+            removed = ended_spec(asked.spec, item.time_ms, item.by, is_continued=item.is_continued)
+            asked = replace(asked, spec=removed)
         if isinstance(item, QueryEnd):
-            told = end_spec(item.place, item.expires_ms, has_expired=item.has_expired)
-            asked = replace(asked, spec=told)
+            reported = end_spec(item.place, item.expires_ms, has_expired=item.has_expired)
+            asked = replace(asked, spec=reported)
         queries.setdefault(asked, len(queries))
     rows = [row for row in rows if not isinstance(row[2], End | QueryEnd)]
     objects: dict[tuple[int, int, ObjectId, tuple[int, int]], int] = {}
@@ -309,7 +309,7 @@ def lists_of(delivered: Delivered) -> list[ListChange]:
     removed_names = texts_of(lists.removed_names, lists.removed_name_offsets)
     object_names = texts_of(delivered.objects.names, delivered.objects.name_offsets)
     object_texts = texts_of(delivered.objects.text, delivered.objects.text_offsets)
-    told = []
+    reported = []
     for row, subscriber in enumerate(names.subscribers):
         for at in range(*delivered.list_offsets[row : row + 2].tolist()):
             query = int(lists.queries[at])
@@ -328,7 +328,7 @@ def lists_of(delivered: Delivered) -> list[ListChange]:
                 for r in range(*lists.removed_offsets[at : at + 2].tolist())
             ]
             at_ms = int(lists.at_ms[at])
-            told.append(
+            reported.append(
                 ListChange(
                     subscriber=subscriber,
                     query=query_ids[query],
@@ -340,4 +340,4 @@ def lists_of(delivered: Delivered) -> list[ListChange]:
                     ended=0 if lists.ended is None else int(lists.ended[at]),
                 )
             )
-    return told
+    return reported

@@ -194,23 +194,23 @@ class MergerCluster:
 
 def told_by(transact: Transact) -> Told:
     """Returns the notifications of a transaction, those of each subscriber in order."""
-    told: Told = []
+    reported: Told = []
     for message in transact.messages:
         if isinstance(message, Delivered):
-            told += lists_of(message)
-            told += matches_of(message)
-    return told
+            reported += lists_of(message)
+            reported += matches_of(message)
+    return reported
 
 
 def matches_of(delivered: Delivered) -> Told:
     """Returns (subscriber, query handle, object id, change) of each match."""
     names, matches = delivered.queries, delivered.matches
-    told: Told = []
+    reported: Told = []
     for row, subscriber in enumerate(names.subscribers):
         for at in range(*delivered.match_offsets[row : row + 2].tolist()):
             query = int(matches.queries[at])
             assert names.subscribers[int(names.subscriber_rows[query])] == subscriber
             change = 0 if matches.changes is None else int(matches.changes[at])
             number = int(delivered.objects.ids[int(matches.objects[at])])
-            told.append((subscriber, int(names.handles[query]), number, change))
-    return told
+            reported.append((subscriber, int(names.handles[query]), number, change))
+    return reported

@@ -126,8 +126,8 @@ def slots_after(installs: list[tuple[int, Installed]]) -> dict[int, dict[str, in
                 zip(message.names.handles, message.revisions, strict=True)
             )
         ]
-        gone = zip(message.removed.tolist(), message.removed_revisions.tolist(), strict=True)
-        rows += [(handle, revision, None) for handle, revision in gone]
+        removed = zip(message.removed.tolist(), message.removed_revisions.tolist(), strict=True)
+        rows += [(handle, revision, None) for handle, revision in removed]
         for handle, revision, query_id in rows:
             if revision > newest.get((slot, handle), (-1, None))[0]:
                 newest[slot, handle] = revision, query_id

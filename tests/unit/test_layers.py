@@ -326,8 +326,8 @@ def test_no_folder_of_the_engine_is_crowded() -> None:
     ],
 )
 def test_a_forbidden_import_is_found(path: str, source: str, fault: str) -> None:
-    faults = [told for one in imports_of(path, source) for told in faults_of(one)]
-    assert any(fault in told for told in faults), faults
+    faults = [item for one in imports_of(path, source) for item in faults_of(one)]
+    assert any(fault in item for item in faults), faults
 
 
 @pytest.mark.parametrize(
@@ -345,4 +345,4 @@ def test_a_forbidden_import_is_found(path: str, source: str, fault: str) -> None
     ],
 )
 def test_an_allowed_import_is_not_blamed(path: str, source: str) -> None:
-    assert [told for one in imports_of(path, source) for told in faults_of(one)] == []
+    assert [item for one in imports_of(path, source) for item in faults_of(one)] == []

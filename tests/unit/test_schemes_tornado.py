@@ -183,9 +183,9 @@ def test_static_cuts_may_bear_more_in_less_space() -> None:
 
 
 def test_telling_sums_may_be_no_less_than_telling_cells() -> None:
-    for told, state in ((10.0, REPRODUCED), (60.0, DIRECTION), (100.0, REFUTED)):
+    for reported, state in ((10.0, REPRODUCED), (60.0, DIRECTION), (100.0, REFUTED)):
         figures = Figures()
         for leaves in (SLOTS, LEAVES):
             figures.add("adapting", workload="tornado", scheme="a-grid", scale=0.5, asked=leaves,
-                        told_bytes=told, central_bytes=100.0)  # fmt: skip
+                        told_bytes=reported, central_bytes=100.0)  # fmt: skip
         assert claim_of("Fig. 13b").verdict(figures).state == state

@@ -165,7 +165,7 @@ def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
 def standing_queries_are_told_the_past(client: Client, before: list[dict[str, Any]]) -> None:
     """Checks that new registrations report at once what searches found before the kill."""
     wanted = {one["query"]: one for one in before}
-    told: dict[str, Any] = {}
+    received: dict[str, Any] = {}
     with client.subscribe("late") as subscription:
         closing = Timer(WAIT_S, subscription.close)
         closing.start()
@@ -175,19 +175,19 @@ def standing_queries_are_told_the_past(client: Client, before: list[dict[str, An
             client.register(standing, past="all")
         for batch in subscription.batches():
             for query_id, object_id in batch.pairs():
-                told.setdefault(query_id, []).append(object_id)
+                received.setdefault(query_id, []).append(object_id)
             for each in batch.lists:
                 if isinstance(each, RankedChange):
                     # Ages count from its step.
                     (asked_for,) = (one for one in QUERIES if one.id == each.query)
                     answer = client.search(asked_for, now_ms=each.at_ms)
                     wanted[each.query] = {"objects": answer.ids}
-                told[each.query] = each.terms if isinstance(each, TermsStep) else each.entries
-            if all(is_told(wanted[query.id], told.get(query.id, [])) for query in QUERIES):
+                received[each.query] = each.terms if isinstance(each, TermsStep) else each.entries
+            if all(is_told(wanted[query.id], received.get(query.id, [])) for query in QUERIES):
                 closing.cancel()
                 break
         else:
-            pytest.fail(f"not told as {wanted}: {told}"[:4_000])
+            pytest.fail(f"not told as {wanted}: {received}"[:4_000])
     for query in QUERIES:
         client.unregister(query.id)
 

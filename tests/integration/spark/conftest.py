@@ -128,22 +128,22 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
         "EvaluatorSettings",
         functools.partial(plain, store_limits=LIMITS),
     )
-    told = History(random_objects(OBJECTS), standing_queries(), archive)
+    reported = History(random_objects(OBJECTS), standing_queries(), archive)
     with (
         patch.context(),
         sirocco.services.embedded.EmbeddedCluster(SETTINGS) as cluster,
         Client(cluster.router_address) as client,
     ):
-        made = [query_from_json(query, "tests") for query in told.queries]
+        made = [query_from_json(query, "tests") for query in reported.queries]
         results = list(client.register_many(made, start_ms=START_MS))
         assert all(result.error is None for result in results)
         with client.publisher() as publisher:
             for begin in range(0, OBJECTS, 500):
-                publisher.publish_many(told.objects[begin : begin + 500])
+                publisher.publish_many(reported.objects[begin : begin + 500])
                 token = publisher.flush().position_token
                 client.await_processed(token)
     patch.undo()
-    return told
+    return reported
 
 
 @pytest.fixture(scope="session")

@@ -91,10 +91,10 @@ def test_every_object_comes_once_with_all_that_was_published(spark, history):
     assert kinds["checkpoints"] >= 2
     table = read_objects(spark, index, COLUMNS).toArrow().sort_by("number")
     assert table.column("number").to_pylist() == list(range(1, OBJECTS + 1)), f"seed {SEED}"
-    told = Objects(history.objects)
-    assert table.column("lon").to_pylist() == told.lon.tolist()
-    assert table.column("arrival").to_pylist() == told.arrivals.tolist()
-    assert index.arrivals_ms == (told.start_ms, told.now_ms)
+    reported = Objects(history.objects)
+    assert table.column("lon").to_pylist() == reported.lon.tolist()
+    assert table.column("arrival").to_pylist() == reported.arrivals.tolist()
+    assert index.arrivals_ms == (reported.start_ms, reported.now_ms)
     for row, one in zip(table.to_pylist(), history.objects, strict=True):
         assert row["refusal"] is None
         assert row["name"] == (one["id"] if isinstance(one["id"], str) else "")
@@ -185,9 +185,9 @@ def test_objects_that_are_nowhere_any_more_are_no_gap_in_silence(spark, copied):
     index = index_archive(spark, str(copied))
     lost = slices_of(copied)[0]
     lost.unlink()
-    gone = next(piece for piece in index.pieces if piece.name.endswith(lost.name))
+    removed = next(piece for piece in index.pieces if piece.name.endswith(lost.name))
     with pytest.raises(Unavailable, match="begin it again"):
-        held_now(Directory(copied), gone)
+        held_now(Directory(copied), removed)
 
 
 def test_what_is_no_archive_is_refused(spark, tmp_path):

@@ -153,8 +153,8 @@ def check_objects(rows: list[dict]) -> None:
     ]
     objects = random_objects(500)
     for row in good:
-        told = objects[row["number"] - 1]
-        assert (row["lon"], row["text"]) == (told["lon"], told.get("text", ""))
+        reported = objects[row["number"] - 1]
+        assert (row["lon"], row["text"]) == (reported["lon"], reported.get("text", ""))
     refused = [row["refusal"] for row in rows if row["refusal"] is not None]
     assert len(refused) == 2
     assert sum("/no.such/Method" in reason for reason in refused) == 1

@@ -26,10 +26,10 @@ def test_tasks_that_are_done_are_told_while_others_run(spark, capfd):
     with module.phase(spark, "test", "waiting", progress_s=0.2):
         frame = module.in_tasks(spark, [str(i) for i in range(TASKS)], slowly, "item string")
         assert sorted(row["item"] for row in frame.collect()) == [str(i) for i in range(TASKS)]
-    said = capfd.readouterr().err
-    told = re.findall(rf"test: waiting: (\d+) of {TASKS} tasks, \d+ s", said)
-    done = [int(count) for count in told]
+    output = capfd.readouterr().err
+    reported = re.findall(rf"test: waiting: (\d+) of {TASKS} tasks, \d+ s", output)
+    done = [int(count) for count in reported]
     assert done == sorted(done)
     # Neither nothing nor all: in between.
-    assert any(0 < count < TASKS for count in done), said
-    assert re.search(r"test: waiting: \d+\.\d s\n", said)
+    assert any(0 < count < TASKS for count in done), output
+    assert re.search(r"test: waiting: \d+\.\d s\n", output)

@@ -57,7 +57,7 @@ IMPATIENT = KafkaTimes(call_s=3.0)
 def log_of(
     kafka: KafkaServer, mechanism: str, password: str = PASSWORD, times: KafkaTimes = TIMES
 ) -> KafkaLog:
-    told = settings(
+    given = settings(
         CLUSTER=f"c-{mechanism.lower()}",
         KAFKA=kafka.sasl_address,
         KAFKA_SECURITY="sasl_plaintext",
@@ -65,7 +65,7 @@ def log_of(
         KAFKA_SASL_USERNAME="service",
         KAFKA_SASL_PASSWORD=password,
     )
-    return KafkaLog(told.kafka, times)
+    return KafkaLog(given.kafka, times)
 
 
 @pytest.mark.parametrize("mechanism", SASL_MECHANISMS)
@@ -192,9 +192,9 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
 
 def test_redis_is_reached_over_tls_by_an_authority_of_its_own(redis: tuple[str, Path]) -> None:
     address, certificate = redis
-    told = settings(REDIS=address, REDIS_CA=str(certificate))
-    told.check_files()
-    store = RedisMapStore(told.redis, prefix=told.cluster.cluster, tls_ca=told.redis_ca)
+    given = settings(REDIS=address, REDIS_CA=str(certificate))
+    given.check_files()
+    store = RedisMapStore(given.redis, prefix=given.cluster.cluster, tls_ca=given.redis_ca)
     assert store.acquire("lease", "me", 10_000)
     assert store.holders("") == {"lease": "me"}
     store.close()

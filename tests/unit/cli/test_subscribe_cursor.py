@@ -26,25 +26,25 @@ def _printed(
     """Returns the printed objects, and the final message."""
     assert main(["subscribe", "s", "--router", cluster.router, "--json", *options]) == 0
     out, err = capsys.readouterr()
-    said = err.splitlines(keepends=True)
-    assert said[0] == "listening as s: no query of this subscriber\n"
-    return [json.loads(line)["object"]["id"] for line in out.splitlines()], "".join(said[1:])
+    output = err.splitlines(keepends=True)
+    assert output[0] == "listening as s: no query of this subscriber\n"
+    return [json.loads(line)["object"]["id"] for line in out.splitlines()], "".join(output[1:])
 
 
 def test_it_goes_on_behind_what_was_printed(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told, end = _printed(cluster, capsys, "--from-earliest", "--count", "3")
-    assert (told, end) == ([0, 1, 2], "go on with --cursor 3\n")
-    told, end = _printed(cluster, capsys, "--cursor", "3", "--count", "6")
-    assert (told, end) == ([3, 4, 5, 6, 7, 8], "go on with --cursor 9\n")
+    reported, end = _printed(cluster, capsys, "--from-earliest", "--count", "3")
+    assert (reported, end) == ([0, 1, 2], "go on with --cursor 3\n")
+    reported, end = _printed(cluster, capsys, "--cursor", "3", "--count", "6")
+    assert (reported, end) == ([3, 4, 5, 6, 7, 8], "go on with --cursor 9\n")
 
 
 def test_amid_a_batch_it_goes_on_with_that_batch(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told, end = _printed(cluster, capsys, "--from-earliest", "--count", "5")
-    assert (told, end) == ([0, 1, 2, 3, 4], "go on with --cursor 3\n")
+    reported, end = _printed(cluster, capsys, "--from-earliest", "--count", "5")
+    assert (reported, end) == ([0, 1, 2, 3, 4], "go on with --cursor 3\n")
 
 
 def test_without_a_cursor_it_says_nothing_of_one(capsys: pytest.CaptureFixture[str]) -> None:

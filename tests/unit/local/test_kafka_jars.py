@@ -43,8 +43,8 @@ SPOILT: dict[str, tuple[dict[str, bytes], str]] = {
 def test_other_jars_than_those_released_are_refused(
     name: str, tmp_path: Path, checksums: Path
 ) -> None:
-    jars, said = SPOILT[name]
-    with pytest.raises(LocalError, match=said):
+    jars, reported = SPOILT[name]
+    with pytest.raises(LocalError, match=reported):
         check_jars(written(tmp_path / "jars", jars), checksums)
 
 

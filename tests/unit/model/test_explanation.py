@@ -279,10 +279,10 @@ def test_a_circle_is_left_by_a_millimetre() -> None:
 def test_the_begin_that_a_router_noted_is_not_that_of_objects() -> None:
     query = parse_query({"id": "q", "kind": "range", "mode": "continuous"})
     one = parse_object(FIRST)
-    said = explain(query, one, arrival_ms=5, start_ms=6)
+    report = explain(query, one, arrival_ms=5, start_ms=6)
     noted = explain(query, one, arrival_ms=5, start_ms=6, is_start_given=False)
-    assert not said.holds
-    assert "all the same" not in said.reasons[-1].why
+    assert not report.holds
+    assert "all the same" not in report.reasons[-1].why
     assert "published after the registration" in noted.reasons[-1].why
     steps = parse_query({"id": "q", "kind": "terms", "mode": "continuous", "k": 1, "step": "1s"})
     counted = explain(steps, one, arrival_ms=5, start_ms=6, is_start_given=False)

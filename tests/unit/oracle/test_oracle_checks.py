@@ -130,9 +130,9 @@ def test_what_does_not_depend_on_time_is_judged_in_wall_time_too() -> None:
     # The time of the snapshot is unknown.
     (top,) = _of(lines, "top")
     assert "at" not in top
-    told = [*lines, top | {"at": 1_700_000_000_000}]
-    told.remove(top)
-    assert agrees(told, untimed, queries, arrival="wall") == []
+    reported = [*lines, top | {"at": 1_700_000_000_000}]
+    reported.remove(top)
+    assert agrees(reported, untimed, queries, arrival="wall") == []
     assert agrees(lines[1:], untimed, queries, arrival="wall")
     with pytest.raises(AssertionError, match="wall time"):
         agrees([], untimed, [QUERIES[7]], arrival="wall")
@@ -190,9 +190,9 @@ BAD: list[tuple[str, int, Callable[[Line], object]]] = [
 def test_a_spoilt_line_is_told(query: str, number: int, spoil: Callable[[Line], object]) -> None:
     lines = _right()
     spoil(_of(lines, query)[number])
-    told = agrees(lines, OBJECTS, QUERIES)
-    assert told
-    assert all(one.startswith(f"{query}: ") for one in told)
+    reported = agrees(lines, OBJECTS, QUERIES)
+    assert reported
+    assert all(one.startswith(f"{query}: ") for one in reported)
 
 
 @pytest.mark.parametrize("query", [query["id"] for query in QUERIES])

@@ -158,8 +158,10 @@ def test_the_client_library_is_told_what_opens_kafka(
     environment: dict[str, str], expected: dict[str, str]
 ) -> None:
     config = client_config(from_environment(NEEDED | environment).kafka, "name")
-    told = {name: value for name, value in config.items() if re.match("sasl|ssl|security", name)}
-    assert told == expected
+    reported = {
+        name: value for name, value in config.items() if re.match("sasl|ssl|security", name)
+    }
+    assert reported == expected
 
 
 @pytest.mark.parametrize(
@@ -241,14 +243,14 @@ def test_balancing_is_on_unless_it_is_switched_off() -> None:
     cluster = from_environment(NEEDED).cluster
     assert cluster.balances
     assert (cluster.balance_interval_ms, cluster.balance_cooldown_ms) == (10_000, 30_000)
-    told = {
+    reported = {
         "SIROCCO_BALANCE": "off",
         "SIROCCO_BALANCE_INTERVAL": "500ms",
         "SIROCCO_BALANCE_COOLDOWN": "0s",
         "SIROCCO_BALANCE_OBJECTS": "0",
         "SIROCCO_BALANCE_THRESHOLD": "1.5",
     }
-    cluster = from_environment(NEEDED | told).cluster
+    cluster = from_environment(NEEDED | reported).cluster
     assert not cluster.balances
     assert (cluster.balance_interval_ms, cluster.balance_cooldown_ms) == (500, 0)
     assert (cluster.balance_objects_min, cluster.balance_threshold) == (0, 1.5)

@@ -87,17 +87,19 @@ def test_lists_are_what_the_merger_told() -> None:
     assert list(first.pairs()) == []
 
     assert len(second) == 3
-    told = {each.query: each for each in second}
+    received = {each.query: each for each in second}
     two = Object(2, 1, 2, "text of 2")
-    assert told["near"] == KnnChange(
-        "near", (two,), ("näme",), ((2, 1.125), (1, 5.5)), told["near"].cursor
+    assert received["near"] == KnnChange(
+        "near", (two,), ("näme",), ((2, 1.125), (1, 5.5)), received["near"].cursor
     )
-    assert told["wörds"] == TermsStep("wörds", 100, (("a", 4), ("東", 3)), told["wörds"].cursor)
-    best = told["best"]
+    assert received["wörds"] == TermsStep(
+        "wörds", 100, (("a", 4), ("東", 3)), received["wörds"].cursor
+    )
+    best = received["best"]
     assert isinstance(best, RankedChange)
     assert (best.at_ms, best.new) == (100, (Object("é", 1, 2, "text of é"),))
     assert [name for name, _ in best.entries] == ["é"]
-    assert not told["wörds"].is_partial  # type: ignore[union-attr]
+    assert not received["wörds"].is_partial  # type: ignore[union-attr]
     # A batch counts as consumed only at its last value.
     assert [each.cursor for each in second] == ["1", "1", "9"]
 

@@ -172,12 +172,12 @@ def test_refused_objects_are_told_each_once(cluster: FakeCluster, client: Any) -
         PublishPlan(requests=1, answered=0),
         PublishPlan(requests=3, partial=4),
     ]
-    told: list[Any] = []
-    with client.publisher(SMALL, on_rejected=told.append) as publisher:
+    received: list[Any] = []
+    with client.publisher(SMALL, on_rejected=received.append) as publisher:
         publisher.publish_many(objects(100, 5))
         result = publisher.flush()
-        assert [each.object for each in told] == list(range(10, 105, 10))
-        assert [each.number for each in told] == [each.object - 4 for each in told]
+        assert [each.object for each in received] == list(range(10, 105, 10))
+        assert [each.number for each in received] == [each.object - 4 for each in received]
     assert result.rejected == 10
 
 

@@ -39,5 +39,5 @@ def test_the_examples_do_what_they_say(capsys: pytest.CaptureFixture[str]) -> No
         names: dict[str, object] = {"ROUTER": cluster.router_address, "__name__": "readme"}
         for example in examples:
             exec(compile(example, str(README), "exec"), names)
-    told = capsys.readouterr().out
-    assert re.sub(r"position_token='[^']*'", "position_token='…'", told) == EXPECTED
+    output = capsys.readouterr().out
+    assert re.sub(r"position_token='[^']*'", "position_token='…'", output) == EXPECTED

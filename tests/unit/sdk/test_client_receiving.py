@@ -181,9 +181,9 @@ def test_closing_from_another_thread_ends_the_iteration(cluster: FakeCluster, cl
 
 
 def test_open_waits_no_longer_than_told(cluster: FakeCluster, connect: Callable[..., Any]) -> None:
-    gone = FakeCluster()
-    gone.stop()
-    client = connect(cluster.router, mergers=[gone.router], retry=None)
+    removed = FakeCluster()
+    removed.stop()
+    client = connect(cluster.router, mergers=[removed.router], retry=None)
     with pytest.raises(DeadlineExceeded):
         client.subscribe("s").open(timeout_s=0.3)
 

@@ -70,21 +70,21 @@ def test_every_object_once_whatever_breaks(repeat: int) -> None:
             if request is not None:
                 answers.append(server.take(request))
         elif step < 0.95 and answers:
-            upto, rejections = answers.pop(0)
+            end, rejections = answers.pop(0)
             if rng.random() < 0.3:
                 # A server may answer a part, and may report refused objects before that.
-                part = rng.randrange(session.acknowledged_to, upto + 1)
+                part = rng.randrange(session.acknowledged_to, end + 1)
                 refused += session.acknowledge(part, rejections)
-            refused += session.acknowledge(upto, rejections)
+            refused += session.acknowledge(end, rejections)
             if rng.random() < 0.2:
-                assert session.acknowledge(upto, rejections) == []
+                assert session.acknowledge(end, rejections) == []
         elif step > 0.95:
             answers.clear()
             session.rewind()
         assert session.outstanding <= 300
     assert server.log == [each for each in wanted if not is_bad(each)], f"seed {seed}"
-    told = [(each.number, each.object) for each in refused]
-    assert told == [(i, e) for i, e in enumerate(wanted, 1) if is_bad(e)], f"seed {seed}"
+    received = [(each.number, each.object) for each in refused]
+    assert received == [(i, e) for i, e in enumerate(wanted, 1) if is_bad(e)], f"seed {seed}"
     assert session.outstanding_bytes == 0, f"seed {seed}"
 
 

@@ -66,10 +66,10 @@ def left(slot: HeldSlot, archive: MemoryArchive, is_archived: set[int]) -> list[
         if number in is_archived:
             archive.write(slice_name(3, span_of(each)), write_slice(each))
             slot.manifest.archived[span_of(each)] = arrivals_of(each)
-    gone = slot.store.forget(slices[-1].arrival_first_ms)
-    for each in gone:
+    removed = slot.store.forget(slices[-1].arrival_first_ms)
+    for each in removed:
         slot.manifest.note_evicted(each)
-    return gone
+    return removed
 
 
 def found(slot: HeldSlot, archive: MemoryArchive, query: Query, bounds: Bounds) -> list[int]:
@@ -94,16 +94,16 @@ def fires() -> Query:
 
 def test_a_search_finds_what_has_left_memory(slot: HeldSlot) -> None:
     archive = MemoryArchive()
-    gone = left(slot, archive, {0, 1, 2})
-    assert len(gone) == 3
+    removed = left(slot, archive, {0, 1, 2})
+    assert len(removed) == 3
     assert found(slot, archive, fires(), Bounds()) == list(range(ROWS))
     assert slot.manifest.earliest_ms is None
 
 
 def test_a_window_reads_only_the_slices_that_it_reaches(slot: HeldSlot) -> None:
     archive = MemoryArchive()
-    gone = left(slot, archive, {0, 1, 2})
-    archive.delete(slice_name(3, span_of(gone[0])))
+    removed = left(slot, archive, {0, 1, 2})
+    archive.delete(slice_name(3, span_of(removed[0])))
     assert found(slot, archive, fires(), Bounds(12 * 60_000, 25 * 60_000)) == list(range(12, 26))
 
 
@@ -150,18 +150,18 @@ def test_what_was_lost_is_told_by_the_earliest_time(slot: HeldSlot) -> None:
 
 def test_the_archive_gives_up_what_is_too_old(slot: HeldSlot) -> None:
     archive = MemoryArchive()
-    gone = left(slot, archive, {0, 1, 2})
-    names = slot.manifest.forget(gone[1].arrival_first_ms)
-    assert names == [slice_name(3, span_of(gone[0]))]
-    assert slot.manifest.earliest_ms == gone[0].arrival_last_ms + 1
+    removed = left(slot, archive, {0, 1, 2})
+    names = slot.manifest.forget(removed[1].arrival_first_ms)
+    assert names == [slice_name(3, span_of(removed[0]))]
+    assert slot.manifest.earliest_ms == removed[0].arrival_last_ms + 1
     assert found(slot, archive, fires(), Bounds()) == list(range(10, ROWS))
 
 
 def test_slices_read_last_are_kept_within_their_bound(slot: HeldSlot) -> None:
     archive = MemoryArchive()
-    gone = left(slot, archive, {0, 1, 2})
+    removed = left(slot, archive, {0, 1, 2})
     kept = ArchivedSlices(archive, kept_bytes_max=1)
-    first = kept.load(slice_name(3, span_of(gone[0])))
-    assert kept.load(slice_name(3, span_of(gone[0]))) is first
-    kept.load(slice_name(3, span_of(gone[1])))
-    assert kept.load(slice_name(3, span_of(gone[0]))) is not first
+    first = kept.load(slice_name(3, span_of(removed[0])))
+    assert kept.load(slice_name(3, span_of(removed[0]))) is first
+    kept.load(slice_name(3, span_of(removed[1])))
+    assert kept.load(slice_name(3, span_of(removed[0]))) is not first

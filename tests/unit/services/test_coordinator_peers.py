@@ -52,10 +52,13 @@ def test_routers_tell_what_they_sent_by_the_map_in_force(router: tuple[IntakeRou
     intake.arrivals = LeafArrivals(7, np.zeros(5, np.int64))
     intake.arrivals.add(np.array([4, 1, 4], np.int32))
 
-    (told,) = routers.arrivals(["r"]).values()
+    (received,) = routers.arrivals(["r"]).values()
     routers.close()
-    assert told.version == 7
-    assert dict(zip(told.leaves.tolist(), told.objects.tolist(), strict=True)) == {1: 1.0, 4: 2.0}
+    assert received.version == 7
+    assert dict(zip(received.leaves.tolist(), received.objects.tolist(), strict=True)) == {
+        1: 1.0,
+        4: 2.0,
+    }
 
 
 def test_who_is_away_or_not_known_is_left_out(router: tuple[IntakeRouter, str]) -> None:
@@ -64,10 +67,10 @@ def test_who_is_away_or_not_known_is_left_out(router: tuple[IntakeRouter, str]) 
     times = PeerTimes(arrivals_s=0.2)
     routers = Routers(lambda: {"r": address, "away": "127.0.0.1:1"}, times=times)
 
-    told = routers.arrivals(["r", "away", "unknown"])
+    received = routers.arrivals(["r", "away", "unknown"])
 
     routers.close()
-    assert list(told) == ["r"]
+    assert list(received) == ["r"]
 
 
 def test_addresses_are_looked_up_now_and_then_and_for_whoever_is_new(

@@ -64,5 +64,5 @@ def test_an_owner_answers_when_all_slots_have_been_told(
     partition, offset = map(int, token.split("."))
     routers = [each for each in cluster.services if isinstance(each, RouterService)]
     sources = [each.machine.intake.sources.get(partition) for each in routers]
-    (told,) = [source.sent.min() for source in sources if source is not None]
-    assert told >= position_of(offset + 1)
+    (received,) = [source.sent.min() for source in sources if source is not None]
+    assert received >= position_of(offset + 1)

@@ -92,10 +92,10 @@ def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
         return loop.deadlines_ms
 
     begin_ms = now_ms()
-    told, untold = asyncio.run(run())
+    received, untold = asyncio.run(run())
     assert untold is None
-    assert told is not None
-    assert begin_ms + TIMES.seek_s * 1_000 <= told <= now_ms() + TIMES.seek_s * 1_000
+    assert received is not None
+    assert begin_ms + TIMES.seek_s * 1_000 <= received <= now_ms() + TIMES.seek_s * 1_000
 
 
 def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
@@ -106,9 +106,9 @@ def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
     )
     begin_ms = now_ms()
     asyncio.run(owners.apply(0, [REQUEST]))
-    (told,) = loop.deadlines_ms
-    assert told is not None
-    assert begin_ms + TIMES.seek_s * 1_000 <= told <= now_ms() + TIMES.seek_s * 1_000
+    (received,) = loop.deadlines_ms
+    assert received is not None
+    assert begin_ms + TIMES.seek_s * 1_000 <= received <= now_ms() + TIMES.seek_s * 1_000
 
 
 class Nobody(Loop):

@@ -102,9 +102,9 @@ def test_a_check_whose_caller_has_gone_goes_on_alone(
 
     async def run() -> None:
         front = MapBack(leader)
-        gone, _ = propose(front, b"gone")
+        removed, _ = propose(front, b"gone")
         await until(lambda: checked)
-        gone.cancel()
+        removed.cancel()
         # The call ends in these turns.
         for _ in range(3):
             await asyncio.sleep(0)
@@ -112,7 +112,7 @@ def test_a_check_whose_caller_has_gone_goes_on_alone(
         await asyncio.wait([early], timeout=TIMEOUT_S)
         assert context.code == "FAILED_PRECONDITION"
         may_end.set()
-        await asyncio.wait([gone], timeout=TIMEOUT_S)
+        await asyncio.wait([removed], timeout=TIMEOUT_S)
         last, _ = propose(front, b"last")
         assert (await last).map_version == 1
 

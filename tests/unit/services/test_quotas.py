@@ -342,9 +342,9 @@ def test_a_count_whose_caller_has_gone_is_not_done_twice_at_once(
     request = CountQueriesRequest(partition=1, id_prefix="a:")
 
     async def main() -> int:
-        gone = asyncio.ensure_future(tenants.answer(request))
+        removed = asyncio.ensure_future(tenants.answer(request))
         await asyncio.to_thread(reading.wait, 20)
-        gone.cancel()
+        removed.cancel()
         again = asyncio.ensure_future(tenants.answer(request))
         await asyncio.wait([again], timeout=0.1)
         may_go_on.set()

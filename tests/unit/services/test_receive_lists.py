@@ -85,8 +85,8 @@ def deliver(log: MemoryLog) -> None:
 def take(subscription: Subscription, count: int) -> list[Told]:
     found: list[Told] = []
     with subscription:
-        for told in subscription:
-            found.append(told)
+        for each in subscription:
+            found.append(each)
             if len(found) == count:
                 break
     return found
@@ -98,13 +98,13 @@ def test_each_subscriber_gets_its_own_lists(log: MemoryLog, address: str) -> Non
         bobs = take(client.subscribe("bob", from_earliest=True, credit=2), 6)
         anns = take(client.subscribe("ann", from_earliest=True), 12)
         held: tuple[int | str, ...] = ()
-        for i, told in enumerate(bobs):
-            assert isinstance(told, KnnChange)
-            assert (told.query, told.entries) == ("bob's", ((i, 50.0 - i),))
-            assert (told.removed, [one.text for one in told.added]) == (held, [f"text of {i}"])
+        for i, each in enumerate(bobs):
+            assert isinstance(each, KnnChange)
+            assert (each.query, each.entries) == ("bob's", ((i, 50.0 - i),))
+            assert (each.removed, [one.text for one in each.added]) == (held, [f"text of {i}"])
             held = (i,)
-        assert sum(isinstance(told, KnnChange) for told in anns) == 6
-        matches = [told.object.id for told in anns if isinstance(told, Notification)]
+        assert sum(isinstance(each, KnnChange) for each in anns) == 6
+        matches = [each.object.id for each in anns if isinstance(each, Notification)]
         assert matches == list(range(6))
         # The cursor of a list resumes after it.
         again = take(client.subscribe("bob", bobs[2].cursor), 3)

@@ -192,14 +192,14 @@ def test_one_answer_tells_of_a_bounded_number_of_refused_objects() -> None:
             Pending(number + OBJECTS_MAX - 1, pack_rejections(number, refused), 0, appended, 0)
             for number in range(1, 5 * OBJECTS_MAX, OBJECTS_MAX)
         )
-        told: list[int] = []
+        received: list[int] = []
         while pending:
             answer = await one.front._acknowledged(pending, asyncio.Condition())
             assert answer.ByteSize() < 2 << 20
-            told += [each.number for each in answer.rejections]
+            received += [each.number for each in answer.rejections]
             # Every refusal up to an acknowledgement has been sent.
-            assert answer.acknowledged_to == told[-1]
-        assert told == [*range(1, 5 * OBJECTS_MAX + 1)]
+            assert answer.acknowledged_to == received[-1]
+        assert received == [*range(1, 5 * OBJECTS_MAX + 1)]
 
     run(test)
 

@@ -109,8 +109,8 @@ def test_answers_are_those_of_brute_force(evaluators: int, kind: str) -> None:
             cluster.client.search(query_from_json(query, ""), now_ms=arrivals[-1]).members()
             for query in queries
         ]
-    told = agrees(lines, objects, queries)
-    assert not told, f"seed {seed}: " + "\n".join(told[:5])
+    received = agrees(lines, objects, queries)
+    assert not received, f"seed {seed}: " + "\n".join(received[:5])
     assert len(queries) == 100
 
 
@@ -371,8 +371,8 @@ def test_a_deadline_that_is_too_short_says_what_was_missing(small: Searchable) -
 def test_what_nobody_waits_for_is_not_worked_on(small: Searchable) -> None:
     for slot in small.slots.values():
         slot.gate = threading.Event()
-    with small.new_client() as gone:
-        parts = gone.search_parts(everywhere(), timeout_s=60)
+    with small.new_client() as removed:
+        parts = removed.search_parts(everywhere(), timeout_s=60)
         thread = threading.Thread(target=take_in_vain, args=(parts,))
         thread.start()
         eventually(lambda: small.front._under_way == 1)

@@ -166,11 +166,11 @@ def test_a_quiet_subscriber_is_not_told_of_each_window_of_others(
             for number in range(50):
                 write(log, range(number, number + 1), "window")
                 await asyncio.sleep(0.02)
-            told = len(cursors)
+            received = len(cursors)
 
             # check: soon after the last one, it still knows the end, whose mark that is.
             await until(lambda: cursors[-1] == "0.100")
-            assert told < 10
+            assert received < 10
             taking.cancel()
             await asyncio.wait([taking])
 

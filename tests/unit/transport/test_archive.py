@@ -152,8 +152,8 @@ def test_processes_of_one_number_on_a_shared_volume_do_not_meet(
         one.write(f"a/{number}", b"one %d" % number)
     for name in one.list(""):
         folder, _, which = name.partition("/")
-        said = "one" if folder == "a" else "other"
-        assert one.read(name) == f"{said} {which}".encode()
+        reported = "one" if folder == "a" else "other"
+        assert one.read(name) == f"{reported} {which}".encode()
     assert len(one.list("a/")) == 3
     assert not list((tmp_path / ".partial").iterdir())
 

@@ -84,13 +84,13 @@ def test_a_call_is_done_when_the_log_has_its_requests(log: MemoryLog, generated:
     stub = generated.services.EchoServiceStub(LogChannel(producer, "hop", 1))
     request = generated.messages.TakeRequest
     call = stub.Take.future(iter([request(number=n) for n in range(3)]))
-    told: list[LogCall[Any]] = []
-    call.add_done_callback(told.append)
-    assert (call.done(), told) == (False, [])
+    reported: list[LogCall[Any]] = []
+    call.add_done_callback(reported.append)
+    assert (call.done(), reported) == (False, [])
     producer.poll(0.0)
-    assert (call.done(), told, call.offsets) == (True, [call], [0, 1, 2])
-    call.add_done_callback(told.append)
-    assert told == [call, call]
+    assert (call.done(), reported, call.offsets) == (True, [call], [0, 1, 2])
+    call.add_done_callback(reported.append)
+    assert reported == [call, call]
     assert call.result() == stub.Take(iter([]))
     assert stub.TakeOne.future(request()).result().ByteSize() == 0
     assert stub.Take.future(iter([])).done(), "a call without requests is done at once"

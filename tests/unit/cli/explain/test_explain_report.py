@@ -88,7 +88,7 @@ def _balance(leaves: int) -> Balance:
 
 def _report(query: Query, cluster: Cluster, recent: RecentMatches | None = None) -> dict[str, Any]:
     one = parse_object({"id": 1, "lon": 10, "lat": 10, "text": "a"})
-    said = report(
+    loads = report(
         ExplainedQuery(query),
         cluster,
         recent or RecentMatches(1_000),
@@ -96,16 +96,16 @@ def _report(query: Query, cluster: Cluster, recent: RecentMatches | None = None)
         now_ms=5_000,
         arrival_ms=None,
     )
-    assert list(lines_of(said))
-    return said
+    assert list(lines_of(loads))
+    return loads
 
 
 def test_what_comes_to_leaves_and_slots() -> None:
-    said = _report(SMALL, Cluster(_described(), MAP, "none", _balance(16)))
-    (leaf,) = said["places"]["leaves"]
+    loads = _report(SMALL, Cluster(_described(), MAP, "none", _balance(16)))
+    (leaf,) = loads["places"]["leaves"]
     slot = SLOT_OF[leaf]
-    assert [one["slot"] for one in said["places"]["slots"]] == [slot]
-    load = said["load"]
+    assert [one["slot"] for one in loads["places"]["slots"]] == [slot]
+    load = loads["load"]
     assert load["leaves_share"] == (leaf + 1) / sum(range(1, 17))
     assert (load["slots_objects_per_s"], load["leaves_objects_per_s"]) == (10.0 * (slot + 1), 7.0)
     assert load["slots_share"] == (slot + 1) / 10
@@ -121,15 +121,15 @@ def test_what_comes_to_leaves_and_slots() -> None:
 
 def test_who_may_not_see_the_map_learns_the_rest() -> None:
     why = "token k3 has no scope 'admin'"
-    said = _report(
+    loads = _report(
         SMALL, Cluster(_described(), None, "", None, why), RecentMatches(1_000, why="no store")
     )
-    assert said["places"] == said["load"] == {"unknown": why}
-    assert said["object"]["outcome"] == "match"
-    assert "goes_to" not in said["object"]
-    assert [one["keyword"] for one in said["text"]["conjunctions"]] == [None, None]
-    assert said["matched"] == {"window_ms": 1_000, "count": None, "unknown": "no store"}
-    lines = list(lines_of(said))
+    assert loads["places"] == loads["load"] == {"unknown": why}
+    assert loads["object"]["outcome"] == "match"
+    assert "goes_to" not in loads["object"]
+    assert [one["keyword"] for one in loads["text"]["conjunctions"]] == [None, None]
+    assert loads["matched"] == {"window_ms": 1_000, "count": None, "unknown": "no store"}
+    lines = list(lines_of(loads))
     assert f"leaves        not known: {why}" in lines
     assert "matched       not known: no store" in lines
 
@@ -160,15 +160,15 @@ def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
 
 
 def test_where_an_object_may_go_is_said_as_such() -> None:
-    said = _report(SMALL, Cluster(_described(), MAP, "none", None))
-    said["object"]["goes_to"] = {
+    loads = _report(SMALL, Cluster(_described(), MAP, "none", None))
+    loads["object"]["goes_to"] = {
         "leaves": [1],
         "slots": [],
         "or_leaves": list(range(2, 20)),
         "or_slots": [2, 3],
         "query_is_there": None,
     }
-    (line,) = [line for line in lines_of(said) if line.startswith("sent to ")]
+    (line,) = [line for line in lines_of(loads) if line.startswith("sent to ")]
     assert line == (
         "sent to       leaf 1 and perhaps one of leaf 2 3 4 5 6 7 8 9 10 11 12 13 …, "
         "one of slot 2 3: whether the query is there depends on which, by the object's event key"

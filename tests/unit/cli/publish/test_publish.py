@@ -44,9 +44,9 @@ def test_batches_without_a_good_line_are_passed_over(
     assert cluster.ids == list(range(3_000))
     out, err = capsys.readouterr()
     assert out.startswith("3,000 objects acknowledged")
-    told = err.splitlines()
-    assert told[0] == f"{tmp_path}/o:1501: lon: is missing"
-    assert told[10:] == [f"{tmp_path}/o: 2,490 more lines: lon: is missing"]
+    output = err.splitlines()
+    assert output[0] == f"{tmp_path}/o:1501: lon: is missing"
+    assert output[10:] == [f"{tmp_path}/o: 2,490 more lines: lon: is missing"]
 
 
 def test_nothing_good_at_all_is_counted_as_none(
@@ -90,9 +90,9 @@ def test_errors_stand_in_the_order_of_lines_whoever_finds_them(
         lines += [good(number), f'{{"id": {number}, "lon": {200 + number}, "lat": 1}}']
     assert publish(cluster, tmp_path / "o", lines, "--rate", "200") == 3
     out, err = capsys.readouterr()
-    told = [int(line.split(":")[1]) for line in err.splitlines()]
-    assert told == sorted(told)
-    assert len(told) == 60
+    output = [int(line.split(":")[1]) for line in err.splitlines()]
+    assert output == sorted(output)
+    assert len(output) == 60
     assert out.startswith("20 objects acknowledged")
 
 

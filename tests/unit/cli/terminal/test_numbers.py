@@ -40,11 +40,11 @@ def test_what_is_out_of_range_is_refused_by_name(
     for value in values:
         with pytest.raises(SystemExit) as ended:
             main([*arguments, f"{option}={value}" if option.startswith("--") else option + value])
-        said = capsys.readouterr().err
+        output = capsys.readouterr().err
         assert ended.value.code == 2, value
-        assert f"argument {option}" in said, value
-        assert "Traceback" not in said
-        assert len(said) < 3_000
+        assert f"argument {option}" in output, value
+        assert "Traceback" not in output
+        assert len(output) < 3_000
 
 
 def test_a_scale_is_refused_likewise(capsys: pytest.CaptureFixture[str]) -> None:

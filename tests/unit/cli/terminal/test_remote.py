@@ -60,11 +60,11 @@ def test_where_there_is_none_a_command_says_how_to_name_one(
         Path(".run").mkdir()
         (Path(".run") / STATE).write_text(state)
     assert main(["cluster"]) == 2
-    said = capsys.readouterr().err
-    assert "--router HOST:PORT" in said
-    assert "SIROCCO_ROUTER" in said
-    assert "local up" in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert "--router HOST:PORT" in output
+    assert "SIROCCO_ROUTER" in output
+    assert "local up" in output
+    assert output.count("\n") == 1
 
 
 def test_a_port_where_nobody_answers_is_named_while_it_is_tried(
@@ -74,10 +74,10 @@ def test_a_port_where_nobody_answers_is_named_while_it_is_tried(
         held.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{held.getsockname()[1]}"
         assert main(["cluster", "--router", address, "--timeout", "2.5"]) == 4
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == f"cannot reach {address}, retrying"
-    assert said[1].startswith(f"sirocco: cannot reach the router at {address}: ")
-    assert len(said) == 2
+    output = capsys.readouterr().err.splitlines()
+    assert output[0] == f"cannot reach {address}, retrying"
+    assert output[1].startswith(f"sirocco: cannot reach the router at {address}: ")
+    assert len(output) == 2
 
 
 def test_a_subscriber_is_told_what_it_listens_for(
@@ -104,13 +104,13 @@ def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixt
     options = ("--router", first.router, "--from-earliest", "--count", "2", "--json")
     thread = threading.Thread(target=lambda: status.append(main(["subscribe", "s", *options])))
     thread.start()
-    said = ""
+    reported = ""
 
     def seen(text: str) -> Callable[[], bool]:
         def look() -> bool:
-            nonlocal said
-            said += capsys.readouterr().err
-            return text in said
+            nonlocal reported
+            reported += capsys.readouterr().err
+            return text in reported
 
         return look
 
@@ -123,7 +123,7 @@ def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixt
     again.stop()
     assert status == [0]
     seen("")()
-    assert f"connected to {first.router} again" in said
+    assert f"connected to {first.router} again" in reported
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfet\0", b"\x8f\x01", b"x" * (1 << 17), b"", b"a\nb"])

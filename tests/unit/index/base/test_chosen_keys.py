@@ -105,15 +105,15 @@ def test_chosen_terms_share_no_bucket_of_counts() -> None:
 
 def test_what_is_read_out_of_a_table_does_not_tell_its_secret() -> None:
     keys = drawn(500, 2)
-    told = []
+    reported = []
     for secret in ((3, 5), (0xF00D | 1, (1 << 63) | 1)):
         with fixed_secret(*secret):
             handles, rows, words = HandleTable(), RowTable(), KeywordSlots(1, 1_000)
         handles.put(keys, np.arange(500, dtype=np.int32))
         rows.put(keys, np.arange(500, dtype=np.int32))
         words.add(keys, np.ones((500, 1), np.uint64))
-        told.append([*handles.items(), rows.rows(), *words.items()])
-    for one, other in zip(*told, strict=True):
+        reported.append([*handles.items(), rows.rows(), *words.items()])
+    for one, other in zip(*reported, strict=True):
         assert one.tolist() == other.tolist()
 
 

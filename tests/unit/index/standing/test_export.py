@@ -48,13 +48,13 @@ def test_a_random_life_is_exported_and_rebuilt(grid: Grid, seed: int) -> None:
         assert comparable(got) == comparable(want), f"seed={seed} step={step}"
 
         position += 10
-        gone = rng.sample(sorted(live), len(live) // 3)
-        index.remove(np.array(gone, np.int32), position)
+        removed = rng.sample(sorted(live), len(live) // 3)
+        index.remove(np.array(removed, np.int32), position)
         if rng.random() < 0.7:
             # Their rows, blocks and term ids are assigned again by the next insertion.
             while index.reclaim(position):
                 pass
-        for row in gone:
+        for row in removed:
             del live[row]
 
     rows = np.array(sorted(live), np.int32)

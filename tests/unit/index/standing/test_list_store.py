@@ -26,9 +26,9 @@ def test_lists_never_overlap(seed: int) -> None:
                 assert begin not in held
                 held[begin] = length
         else:
-            gone = rng.sample(sorted(held), len(held) // 2)
-            lengths = np.array([held.pop(begin) for begin in gone], np.int64)
-            store.free(np.array(gone, np.int64), lengths)
+            removed = rng.sample(sorted(held), len(held) // 2)
+            lengths = np.array([held.pop(begin) for begin in removed], np.int64)
+            store.free(np.array(removed, np.int64), lengths)
         places = sorted(held.items())
         for (begin, length), (following, _) in pairwise(places):
             assert begin + length <= following

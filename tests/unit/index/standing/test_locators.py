@@ -70,12 +70,12 @@ def test_hits_count_where_the_first_alternative_leads(seed: int) -> None:
             live[row] = query, derived(query) if each is None else each
         assert table.get(np.array(rows, np.int32)) == locators
         check(rng, index, table, live, position, f"seed={seed} step={step}")
-        gone = rng.sample(sorted(live), len(live) // 3)
+        removed = rng.sample(sorted(live), len(live) // 3)
         position += 10
-        index.remove(np.array(gone, np.int32), position)
+        index.remove(np.array(removed, np.int32), position)
         while index.reclaim(position):
             pass
-        for row in gone:
+        for row in removed:
             del live[row]
 
 

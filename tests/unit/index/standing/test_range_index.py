@@ -61,9 +61,9 @@ def test_random_life_equals_oracle(grid: Grid, seed: int) -> None:
                     live[row] = (query, position, NEVER_MS)
             else:
                 alive = [row for row, entry in live.items() if entry[2] == NEVER_MS]
-                gone = rng.sample(alive, len(alive) // 3)
-                index.remove(np.array(gone, np.int32), position)
-                for row in gone:
+                removed = rng.sample(alive, len(alive) // 3)
+                index.remove(np.array(removed, np.int32), position)
+                for row in removed:
                     live[row] = (*live[row][:2], position)
         position += 30
         some = [entry[0] for entry in live.values()]

@@ -34,9 +34,9 @@ def test_ids_are_stable_while_used_and_given_again_after(seed: int) -> None:
         most = max(most, len(+uses))
         rng.shuffle(held)
         cut = rng.randrange(len(held) + 1)
-        gone, held = held[:cut], held[cut:]
-        vocabulary.release(np.array([term_id for _, term_id in gone], np.int32))
-        uses.subtract(term for term, _ in gone)
+        removed, held = held[:cut], held[cut:]
+        vocabulary.release(np.array([term_id for _, term_id in removed], np.int32))
+        uses.subtract(term for term, _ in removed)
         ids = {term: term_id for term, term_id in ids.items() if uses[term] > 0}
         assert len(vocabulary) == len(ids), f"seed={seed} step={step}"
         assert len(set(ids.values())) == len(ids), f"seed={seed} step={step}"

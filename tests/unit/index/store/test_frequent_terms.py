@@ -153,9 +153,9 @@ def test_terms_by_nodes_are_those_by_rows(trial: int) -> None:
             assert (np.diff(hashes.astype(object)) > 0).all()
             assert dict(zip(hashes.tolist(), counts.tolist(), strict=True)) == wanted
         either = count_terms(view, condition, bounds, k=k)
-        told = dict(zip(either.hashes.tolist(), either.counts.tolist(), strict=True))
-        assert {term: told[term] for term in wanted} == wanted
-        assert frequent is None or told == wanted
+        reported = dict(zip(either.hashes.tolist(), either.counts.tolist(), strict=True))
+        assert {term: reported[term] for term in wanted} == wanted
+        assert frequent is None or reported == wanted
     assert by_nodes, "the counts of nodes were never used"
 
 
@@ -204,5 +204,5 @@ def test_terms_that_nodes_do_not_list_count_where_they_list_fewer_than_k() -> No
     view = stored(rows, StoreLimits(active_rows=39_000))
     wanted = counted(rows, here)
     assert sorted(wanted.values()) == [1] * 5 + [2_000] * 2
-    told = count_terms(view, condition_of(Rectangle(-1, -1, 2, 2)), k=10)
-    assert dict(zip(told.hashes.tolist(), told.counts.tolist(), strict=True)) == wanted
+    reported = count_terms(view, condition_of(Rectangle(-1, -1, 2, 2)), k=10)
+    assert dict(zip(reported.hashes.tolist(), reported.counts.tolist(), strict=True)) == wanted

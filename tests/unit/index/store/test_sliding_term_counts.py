@@ -123,17 +123,17 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
         queries.append((box, condition, k, SlidingTermCounts(k, codes)))
     lon, lat = rows.objects.lon, rows.objects.lat
     is_here = np.zeros(ROWS, np.bool_)
-    gone, taken, steps = NOTHING_FORGOTTEN, 0, 0
+    removed, taken, steps = NOTHING_FORGOTTEN, 0, 0
     for at_ms in range(1_000 + step, 1_000 + ROWS - 50, step):
         # Some objects after the step are already there.
-        upto = min(ROWS, at_ms - 1_000 + 50 + int(rng.integers(0, 300)))
-        append(store, rows, taken, upto)
-        is_here[taken:upto] = True
-        taken = upto
+        end = min(ROWS, at_ms - 1_000 + 50 + int(rng.integers(0, 300)))
+        append(store, rows, taken, end)
+        is_here[taken:end] = True
+        taken = end
         if rng.random() < 0.7:
             work(store)
         for slice_ in store.forget(at_ms - keeps_ms):
-            gone = gone.and_slice(slice_)
+            removed = removed.and_slice(slice_)
             is_here[slice_.first_seq : slice_.last_seq + 1] = False
         view, bounds = store.view(), Bounds(at_ms - window + 1, at_ms)
         for box, condition, k, kept in queries:
@@ -146,7 +146,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
             if box is not None:
                 is_in &= (lon >= box.west) & (lon <= box.east)
                 is_in &= (lat >= box.south) & (lat <= box.north)
-            found = kept.count(view, condition, bounds, gone)
+            found = kept.count(view, condition, bounds, removed)
             assert told(found, k) == most_frequent(counted(rows, is_in), k)
             steps += 1
     assert looked.times < steps or room < 400, "nothing was counted on"

@@ -27,7 +27,7 @@ def cut(nets, weights, loads, wanted, slack, passes=8):
     net = np.repeat(np.arange(len(nets), dtype=np.int32), np.diff(offsets))
     ends = np.cumsum(np.bincount(pins, minlength=len(loads)))
     side = np.empty(len(loads), np.uint8)
-    told = cut_in_two(
+    reported = cut_in_two(
         offsets,
         pins,
         weights,
@@ -39,7 +39,7 @@ def cut(nets, weights, loads, wanted, slack, passes=8):
         passes,
         side,
     )
-    return told, side
+    return reported, side
 
 
 def random_nets(rng, vertices):
@@ -56,8 +56,8 @@ def test_the_cut_is_what_it_says_and_within_the_balance(seed):
     rng = np.random.default_rng(seed)
     vertices = int(rng.integers(2, 11))
     nets, weights = random_nets(rng, vertices)
-    told, side = cut(nets, weights, np.ones(vertices), vertices / 2, 1.0)
-    assert told == weight_of_cut(nets, weights, side), f"seed {seed}"
+    reported, side = cut(nets, weights, np.ones(vertices), vertices / 2, 1.0)
+    assert reported == weight_of_cut(nets, weights, side), f"seed {seed}"
     assert abs((side == 0).sum() - vertices / 2) <= 1, f"seed {seed}"
 
 
@@ -67,8 +67,8 @@ def test_most_small_cuts_are_the_best_there_are():
         rng = np.random.default_rng(seed)
         vertices = int(rng.integers(2, 9))
         nets, weights = random_nets(rng, vertices)
-        told, _ = cut(nets, weights, np.ones(vertices), vertices / 2, 1.0)
-        best += told == min(
+        reported, _ = cut(nets, weights, np.ones(vertices), vertices / 2, 1.0)
+        best += reported == min(
             weight_of_cut(nets, weights, side)
             for side in itertools.product((0, 1), repeat=vertices)
             if abs(side.count(0) - vertices / 2) <= 1
@@ -82,8 +82,8 @@ def test_two_cliques_are_told_apart_and_sides_follow_the_load_wanted():
     nets = [np.sort(member[rng.choice(30, 3, replace=False)]) for _ in range(300)]
     nets += [np.sort(member[30 + rng.choice(60, 3, replace=False)]) for _ in range(600)]
     nets.append(np.array([member[0], member[89]]))
-    told, side = cut(nets, np.ones(len(nets)), np.ones(90), 30.0, 2.0)
-    assert told == 1
+    reported, side = cut(nets, np.ones(len(nets)), np.ones(90), 30.0, 2.0)
+    assert reported == 1
     assert (side == 0).sum() == 30
 
 

@@ -44,10 +44,10 @@ def test_repacked_lists_are_the_same(seed: int) -> None:
     post(table, [rng.randrange(5) + 1 for _ in rows], rows)
     end = int(table.blocks[END])
     for step in range(3):
-        gone = [row for row in rows if rng.random() < 0.9]
-        marks[gone] = 0
+        removed = [row for row in rows if rng.random() < 0.9]
+        marks[removed] = 0
         table.unpost(np.array(sorted(lists_of(table)), np.uint64), marks)
-        rows = sorted(set(rows) - set(gone))
+        rows = sorted(set(rows) - set(removed))
         before = lists_of(table)
         assert sorted(chain(*before.values())) == rows
         table.repack()

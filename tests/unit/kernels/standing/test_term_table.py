@@ -59,7 +59,7 @@ def test_table_equals_dict(load: float, seed: int) -> None:
     table = Table()
     model: dict[Any, Any] = {}
     for step in range(4_000):
-        said = f"seed={seed} load={load} step={step}"
+        reported = f"seed={seed} load={load} step={step}"
         buckets = 1 << int(table.state[0])
         is_full = len(model) >= load * BUCKET_TERMS * buckets
         if rng.random() < 0.6 and not is_full:
@@ -74,13 +74,13 @@ def test_table_equals_dict(load: float, seed: int) -> None:
         is_stretching = int(table.state[1]) < buckets
         if (is_stretching or is_full) and buckets < 1 << (BITS_MAX - 1) and rng.random() < 0.05:
             stretch_terms(table.words, table.values, table.state, 4)
-        assert int(table.state[2]) == len(model), said
+        assert int(table.state[2]) == len(model), reported
         if step % 97 == 0:
             asked = [*model, *range(0, 3_000, 7), 1 << 40]
             want = [model.get(key, 0) + 1 for key in asked]
             ids = np.array(want, np.int64).astype(np.int32).tolist()
-            assert table.ids(asked) == ids, said
-            assert all((table.place(key) >= 0) == (key in model) for key in asked), said
+            assert table.ids(asked) == ids, reported
+            assert all((table.place(key) >= 0) == (key in model) for key in asked), reported
     assert int(table.state[0]) == BITS_MAX - 1, f"seed={seed} load={load}: never doubled"
 
 

@@ -325,8 +325,8 @@ def test_changes_go_to_both_maps_from_prepare_to_retire() -> None:
     following = (home + 1) % SLOTS_COUNT
     assert one.read(Prepare(2)) == []
     assert not is_copied(one.registry)
-    told = one.read(change_of(request_of("register", query("amid", 1, 2))))
-    assert sorted(slot for slot, _ in told) == sorted((home, following))
+    published = one.read(change_of(request_of("register", query("amid", 1, 2))))
+    assert sorted(slot for slot, _ in published) == sorted((home, following))
     # Copies: by the records that the owner has read.
     copies = dict(one.copy())
     assert copies.keys() == {home, following}
@@ -336,19 +336,19 @@ def test_changes_go_to_both_maps_from_prepare_to_retire() -> None:
     assert one.copy() == []
     assert trim(one.registry) == []
     one.read(Retire(2, 0))
-    gone = one.installs(trim(one.registry))
-    assert [(slot, len(each.removed)) for slot, each in gone] == [(home, 2)]
+    removed = one.installs(trim(one.registry))
+    assert [(slot, len(each.removed)) for slot, each in removed] == [(home, 2)]
     assert one.slots("before") == one.slots("amid") == (following,)
-    told = one.read(change_of(request_of("register", query("behind", 1, 2), start_ms=9)))
-    assert [slot for slot, _ in told] == [following]
+    published = one.read(change_of(request_of("register", query("behind", 1, 2), start_ms=9)))
+    assert [slot for slot, _ in published] == [following]
 
 
 def test_what_is_removed_before_it_is_copied_is_removed_everywhere() -> None:
     one = Partition(query("q", 1, 2))
     one.read(Prepare(2))
     change = change_of(request_of("unregister", "q"), expected_revision=0)
-    told = one.read(change)
-    assert sorted(slot for slot, _ in told) == list(range(SLOTS_COUNT))
+    published = one.read(change)
+    assert sorted(slot for slot, _ in published) == list(range(SLOTS_COUNT))
     assert one.copy() == []
     assert is_copied(one.registry)
 
@@ -357,9 +357,9 @@ def test_a_query_that_counts_stays_and_all_its_slots_learn_of_each_other() -> No
     one = Partition(query("t", 1, 2, "terms"))
     (home,) = one.slots("t")
     one.read(Prepare(2))
-    told = dict(one.copy())
-    assert set(told) == {home, (home + 1) % SLOTS_COUNT}
-    assert {int(each.slot_counts[0]) for each in told.values()} == {2}
+    published = dict(one.copy())
+    assert set(published) == {home, (home + 1) % SLOTS_COUNT}
+    assert {int(each.slot_counts[0]) for each in published.values()} == {2}
     one.read(Retire(2, 0))
     assert trim(one.registry) == []
     assert len(one.slots("t")) == 2
@@ -406,8 +406,8 @@ def test_a_checkpoint_keeps_what_is_copied_and_what_is_not() -> None:
     other.restore(one.registry.state())
     other.validation.epoch_seen = 8
     assert (other.stage, other.live.unplaced) == (one.registry.stage, 1)
-    told = one.installs(copy(other, changes, one.routings))
-    assert [message.revisions.tolist() for _, message in told] == [[1], [1]]
+    published = one.installs(copy(other, changes, one.routings))
+    assert [message.revisions.tolist() for _, message in published] == [[1], [1]]
     assert other.live.state()["slots"].tolist() != []
 
 
@@ -467,14 +467,16 @@ def test_a_query_that_was_copied_since_does_not_leave_for_an_earlier_map() -> No
 
 
 def test_a_query_leaves_though_another_one_was_copied_since() -> None:
-    gone = replace(removal("q", 40), copied_at=41)
-    assert holds(slot_of(told_of("q", 20), told_of("p", 20, copied_at=60), gone), "q") < 0
+    removed = replace(removal("q", 40), copied_at=41)
+    assert holds(slot_of(told_of("q", 20), told_of("p", 20, copied_at=60), removed), "q") < 0
 
 
 @pytest.mark.parametrize("kind", ["range", "terms"])
 def test_a_checkpoint_knows_by_what_place_queries_were_copied(kind: str) -> None:
-    told = told_of("q", 20, kind), told_of("q", 20, kind, copied_at=60, slot_counts=TWO)
-    slot = slot_of(*told, told_of("p", 9, kind, copied_at=30, slot_counts=TWO), told_of("r", 61))
+    published = told_of("q", 20, kind), told_of("q", 20, kind, copied_at=60, slot_counts=TWO)
+    slot = slot_of(
+        *published, told_of("p", 9, kind, copied_at=30, slot_counts=TWO), told_of("r", 61)
+    )
     restored = Slot(0, 1)
     restored.open(slot.offset, slot.offset, 1, 0)
     restore_slot(restored, slot_state(slot, 0, ()), ())

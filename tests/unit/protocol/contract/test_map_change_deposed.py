@@ -123,8 +123,8 @@ class Owner:
             self.copy()
 
     def take_told(self) -> list[tuple[int, Installed]]:
-        told, self.told = self.told, []
-        return told
+        published, self.told = self.told, []
+        return published
 
 
 def owners(maps: int) -> tuple[list[Declaration], list[Declaration]]:
@@ -253,18 +253,18 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
     for name in ("one", "two"):
         change = change_of(request_of("register", query(name, -179, 179)))
         world.records.append(replace(change, epoch=old.machine.registries[0].epoch))
-    amid = len(world.records) - 1
+    during = len(world.records) - 1
     new = Owner(world, after)
-    new.read(amid)
+    new.read(during)
     new.tick(LIMITS.checkpoint_interval_ms)
     for each in new.saved:
         taken = CheckpointTaken(REGISTRY, 0, each.epoch, each.offset, "")
         new.step(ControlRead(100, taken))
-    new.read(amid + 1)
+    new.read(during + 1)
     world.land(new.take_told())
     world.land(late)
     # The former one has not read yet that it is replaced; the other one dies.
-    old.read(amid + 1)
+    old.read(during + 1)
     world.land(old.take_told())
     old.tick(LIMITS.checkpoint_interval_ms)
     (saved,) = old.saved

@@ -254,8 +254,8 @@ class Stream:
             case AskArrivals(routers):
                 self.looked_ms.append(self.now_ms)
                 self.now_ms += self.takes_ms
-                told = ArrivalReport(self.version, IDS, self.sent[MAP.slot_of_leaf].copy())
-                return {one: told for one in routers if one != self.silent}
+                reported = ArrivalReport(self.version, IDS, self.sent[MAP.slot_of_leaf].copy())
+                return {one: reported for one in routers if one != self.silent}
             case AskLoads(_, ends_round):
                 answers = self._told()
                 if ends_round:
@@ -273,13 +273,13 @@ class Stream:
         return None
 
     def _told(self) -> dict[str, LoadReport]:
-        told = {}
+        reported = {}
         for slot, member in enumerate("ab"):
             objects, met = (each[slot : slot + 1].copy() for each in (self.counted, self.met))
             loads = LeafLoads(objects, met, objects, objects, objects, objects)
             row = MAP.slot_of_leaf == slot
-            told[member] = LoadReport(MAP.version, (slot,), IDS[row], loads)
-        return told
+            reported[member] = LoadReport(MAP.version, (slot,), IDS[row], loads)
+        return reported
 
 
 HOT = np.array([30.0, 10.0])

@@ -78,17 +78,17 @@ def test_it_settles_and_nobody_who_has_little_loses_any() -> None:
         owners = {slot: names[dice.integers(len(names))] for slot in range(slots)}
         weights = dice.exponential(1.0, slots) * (dice.random(slots) < 0.7)
         found = settled(owners, alive, weights.tolist())
-        said = f"seed={seed} world={world}"
-        assert set(found) == set(owners), said
-        assert set(found.values()) <= set(alive), said
+        reported = f"seed={seed} world={world}"
+        assert set(found) == set(owners), reported
+        assert set(found.values()) <= set(alive), reported
         # An evaluator without slots gets some, if there are enough.
         if slots >= 2 * members:
-            assert set(found.values()) == set(alive), said
+            assert set(found.values()) == set(alive), reported
         held = {owner for owner in owners.values() if owner in alive}
         newcomers = set(alive) - held
         for slot, owner in owners.items():
             if owner in held:
-                assert found[slot] == owner or found[slot] in newcomers, said
+                assert found[slot] == owner or found[slot] in newcomers, reported
         # Repeated, nothing moves: there are no newcomers any more.
         if set(found.values()) == set(alive):
-            assert settled(found, alive, weights.tolist()) == found, said
+            assert settled(found, alive, weights.tolist()) == found, reported

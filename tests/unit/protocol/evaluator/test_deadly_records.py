@@ -70,14 +70,14 @@ class Log:
 
 def say(log: Log, effects: list[Effect]) -> list[Declaration]:
     """Appends the declarations among the effects; returns them."""
-    said = []
+    reported = []
     for effect in effects:
         assert isinstance(effect, Append)
         assert effect.topic == CONTROL
         assert isinstance(effect.message, Declaration)
         log.say(effect.message)
-        said.append(effect.message)
-    return said
+        reported.append(effect.message)
+    return reported
 
 
 def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice: Random) -> int:
@@ -104,11 +104,11 @@ def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice:
             if offset in ends_at and offset not in log.trial.skipped:
                 return offset
         at = polled[-1] + 1
-        for said in say(log, careful.note_taken(0, epoch, at)):
-            assert isinstance(said, Attempted)
+        for each in say(log, careful.note_taken(0, epoch, at)):
+            assert isinstance(each, Attempted)
             careful.drop(0)
-            assert careful.read_back(said) == []
-            if said.begin == said.end:
+            assert careful.read_back(each) == []
+            if each.begin == each.end:
                 careful.end(0)
     return until
 
@@ -255,8 +255,8 @@ class Evaluator:
 
     def read_back(self) -> list[Effect]:
         """Returns all declarations after reading them back."""
-        said, self.said = self.said, []
-        return [effect for each in said for effect in self.control(each)]
+        reported, self.said = self.said, []
+        return [effect for each in reported for effect in self.control(each)]
 
 
 def test_who_follows_one_that_ended_reads_on_once_it_has_said_so() -> None:

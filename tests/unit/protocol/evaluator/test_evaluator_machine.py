@@ -131,28 +131,28 @@ def mark(source_offset: int) -> Routed:
 
 def found(effects: list[Effect]) -> list[tuple[int, Found]]:
     """Returns the records for the targets, marks included; there may be no other effects."""
-    told = []
+    reported = []
     for effect in effects:
         assert isinstance(effect, Append)
         assert effect.topic == PARTIALS
         assert isinstance(effect.message, Found)
-        told.append((effect.partition, effect.message))
-    return told
+        reported.append((effect.partition, effect.message))
+    return reported
 
 
 def pairs(effects: list[Effect]) -> list[tuple[int, str, int]]:
     """Returns (target, query id, object id) of all matches."""
-    told = []
+    reported = []
     for target, record in found(effects):
         data, bounds = record.queries.ids.tobytes(), record.queries.id_offsets.tolist()
         ids = [data[a:b].decode() for a, b in pairwise(bounds)]
-        told += [
+        reported += [
             (target, ids[query], int(record.objects.ids[row]))
             for row, query in zip(
                 record.matches.objects.tolist(), record.matches.queries.tolist(), strict=True
             )
         ]
-    return sorted(told)
+    return sorted(reported)
 
 
 def intervals(record: Found) -> list[tuple[int, int, int]]:
@@ -323,9 +323,9 @@ def test_marks_of_routers_are_passed_on_to_every_target_at_a_pace() -> None:
     one.own(1)
     assert one.tick(LIMITS.mark_interval_ms) == [], "nothing came, nothing is to be told"
     assert one.poll((0, 0, mark(0)), (1, 0, mark(0))) == []
-    told = found(one.tick())
-    assert [target for target, _ in told] == list(range(PARTIALS_COUNT))
-    for _, record in told:
+    reported = found(one.tick())
+    assert [target for target, _ in reported] == list(range(PARTIALS_COUNT))
+    for _, record in reported:
         assert intervals(record) == [(0, 0, 1), (1, 0, 1)]
         assert record.intervals.times_ms.tolist() == [BEGIN_MS] * 2
         assert len(record.matches) == 0
@@ -560,7 +560,7 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
     assert [one.machine.slots[slot].offset for slot in (0, 1)] == [3, 3]
     assert one.poll((0, 3, behind_it)) == []
     assert one.step(Draining()) == []
-    told, followed, turns = steps_of(effects), [], 0
+    reported, followed, turns = steps_of(effects), [], 0
     saved: list[int] = []
     while one.machine.deadline_ms() is not None:
         # The slot that lags is next, and both report their progress.
@@ -568,13 +568,13 @@ def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_la
         saved += [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
         assert not set(saved) & one.machine.stepping
         followed += [effect for effect in effects if isinstance(effect, Follow)]
-        told += steps_of(effects)
+        reported += steps_of(effects)
         turns += 1
 
     # check: each reported its steps in order; then both are read on, and saved as requested.
     assert turns == 4
     for slot in (0, 1):
-        steps = [at_ms - BEGIN_MS for source, at_ms in told if source == slot]
+        steps = [at_ms - BEGIN_MS for source, at_ms in reported if source == slot]
         assert steps == [1_000 * number for number in range(1, 13)]
     assert followed == [Follow(SLOTS, 0, 3), Follow(SLOTS, 1, 3)]
     effects = one.tick(LIMITS.checkpoint_spacing_ms)

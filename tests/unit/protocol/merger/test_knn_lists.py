@@ -66,9 +66,9 @@ class Both:
 
     def check(self, ks: dict[int, int], where: str) -> None:
         """Reported changes lead from each list to the next, and only between different lists."""
-        told = [each for record in list_deliveries(self.lists.flush()) for each in lists_of(record)]
-        by_query = {each.query: each for each in told}
-        assert len(by_query) == len(told), where
+        sent = [each for record in list_deliveries(self.lists.flush()) for each in lists_of(record)]
+        by_query = {each.query: each for each in sent}
+        assert len(by_query) == len(sent), where
         for query, seen in self.seen.items():
             before, now = self.told[query], sorted(set(seen))[: ks[query]]
             self.told[query] = now
@@ -119,9 +119,9 @@ def test_lists_are_the_k_least_of_all_that_was_seen(seed: int) -> None:
             )
         both.check(ks, f"seed={seed}, step {step}")
         if rng.random() < 0.2:
-            gone = int(rng.integers(8))
-            both.lists.drop(np.array([gone + 1], np.uint64))
-            both.seen[gone], both.told[gone] = [], []
+            removed = int(rng.integers(8))
+            both.lists.drop(np.array([removed + 1], np.uint64))
+            both.seen[removed], both.told[removed] = [], []
         if rng.random() < 0.2:
             saved = read_state(write_state(both.lists.state()))
             both.lists = KnnLists(limits=limits)
@@ -132,10 +132,10 @@ def test_what_came_and_went_between_two_looks_is_not_told() -> None:
     both = Both()
     both.add([(0, 1, 7, 5.0)])
     both.add([(0, 1, 8, 4.0)])
-    (told,) = (each for record in list_deliveries(both.lists.flush()) for each in lists_of(record))
-    assert told.entries == ((8, 4.0),)
-    assert told.removed == ()
-    assert [name for name, _ in told.new] == [8]
+    (sent,) = (each for record in list_deliveries(both.lists.flush()) for each in lists_of(record))
+    assert sent.entries == ((8, 4.0),)
+    assert sent.removed == ()
+    assert [name for name, _ in sent.new] == [8]
 
 
 def test_a_list_that_ends_takes_what_was_collected_for_it_along() -> None:
@@ -144,8 +144,8 @@ def test_a_list_that_ends_takes_what_was_collected_for_it_along() -> None:
     both.lists.drop(np.array([1], np.uint64))
     # The row is reused by a query that has nothing yet.
     both.add([(2, 2, 9, 1.0)])
-    told = [each for record in list_deliveries(both.lists.flush()) for each in lists_of(record)]
-    assert {(each.query, each.entries) for each in told} == {
+    sent = [each for record in list_deliveries(both.lists.flush()) for each in lists_of(record)]
+    assert {(each.query, each.entries) for each in sent} == {
         ("q1", ((7, 5.0),)),
         ("q2", ((9, 1.0),)),
     }
@@ -156,17 +156,17 @@ def test_equal_candidates_count_once() -> None:
     both.add([(0, 3, 7, 5.0)])
     for _ in range(2):
         both.lists.add(both.lists._candidates[0])
-    (told,) = (each for record in list_deliveries(both.lists.flush()) for each in lists_of(record))
-    assert told.entries == ((7, 5.0),)
+    (sent,) = (each for record in list_deliveries(both.lists.flush()) for each in lists_of(record))
+    assert sent.entries == ((7, 5.0),)
 
 
 def test_changes_whose_objects_do_not_fit_a_record_are_told_one_after_the_other() -> None:
     both = Both(MergerLimits(records=RecordLimits(bytes_max=1)))
     both.add([(0, 2, 7, 5.0), (0, 2, 8, 6.0)])
     both.add([(0, 2, 9, 1.0)])
-    told = [each for record in list_deliveries(both.lists.flush()) for each in lists_of(record)]
-    assert [each.entries for each in told] == [((7, 5.0), (8, 6.0)), ((9, 1.0), (7, 5.0))]
-    assert told[1].removed == (8,)
+    sent = [each for record in list_deliveries(both.lists.flush()) for each in lists_of(record)]
+    assert [each.entries for each in sent] == [((7, 5.0), (8, 6.0)), ((9, 1.0), (7, 5.0))]
+    assert sent[1].removed == (8,)
 
 
 @pytest.mark.parametrize("k", [3_000, 10_000])

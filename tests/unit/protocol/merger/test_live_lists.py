@@ -112,7 +112,7 @@ def test_plain_and_tracked_matches_go_on_as_they_are_beside_candidates() -> None
     slots.cluster.read(1, np.random.default_rng(0))
     assert slots.cluster.transact is not None
     delivered = [m for m in slots.cluster.transact.messages if isinstance(m, Delivered)]
-    matches, told = delivered
+    matches, sent = delivered
     assert matches.queries.specs is not None
     assert set(matches.queries.specs) == {"", tracked.spec}
     assert matches.matches.distances_m is None
@@ -124,9 +124,9 @@ def test_plain_and_tracked_matches_go_on_as_they_are_beside_candidates() -> None
         strict=True,
     )
     assert sorted(rows) == [(1, "", 0), (1, tracked.spec, ENTERS), (2, "", 0)]
-    assert [(each.query, each.entries) for each in lists_of(told)] == [("near", ((1, 5.0),))]
+    assert [(each.query, each.entries) for each in lists_of(sent)] == [("near", ((1, 5.0),))]
     # A reader of a list without a time knows its query.
-    assert told.queries.specs is None
+    assert sent.queries.specs is None
 
 
 def test_what_cannot_be_read_is_passed_over() -> None:
@@ -134,13 +134,13 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     for text in ("nonsense", "[1]", '{"kind":"later"}', '{"kind":"knn","k":0}', '{"kind":["knn"]}'):
         assert read_spec(text).kind == KIND_UNKNOWN
         slots.say(0, Match(Asked("odd", text), 1, 5.0), Match(PLAIN, 1))
-    told = slots.told()
-    assert len(told) == 5
-    assert lists(told) == []
+    sent = slots.told()
+    assert len(sent) == 5
+    assert lists(sent) == []
     text = ended_spec(NEAR.spec, 17, (3, 4))
-    gone = read_spec(text)
-    assert (gone.kind, gone.ended, gone.ended_ms) == (KIND_ENDED, read_spec(NEAR.spec), 17)
-    assert gone.ended_by == (3, 4)
+    removed = read_spec(text)
+    assert (removed.kind, removed.ended, removed.ended_ms) == (KIND_ENDED, read_spec(NEAR.spec), 17)
+    assert removed.ended_by == (3, 4)
     # For another system it is still JSON.
     assert orjson.loads(text) == {"gone": orjson.loads(NEAR.spec), "at_ms": 17, "by": [3, 4]}
     assert read_spec('{"gone":{}}').kind == KIND_UNKNOWN
@@ -210,8 +210,8 @@ def test_a_step_waits_for_the_time_of_all_slots_and_comes_in_order() -> None:
     slots.say(2, time_ms=100)
     assert slots.told() == []
     slots.say(2, Terms(WORDS, 100, (("b", 5),)), time_ms=201)
-    told = slots.told()
-    assert [(each.at_ms, each.entries) for each in told] == [
+    sent = slots.told()
+    assert [(each.at_ms, each.entries) for each in sent] == [
         (100, (("b", 5.0), ("a", 2.0))),
         (200, ()),
     ]
@@ -290,8 +290,8 @@ def test_who_never_says_the_first_step_is_waited_for_within_a_bound(by: str) -> 
         steps.bytes_max = STEP_BYTES
     for slot in (0, 1):
         slots.say(slot, time_ms=501 + WAIT_MS)
-    (told,) = slots.told()
-    assert (told.at_ms, told.entries, told.is_partial) == (100, (("a", 1.0),), True)
+    (sent,) = slots.told()
+    assert (sent.at_ms, sent.entries, sent.is_partial) == (100, (("a", 1.0),), True)
     assert (steps.pending_steps, steps.bytes_total) == (0, 0)
 
 
@@ -311,16 +311,16 @@ def test_who_is_waited_for_is_known_after_a_take_over() -> None:
         known.take(part, 0, read_spec(WORDS.spec), 500)
         known.pause(1)
         known.complete(500)
-        (told,) = known.flush()
-        assert told.lists.values.tolist() == [3.0]
+        (sent,) = known.flush()
+        assert sent.lists.values.tolist() == [3.0]
 
 
 def test_equal_counts_are_told_by_code_point_and_never_more_than_k() -> None:
     slots = Slots(1)
     counts = (("\U0001d11e", 2), ("￮", 2), ("z", 1), ("é", 3))
     slots.say(0, Terms(WORDS, 100, counts), time_ms=101)
-    (told,) = slots.told()
-    assert told.entries == (("é", 3.0), ("￮", 2.0))
+    (sent,) = slots.told()
+    assert sent.entries == (("é", 3.0), ("￮", 2.0))
 
 
 def test_parts_that_come_late_make_no_second_list_of_a_step() -> None:
@@ -396,9 +396,9 @@ def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str)
         Ranked(asked=BEST, at_ms=300, total=5, tokens=50, holders=(2, 1), seen=(seen[1],)),
         time_ms=301,
     )
-    told = [each.entries[0][0] for each in slots.told()]
+    sent = [each.entries[0][0] for each in slots.told()]
     # Facts missing in an older checkpoint are unknown until something changes.
-    assert told == ([] if restored == "from before" else [other])
+    assert sent == ([] if restored == "from before" else [other])
     slots.say(
         0,
         Ranked(asked=BEST, at_ms=400, total=5, tokens=50, holders=(2, 1), seen=(seen[2],)),
@@ -430,15 +430,15 @@ def test_terms_that_no_record_can_hold_are_cut_from_the_end_and_marked() -> None
             slots.say(slot, Terms(asked, 100, tuple(counts[at : at + 15])))
     slots.say(0, time_ms=101)
     slots.say(1, time_ms=101)
-    (told,) = told_whole(slots)
-    assert told.is_partial
-    assert 60 < len(told.entries) < k
-    assert told.entries == tuple((term, float(n)) for term, n in counts[: len(told.entries)])
+    (sent,) = told_whole(slots)
+    assert sent.is_partial
+    assert 60 < len(sent.entries) < k
+    assert sent.entries == tuple((term, float(n)) for term, n in counts[: len(sent.entries)])
     # The next step fits, and is complete.
     slots.say(0, Terms(asked, 200, tuple(counts[:15])), time_ms=201)
     slots.say(1, time_ms=201)
-    (told,) = told_whole(slots)
-    assert (told.is_partial, told.entries) == (False, tuple((t, float(n)) for t, n in counts[:15]))
+    (sent,) = told_whole(slots)
+    assert (sent.is_partial, sent.entries) == (False, tuple((t, float(n)) for t, n in counts[:15]))
 
 
 def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() -> None:
@@ -466,10 +466,10 @@ def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() 
         return told_whole(slots)
 
     slots = Slots(1)
-    (told,) = say(100)
-    assert told.is_partial
-    assert 9_000 < len(told.entries) < k
-    assert [name for name, _ in told.entries] == ids[: len(told.entries)]
+    (sent,) = say(100)
+    assert sent.is_partial
+    assert 9_000 < len(sent.entries) < k
+    assert [name for name, _ in sent.entries] == ids[: len(sent.entries)]
     # Nothing has changed: a truncated list alone is no reason to notify.
     assert say(200) == []
 
@@ -717,8 +717,8 @@ def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end
         for slot in (0, 1):
             slots.say(slot, Match(version(NEAR, 5 + 2 * (not slot)), hour, 9.0))
             slots.say(slot, time_ms=hour * 3_600_000)
-        told = lists(slots.told())
-        assert all((2, 1.0) in entries for _, entries in told)
+        sent = lists(slots.told())
+        assert all((2, 1.0) in entries for _, entries in sent)
         assert len(slots.known().versions) == 1
 
     # test: it returns.
@@ -747,8 +747,12 @@ def test_that_a_version_ended_is_remembered_until_all_slots_have_told_their_time
 def test_a_former_version_of_the_system_says_less_of_ends() -> None:
     slots = Slots(1)
     members = {"gone": orjson.loads(NEAR.spec), "at_ms": 17}
-    gone = read_spec(orjson.dumps(members).decode())
-    assert (gone.kind, gone.ended, gone.ended_by) == (KIND_ENDED, read_spec(NEAR.spec), (0, -1))
+    removed = read_spec(orjson.dumps(members).decode())
+    assert (removed.kind, removed.ended, removed.ended_by) == (
+        KIND_ENDED,
+        read_spec(NEAR.spec),
+        (0, -1),
+    )
     versions = slots.known().versions
     versions.restore({"ends.keys": np.array([1], np.uint64)})
     assert versions.has_ended(1)
@@ -804,9 +808,9 @@ def test_r5_nothing_is_told_of_lists_before_a_checkpoint_is_in_force() -> None:
     assert slots.told() == []
     assert len(cluster.begin_save) == 1
     cluster.is_archive_away = False
-    told = slots.told()
-    assert lists(told) == [("near", ((1, 5.0),))]
-    assert len(told) == 3
+    sent = slots.told()
+    assert lists(sent) == [("near", ((1, 5.0),))]
+    assert len(sent) == 3
     # From here on the log is kept from the checkpoint on.
     assert cluster.low == 1
 
@@ -840,10 +844,10 @@ def test_an_aborted_window_leaves_no_trace() -> None:
     cluster.transact = None
     cluster.start()
     cluster.read(2, np.random.default_rng(0))
-    (told,) = cluster.commit()
-    assert isinstance(told, ListChange)
-    assert told.entries == ((2, 4.0), (1, 5.0))
-    assert [name for name, _ in told.new] == [2]
+    (sent,) = cluster.commit()
+    assert isinstance(sent, ListChange)
+    assert sent.entries == ((2, 4.0), (1, 5.0))
+    assert [name for name, _ in sent.new] == [2]
 
 
 def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
@@ -1018,9 +1022,9 @@ def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
     told_first(slots)
     slots.say(1, Match(replace(SECOND, subscriber="bob"), 3, 30.0))
     slots.say(0, Match(FIRST, 4, 1.0))
-    told = {each.subscriber: each for each in slots.told() if isinstance(each, ListChange)}
-    assert changes([told["bob"]]) == [([3], [], [3])]
-    assert changes([told["ann"]]) == [([4], [2], [4, 1])]
+    sent = {each.subscriber: each for each in slots.told() if isinstance(each, ListChange)}
+    assert changes([sent["bob"]]) == [([3], [], [3])]
+    assert changes([sent["ann"]]) == [([4], [2], [4, 1])]
 
 
 OLD, NEW = (version(BEST, number) for number in (5, 9))

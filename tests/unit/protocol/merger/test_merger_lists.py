@@ -162,15 +162,15 @@ def random_parts(
 
 def random_log(rng: np.random.Generator, scripts: list[Script]) -> list[Found]:
     """Returns records that cover the scripts, with repeats, some with several slots."""
-    said = [0] * len(scripts)
+    sent = [0] * len(scripts)
     log: list[Found] = []
-    while any(said[script.slot] < script.end for script in scripts):
+    while any(sent[script.slot] < script.end for script in scripts):
         intervals: list[tuple[int, int, int, int]] = []
         rows: list[Row] = []
         for script in scripts:
             if rng.random() < 0.5:
                 continue
-            begin = said[script.slot]
+            begin = sent[script.slot]
             if rng.random() < 0.2:
                 begin = int(rng.integers(0, begin + 1))
             end = min(script.end, begin + int(rng.integers(0, 15)))
@@ -179,7 +179,7 @@ def random_log(rng: np.random.Generator, scripts: list[Script]) -> list[Found]:
             is_alone = bool(ends) and ends[0] == begin
             if ends:
                 end = begin + 1 if is_alone else min(end, ends[0])
-            said[script.slot] = max(said[script.slot], end)
+            sent[script.slot] = max(sent[script.slot], end)
             interval = interval_of(script, begin, end)
             inside = [
                 (script.slot, position_of(p), item) for p, item in script.items if begin <= p < end
@@ -219,7 +219,7 @@ def run(
     rng = np.random.default_rng(seed)
     limits = replace(LIMITS, checkpoint_interval_ms=checkpoint_interval_ms)
     cluster = MergerCluster(log=log, slots=SLOTS, is_save_slow=is_save_slow, limits=limits)
-    told: list[Told] = []
+    sent: list[Told] = []
     for number, end in enumerate(ends_at):
         death = deaths.get(number)
         # The slots' logs hold an end long before everything in them has been taken, or long after
@@ -229,12 +229,12 @@ def run(
         if death == "before":
             cluster.start()
             cluster.read(end, rng)
-        told.append(cluster.commit(is_told=death != "after"))
+        sent.append(cluster.commit(is_told=death != "after"))
         if death is not None:
             if death == "later":
                 cluster.save()
             cluster.start()
-    return told, cluster
+    return sent, cluster
 
 
 # --- notifications are findings
@@ -243,7 +243,7 @@ def run(
 @pytest.mark.parametrize("seed", range(20))
 def test_each_step_is_told_once_with_what_all_slots_counted(seed: int) -> None:
     scripts, log, ends_at = random_history(seed, ends=False)
-    told, _ = run(log, ends_at, seed, {})
+    sent, _ = run(log, ends_at, seed, {})
     complete_ms = min(script.time_ms(script.end) for script in scripts)
     for asked, k in zip(TERMS, (2, 50), strict=True):
         wanted: dict[int, dict[str, int]] = {}
@@ -267,7 +267,7 @@ def test_each_step_is_told_once_with_what_all_slots_counted(seed: int) -> None:
             )
             for at_ms, counts in sorted(wanted.items())
         ]
-        assert lists_for(told, asked) == expected, f"seed={seed}"
+        assert lists_for(sent, asked) == expected, f"seed={seed}"
 
 
 def lists_for(told: list[Told], asked: Asked) -> list[ListChange]:
@@ -282,7 +282,7 @@ def lists_for(told: list[Told], asked: Asked) -> list[ListChange]:
 @pytest.mark.parametrize("seed", range(20))
 def test_ranked_lists_are_told_when_their_ids_change(seed: int) -> None:
     scripts, log, ends_at = random_history(seed, ends=False)
-    told, _ = run(log, ends_at, seed, {})
+    sent, _ = run(log, ends_at, seed, {})
     complete_ms = min(script.time_ms(script.end) for script in scripts)
     for asked, k in zip(RANKED, (1, 3), strict=True):
         parts: dict[int, list[Ranked]] = defaultdict(list)
@@ -306,7 +306,7 @@ def test_ranked_lists_are_told_when_their_ids_change(seed: int) -> None:
                     subscriber="s1", query=asked.id, at_ms=at_ms, entries=entries, new=tuple(new)
                 )
             )
-        assert lists_for(told, asked) == expected, f"seed={seed}"
+        assert lists_for(sent, asked) == expected, f"seed={seed}"
 
 
 def ranked_by_hand(parts: list[Ranked], at_ms: int) -> list[tuple[float, Seen]]:
@@ -341,9 +341,9 @@ def _number(seen: Seen) -> int:
 @pytest.mark.parametrize("seed", range(20))
 def test_knn_lists_lead_to_the_nearest_of_all(seed: int) -> None:
     scripts, log, ends_at = random_history(seed, ends=False)
-    told, _ = run(log, ends_at, seed, {})
+    sent, _ = run(log, ends_at, seed, {})
     for asked, k in zip(KNN, (1, 3, 5), strict=True):
-        lists = lists_for(told, asked)
+        lists = lists_for(sent, asked)
         held: set[tuple[int | str, float]] = set()
         for each in lists:
             now = set(each.entries)
@@ -380,7 +380,7 @@ def test_r5_a_take_over_at_any_window_tells_the_same(
     assert sum(isinstance(each, ListChange) for window in wanted for each in window) > 5
     for window in range(len(ends_at)):
         for death in ("before", "after", "later"):
-            told, _ = run(
+            sent, _ = run(
                 log,
                 ends_at,
                 seed,
@@ -388,7 +388,7 @@ def test_r5_a_take_over_at_any_window_tells_the_same(
                 is_save_slow=is_save_slow,
                 checkpoint_interval_ms=3_000,
             )
-            assert told == wanted, f"seed={seed}, {death} window {window} is committed"
+            assert sent == wanted, f"seed={seed}, {death} window {window} is committed"
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -402,10 +402,10 @@ def test_r5_mergers_that_die_again_and_again_tell_the_same(seed: int) -> None:
     }
     is_save_slow = bool(rng.random() < 0.5)
     wanted, _ = run(log, ends_at, seed, {}, checkpoint_interval_ms=1_000)
-    told, cluster = run(
+    sent, cluster = run(
         log, ends_at, seed, deaths, is_save_slow=is_save_slow, checkpoint_interval_ms=1_000
     )
-    assert told == wanted, f"seed={seed}"
+    assert sent == wanted, f"seed={seed}"
     # Each merger that died leaves at most one unknown blob.
     assert len(cluster.blobs) <= cluster.mergers + 2
 
@@ -466,5 +466,5 @@ def test_r5_without_the_state_a_successor_tells_something_else(
 
     monkeypatch.setattr(MergerMachine, "_loaded", forgetful)
     deaths = dict.fromkeys(range(len(ends_at)), "later")
-    told, _ = run(log, ends_at, 0, deaths, checkpoint_interval_ms=1_000)
-    assert told != wanted
+    sent, _ = run(log, ends_at, 0, deaths, checkpoint_interval_ms=1_000)
+    assert sent != wanted

@@ -286,7 +286,7 @@ def test_r5_successors_deliver_each_match_once_whatever_was_committed(seed: int)
     rng = np.random.default_rng(seed)
     log: list[Found] = []
     wanted: Counter[tuple[str, str, int]] = Counter()
-    said: dict[int, int] = defaultdict(int)
+    sent: dict[int, int] = defaultdict(int)
     truth: dict[int, list[tuple[int, str, str]]] = {}
     for slot in range(3):
         truth[slot] = [
@@ -295,11 +295,11 @@ def test_r5_successors_deliver_each_match_once_whatever_was_committed(seed: int)
             if rng.random() < 0.5
         ]
         wanted.update((s, q, p) for p, q, s in truth[slot])
-    while any(said[slot] < 200 for slot in range(3)):
+    while any(sent[slot] < 200 for slot in range(3)):
         slot = int(rng.integers(3))
-        begin = said[slot] if rng.random() < 0.7 else int(rng.integers(0, said[slot] + 1))
+        begin = sent[slot] if rng.random() < 0.7 else int(rng.integers(0, sent[slot] + 1))
         end = min(200, begin + int(rng.integers(0, 30)))
-        said[slot] = max(said[slot], end)
+        sent[slot] = max(sent[slot], end)
         base = 1_000 * slot
         inside = [m for m in truth[slot] if base + begin <= m[0] < base + end]
         # Positions of a slot begin at its base here; the first interval covers all before.

@@ -172,16 +172,16 @@ def test_another_version_or_a_removal_takes_the_place_of_a_lifetime() -> None:
 @pytest.mark.parametrize("is_taken_over", [False, True])
 def test_what_the_registry_says_is_said_once(is_taken_over: bool) -> None:
     slot = opened()
-    said = ended(End("q", "s", 5, 9, has_expired=False))
-    assert overs(slot, [(0, said)]) == [(PLACE, NEVER_MS)]
+    sent = ended(End("q", "s", 5, 9, has_expired=False))
+    assert overs(slot, [(0, sent)]) == [(PLACE, NEVER_MS)]
     slot = taken_over(slot) if is_taken_over else slot
     # A successor reports it again, perhaps by another change; below the floor it is a repeat, too.
     again = ended(End("q", "s", 5, 11, has_expired=False))
-    assert overs(slot, [(1, said), (2, again)]) == []
+    assert overs(slot, [(1, sent), (2, again)]) == []
     assert (
         overs(slot, [(3, replace(ended(End("p", "s", 6, 12, has_expired=False)), floor=20))]) != []
     )
-    assert overs(slot, [(4, said), (5, again)]) == []
+    assert overs(slot, [(4, sent), (5, again)]) == []
     assert not slot.query_endings._reported
 
 
@@ -287,12 +287,12 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
     again_s = min(heard_s(ENDS_MAX + i * 2_000) for i in range(1, 4))
     assert again_s < 50 * first_s
     known.complete(1_001, lambda *_: False)
-    (told,) = known.flush()
-    assert len(told) == len(known) > ENDS_MAX
+    (sent,) = known.flush()
+    assert len(sent) == len(known) > ENDS_MAX
     # The first reported ones are forgotten.
     heard_s(2 * ENDS_MAX)
     assert len(known) == ENDS_MAX
-    assert known.early == len(told) + 2_000 - ENDS_MAX
+    assert known.early == len(sent) + 2_000 - ENDS_MAX
 
 
 def test_a_checkpoint_of_before_knows_of_no_ends() -> None:

@@ -115,8 +115,8 @@ def test_what_an_old_checkpoint_knows_goes_on_and_ends(
     assert lists.say(Match(NEAR, 2, 4.0)) == [("near", (2, 1))]
     if is_saved_again:
         restored(lists, is_old=False)
-    told = lists.say(Terms(WORDS, 100, (("a", 1), ("b", 2))), time_ms=200)
-    assert [name for name, _ in told] == ["words"]
+    sent = lists.say(Terms(WORDS, 100, (("a", 1), ("b", 2))), time_ms=200)
+    assert [name for name, _ in sent] == ["words"]
     assert len(lists.lists.steps) == 1
     lists.say(End(NEAR))
     assert len(lists.lists.knn) == 0

@@ -144,7 +144,7 @@ class Told:
 
 def replayed(seed: int, life: Life, drift: int) -> Told:
     """Each slot takes both streams in order, one up to `drift` later than the other."""
-    dice, told = Random(f"replay {seed}"), Told()
+    dice, published = Random(f"replay {seed}"), Told()
     for slot in range(SLOTS):
         log = interleaved(dice, [entry for entry in life.told if entry[1] == slot], drift)
         machine = opened(slot)
@@ -154,18 +154,18 @@ def replayed(seed: int, life: Life, drift: int) -> Told:
             records = [(o, log[o][2]) for o in range(offset, end)]
             for report in machine.take(records):
                 assert isinstance(report, Report)
-                told.pairs.update(pairs_of(report))
+                published.pairs.update(pairs_of(report))
             for time, _, message in log[offset:end]:
                 if isinstance(message, Installed):
                     changed = time
                 else:
                     for number in message.objects.ids.tolist():
-                        told.seen.setdefault(number, []).append(changed)
+                        published.seen.setdefault(number, []).append(changed)
             offset = end
             if dice.random() < 0.2:
                 state = dict(read_state(write_state(slot_state(machine, 0, ()))))
                 machine = opened(slot, machine.offset, state, machine.store.slices)
-    return told
+    return published
 
 
 def interleaved(
@@ -224,9 +224,9 @@ def check(life: Life, told: Told, drift: int, why: str) -> None:
 def test_each_pair_is_reported_once_however_logs_interleave(seed: int, drift: int) -> None:
     routing = routing_of(seed)
     life = lived(seed, routing)
-    told = replayed(seed, life, drift)
-    assert sum(told.pairs.values()) > 50
-    check(life, told, drift, f"seed={seed}")
+    published = replayed(seed, life, drift)
+    assert sum(published.pairs.values()) > 50
+    check(life, published, drift, f"seed={seed}")
 
 
 def test_located_anew_a_changed_query_would_lose_or_double_pairs(

@@ -181,10 +181,10 @@ def test_a_partition_is_followed_once_it_is_loaded_and_routed_from_there_on() ->
     assert one.objects(2, 0, 1, 2) == [], "what is not loaded yet is not routed"
     assert one.load(load, 5) == [Follow(INTAKE, 2, 5)]
 
-    told = routed(one.objects(2, 5, 1, 2, 3))
+    published = routed(one.objects(2, 5, 1, 2, 3))
 
-    assert numbers_of(told) == [1, 2, 3]
-    for record in told.values():
+    assert numbers_of(published) == [1, 2, 3]
+    for record in published.values():
         assert record.intervals.sources.tolist() == [2]
         assert record.intervals.begins.tolist() == [position_of(5)]
         assert record.intervals.ends.tolist() == [position_of(6)]
@@ -256,10 +256,12 @@ def test_r1_resent_objects_are_dropped_by_number() -> None:
     one.own(INTAKE, 0)
     one.objects(0, 0, 1, 2, 3)
     one.now_ms += 1_000
-    told = routed(one.objects(0, 1, 2, 3, 4, 5))
-    assert numbers_of(told) == [4, 5]
+    published = routed(one.objects(0, 1, 2, 3, 4, 5))
+    assert numbers_of(published) == [4, 5]
     # The interval covers the repeats, too.
-    assert {end for r in told.values() for end in r.intervals.ends.tolist()} == {position_of(2)}
+    assert {end for r in published.values() for end in r.intervals.ends.tolist()} == {
+        position_of(2)
+    }
 
 
 def test_r1_a_successor_repeats_from_a_checkpoint_what_its_predecessor_did() -> None:
@@ -276,10 +278,10 @@ def test_r1_a_successor_repeats_from_a_checkpoint_what_its_predecessor_did() -> 
     ]
 
     # test: the successor's clock differs, and it polls both records at once.
-    told = []
+    published = []
     for offset, record in records:
         first.now_ms += 1_000
-        told.append(routed(first.poll((INTAKE, 0, offset, record))))
+        published.append(routed(first.poll((INTAKE, 0, offset, record))))
     second = router()
     second.now_ms += 77_000
     second.own(INTAKE, 0, saved.offset, saved.state)
@@ -289,8 +291,8 @@ def test_r1_a_successor_repeats_from_a_checkpoint_what_its_predecessor_did() -> 
         again.append(routed(second.poll((INTAKE, 0, offset, record))))
 
     # check
-    assert numbers_of(told[0]) == [7, 8]
-    assert [{s: plain(r) for s, r in each.items()} for each in told] == [
+    assert numbers_of(published[0]) == [7, 8]
+    assert [{s: plain(r) for s, r in each.items()} for each in published] == [
         {s: plain(r) for s, r in each.items()} for each in again
     ]
 
@@ -458,10 +460,10 @@ def test_r3_a_registration_is_appended_read_back_forwarded_and_answered_in_this_
     one = router()
     one.own_registry()
     effects = register(one, "q")
-    told = [e for e in effects if isinstance(e, Append)]
-    assert {(e.topic, e.partition) for e in told} == {(SLOTS, s) for s in range(SLOTS_COUNT)}
-    assert all(isinstance(e.message, Installed) for e in told)
-    assert effects[len(told) :] == [Answer(1, (Outcome(0),))]
+    published = [e for e in effects if isinstance(e, Append)]
+    assert {(e.topic, e.partition) for e in published} == {(SLOTS, s) for s in range(SLOTS_COUNT)}
+    assert all(isinstance(e.message, Installed) for e in published)
+    assert effects[len(published) :] == [Answer(1, (Outcome(0),))]
 
 
 def test_a_wish_for_what_is_not_owned_is_answered_so() -> None:
@@ -530,8 +532,8 @@ def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
         assert removals_of(one.tick(LIMITS.expiry_interval_ms)) == []
     (removal,) = removals_of(one.tick(LIMITS.expiry_interval_ms))
     assert removal.expected_revision == 0
-    told = one.poll((REGISTRY, 0, 1, removal))
-    assert {e.partition for e in told if isinstance(e, Append)} == set(range(SLOTS_COUNT))
+    published = one.poll((REGISTRY, 0, 1, removal))
+    assert {e.partition for e in published if isinstance(e, Append)} == set(range(SLOTS_COUNT))
     assert len(one.machine.registries[0].live) == 0
 
 

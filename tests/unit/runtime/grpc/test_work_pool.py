@@ -125,9 +125,9 @@ def test_who_has_gone_is_not_worked_for() -> None:
         running = asks(pool, gate.wait, "acme")
         await asyncio.sleep(0)
         seen: list[str] = []
-        gone = asks(pool, lambda: seen.append("gone"), "acme")
+        removed = asks(pool, lambda: seen.append("gone"), "acme")
         await asyncio.sleep(0)
-        gone.cancel()
+        removed.cancel()
         after = asks(pool, lambda: seen.append("after"), "acme")
         await asyncio.sleep(0)
         gate.set()

@@ -105,8 +105,8 @@ def test_a_successor_tells_what_leads_on_from_the_lists_of_its_predecessor(
     assert any(isinstance(m, CheckpointTaken) for m in cluster.messages(CONTROL))
     with cluster.merger("m2"):
         cluster.say(Match(NEAR, 3, 3.0), Terms(WORDS, 100, (("a", 2),)), time_ms=101)
-        told = cluster.told(4)
-    assert told[2:] == [
+        reported = cluster.told(4)
+    assert reported[2:] == [
         ListChange(
             subscriber="ann",
             query="near",

@@ -32,11 +32,13 @@ def test_a_record_that_is_too_large_is_a_dead_letter_and_its_positions_are_cover
     script = Script(on(ChangeRequests, Append(SLOTS, 0, large), Append(SLOTS, 0, small)))
     with running(log, script) as worker:
         worker.post(ChangeRequests(1, 0, ()))
-        told = eventually(lambda: [m for m in messages(log, SLOTS) if isinstance(m, Routed)][1:])
+        reported = eventually(
+            lambda: [m for m in messages(log, SLOTS) if isinstance(m, Routed)][1:]
+        )
         assert worker.failure is None
         assert worker.rejected_total == 1
         eventually(lambda: not worker.unacknowledged)
-    assert [len(each.objects) for each in told] == [1]
+    assert [len(each.objects) for each in reported] == [1]
     (first, _) = messages(log, SLOTS)
     assert (len(first.objects), first.intervals.ends.tolist()) == (
         0,
@@ -67,8 +69,8 @@ def test_a_delivery_that_is_too_large_is_set_aside_within_its_transaction(log: M
         worker.post(ChangeRequests(1, 0, ()))
         (committed,) = script.wait(Committed)
         assert worker.failure is None
-    told = messages(log, DELIVERIES)
-    assert [type(each).__name__ for each in told] == ["Delivered", "Progress"]
-    assert isinstance(told[0], Delivered)
+    reported = messages(log, DELIVERIES)
+    assert [type(each).__name__ for each in reported] == ["Delivered", "Progress"]
+    assert isinstance(reported[0], Delivered)
     assert 2 <= committed.end_offset <= log.bounds(DELIVERIES, 0)[1]
     assert log.bounds(DEAD_LETTERS, 0)[1] > 0

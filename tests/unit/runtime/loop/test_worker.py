@@ -236,7 +236,7 @@ def test_barriers_wait_for_every_append_before_them(
 ) -> None:
     # init: an answer and a checkpoint after two appends that the log has not acknowledged.
     acks, archive = Acknowledging(monkeypatch), MemoryArchive()
-    said = Append(INTAKE, 0, taken_of(1, 1, []))
+    reported = Append(INTAKE, 0, taken_of(1, 1, []))
     state = {"a": np.arange(3)}
 
     def answer(event: Event) -> list[Effect]:
@@ -244,8 +244,8 @@ def test_barriers_wait_for_every_append_before_them(
             return []
         outcome = Answer(event.token, (Outcome(7),))
         return [
-            said,
-            said,
+            reported,
+            reported,
             outcome,
             SaveCheckpoint(topic=INTAKE, partition=1, epoch=5, offset=9, state=state),
         ]
@@ -337,12 +337,12 @@ def test_a_wish_is_not_carried_out_when_nobody_waits_for_it_any_more(log: Memory
         return [Answer(event.token, (Outcome(7),))] if isinstance(event, ChangeRequests) else []
 
     script = Script(answer)
-    gone = ChangeRequest(action="unregister", id="gone", query=None, subscriber="", start_ms=0)
+    removed = ChangeRequest(action="unregister", id="gone", query=None, subscriber="", start_ms=0)
     late = ChangeRequest(action="unregister", id="late", query=None, subscriber="", start_ms=0)
     kept = ChangeRequest(action="unregister", id="kept", query=None, subscriber="", start_ms=0)
     with running(log, script) as worker:
         held = Held(worker)
-        given_up = worker.change_queries(0, [gone])
+        given_up = worker.change_queries(0, [removed])
         too_late = worker.change_queries(0, [late], deadline_ms=now_ms() - 1)
         in_time = worker.change_queries(0, [kept], deadline_ms=now_ms() + 60_000)
         assert given_up.cancel()

@@ -255,8 +255,8 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
         time.sleep(0.1)
         assert archive.tries.total() == tries
     assert worker.failure is None
-    said = [record.__dict__ for record in caplog.records]
-    fields = [each["fields"] for each in said if each.get("event") == "not_loaded"]
+    reported = [record.__dict__ for record in caplog.records]
+    fields = [each["fields"] for each in reported if each.get("event") == "not_loaded"]
     assert {"topic": INTAKE, "partition": 3, "reason": "away"} in fields
 
 

@@ -53,20 +53,20 @@ def test_who_stood_still_is_no_proof_that_the_log_was_there(
     clock = Clock()
     monkeypatch.setattr(hearing, "monotonic_ms", clock)
     log: Any = FakeLog()
-    heard = LogReachability(log, MemoryMapStore(), "router-1", lambda _: None)
+    received = LogReachability(log, MemoryMapStore(), "router-1", lambda _: None)
     for _ in range(60):
         clock.ms += 1_000
-        heard._note_answer(clock.ms)
-    assert heard.figures() == {CONNECTED_S: 60.0}
+        received._note_answer(clock.ms)
+    assert received.figures() == {CONNECTED_S: 60.0}
     clock.ms += 60_000
 
     # test and check: at once, and when it reads again
-    assert heard.figures() == {CONNECTED_S: 0.0}
-    heard._note_answer(clock.ms)
-    assert heard.figures() == {CONNECTED_S: 0.0}
+    assert received.figures() == {CONNECTED_S: 0.0}
+    received._note_answer(clock.ms)
+    assert received.figures() == {CONNECTED_S: 0.0}
     clock.ms += 1_000
-    heard._note_answer(clock.ms)
-    assert heard.figures() == {CONNECTED_S: 1.0}
+    received._note_answer(clock.ms)
+    assert received.figures() == {CONNECTED_S: 1.0}
 
 
 class Clock:
@@ -114,33 +114,33 @@ def store() -> Iterator[MemoryMapStore]:
 def test_who_is_cut_off_is_told_once(store: MemoryMapStore) -> None:
     # init
     log: Any = FakeLog()
-    told: list[Exception] = []
+    reported: list[Exception] = []
     ended = threading.Event()
 
     def end(error: Exception) -> None:
-        told.append(error)
+        reported.append(error)
         ended.set()
 
-    heard = LogReachability(log, store, "router-1", end, check_s=0.01)
-    heard.start()
+    received = LogReachability(log, store, "router-1", end, check_s=0.01)
+    received.start()
 
     # test: it reads, it does not
     while not log.asked:
         assert not ended.wait(0.001)
     log.is_away = True
     assert ended.wait(WAIT_S)
-    heard.stop()
+    received.stop()
 
     # check
     assert not threading.Event().wait(0.1)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_a_process_alone_waits_for_the_log(store: MemoryMapStore) -> None:
     log: Any = FakeLog()
     log.is_away = True
     ended = threading.Event()
-    heard = LogReachability(log, store, "router-2", lambda _: ended.set(), check_s=0.01)
-    heard.start()
+    received = LogReachability(log, store, "router-2", lambda _: ended.set(), check_s=0.01)
+    received.start()
     assert not ended.wait(0.3)
-    heard.stop()
+    received.stop()

@@ -135,12 +135,12 @@ def test_one_plan_relieves_a_leaf_that_has_all_there_is(seed):
 
     after = machine_loads(stream, view, plan.map)
 
-    said = f"seed {seed}: {before / before.mean()} to {after / after.mean()}"
+    reported = f"seed {seed}: {before / before.mean()} to {after / after.mean()}"
     assert before.max() > 7 * before.mean()
-    assert plan.maximum_after < 1.2 * before.mean(), said
+    assert plan.maximum_after < 1.2 * before.mean(), reported
     # Parts of parts are estimated, so the result differs a little from the prediction.
-    assert after.max() < 1.4 * after.mean(), said
-    assert plan.maximum_after < 0.4 * one.maximum_after, said
+    assert after.max() < 1.4 * after.mean(), reported
+    assert plan.maximum_after < 0.4 * one.maximum_after, reported
 
 
 def test_a_plan_has_so_many_operations_at_most():

@@ -86,9 +86,9 @@ def test_regions_tile_the_grid_and_the_heaviest_was_always_cut(seed):
             covered[y0:y1, x0:x1] += 1
             assert part[y0:y1, x0:x1].sum() == cost, f"seed {seed}"
         assert (covered == 1).all(), f"seed {seed}"
-        gone = before - set(regions)
-        if gone:
-            ((x0, y0, x1, y1),) = gone
+        removed = before - set(regions)
+        if removed:
+            ((x0, y0, x1, y1),) = removed
             weight = part[y0:y1, x0:x1].sum()
             divisible = [r for r in before if (r[2] - r[0]) * (r[3] - r[1]) > 1]
             assert weight == max(part[b:d, a:c].sum() for a, b, c, d in divisible), f"seed {seed}"

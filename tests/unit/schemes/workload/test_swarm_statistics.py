@@ -153,8 +153,8 @@ def test_the_binary_search_finds_the_split_of_least_difference(seed):
     axis = (statistics.columns, statistics.rows)[split.axis]
     shares = [part / total if total else 0.0 for part in axis.part_numerators_at(split.at - 1)]
     moves, stays = shares if split.moves_first else shares[::-1]
-    told = (dearest - own + stays) - (cheapest + moves)
-    assert told == pytest.approx(split.difference, abs=1e-9), f"seed {seed}"
+    reported = (dearest - own + stays) - (cheapest + moves)
+    assert reported == pytest.approx(split.difference, abs=1e-9), f"seed {seed}"
 
 
 def test_each_split_is_found_with_few_looks(monkeypatch):

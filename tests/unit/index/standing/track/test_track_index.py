@@ -170,9 +170,9 @@ class Life:
     def reclaim(self) -> None:
         while self.index.reclaim(self.position, rows_max=17):
             pass
-        gone = {row for row, query in self.live.items() if query.dead <= self.position}
-        self.sets.forget(gone)
-        self.live = {row: query for row, query in self.live.items() if row not in gone}
+        removed = {row for row, query in self.live.items() if query.dead <= self.position}
+        self.sets.forget(removed)
+        self.live = {row: query for row, query in self.live.items() if row not in removed}
 
     def match(self, begin: int) -> None:
         rng = self.rng

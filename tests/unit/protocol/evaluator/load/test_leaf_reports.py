@@ -158,17 +158,17 @@ def test_counts_are_those_of_counting_one_by_one(seed) -> None:
     world.publish(300)
     world.publish(200)
 
-    told = loads_of(world.machine.leaf_counts(ends_round=True))
+    report = loads_of(world.machine.leaf_counts(ends_round=True))
 
-    expected, said = world.expected(), f"seed={seed}"
-    assert told.version == 1
-    assert told.slots == (0, 1)
-    assert told.leaves.tolist() == [leaf.id for leaf in MAP.leaves]
-    assert told.loads.objects.tolist() == expected.objects.tolist(), said
-    assert told.loads.met.tolist() == expected.met.tolist(), said
-    assert told.loads.queries.tolist() == expected.queries.tolist(), said
-    assert (told.loads.arrivals >= expected.objects).all(), said
-    assert told.loads.faded.tolist() == expected.objects.tolist(), said
+    expected, reported = world.expected(), f"seed={seed}"
+    assert report.version == 1
+    assert report.slots == (0, 1)
+    assert report.leaves.tolist() == [leaf.id for leaf in MAP.leaves]
+    assert report.loads.objects.tolist() == expected.objects.tolist(), reported
+    assert report.loads.met.tolist() == expected.met.tolist(), reported
+    assert report.loads.queries.tolist() == expected.queries.tolist(), reported
+    assert (report.loads.arrivals >= expected.objects).all(), reported
+    assert report.loads.faded.tolist() == expected.objects.tolist(), reported
 
 
 def test_a_round_begins_anew_and_older_ones_fade() -> None:
@@ -211,15 +211,15 @@ def test_another_map_and_lost_slots_are_counted_from_nothing() -> None:
     world.declare(Granted(0, SLOTS, 0, "other"))
     world.publish(50)
 
-    told = loads_of(world.machine.leaf_counts(ends_round=True))
+    report = loads_of(world.machine.leaf_counts(ends_round=True))
 
-    assert told.slots == (1,)
-    assert {int(MAP.slot_of_leaf[leaf]) for leaf in told.leaves} == {1}
+    assert report.slots == (1,)
+    assert {int(MAP.slot_of_leaf[leaf]) for leaf in report.leaves} == {1}
     world.declare(MapActivated(0, 2, to_bytes(uniform_map(SLOTS_COUNT, 4, 2))))
     assert world.machine.leaf_counts(ends_round=False) is None
-    told = loads_of(world.machine.leaf_counts(ends_round=True))
-    assert told.version == 2
-    assert told.loads.faded.sum() == 0
+    report = loads_of(world.machine.leaf_counts(ends_round=True))
+    assert report.version == 2
+    assert report.loads.faded.sum() == 0
 
 
 def test_nothing_is_counted_where_nobody_asks() -> None:
@@ -246,10 +246,10 @@ def test_queries_that_are_sampled_stand_for_all(monkeypatch) -> None:
     world = World(5, limits=FEW_SAMPLED)
     world.register(600)
 
-    told = loads_of(world.machine.leaf_counts(ends_round=True)).loads
+    report = loads_of(world.machine.leaf_counts(ends_round=True)).loads
 
     expected = world.expected().queries
-    assert told.queries.sum() == pytest.approx(expected.sum(), rel=0.25)
+    assert report.queries.sum() == pytest.approx(expected.sum(), rel=0.25)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -258,7 +258,7 @@ def test_details_add_up_to_their_leaf(seed) -> None:
     world.register(60)
     world.publish(800)
     counted = world.machine.leaf_counts(ends_round=True)
-    told = loads_of(counted).loads
+    report = loads_of(counted).loads
     wanted = [MAP.leaves[leaf].id for leaf in (0, 3, 6)]
 
     details = read_details(write_details(details_of(counted, wanted)))
@@ -266,14 +266,14 @@ def test_details_add_up_to_their_leaf(seed) -> None:
     assert list(details) == wanted
     for leaf in (0, 3, 6):
         detail = details[MAP.leaves[leaf].id]
-        said = f"seed={seed} leaf={leaf}"
+        reported = f"seed={seed} leaf={leaf}"
         west, south, east, north = MAP.leaves[leaf].box
-        assert (detail.grid.x_borders[[0, -1]] == [west, east]).all(), said
-        assert (detail.grid.y_borders[[0, -1]] == [south, north]).all(), said
-        assert detail.statistics.objects == pytest.approx(told.faded[leaf]), said
-        assert detail.statistics.queries == pytest.approx(told.queries[leaf]), said
-        assert detail.statistics.recent == pytest.approx(told.arrivals[leaf]), said
-        assert detail.met.columns.sum() == told.met[leaf] == detail.met.rows.sum(), said
+        assert (detail.grid.x_borders[[0, -1]] == [west, east]).all(), reported
+        assert (detail.grid.y_borders[[0, -1]] == [south, north]).all(), reported
+        assert detail.statistics.objects == pytest.approx(report.faded[leaf]), reported
+        assert detail.statistics.queries == pytest.approx(report.queries[leaf]), reported
+        assert detail.statistics.recent == pytest.approx(report.arrivals[leaf]), reported
+        assert detail.met.columns.sum() == report.met[leaf] == detail.met.rows.sum(), reported
 
 
 def test_a_leaf_can_be_cut_where_its_neighbours_end() -> None:
@@ -293,12 +293,12 @@ def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
     world.publish(400)
     counted = world.machine.leaf_counts(ends_round=True)
 
-    told = read_sample(write_sample(sample_of(counted, 100, 1_000)))
+    sample = read_sample(write_sample(sample_of(counted, 100, 1_000)))
 
-    assert 80 <= len(told.sample) <= 100
-    assert len(told.sample.queries) == len(set(told.draws.tolist())) == 50
-    assert {tuple(box) for box in told.sample.queries.boxes.tolist()} == set(world.boxes)
-    joined = joined_sample([told, told])
+    assert 80 <= len(sample.sample) <= 100
+    assert len(sample.sample.queries) == len(set(sample.draws.tolist())) == 50
+    assert {tuple(box) for box in sample.sample.queries.boxes.tolist()} == set(world.boxes)
+    joined = joined_sample([sample, sample])
     assert joined is not None
     assert len(joined.queries) == 50
     assert joined_sample([]) is None
@@ -346,11 +346,11 @@ def test_a_sample_has_nothing_of_who_is_drawn_too_sparsely() -> None:
     """Its share of the sample rounds to none; the next one's terms follow without a gap."""
     parts = []
     for west, objects in ((-50.0, 1_000), (0.0, 2), (50.0, 1_000)):
-        told = told_of(np.random.default_rng(2), west, objects, min(objects, 100), 0, 0)
-        count = len(told.sample)
+        reported = told_of(np.random.default_rng(2), west, objects, min(objects, 100), 0, 0)
+        count = len(reported.sample)
         terms = np.repeat(np.arange(count, dtype=np.uint64), 2)
-        sample = replace(told.sample, term_offsets=np.arange(count + 1) * 2, terms=terms)
-        parts.append(replace(told, sample=sample))
+        sample = replace(reported.sample, term_offsets=np.arange(count + 1) * 2, terms=terms)
+        parts.append(replace(reported, sample=sample))
 
     joined = joined_sample(parts)
 
@@ -385,13 +385,13 @@ def test_a_sample_has_of_each_slot_its_share(seed) -> None:
         world.append(slot, installed_of(0, [(number, query, "ann", 0)]))
     world.publish(50)
 
-    told = sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000)
+    sample = sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000)
 
-    share = len(told.draws) / 1_060
-    assert told.queries == pytest.approx(1_060, rel=0.5)
+    share = len(sample.draws) / 1_060
+    assert sample.queries == pytest.approx(1_060, rel=0.5)
     assert share == pytest.approx(1 / 16, rel=0.5), f"seed={seed}"
     west, _, east, _ = BOXES[MAP.slot_of_leaf == 1][0]
-    of_few = told.sample.queries.boxes[:, 0] == (west + east) / 2
+    of_few = sample.sample.queries.boxes[:, 0] == (west + east) / 2
     assert of_few.sum() <= 12, f"seed={seed}"
 
 
@@ -410,15 +410,15 @@ def test_who_chooses_ids_by_their_handles_is_not_sampled_more_often(seed) -> Non
         for world in parts:
             world.append(0, installed_of(0, [(number, query, "ann", 0)]))
 
-    told = [sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000) for world in parts]
+    sample = [sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000) for world in parts]
 
-    count = len(told[0].draws)
+    count = len(sample[0].draws)
     assert 15 <= count <= 70, f"seed={seed}"
-    of_chosen = int((told[0].sample.queries.boxes[:, 0] > 0).sum())
+    of_chosen = int((sample[0].sample.queries.boxes[:, 0] > 0).sum())
     # Five times the deviation of this many coins.
     assert abs(of_chosen - count / 2) < 2.5 * count**0.5, f"seed={seed}"
     # All evaluators that hold a query draw it alike.
-    assert told[0].draws.tolist() == told[1].draws.tolist()
+    assert sample[0].draws.tolist() == sample[1].draws.tolist()
 
 
 def test_a_query_across_the_antimeridian_is_one_box() -> None:
@@ -436,14 +436,14 @@ def test_loads_pass_the_wire() -> None:
     world = World(9)
     world.register(10)
     world.publish(30)
-    told = loads_of(world.machine.leaf_counts(ends_round=True))
+    report = loads_of(world.machine.leaf_counts(ends_round=True))
 
-    read = read_loads(write_loads(told))
+    read = read_loads(write_loads(report))
 
-    assert (read.version, read.slots) == (told.version, told.slots)
-    assert read.leaves.tolist() == told.leaves.tolist()
+    assert (read.version, read.slots) == (report.version, report.slots)
+    assert read.leaves.tolist() == report.leaves.tolist()
     for name in LeafLoads.__slots__:
-        assert getattr(read.loads, name).tolist() == getattr(told.loads, name).tolist()
+        assert getattr(read.loads, name).tolist() == getattr(report.loads, name).tolist()
 
 
 def test_slots_that_are_to_move_are_saved_and_others_are_not() -> None:

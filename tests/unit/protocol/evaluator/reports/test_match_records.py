@@ -128,8 +128,8 @@ def test_the_time_comes_with_the_last_record_of_what_belongs_to_it() -> None:
     rows = [{"id": i, "lon": 1, "lat": 1, "text": "x"} for i in range(7)]
     slot.take([(40, routed_of(1, 0, [], [], time_ms=900))])
     reports = slot.take([(50, routed_of(0, 0, rows, [500] * 7, time_ms=800))])
-    said = list(founds(reports, RecordLimits(matches_max=2)))
-    times_ms = [int(found.intervals.times_ms[0]) for _, found in said]
+    reported = list(founds(reports, RecordLimits(matches_max=2)))
+    times_ms = [int(found.intervals.times_ms[0]) for _, found in reported]
     assert len(times_ms) == 4
     assert times_ms[:-1] == [NO_TIME_MS] * 3
     assert times_ms[-1] == 800
@@ -141,8 +141,8 @@ def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike() -> None:
     for order in (list(range(50)), list(reversed(range(50)))):
         slot = crowd(order)
         routed = routed_of(0, 0, [{"id": 5, "lon": 1, "lat": 1, "text": "x"}], [1])
-        said = [found for _, found in founds(slot.take([(50, routed)]), limits)]
-        assert len(said) == 8
+        reported = [found for _, found in founds(slot.take([(50, routed)]), limits)]
+        assert len(reported) == 8
         pieces.append(
             [
                 (
@@ -150,7 +150,7 @@ def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike() -> None:
                     found.positions.tolist(),
                     sorted(query for *_, query, _, _ in matches_of(found)),
                 )
-                for found in said
+                for found in reported
             ]
         )
     assert pieces[0] == pieces[1]
@@ -183,9 +183,11 @@ def test_a_record_of_long_ids_and_large_objects_fits_the_log() -> None:
     routed = routed_of(0, 0, [{"id": i, **large} for i in range(2)], [1, 1])
 
     # test
-    said = [found for _, found in founds([r for slot in slots for r in slot.take([(1, routed)])])]
+    reported = [
+        found for _, found in founds([r for slot in slots for r in slot.take([(1, routed)])])
+    ]
 
     # check
-    assert sum(len(found.matches) for found in said) == 3 * 2 * 9_000
-    for found in said:
+    assert sum(len(found.matches) for found in reported) == 3 * 2 * 9_000
+    for found in reported:
         assert encode(found)[1].ByteSize() < RECORD_BYTES_MAX

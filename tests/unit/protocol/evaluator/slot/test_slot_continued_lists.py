@@ -55,10 +55,10 @@ def going_on(first: Installed, second: Installed, *, is_taken_over: bool = False
 @pytest.mark.parametrize("after", sorted(QUERIES))
 @pytest.mark.parametrize("before", LISTS)
 def test_a_list_goes_on_in_one_of_its_kind(before: str, after: str, is_taken_over: bool) -> None:
-    told = going_on(
+    reported = going_on(
         installed(before, 5, NO_REVISION), installed(after, 9, 5), is_taken_over=is_taken_over
     )
-    assert told == [before == after]
+    assert reported == [before == after]
 
 
 @pytest.mark.parametrize("kind", LISTS)

@@ -191,8 +191,8 @@ def test_a_registration_that_is_repeated_behind_its_lifetime_finds_the_past_no_m
     assert len(slot.standing) == 0
 
     # test: a new owner of the registry partition repeats what it cannot know to be sent.
-    told = [report for report in slot.take([(9, asking)]) if isinstance(report, Report)]
-    assert [match for report in told for match in matches_of(report)] == []
+    reported = [report for report in slot.take([(9, asking)]) if isinstance(report, Report)]
+    assert [match for report in reported for match in matches_of(report)] == []
     assert len(slot.standing) == 0
 
     # check: another registration gets the history again.

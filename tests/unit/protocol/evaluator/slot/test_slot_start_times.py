@@ -245,7 +245,7 @@ def _check_lists(slot: Slot, story: Story) -> None:
     rows = table.live()
     names = table.names(rows)
     ids, bounds = names.ids.tobytes(), names.id_offsets.tolist()
-    told = {
+    reported = {
         ids[bounds[i] : bounds[i + 1]].decode(): slot.standing.knn.near(row).ids.tolist()
         for i, row in enumerate(rows.tolist())
     }
@@ -254,7 +254,7 @@ def _check_lists(slot: Slot, story: Story) -> None:
         for name, version in story.live.items()
         if name.startswith("knn")
     }
-    assert told == expected
+    assert reported == expected
 
 
 def query(name: str = "q", **more: Any) -> dict[str, Any]:

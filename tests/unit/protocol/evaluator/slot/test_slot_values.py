@@ -71,26 +71,26 @@ class Log:
         slot = Slot(0, 3, standing_limits=self.limits)
         slot.open(0, 0, 1, 0)
         size = len(self.records) if way == "at once" else 1
-        told: list[Told] = []
+        reported: list[Told] = []
         for begin in range(0, len(self.records), size):
             for report in slot.take(self.records[begin : begin + size]):
                 assert isinstance(report, Report)
-                told += told_by(report)
+                reported += told_by(report)
             if way == "with restarts":
                 state = dict(read_state(write_state(slot_state(slot, 0, ()))))
                 slot = Slot(0, 3, standing_limits=self.limits)
                 slot.open(begin + size, begin + size, 1, 0)
                 restore_slot(slot, state, ())
-        return told
+        return reported
 
     def events(self) -> list[tuple[str, int, str]]:
         """Returns the events; they are the same however the log is read."""
-        told = self.told()
+        reported = self.told()
         for way in ("at once", "with restarts"):
-            assert self.told(way) == told
-        positions = [position for position, *_ in told]
+            assert self.told(way) == reported
+        positions = [position for position, *_ in reported]
         assert positions == sorted(positions)
-        return [rest for _, *rest in told]  # type: ignore[misc]
+        return [rest for _, *rest in reported]  # type: ignore[misc]
 
 
 def told_by(report: Report) -> list[Told]:
@@ -155,9 +155,9 @@ def test_what_a_new_version_asks_otherwise_decides_who_is_inside(
     log.install(installed(9, later, since=5))
     stays = "text" in later or "where" in later
     exits = [["s", 2, "exit"]] if stays else [["s", 1, "exit"], ["s", 2, "exit"]]
-    told = log.events()
-    assert told[:2] == [["s", 1, "enter"], ["s", 2, "enter"]]
-    assert sorted(told[2:]) == exits
+    reported = log.events()
+    assert reported[:2] == [["s", 1, "enter"], ["s", 2, "enter"]]
+    assert sorted(reported[2:]) == exits
 
 
 def test_who_is_told_no_more_is_told_the_exit_and_the_next_begins_anew(log: Log) -> None:
@@ -220,9 +220,9 @@ def test_a_checkpoint_of_before_knows_who_is_inside_but_not_where(log: Log) -> N
     restore_slot(successor, {n: column for n, column in state.items() if n not in newer}, ())
     log.install(installed(9, tracker(west=5), since=5))
     log.move(2, lon=1)
-    told = [each for report in successor.take(log.records[2:]) for each in told_by(report)]
+    reported = [each for report in successor.take(log.records[2:]) for each in told_by(report)]
     # Whether it is inside the new region is decided by its next object.
-    assert [rest for _, *rest in told] == [["s", 2, "exit"]]
+    assert [rest for _, *rest in reported] == [["s", 2, "exit"]]
 
 
 def test_values_without_room_are_told_alike_after_restarts(log: Log) -> None:
@@ -237,14 +237,14 @@ def test_values_without_room_are_told_alike_after_restarts(log: Log) -> None:
             west = rng.uniform(0, 5)
             log.install(installed(10 + number, tracker(west=west), since=5))
     log.install(installed_of(0, [], removed=[("q", 900), ("r", 900)]))
-    told = log.events()
+    reported = log.events()
     inside: dict[str, int] = {"enter": 0, "exit": 0}
-    for _, _, event in told:
+    for _, _, event in reported:
         inside[event] += 1
     # Everything that entered has left, and nothing else.
     assert inside["enter"] == inside["exit"] > 20
     log.limits = StandingLimits(tracked_bytes_max=1 << 20)
-    assert len(told) < len(log.events())
+    assert len(reported) < len(log.events())
 
 
 VALUES, QUERIES = 60, 200
@@ -293,10 +293,10 @@ def test_what_an_update_in_bulk_takes_grows_with_what_is_inside_alone(log: Log) 
 def test_an_object_that_leaves_many_queries_is_told_of_once() -> None:
     slot, log = crowded(trackers(5, events=["exit"]))
     removed = np.array(trackers(5).names.handles)
-    gone = replace(installed_of(0, []), removed=removed, removed_revisions=np.full(QUERIES, 1_000))
+    ended = replace(installed_of(0, []), removed=removed, removed_revisions=np.full(QUERIES, 1_000))
     (report,) = (
         each
-        for each in slot.take([(len(log.records), gone)])
+        for each in slot.take([(len(log.records), ended)])
         if isinstance(each, Report) and len(each.object_rows)
     )
     assert len(report.objects) == VALUES

@@ -79,9 +79,9 @@ def test_a_slot_tells_what_the_plain_rules_tell(seed: int) -> None:
             text = str(rng.choice(["red", "red", "blue"]))
             objects.add(number, {"lon": lon, "lat": 0.0, "bus": bus, "text": text}, now_ms)
             log.move(number, lon, bus, text=text)
-    told = log.told()
+    reported = log.told()
     for way in ("at once", "with restarts"):
-        assert log.told(way) == told, f"seed={seed} {way}"
+        assert log.told(way) == reported, f"seed={seed} {way}"
 
     def fail(why: str) -> None:
         raise AssertionError(f"seed={seed}: {why}")
@@ -100,7 +100,7 @@ def test_a_slot_tells_what_the_plain_rules_tell(seed: int) -> None:
             for member, value in values_of(message, row):
                 ledger.copied(0, offset, row, member, value, key)
     handle = query_handle("q")
-    for _, subscriber, number, event in told:
+    for _, subscriber, number, event in reported:
         ledger.told(subscriber, handle, (7, number), CHANGES[event])
     ledger.check(lambda _: versions_of(handle, truth, cast(Any, registry)))
-    assert told
+    assert reported

@@ -151,7 +151,7 @@ def test_r1_each_object_reaches_its_slot_once_and_in_order(seed: int, event_time
     # init: two intake partitions.
     rng = np.random.default_rng(seed)
     logs = {partition: random_log(rng, partition, 60) for partition in (0, 3)}
-    made, told = router(0, 3, event_time=event_time), Told()
+    made, published = router(0, 3, event_time=event_time), Told()
 
     # test: records arrive interleaved; flushes and marks at random times.
     now_ms, heads = 0, dict.fromkeys(logs, 0)
@@ -160,12 +160,12 @@ def test_r1_each_object_reaches_its_slot_once_and_in_order(seed: int, event_time
         made.add(partition, heads[partition], logs[partition][heads[partition]], now_ms)
         heads[partition] += 1
         now_ms += int(rng.integers(0, 30))
-        told.take(made.flush(now_ms, at_once=rng.random() < 0.2))
+        published.take(made.flush(now_ms, at_once=rng.random() < 0.2))
         if rng.random() < 0.1:
-            told.take(made.flush(now_ms, at_once=True))
-            told.take(made.marks([0, 3]))
-    told.take(made.flush(now_ms, at_once=True))
-    told.take(made.marks([0, 3]))
+            published.take(made.flush(now_ms, at_once=True))
+            published.take(made.marks([0, 3]))
+    published.take(made.flush(now_ms, at_once=True))
+    published.take(made.marks([0, 3]))
 
     # check: compared with the simple rule, by slot and source; and every slot knows the end.
     places = {
@@ -178,9 +178,9 @@ def test_r1_each_object_reaches_its_slot_once_and_in_order(seed: int, event_time
     for partition, log in logs.items():
         wanted = expected_rows(log)
         for slot in range(SLOTS_COUNT):
-            rows = [(p, s, n, i) for p, s, n, _, i in told.rows[slot, partition]]
+            rows = [(p, s, n, i) for p, s, n, _, i in published.rows[slot, partition]]
             assert rows == [row for row in wanted if slot_of[row[3]] == slot], f"seed={seed}"
-            assert told.ends[slot, partition] == position_of(len(log)), f"seed={seed}"
+            assert published.ends[slot, partition] == position_of(len(log)), f"seed={seed}"
     assert made.objects_total == int(made.slot_objects.sum()) == int(made.arrivals.objects.sum())
 
 
@@ -191,19 +191,19 @@ def test_arrival_never_goes_back_and_marks_never_promise_too_much(
 ) -> None:
     rng = np.random.default_rng(seed)
     log = random_log(rng, 0, 80)
-    made, told = router(0, event_time=event_time), Told()
+    made, published = router(0, event_time=event_time), Told()
     arrivals: dict[int, int] = {}
     for offset, taken in enumerate(log):
-        promised = dict(told.times_ms)
-        seen = {key: len(rows) for key, rows in told.rows.items()}
+        promised = dict(published.times_ms)
+        seen = {key: len(rows) for key, rows in published.rows.items()}
         made.add(0, offset, taken, 0)
-        told.take(made.flush(0, at_once=True))
-        for key, rows in told.rows.items():
+        published.take(made.flush(0, at_once=True))
+        for key, rows in published.rows.items():
             for position, _, _, arrival_ms, _ in rows[seen.get(key, 0) :]:
                 assert arrival_ms >= promised.get(key, NO_TIME_MS), f"seed={seed}"
                 arrivals[position] = arrival_ms
         if rng.random() < 0.3:
-            told.take(made.marks([0]))
+            published.take(made.marks([0]))
     in_order = [arrivals[position] for position in sorted(arrivals)]
     assert in_order == sorted(in_order), f"seed={seed}"
     if event_time:
@@ -235,15 +235,15 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
     # init: a router that left a checkpoint somewhere and continued.
     rng = np.random.default_rng(seed)
     log = random_log(rng, 0, 50)
-    first, told = router(0), Told()
+    first, published = router(0), Told()
     at = int(rng.integers(0, len(log)))
     state, reached = None, 0
     for offset, taken in enumerate(log):
         if offset == at and at > 0:
-            told.take(first.marks([0]))
+            published.take(first.marks([0]))
             state, reached = first.sources[0].state(), first.sources[0].offset
         first.add(0, offset, taken, 0)
-        told.take(first.flush(0, at_once=True))
+        published.take(first.flush(0, at_once=True))
 
     # test: its successor splits by other flushes.
     second, again = IntakeRouter(slots=SLOTS_COUNT, event_time=False), Told(position_of(reached))
@@ -256,7 +256,7 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
 
     # check: positions, keys, arrivals and slots are the same.
     for slot in range(SLOTS_COUNT):
-        wanted = [row for row in told.rows[slot, 0] if row[0] >= position_of(reached)]
+        wanted = [row for row in published.rows[slot, 0] if row[0] >= position_of(reached)]
         assert again.rows[slot, 0] == wanted, f"seed={seed}"
 
 
@@ -274,28 +274,28 @@ def test_r2_marks_tell_every_slot_also_those_that_got_nothing() -> None:
 
 def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain() -> None:
     limits = RouterLimits(slot_bytes_max=100)
-    made, told = router(0, 1, limits=limits), Told()
+    made, published = router(0, 1, limits=limits), Told()
     members = [{"id": i, "lon": 1, "lat": 1, "text": "x" * 30} for i in range(20)]
     members[7]["text"] = "y" * 500  # longer than a record by itself
     made.add(0, 0, taken_of(1, 1, members[:12]), 0)
     made.add(1, 0, taken_of(2, 1, members[12:]), 0)
     effects = made.flush(0, at_once=True)
-    told.take(effects)
+    published.take(effects)
     sizes = [len(message.objects.text) for _, message in routed_in(effects)]
     assert sorted(size for size in sizes if size > 100) == [500]
-    ids = [row[-1] for key in sorted(told.rows) for row in told.rows[key]]
+    ids = [row[-1] for key in sorted(published.rows) for row in published.rows[key]]
     assert ids == list(range(20))
-    assert {told.ends[key] for key in told.rows} == {position_of(1)}
+    assert {published.ends[key] for key in published.rows} == {position_of(1)}
 
 
 def test_a_long_flush_is_cut_by_rows_and_the_cuts_chain() -> None:
     limits = RouterLimits(slot_rows_max=3)
-    made, told = router(0, limits=limits), Told()
+    made, published = router(0, limits=limits), Told()
     made.add(0, 0, taken_of(1, 1, [{"id": i, "lon": 1, "lat": 1} for i in range(10)]), 0)
     effects = made.flush(0, at_once=True)
-    told.take(effects)
+    published.take(effects)
     assert [len(message.objects) for _, message in routed_in(effects)] == [3, 3, 3, 1]
-    ((_, rows),) = told.rows.items()
+    ((_, rows),) = published.rows.items()
     assert [row[-1] for row in rows] == list(range(10))
 
 
@@ -396,11 +396,11 @@ def test_ties_are_broken_by_session_and_number() -> None:
 
 
 def test_arrivals_are_those_of_the_map_in_force() -> None:
-    made, told = router(0), Told()
+    made, published = router(0), Told()
     assert made.arrivals.report().version == made.map_version
     for offset, taken in enumerate(random_log(np.random.default_rng(1), 0, 40)):
         made.add(0, offset, taken, 0)
-    told.take(made.flush(0, at_once=True))
+    published.take(made.flush(0, at_once=True))
     before = made.arrivals.report()
     assert before.objects.sum() == made.objects_total > 0
 

@@ -121,9 +121,9 @@ class Model:
 def random_words(dice: Random) -> Iterator[Keywords]:
     """Returns declarations of owners, some of which were paused."""
     for _ in range(dice.randint(1, 40)):
-        said = {dice.choice([ANY_TERM, *range(1, 12), *range(1, 12)]): {dice.randrange(9)}}
+        published = {dice.choice([ANY_TERM, *range(1, 12), *range(1, 12)]): {dice.randrange(9)}}
         yield keywords(
-            {} if dice.random() < 0.2 else said,
+            {} if dice.random() < 0.2 else published,
             dice.randrange(2),
             dice.choice([3, 5, 5, 9]),
             begins=dice.random() < 0.3,
@@ -139,9 +139,9 @@ def test_kept_is_what_any_owner_has_said_since_all_was_said(seed: int) -> None:
     summaries, models = KeywordFilter(9, 2), [Model(), Model()]
     texts = [dice.sample(range(1, 14), dice.randint(0, 2)) for _ in range(40)]
     routes = [(row, dice.randrange(9)) for row in range(40)]
-    for said in random_words(dice):
-        summaries.add(said)
-        models[said.partition].add(said)
+    for each in random_words(dice):
+        summaries.add(each)
+        models[each.partition].add(each)
         if dice.random() < 0.2:
             # A successor continues from a checkpoint.
             state = summaries.state()
@@ -261,9 +261,9 @@ def test_a_successor_sends_what_its_predecessor_sent(seed: int) -> None:
         number = 1
         for _ in range(60):
             if dice.random() < 0.3:
-                said = {dice.choice(words): {dice.randrange(SLOTS_COUNT)}}
+                published = {dice.choice(words): {dice.randrange(SLOTS_COUNT)}}
                 is_whole = dice.random() < 0.1
-                log.append(whole(said) if is_whole else keywords(said))
+                log.append(whole(published) if is_whole else keywords(published))
                 continue
             count = dice.randint(1, 8)
             ids = range(1_000 * source + number, 1_000 * source + number + count)
@@ -375,9 +375,9 @@ class Owner:
     def known(self) -> dict[int, set[int]]:
         """Returns the newest record of each keyword since all was last declared."""
         found: dict[int, set[int]] = {}
-        begins = [i for i, said in enumerate(self.said) if said.begins]
-        for said in self.said[begins[-1] if begins else 0 :]:
-            for term, bits in zip(said.terms.tolist(), said.slots[:, 0].tolist(), strict=True):
+        begins = [i for i, each in enumerate(self.said) if each.begins]
+        for each in self.said[begins[-1] if begins else 0 :]:
+            for term, bits in zip(each.terms.tolist(), each.slots[:, 0].tolist(), strict=True):
                 found.setdefault(term, set()).update(s for s in range(64) if bits >> s & 1)
         return found
 
@@ -403,8 +403,8 @@ def test_what_was_said_is_not_said_again() -> None:
     owner.ask("update", text("narrow", "coffee", -170, -160))
     assert len(owner.said) == 1
     owner.ask("register", text("tea", "tea", -179, -178))
-    (said,) = owner.said[1:]
-    assert (said.terms.tolist(), said.slots.tolist()) == ([term_hash("tea")], [[1]])
+    (published,) = owner.said[1:]
+    assert (published.terms.tolist(), published.slots.tolist()) == ([term_hash("tea")], [[1]])
 
 
 @pytest.mark.parametrize(
@@ -461,16 +461,16 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid() -> None:
     assert owner.say_all() == 3
     assert owner.registry.validation.epoch_seen == EPOCH
     pieces = owner.said[-3:]
-    assert [(said.begins, said.ends) for said in pieces] == [
+    assert [(item.begins, item.ends) for item in pieces] == [
         (True, False),
         (False, False),
         (False, True),
     ]
     words = {term_hash(word) for word in ("tea", "a", "b", "c", "d")}
     assert owner.known().keys() == words
-    for gone in ("a", "b", "c"):
+    for each in ("a", "b", "c"):
         assert not owner.keyword_summary.is_due
-        owner.ask("unregister", gone)
+        owner.ask("unregister", each)
     owner.ask("register", text("b", "b"))
     # In the middle of it another query is registered.
     owner.carry_out(owner.registry.publish_summary(0))
@@ -500,8 +500,8 @@ def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile()
     owner.order.clear()
     owner.ask("register", text("meanwhile", waiting[1]))
     assert owner.order == ["keywords 0", "keywords 1", "answer"]
-    (said,) = owner.said[before:]
-    assert said.terms.tolist() == [term_hash(waiting[1])]
+    (published,) = owner.said[before:]
+    assert published.terms.tolist() == [term_hash(waiting[1])]
     owner.say_all()
     assert owner.known().keys() == {term_hash(word) for word in words}
 
@@ -597,9 +597,9 @@ def test_a_router_says_all_behind_a_record_of_its_own() -> None:
     assert probe.topic == REGISTRY
     assert back.tick(2 * LIMITS.summary_interval_ms) == []
     back.machine.step(Polled((Entry(REGISTRY, 0, 0, probe.message),)), 0)
-    said = back.tick(3 * LIMITS.summary_interval_ms)
-    assert [(each.topic, each.partition) for each in said] == [(INTAKE, 0), (INTAKE, 1)]
-    for each in said:
+    published = back.tick(3 * LIMITS.summary_interval_ms)
+    assert [(each.topic, each.partition) for each in published] == [(INTAKE, 0), (INTAKE, 1)]
+    for each in published:
         assert isinstance(each.message, Keywords)
         assert (each.message.begins, each.message.ends) == (True, True)
     assert back.tick(4 * LIMITS.summary_interval_ms) == []

@@ -94,13 +94,13 @@ def test_values_of_one_copy_enter_and_leave_by_themselves() -> None:
     slots = [Slot(number, 3) for number in range(SLOTS_COUNT)]
     queries = [tracker(id=f"q{name}", track=name) for name in names]
     install = installed_of(0, [(5 + i, one, "s", 0) for i, one in enumerate(queries)])
-    told: list[tuple[str, int, str]] = []
+    published: list[tuple[str, int, str]] = []
     for slot in slots:
         slot.open(0, 0, 1, 0)
         slot.take([(0, install)])
     for one in moves:
         for number, routed in routed_by(made, [one]):
-            told += told_by(slots[number], [(slots[number].offset, routed)])
+            published += told_by(slots[number], [(slots[number].offset, routed)])
     inside: set[tuple[str, int]] = set()
     wanted = []
     for number, one in enumerate(moves, 1):
@@ -110,7 +110,7 @@ def test_values_of_one_copy_enter_and_leave_by_themselves() -> None:
             if (event == "enter") != (place in inside):
                 wanted.append((f"q{name}", number, event))
                 inside ^= {place}
-    assert sorted(told) == sorted(wanted)
+    assert sorted(published) == sorted(wanted)
 
 
 def told_by(

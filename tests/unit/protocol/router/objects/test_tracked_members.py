@@ -98,8 +98,8 @@ def test_members_are_known_after_a_take_over(is_former: bool) -> None:
 
 def said_by(log: Owner) -> list[TrackedMember | TrackedMemberSet]:
     """Returns the new records for the first intake partition."""
-    said, log.said = log.said, []
-    return [message for partition, message in said if partition == 0]
+    published, log.said = log.said, []
+    return [message for partition, message in published if partition == 0]
 
 
 class Owner(Log):

@@ -113,8 +113,8 @@ class Owner:
         assert self.registry.stage.following == 0 or is_copied(self.registry)
 
     def remove(self, revision: int) -> None:
-        gone = change_of(request_of("unregister", "q"), revision)
-        self.log.append(replace(gone, epoch=self.registry.epoch))
+        removed = change_of(request_of("unregister", "q"), revision)
+        self.log.append(replace(removed, epoch=self.registry.epoch))
         self.read()
 
 
@@ -211,9 +211,9 @@ def test_a_query_that_came_and_went_unseen_leaves_the_slots_that_were_told_of_it
     log.append(Q)
     first.read()
     # It is removed, and its owner dies before it has sent that; another change of it is void.
-    gone = change_of(request_of("unregister", "q"), 0)
-    denial = replace(gone, expected_revision=NO_REVISION, epoch=FORMER, is_republished=True)
-    log.append(gone, replace(Q, epoch=FORMER - 1), denial)
+    removed = change_of(request_of("unregister", "q"), 0)
+    denial = replace(removed, expected_revision=NO_REVISION, epoch=FORMER, is_republished=True)
+    log.append(removed, replace(Q, epoch=FORMER - 1), denial)
     second = Owner(log)
     second.read(taken=(0, 1, 2))
     assert log.holding() == []
@@ -261,22 +261,24 @@ def test_an_end_is_told_of_a_version_that_was_in_doubt_when_it_was_removed(
     begin: int, next_one: Change | None
 ) -> None:
     # The missing record may be the removal of the known version, and is: the last record shows it.
-    told = _ends_told([REMOVED, ASKING, replace(REMOVED, expected_revision=2), next_one], begin)
-    assert told == {slot: [2] for slot in range(SLOTS_COUNT)}
+    published = _ends_told(
+        [REMOVED, ASKING, replace(REMOVED, expected_revision=2), next_one], begin
+    )
+    assert published == {slot: [2] for slot in range(SLOTS_COUNT)}
 
 
 @pytest.mark.parametrize("next_one", [None, Q])
 def test_an_end_is_told_of_the_known_version_that_is_removed_behind_one_in_vain(
     next_one: Change | None,
 ) -> None:
-    told = _ends_told([ALL, SILENT_ANEW, REMOVED, next_one], begin=1)
-    assert told == {slot: [0] for slot in range(SLOTS_COUNT)}
+    published = _ends_told([ALL, SILENT_ANEW, REMOVED, next_one], begin=1)
+    assert published == {slot: [0] for slot in range(SLOTS_COUNT)}
 
 
 def test_no_end_is_told_of_a_version_that_came_in_vain() -> None:
     # The next record names the known version, which then continues.
-    told = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
-    assert told == {}
+    published = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
+    assert published == {}
     # Republished.
     again = replace(ASKING, expected_revision=0, epoch=FORMER, is_republished=True)
     assert _ends_told([ALL, ASKING, again], begin=1) == {}
@@ -289,8 +291,8 @@ def test_of_a_query_that_is_changed_without_end_the_last_ends_are_told() -> None
     others: list[Change | None] = [REMOVED]
     for revision in range(2, 2_002, 2):
         others += [ASKING, replace(REMOVED, expected_revision=revision)]
-    told = _ends_told(others, begin=1)[0]
-    assert told == list(range(2_002 - POSSIBLE_MAX, 2_002, 2))
+    published = _ends_told(others, begin=1)[0]
+    assert published == list(range(2_002 - POSSIBLE_MAX, 2_002, 2))
 
 
 def _ends_told(others: list[Change | None], begin: int) -> dict[int, list[int]]:
@@ -497,9 +499,9 @@ def test_what_was_said_again_was_replaced_by_nothing_that_is_missing() -> None:
 def test_what_was_removed_here_is_not_there_because_something_before_is_missing() -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
-    gone = change_of(request_of("unregister", "q"), 0)
+    removed = change_of(request_of("unregister", "q"), 0)
     # Appended before the removal was read: void.
-    log.append(Q, gone, change_of(request_of("update", query("q", 1, 4)), 0))
+    log.append(Q, removed, change_of(request_of("update", query("q", 1, 4)), 0))
     first.read()
     second = Owner(log)
     second.read(taken=(0,))
@@ -536,8 +538,8 @@ def test_what_was_in_doubt_when_the_map_began_to_change_comes_to_the_slots_of_th
 def test_compaction_that_passes_while_an_owner_reads_is_known_by_what_follows() -> None:
     # Read here, removed, and registered anew: the removal is gone before it was read.
     log = Log()
-    gone = change_of(request_of("unregister", "q"), 0)
-    log.append(Q, gone, IN_VAIN, change_of(request_of("update", query("q", 1, 4)), 2))
+    removed = change_of(request_of("unregister", "q"), 0)
+    log.append(Q, removed, IN_VAIN, change_of(request_of("update", query("q", 1, 4)), 2))
     second = Owner(log)
     second.read(taken=(1,))
     second.settle(taken=(1,))
@@ -560,9 +562,9 @@ def test_the_probe_of_a_router_that_was_replaced_hides_no_epoch() -> None:
     # probe, and then a change that its client has long been told to retry elsewhere.
     log = Log()
     log.append(probe(FORMER), probe(FORMER - 1), replace(Q, epoch=FORMER - 1))
-    upto = 2
-    newest = {key_of(each): offset for offset, each in enumerate(log.records[:upto])}
-    taken = tuple(offset for offset in range(upto) if offset not in newest.values())
+    end = 2
+    newest = {key_of(each): offset for offset, each in enumerate(log.records[:end])}
+    taken = tuple(offset for offset in range(end) if offset not in newest.values())
     second = Owner(log)
     second.read(taken=taken)
     second.settle(taken=taken)

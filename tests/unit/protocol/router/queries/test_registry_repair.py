@@ -397,7 +397,7 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
             void.add(change.handle)
         if not void and offset >= begin:
             sound.append(offset + 1)
-    upto = int(rng.choice(sound))
+    end = int(rng.choice(sound))
 
     # test: an owner that ends somewhere, and a successor that reads the rest.
     first = Log()
@@ -409,7 +409,7 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
         state = first.registry.state()  # type: ignore[assignment]
     for _ in range(int(rng.integers(0, log.head - begin + 1))):
         first.read_one()
-    second = replayed(records, state, begin, upto)
+    second = replayed(records, state, begin, end)
 
     # check
     assert live_of(second.registry) == live_of(log.registry), f"seed={seed}"
