@@ -21,6 +21,7 @@ from sirocco.codec.hops import encode
 from sirocco.index.routing.keyword_slots import joined, set_of, words_of
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.text import analyse_batch
+from sirocco.protocol.contract.effects import Append
 from sirocco.protocol.contract.messages import IntakeObjects, Keywords
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
 from sirocco.schemes.builders.scheme import scheme_named
@@ -94,6 +95,7 @@ def run(log: list[IntakeObjects], routing, said: Keywords | None) -> tuple[float
         router.add(0, offset + number, taken, 0)
         if router.is_full or number == len(log) - 1:
             for effect in router.flush(0, at_once=True):
+                assert isinstance(effect, Append)
                 encode(effect.message)[1].SerializeToString()
     return time.thread_time() - begin_s, router
 

@@ -34,6 +34,7 @@ from sirocco.index.base.compile import compile_queries
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.store.merging import MergeJob
 from sirocco.index.store.store import SlotStore, StoreView
 from sirocco.index.store.store_condition import Bounds, Condition, compile_condition
 from sirocco.index.store.store_search import search_knn, search_range
@@ -160,6 +161,7 @@ def fill(objects: int, slots: int, seed: int, searches: int) -> tuple[list[SlotS
                     job.run()
                     store.install(job)
                     merge_s += time.thread_time() - started
+                    assert isinstance(job, MergeJob)
                     merged += sum(map(len, job.sources))
                     parts += len(job.sources)
     total = append_s + seal_s + merge_s

@@ -59,7 +59,8 @@ def wanted(extras: tuple[str, ...]) -> list[str]:
 def oldest() -> list[str]:
     """Returns the oldest packages that the client promises to work with, and their generator."""
     client = tomllib.loads((ROOT / "sdk/pyproject.toml").read_text())["project"]
-    bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", each).groups() for each in client["dependencies"])
+    found = [re.findall(r"^([\w-]+)>=([\d.]+)", each) for each in client["dependencies"]]
+    bounds = {name: version for ((name, version),) in found}
     named = [f"{name}=={version}" for name, version in bounds.items()]
     return [*named, f"{GENERATOR}=={bounds['grpcio']}"]
 

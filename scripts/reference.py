@@ -131,7 +131,7 @@ def metrics_page() -> str:
         registry = CollectorRegistry()
         further = len(inspect.signature(made).parameters) - 1
         made(registry, *["…"] * further)  # type: ignore[call-arg]
-        parts += [f"## {inspect.getdoc(made).splitlines()[0].rstrip('.')}", ""]
+        parts += [f"## {(inspect.getdoc(made) or '').splitlines()[0].rstrip('.')}", ""]
         parts += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
         parts += sorted(_rows(registry))
         parts.append("")

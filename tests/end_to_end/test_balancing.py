@@ -87,6 +87,7 @@ def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], ND
     evaluators = [each for each in cluster.services if isinstance(each, EvaluatorService)]
     view = routers[0].machine.holdings.view
     partition_map = view.map_in_force
+    assert partition_map is not None
     arrivals = {each.member: each.machine.intake.arrivals.report() for each in routers}
     sent = routed_totals(partition_map, tuple(arrivals), arrivals)
     assert sent is not None

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sirocco_client import (
     Client,
+    Ended,
     KnnChange,
     ListChange,
     NotificationBatch,
@@ -157,6 +158,7 @@ def line_of(told: ListChange) -> dict[str, Any]:
     """Returns the line of a list."""
     if isinstance(told, TermsStep):
         return {"query": told.query, "terms": told.terms, "at": told.at_ms}
+    assert not isinstance(told, Ended)
     objects, figures = [one for one, _ in told.entries], [figure for _, figure in told.entries]
     if isinstance(told, KnnChange):
         moves = {"added": [one.id for one in told.added], "removed": list(told.removed)}

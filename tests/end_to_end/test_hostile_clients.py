@@ -215,7 +215,9 @@ def test_one_bad_row_costs_no_other(attacked: Attacked) -> None:
         metadata = (("authorization", f"Bearer {attacked.tokens['acme']}"),)
         (answer,) = call(iter((request,)), metadata=metadata, timeout=60)
     assert [each.error.code for each in answer.results] == ["INVALID_ARGUMENT", ""]
-    assert acme.get("good").query.text == "fire"
+    registered = acme.get("good").query
+    assert isinstance(registered, RangeQuery)
+    assert registered.text == "fire"
 
 
 def test_noise_is_refused_in_words(attacked: Attacked) -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from sirocco_client import Client, query_from_json
+from sirocco_client import Client, Notification, query_from_json
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
@@ -40,7 +40,9 @@ def test_a_line_is_notified_while_the_pipe_stays_open() -> None:
                 one = {"id": number, "lon": 1.0, "lat": 2.0}
                 publishing.stdin.write(json.dumps(one).encode() + b"\n")
                 publishing.stdin.flush()
-                assert next(received).object.id == number
+                one_received = next(received)
+                assert isinstance(one_received, Notification)
+                assert one_received.object.id == number
                 waited_s.append(time.monotonic() - begun_s)
             publishing.stdin.close()
             assert json.loads(publishing.stdout.read())["objects"] == 5

@@ -245,6 +245,7 @@ def test_phase_i_cells_of_one_space_are_merged_where_that_saves_work():
     view = view_of(partition_map, ["a", "b", "a"], objects, queries, sample=sample)
     plan = Ps2Stream(Ps2StreamSettings(balance=1.5, costs=handling)).adjust(view, 0)
     assert plan.reason == "phase I"
+    assert plan.map is not None
     assert not plan.map.keyword_nodes
     before = load_of(np.array(objects), np.array(queries), handling).sum()
     assert plan.map.load_of_leaf.sum() < before
@@ -305,6 +306,7 @@ def test_section_v_b_a_new_map_when_the_distribution_has_changed():
     plan = balancer.adjust(view_of_strips(narrow, first.memory), DAY_MS)
     assert plan.reason == "repartition"
     assert plan.memory.checked_ms == DAY_MS
+    assert plan.map is not None
     assert plan.map.version == 2
     assert not {leaf.id for leaf in plan.map.leaves} & {leaf.id for leaf in partition_map.leaves}
     assert plan.maximum_after < 0.8 * plan.maximum_before
@@ -325,6 +327,7 @@ def test_section_v_b_a_new_map_is_carried_out_in_the_second_round_that_wants_it(
         decision, state = rounds.decide(plan, OWNERS, objects, 3.9, now_ms)
         states.append(state)
     assert states == ["too few objects to decide", "needed in 1 of 2 rounds", ""]
+    assert decision is not None
     assert decision.reason == "repartition"
     assert rounds.memory.checked_ms == DAY_MS + 20_000
 

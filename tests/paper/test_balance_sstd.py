@@ -126,6 +126,7 @@ def test_section_5_1_pm_then_fm_then_fg():
     plan = Sstd(replace(PAPER, threshold=2.0)).adjust(severe, 0)
     assert plan.reason == "FG"
     # One leaf in four is enough.
+    assert plan.map is not None
     assert len(plan.map.leaves) == 9
     assert plan.maximum_after < 0.5 * plan.maximum_before
 
@@ -135,6 +136,7 @@ def test_section_5_3_splits_until_the_load_can_be_shared_and_no_further():
     view = view_of([40, 36, 1, 1, 1, 1], list("aabcde"))
     plan = Sstd(replace(PAPER, threshold=2.0)).adjust(view, 0)
     assert plan.reason == "FG"
+    assert plan.map is not None
     whole = {leaf.box for leaf in plan.map.leaves} & {leaf.box for leaf in view.map.leaves}
     assert {leaf.box for leaf in view.map.leaves[2:]} == whole
     assert len(plan.map.leaves) == 4 + 4 + 4
@@ -205,6 +207,7 @@ def test_equation_3_space_up_to_epsilon_text_beyond(is_wide):
     view = view_of([50, 1], ["a", "b"], partition_map=partition_map, sample=sample)
     plan = Sstd(replace(PAPER, threshold=1.5)).adjust(view, 0)
     assert plan.reason == "FG"
+    assert plan.map is not None
     assert bool(plan.map.text_nodes) == is_wide
 
 
@@ -231,6 +234,7 @@ def test_section_5_3_merges_what_is_light_while_it_splits_what_is_heavy():
     view = view_of([40, 2, 2, 1, 1, 1, 1], list("abbcccc"), partition_map=partition_map)
     plan = Sstd(replace(PAPER, threshold=1.5)).adjust(view, 0)
     assert plan.reason == "FG"
+    assert plan.map is not None
     changed = {leaf.box for leaf in plan.map.leaves}
     assert (0.0, 0.0, east, north) in changed
     assert (west, south, 0.0, 0.0) not in changed

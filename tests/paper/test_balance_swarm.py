@@ -139,6 +139,7 @@ def test_section_4_3_2_a_subset_is_preferred_to_a_split():
     together = map_of(QUARTERS, [0, 0, 0, 1], 2)
     plan = Swarm(PAPER).adjust(view_of(together, ["a", "b"], lon, lat, boxes), 0)
     assert plan.reason == "subset"
+    assert plan.map is not None
     assert sorted(leaf.box for leaf in plan.map.leaves) == sorted(
         leaf.box for leaf in together.leaves
     )
@@ -152,6 +153,7 @@ def test_section_4_3_2_a_split_where_no_subset_fits():
     view = view_of(halves, ["a", "b"], lon, lat, boxes)
     plan = Swarm(PAPER).adjust(view, 0)
     assert plan.reason == "split"
+    assert plan.map is not None
     assert len(plan.map.leaves) == 3
     # C_diff by all splits of the hot leaf and both parts (4.3.2).
     statistics = view.details[0].statistics
@@ -171,6 +173,8 @@ def test_section_4_3_2_a_split_where_no_subset_fits():
             )
     assert plan.maximum_after <= 1.2 * best
     split = best_split(statistics, high, low, recent_total)
+    assert split is not None
+    assert plan.map is not None
     after = plan.map.load_of_slot()
     assert after[0] - after[1] == pytest.approx(split.difference)
     assert abs(split.difference) < 0.2 * (high - low)
@@ -190,6 +194,7 @@ def test_figure_3c_a_machine_that_has_one_hot_cell_is_passed_over():
     assert int(loads.argmin()) == 2
     plan = Swarm(PAPER).adjust(view, 0)
     assert plan.reason == "split"
+    assert plan.map is not None
     changed = {leaf.box for leaf in plan.map.leaves}
     assert GRID.box(*regions[3]) in changed
     assert GRID.box(*regions[0]) not in changed
@@ -224,6 +229,7 @@ def test_section_4_3_1_neighbours_merge_every_five_hours():
     plan = swarm.adjust(view, 5 * 3_600_000)
     assert plan.reason == "merge"
     assert plan.memory.merged_ms == 5 * 3_600_000
+    assert plan.map is not None
     assert GRID.box(0, 0, 8, 8) in {leaf.box for leaf in plan.map.leaves}
     assert plan.moved_queries == 0
     assert not swarm.adjust(replace(view, memory=plan.memory), 6 * 3_600_000).changes
@@ -246,6 +252,7 @@ def test_section_4_3_1_a_merge_that_is_due_is_carried_out_in_the_second_round_th
         decision, state = rounds.decide(plan, ("a", "b"), 1e6, 1.0, now_ms)
         states.append(state)
     assert states == ["nothing to change", "needed in 1 of 2 rounds", ""]
+    assert decision is not None
     assert decision.reason == "merge"
     assert rounds.memory.merged_ms == due_ms + 10_000
 

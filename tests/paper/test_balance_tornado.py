@@ -103,10 +103,11 @@ def test_equations_4_and_5_split_and_merge_of_figure_3():
     # X is split in the middle: of equal splits the middle one of the longer side.
     x_1 = x_2 = 47.0
     for operation in found:
+        assert operation.strip is not None
+        assert operation.pair is not None
         assert set(operation.pair) == {1, 2}
         assert operation.strip.cost == pytest.approx(x_2)
         assert operation.reduction == pytest.approx(cost_x - max(x_1, x_2, cost_y + cost_z))
-        assert operation.pair is not None
         merged = costs.queries(operation.pair[1])
         assert operation.queries == operation.strip.queries + merged
     # Y has no query, and Z has one besides the two that it shares with X: Z stays, Y moves.
@@ -118,6 +119,7 @@ def test_figure_3_c_after_the_split_and_merge():
     """Z's evaluator gets a part of X, Y's gets both Y and Z."""
     plan = Tornado(replace(ONE, query_price=0.0)).adjust(figure_3().view, 0)
     assert plan.reason == "split/merge"
+    assert plan.map is not None
     by_slot = dict(zip(plan.map.slot_of_leaf.tolist(), plan.map.leaves, strict=True))
     assert sorted(leaf.box for leaf in by_slot.values()) == sorted(
         [GRID.box(0, 0, 2, 4), GRID.box(2, 0, 4, 4), GRID.box(4, 0, 8, 4)]
@@ -152,9 +154,14 @@ def test_figure_4c_a_corner_shift_has_one_place_to_cut():
     space = Space(regions, cells(c1r0=30, c2r0=30), standing)
     costs = space.costs()
     found = list(corner_shifts(costs, space.near(costs), 0, space.view.details[0]))
-    cuts = {(one.border.neighbour, one.strip.at, one.strip.first_moves) for one in found}
+    cuts = set()
+    for one in found:
+        assert one.border is not None
+        assert one.strip is not None
+        cuts.add((one.border.neighbour, one.strip.at, one.strip.first_moves))
     assert cuts == {(1, 1, True), (2, 1, False)}
-    to_b = next(one for one in found if one.border.neighbour == 1)
+    to_b = next(one for one in found if one.border is not None and one.border.neighbour == 1)
+    assert to_b.strip is not None
     assert to_b.strip.cost == pytest.approx(62)
     assert to_b.reduction == pytest.approx(74 - 66)
     assert not list(shifts(costs, space.near(costs), 0))
@@ -185,6 +192,8 @@ def test_section_4_3_the_estimate_is_an_even_division():
     assert wanted_shift(costs, 0, estimate.border) == pytest.approx(cost_a - half)
     exact = exact_shift(costs, estimate, space.view.details[0])
     # The last two columns are nearest to the wanted 39.5; all queries stay.
+    assert exact is not None
+    assert exact.strip is not None
     assert exact.strip.cost == pytest.approx(38)
     assert exact.queries == 0
     assert exact.reduction == pytest.approx(cost_a - max(cost_a - 38, cost_b + 38))
@@ -237,6 +246,7 @@ def test_section_6_4_a_shrunken_workload_is_spread_again():
         plan = balancer.adjust(space.view, 0)
         if not plan.changes:
             break
+        assert plan.map is not None
         slots = plan.map.slot_of_leaf.tolist()
         boxes = [leaf.box for leaf in plan.map.leaves]
         spans = [

@@ -37,7 +37,8 @@ def test_a_checkpoint_stays_until_what_came_in_vain_behind_it_is_replaced() -> N
             producer.append(CONTROL, 0, taken, lambda _: None, lambda: None)
         log.scheduler.run_until(log.scheduler.now_ms + 60_000)
         log.compact_control()
-        return [stored.message.offset for stored in log.read(CONTROL, 0, 0, 100)[0]]
+        messages = [stored.message for stored in log.read(CONTROL, 0, 0, 100)[0]]
+        return [each.offset for each in messages if isinstance(each, CheckpointTaken)]
 
     assert kept(5, 20) == [20]
     assert log.is_control_true()

@@ -179,6 +179,7 @@ class TrackLedger:
                     continue
                 is_held = inside is not None and before is not None
                 if is_held and not self._goes_on(before, version, slot, inside):
+                    assert before is not None
                     self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
                     inside = None
                 reported, inside = self._events(version, slot, copies, inside)

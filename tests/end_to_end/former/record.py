@@ -174,7 +174,7 @@ def state_of(cluster: EmbeddedCluster) -> dict[str, Any]:
     """Returns all bytes of the log, at one instant, and the blobs that they name."""
     log = cluster.log
     with log.lock:
-        topics = {
+        topics: dict[str, list[list[Any]]] = {
             name: [[each.low, each.stable, list(each.records)] for each in partitions]
             for name, partitions in log._topics.items()
         }

@@ -14,6 +14,7 @@ import pytest
 from sirocco_client import (
     Circle,
     Client,
+    Ended,
     KnnQuery,
     PartialResult,
     RangeQuery,
@@ -182,6 +183,7 @@ def standing_queries_are_told_the_past(client: Client, before: list[dict[str, An
                     (asked_for,) = (one for one in QUERIES if one.id == each.query)
                     answer = client.search(asked_for, now_ms=each.at_ms)
                     wanted[each.query] = {"objects": answer.ids}
+                assert not isinstance(each, Ended)
                 received[each.query] = each.terms if isinstance(each, TermsStep) else each.entries
             if all(is_told(wanted[query.id], received.get(query.id, [])) for query in QUERIES):
                 closing.cancel()

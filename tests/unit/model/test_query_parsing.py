@@ -87,6 +87,7 @@ def test_ranked_defaults() -> None:
     assert continuous.step_ms == 10_000
     # The default step may be longer than the window.
     short = parse_query(RANKED | {"mode": "continuous", "window": "9s"})
+    assert isinstance(short, RankedQuery)
     assert (short.window_ms, short.step_ms) == (9_000, 10_000)
     assert parse_query(canonical(short)) == short
 

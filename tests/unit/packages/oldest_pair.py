@@ -13,7 +13,7 @@ import google.protobuf
 import grpc
 import sirocco_api.v1
 import sirocco_client
-from sirocco_client import Circle, Client, RangeQuery
+from sirocco_client import Circle, Client, Notification, RangeQuery
 
 from tests.support.fake_cluster import FakeCluster
 
@@ -43,6 +43,7 @@ def register_and_receive() -> None:
             cluster.deliver(("q", "o"))
             with client.subscribe("s", "0") as notifications:
                 found = next(iter(notifications))
+            assert isinstance(found, Notification)
             assert (found.query, found.object.id) == ("q", "o")
     finally:
         cluster.stop()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 from sirocco_client import (
+    Ended,
     Internal,
     KnnChange,
     Notification,
@@ -118,6 +119,7 @@ def test_lists_as_values_agree_with_the_columns() -> None:
                     )
                 )
                 continue
+            assert not isinstance(each, Ended)
             new = each.added if isinstance(each, KnnChange) else each.new
             found.append(
                 ListChange(

@@ -365,6 +365,7 @@ def test_a_deadline_that_is_too_short_says_what_was_missing(small: Searchable) -
         small.client.search(everywhere(), timeout_s=0.2)
     assert "slots 0, 1, 2, 3, 4, 5 gave no answer within" in str(caught.value)
     for slot in small.slots.values():
+        assert slot.gate is not None
         slot.gate.set()
 
 
@@ -403,6 +404,7 @@ def test_searches_beyond_the_bound_are_refused_with_a_hint(small: Searchable) ->
         other.search(everywhere())
     assert caught.value.retry_after_ms == merger_search.RETRY_AFTER_MS
     for slot in small.slots.values():
+        assert slot.gate is not None
         slot.gate.set()
     thread.join(10)
     assert len(held[0]) == 120

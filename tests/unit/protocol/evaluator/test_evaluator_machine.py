@@ -359,7 +359,7 @@ def test_slices_stay_that_a_checkpoint_of_a_former_owner_may_stand_on() -> None:
                 if isinstance(each, Compute):
                     effects += one.step(Computed(each.key, each.job()))
 
-    def save() -> list[Effect]:
+    def save() -> list[Discard]:
         feed()
         (saved,) = saves(one.step(SaveRequest((0,))))
         return [each for each in one.control(taken(saved)) if isinstance(each, Discard)]

@@ -54,7 +54,9 @@ def test_parts_of_a_leaf_cost_together_what_the_leaf_costs(seed):
     cost = WORK.leaves(view.loads)
     for number, leaf in enumerate(view.map.leaves):
         met = float(view.loads.met[number])
-        for costs in WORK.cuts(detail_of(stream, leaf), float(cost[number]), met):
+        cuts = WORK.cuts(detail_of(stream, leaf), float(cost[number]), met)
+        assert cuts is not None
+        for costs in cuts:
             parts = np.array([costs.parts(cut) for cut in range(costs.cells)])
             assert parts.sum(1) == pytest.approx(np.full(costs.cells, cost[number])), f"seed {seed}"
             assert (np.diff(parts[:, 0]) >= -1e-9).all()
@@ -109,6 +111,7 @@ def test_merging_is_priced_in_the_unit_of_the_loads(seed):
         plan = merged_neighbours(placement, Memory())
         if plan is None:
             continue
+        assert plan.map is not None
         after = plan.map.load_of_slot()
         assert (after >= placement.cost_of_slot - 1e-6).all(), f"seed {seed}"
         assert plan.maximum_after <= placement.loads.max() * (1 + 1e-9), f"seed {seed}"

@@ -62,11 +62,14 @@ def test_the_best_cut_has_the_least_maximum_of_all(seed):
 
 def test_ties_go_to_the_longer_side_and_to_the_middle():
     cut = no_aggregates(6, 4).best_cut()
+    assert cut is not None
     assert (cut.axis, cut.at) == (0, 3)
     cut = no_aggregates(4, 6).best_cut()
+    assert cut is not None
     assert (cut.axis, cut.at) == (1, 3)
     two_towns = np.array([5, 0, 0, 0, 0, 5])
     cut = Aggregates(two_towns, np.array([10])).best_cut()
+    assert cut is not None
     assert (cut.axis, cut.at, cut.maximum) == (0, 3, 5)
 
 

@@ -236,6 +236,7 @@ def test_objects_that_are_remembered_are_bounded_and_evenly_spread() -> None:
 
     counted = world.machine.leaf_counts(ends_round=True)
 
+    assert counted is not None
     assert len(counted.recent) <= 64
     assert counted.recent.every >= 16
     assert len(counted.recent) * counted.recent.every == pytest.approx(1_000, rel=0.3)

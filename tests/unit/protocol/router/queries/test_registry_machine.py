@@ -304,7 +304,7 @@ def test_r3_a_successor_leaves_the_slots_as_the_log_says_wherever_its_predecesso
             continue
         revisions[change.handle] = NO_REVISION if change.query is None else offset
         live = {name: each for name, each in live.items() if query_handle(name) != change.handle}
-        if change.query is not None and change.query.region is not None:
+        if isinstance(change.query, RangeQuery) and change.query.region is not None:
             live[change.query.id] = offset, slots_of(change.query.region)
     wanted: dict[int, dict[str, int]] = {}
     for name, (revision, slots) in live.items():
