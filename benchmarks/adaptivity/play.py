@@ -13,7 +13,7 @@ from benchmarks.adaptivity.costs import Costs
 from benchmarks.adaptivity.scenes import Scene
 from benchmarks.adaptivity.selection_times import Timed
 from benchmarks.adaptivity.virtual_coordinator import Coordinator, Log
-from sirocco.protocol.coordinator.balance_rounds import RoundSettings
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.schemes.balance.base.view import Balancer
 from sirocco.schemes.map.map import PartitionMap
 

@@ -24,7 +24,6 @@ from sirocco.protocol.contract.effects import Outcome, SlotWeights
 from sirocco.protocol.coordinator.balance_rounds import (
     Decision,
     Rounds,
-    RoundSettings,
     memory_state,
     read_memory,
 )
@@ -47,6 +46,7 @@ from sirocco.protocol.coordinator.balance_turns import (
     Weigh,
 )
 from sirocco.protocol.coordinator.machine import CoordinatorMachine
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import Steady, monotonic_ms
 from sirocco.runtime.process.membership import BALANCE_REPORT

@@ -12,12 +12,12 @@ import orjson
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 
 from sirocco.protocol.contract.effects import MembersSeen, Publish
-from sirocco.protocol.coordinator.balance_rounds import RoundSettings
 from sirocco.protocol.coordinator.machine import (
     SETTLING_MS,
     CoordinatorMachine,
     CoordinatorSettings,
 )
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.runtime.process import membership
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.membership import LEASE_TIMES, directory, seen

@@ -21,6 +21,8 @@ from sirocco.protocol.contract.messages import (
     REGISTRY,
     SLOTS,
 )
+from sirocco.protocol.coordinator.round_settings import ROUNDS
+from sirocco.protocol.merger.limits import RETAINED_BYTES_MAX, STEP_BYTES_MAX
 from sirocco.runtime.grpc.edge import EDGE, EdgeLimits
 from sirocco.runtime.grpc.security import SecuritySettings
 from sirocco.runtime.grpc.tls import TlsFiles
@@ -101,16 +103,16 @@ class ClusterSettings:
     event_time: bool = False
     arrival_skew_max_ms: int | None = None
     store: bool = True
-    retained_bytes_max: int = 1 << 30
-    step_bytes_max: int = 256 << 20
+    retained_bytes_max: int = RETAINED_BYTES_MAX
+    step_bytes_max: int = STEP_BYTES_MAX
     retention_ms: int | None = 86_400_000
     store_bytes_max: int = 4 << 30
     archive_ms: int | None = 30 * 86_400_000
     balances: bool = True
-    balance_interval_ms: int = 10_000
-    balance_cooldown_ms: int = 30_000
-    balance_objects_min: int = 2_000
-    balance_threshold: float = 1.2
+    balance_interval_ms: int = ROUNDS.interval_ms
+    balance_cooldown_ms: int = ROUNDS.cooldown_ms
+    balance_objects_min: int = ROUNDS.objects_min
+    balance_threshold: float = ROUNDS.imbalance_min
     merger: MergerFrontLimits = MERGER_FRONT
     edge: EdgeLimits = EDGE
 

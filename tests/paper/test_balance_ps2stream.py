@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.protocol.coordinator.balance_rounds import Rounds, RoundSettings
+from sirocco.protocol.coordinator.balance_rounds import Rounds
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.schemes.balance.base.sample_routes import load_of, routed
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, View
 from sirocco.schemes.balance.ps2stream.balancer import Ps2Stream, Ps2StreamSettings

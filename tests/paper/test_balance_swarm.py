@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.protocol.coordinator.balance_rounds import Rounds, RoundSettings
+from sirocco.protocol.coordinator.balance_rounds import Rounds
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.schemes.balance.base.placement import placed
 from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads, Memory, Stage, View
 from sirocco.schemes.balance.swarm.balancer import Swarm, SwarmSettings, merged_neighbours

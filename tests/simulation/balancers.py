@@ -26,7 +26,7 @@ from sirocco.codec.loads import (
 )
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.effects import Outcome, SaveRequest, SlotWeights
-from sirocco.protocol.coordinator.balance_rounds import RoundSettings, memory_state, read_memory
+from sirocco.protocol.coordinator.balance_rounds import memory_state, read_memory
 from sirocco.protocol.coordinator.balance_turns import (
     Ask,
     AskArrivals,
@@ -46,6 +46,7 @@ from sirocco.protocol.coordinator.balance_turns import (
     Turns,
     Weigh,
 )
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.protocol.evaluator.drain import offsets, unsaved
 from sirocco.protocol.evaluator.load.leaf_counts import Counted
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of

@@ -18,7 +18,7 @@ from benchmarks.adaptivity.swarm import hot
 from benchmarks.schemes.streams import Stream
 from benchmarks.schemes.workloads import swarm as asked
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.coordinator.balance_rounds import RoundSettings
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.schemes.balance.balancers import balancer_of
 
 SEED = 7

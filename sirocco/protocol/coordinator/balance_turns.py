@@ -19,17 +19,16 @@ from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport, S
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.arrival_rates import RoutedTotals, routed_totals, with_arrivals
 from sirocco.protocol.coordinator.balance_rounds import (
-    LOOKS,
     ClusterState,
     Decision,
     Rounds,
-    RoundSettings,
     evaluator_loads,
     imbalance_of,
     joined_loads,
     loads_since,
     proposed,
 )
+from sirocco.protocol.coordinator.round_settings import LOOKS, RoundSettings
 from sirocco.protocol.coordinator.sample_merge import joined_sample
 from sirocco.schemes.balance.balancers import SAMPLED, balancer_of
 from sirocco.schemes.balance.base.placement import added

@@ -6,6 +6,14 @@ from dataclasses import dataclass
 
 from sirocco.protocol.contract.record_sizes import RECORD_LIMITS, RecordLimits
 
+# Bytes that each Kafka partition of `deliveries` keeps for slow subscribers. Operators set this and
+# the next one (`runtime.settings`).
+RETAINED_BYTES_MAX = 1 << 30
+
+# Bytes of pending steps of one Kafka partition. Enough for steps of 100,000 terms with their texts
+# for an hour at one a minute, or for an evaluator's restart (seconds) with thousands of queries.
+STEP_BYTES_MAX = 256 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergerLimits:

@@ -59,10 +59,10 @@ from sirocco.protocol.contract.positions import NO_TIME_MS, ROW_BITS, Reached
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
 from sirocco.protocol.merger.knn_lists import KnnLists
-from sirocco.protocol.merger.limits import LIMITS, MergerLimits
+from sirocco.protocol.merger.limits import LIMITS, RETAINED_BYTES_MAX, STEP_BYTES_MAX, MergerLimits
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.query_versions import Versions
-from sirocco.protocol.merger.step_merge import STEP_BYTES_MAX, StepMerges
+from sirocco.protocol.merger.step_merge import StepMerges
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class MergerSettings:
     """
 
     slots: int
-    retained_bytes_max: int = 1 << 30
+    retained_bytes_max: int = RETAINED_BYTES_MAX
     step_bytes_max: int = STEP_BYTES_MAX
     limits: MergerLimits = LIMITS
 

@@ -37,15 +37,11 @@ from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import Spec, definition_of_spec, read_spec
 from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, FIXED_BYTES
 from sirocco.protocol.merger.first_step_barrier import FirstStepBarrier
-from sirocco.protocol.merger.limits import LIMITS, MergerLimits
+from sirocco.protocol.merger.limits import LIMITS, STEP_BYTES_MAX, MergerLimits
 from sirocco.protocol.merger.list_batch import ENTRY_BYTES, ListBatch, bytes_of_objects
 from sirocco.protocol.merger.pending_steps import Step, pending_state, pending_steps
 from sirocco.protocol.search.ranked_merge import Candidates, best, joined
 from sirocco.protocol.search.term_merge import TermCounts, added, most_frequent
-
-# Bytes of pending steps of one Kafka partition. Enough for steps of 100,000 terms with their texts
-# for an hour at one a minute, or for an evaluator's restart (seconds) with thousands of queries.
-STEP_BYTES_MAX = 256 << 20
 
 # Columns that a checkpoint of an earlier release does not have.
 _OF_QUERIES = ("queries", "revisions", "left_by")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sirocco.protocol.coordinator.balance_rounds import RoundSettings
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.schemes.balance.base.view import Memory, Plan
 from sirocco.services.coordinator.balance_rounds import Balancing
 from tests.support.waiting import eventually

@@ -13,15 +13,14 @@ from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.balance_rounds import (
     AT_INTERVALS,
     CHANGE_MS_MAX,
-    URGENT_EXCESS,
     ClusterState,
     Rounds,
-    RoundSettings,
     imbalance_of,
     joined_loads,
     memory_state,
     read_memory,
 )
+from sirocco.protocol.coordinator.round_settings import URGENT_EXCESS, RoundSettings
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, Stage
 from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
 

@@ -12,7 +12,7 @@ import pytest
 from sirocco.model.errors import FailedPrecondition
 from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport
 from sirocco.protocol.contract.map_change import Phase
-from sirocco.protocol.coordinator.balance_rounds import LOOKS, ClusterState, RoundSettings
+from sirocco.protocol.coordinator.balance_rounds import ClusterState
 from sirocco.protocol.coordinator.balance_turns import (
     MET_LOOKS,
     Ask,
@@ -28,6 +28,7 @@ from sirocco.protocol.coordinator.balance_turns import (
     SaveMemory,
     Turns,
 )
+from sirocco.protocol.coordinator.round_settings import LOOKS, RoundSettings
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, View
 from tests.support.values import uniform_map
 

@@ -7,7 +7,8 @@ import functools
 import numpy as np
 import pytest
 
-from sirocco.protocol.coordinator.balance_rounds import Rounds, RoundSettings, imbalance_of
+from sirocco.protocol.coordinator.balance_rounds import Rounds, imbalance_of
+from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.schemes.balance.base.placement import placed
 from sirocco.schemes.balance.base.view import Memory
 from sirocco.schemes.balance.base.work import work
