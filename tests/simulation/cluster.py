@@ -90,9 +90,7 @@ class Cluster:
         }
         for service, count in self.wanted.items():
             for _ in range(count):
-                self.scheduler.after(
-                    self.scheduler.between(0, 400), lambda service=service: self.start(service)
-                )
+                self.scheduler.after(self.scheduler.between(0, 400), partial(self.start, service))
         shape = self.world.shape
         self.publishers = [
             Publisher(self.scheduler, log, self, self.ledger, stream)
@@ -174,7 +172,7 @@ class Cluster:
                 service = node.service
                 if service == "router":
                     delay_ms += max(0.0, self.faults.outage_until_ms - self.scheduler.now_ms)
-                self.scheduler.after(delay_ms, lambda service=service: self.start(service))
+                self.scheduler.after(delay_ms, partial(self.start, service))
         self.scheduler.after(200, self._supervise)
 
     def _check_handed_over(self, node: Node) -> None:

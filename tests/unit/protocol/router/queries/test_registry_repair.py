@@ -40,7 +40,8 @@ def recall(log: Log, registry: Registry | None = None) -> list[Change]:
         place = registry.place(handle)
         effects += registry.republish(place, log.records[place])
     log.carry_out(effects)
-    return [effect.message for effect in effects if isinstance(effect, Append)]
+    messages = [effect.message for effect in effects if isinstance(effect, Append)]
+    return [each for each in messages if isinstance(each, Change)]
 
 
 def test_what_is_in_force_is_said_again_behind_a_void_change() -> None:
