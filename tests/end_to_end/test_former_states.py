@@ -72,7 +72,7 @@ def _record(topic: str, partition: int, offset: int, record: Any) -> Record | No
     )
 
 
-def test_a_former_cluster_goes_on(former: dict[str, Any], cluster: EmbeddedCluster) -> None:
+def test_a_former_cluster_continues(former: dict[str, Any], cluster: EmbeddedCluster) -> None:
     # init
     objects, count = former["objects"], former["former_objects"]
     subscriber = former["subscriber"]

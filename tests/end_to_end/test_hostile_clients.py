@@ -129,7 +129,7 @@ def test_two_bytes_a_query_do_not_become_a_gigabyte(
     assert grown < 12 * len(explosion)
 
 
-def test_others_go_on_while_entangled_expressions_are_read(attacked: Attacked) -> None:
+def test_others_continue_while_entangled_expressions_are_read(attacked: Attacked) -> None:
     """Tests one message of a hundred such, and eight clients that search by them."""
     acme, mallory = attacked.client("acme"), attacked.client("mallory")
     query = RangeQuery(id="q", subscriber="s", text="fire")

@@ -163,7 +163,7 @@ def test_ids_are_returned_as_they_came(files: Files) -> None:
     _agree(files.replay(), matches(objects, queries))
 
 
-def test_bad_lines_are_told_and_the_rest_goes_on(files: Files) -> None:
+def test_bad_lines_are_told_and_the_rest_continues(files: Files) -> None:
     objects: list[Any] = _posts(500)
     queries: list[Any] = random_queries(objects, 60, SEED)
     wanted = matches(objects, queries)

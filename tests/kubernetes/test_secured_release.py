@@ -205,7 +205,7 @@ def test_an_operator_asks_from_within_with_a_token_that_stays_outside(keys: Keys
     assert kubectl(*inside, check=False, given=b"guessed") == ""
 
 
-def test_a_release_that_was_uninstalled_and_installed_again_goes_on(keys: Keys) -> None:
+def test_a_release_that_was_uninstalled_and_installed_again_continues(keys: Keys) -> None:
     known = kubectl(*client_command("returning", "before", *CONNECTION))
     helm("uninstall", RELEASE, "--wait", "--timeout=10m")
     assert not any(pods(service) for service in SERVICES)

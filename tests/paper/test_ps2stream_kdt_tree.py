@@ -147,7 +147,7 @@ def test_lines_9_and_10_a_node_unlike_throughout_is_one_node_for_text():
     assert [node.is_text for node in nodes] == [True]
 
 
-def test_line_12_regions_that_differ_are_told_apart():
+def test_line_12_regions_that_differ_are_distinguished():
     nodes = phase_1(two_regions(np.random.default_rng(4)), 0.9)
     text = [node.area.box for node in nodes if node.is_text]
     assert text

@@ -182,7 +182,7 @@ def test_assign_replaces_and_add_and_remove_do_not_disturb_others(log: Log, topi
     assert consumer.poll(10, 0.05) == []
 
 
-def test_seek_goes_back_and_forth_amid_reading(log: Log, topic: str) -> None:
+def test_seek_goes_back_and_forth_during_reading(log: Log, topic: str) -> None:
     producer, consumer = log.producer("p"), log.consumer("c")
     append_all(producer, topic, 0, [b"%d" % i for i in range(3000)])
     consumer.assign({(topic, 0): 0})
@@ -256,7 +256,7 @@ def test_poll_takes_no_more_than_asked(log: Log, topic: str) -> None:
         seen += len(batch)
 
 
-def test_no_partition_starves_behind_a_full_one(log: Log, topic: str) -> None:
+def test_no_partition_starves_after_a_full_one(log: Log, topic: str) -> None:
     producer, consumer = log.producer("p"), log.consumer("c")
     much = os.urandom(100_000)
     append_all(producer, topic, 0, [much] * 300)

@@ -31,7 +31,7 @@ def _printed(
     return [json.loads(line)["object"]["id"] for line in out.splitlines()], "".join(output[1:])
 
 
-def test_it_goes_on_behind_what_was_printed(
+def test_it_continues_after_what_was_printed(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reported, end = _printed(cluster, capsys, "--from-earliest", "--count", "3")
@@ -40,7 +40,7 @@ def test_it_goes_on_behind_what_was_printed(
     assert (reported, end) == ([3, 4, 5, 6, 7, 8], "go on with --cursor 9\n")
 
 
-def test_amid_a_batch_it_goes_on_with_that_batch(
+def test_during_a_batch_it_continues_with_that_batch(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reported, end = _printed(cluster, capsys, "--from-earliest", "--count", "5")

@@ -193,7 +193,7 @@ def test_lengths_beyond_the_message_are_refused() -> None:
             check_message(data, pb.RegisterQueriesRequest)
 
 
-def test_bad_rows_are_left_out_and_the_others_go_on() -> None:
+def test_bad_rows_are_left_out_and_the_others_continue() -> None:
     many = good_query("many")
     many.ranked.keywords.extend(["a"] * 2_000)
     vast = good_query("vast")

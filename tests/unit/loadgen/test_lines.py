@@ -64,7 +64,7 @@ def test_ids_and_attributes_survive(tmp_path: Path) -> None:
     assert again[0] == {"id": "cafe-7", "lon": 1, "lat": 2, "text": "", "open": True, "size": 3}
 
 
-def test_bad_lines_are_told_apart_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_bad_lines_are_reported_separately_and_the_rest_continues(tmp_path: Path) -> None:
     path = tmp_path / "objects.jsonl"
     lines = [
         b"\xef\xbb\xbf" + GOOD,

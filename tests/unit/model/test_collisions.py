@@ -22,7 +22,7 @@ def test_words_are_single_terms() -> None:
     assert [list(analyse(word)) for word in words] == [[word] for word in words]
 
 
-def test_short_pairs_are_found_anew() -> None:
+def test_short_pairs_are_found_again() -> None:
     printable = "".join(chr(code) for code in range(33, 127))
     (pair,) = short_pairs(1, seed=3, letters=printable)
     assert len({xxhash.xxh3_64_intdigest(each.encode()) for each in pair}) == 1

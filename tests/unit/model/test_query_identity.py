@@ -49,7 +49,7 @@ def test_spellings_of_one_query_are_one_and_others_are_not() -> None:
     assert len(set.union(*found)) == len(SPELLINGS)
 
 
-def test_kinds_are_told_apart() -> None:
+def test_kinds_are_distinguished() -> None:
     knn = {"id": "q", "mode": "snapshot", "kind": "knn", "point": {"lon": 0, "lat": 0}, "k": 1}
     ranked = knn | {"kind": "ranked", "radius_m": 1, "keywords": ["a"]}
     terms = {"id": "q", "mode": "snapshot", "kind": "terms", "k": 1}

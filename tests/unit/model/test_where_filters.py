@@ -80,7 +80,7 @@ def test_canonical_form_is_read_back(where: dict[str, Any]) -> None:
     assert Filter.parse(parsed.canonical()) == parsed
 
 
-def test_kinds_are_told_apart() -> None:
+def test_kinds_are_distinguished() -> None:
     assert Filter.parse({"a": True}) != Filter.parse({"a": 1})
     assert Filter.parse({"a": 1}) == Filter.parse({"a": 1.0})
     assert Filter.parse({"a": {"in": [2, 1, 2]}}) == Filter.parse({"a": {"in": [1, 2]}})

@@ -275,7 +275,7 @@ class TestTrack:
         inside = [(n, "inside", 1) for n in (1, 2, 3, 5)]
         assert self._events(objects, events=["inside"]) == inside
 
-    def test_values_are_told_apart_by_type(self) -> None:
+    def test_values_are_distinguished_by_type(self) -> None:
         objects = [
             ((1, 1), self.IN | {"v": 1}),
             ((2, 2), self.IN | {"v": "1"}),

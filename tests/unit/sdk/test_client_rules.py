@@ -36,7 +36,7 @@ def test_credit_never_exceeds_the_window_and_never_dries_up() -> None:
             assert at_server > 0 or in_hand > 0, f"seed {seed}"
 
 
-def test_pauses_grow_to_a_bound_and_begin_anew() -> None:
+def test_pauses_grow_to_a_bound_and_begin_again() -> None:
     backoff = Backoff(Retry(attempts=50), lambda: 0.0)
     error = Unavailable("gone")
     pauses = [backoff.pause_s(error) for _ in range(20)]
@@ -52,7 +52,7 @@ def test_pauses_are_spread_and_hints_are_kept() -> None:
     assert Backoff(Retry(), lambda: 0.0).pause_s(full(700)) == 0.7
 
 
-def test_who_was_told_the_same_time_to_wait_comes_back_spread_behind_it() -> None:
+def test_who_was_told_the_same_time_to_wait_comes_back_spread_after_it() -> None:
     rng = random.Random(1)
     pauses = [Backoff(Retry(), rng.random).pause_s(full(1_000)) for _ in range(1_000)]
     assert 1.0 <= min(pauses) < 1.01

@@ -133,7 +133,7 @@ def test_a_partial_answer_has_what_was_found(merger: FakeMerger, client: Any) ->
     assert allowed.members() == {"query": "r", "objects": [1, 2], "missing_slots": [3]}
 
 
-def test_a_broken_search_is_asked_anew_and_nothing_is_doubled(
+def test_a_broken_search_is_asked_again_and_nothing_is_doubled(
     merger: FakeMerger, client: Any
 ) -> None:
     merger.plans += [

@@ -82,7 +82,7 @@ def test_below_the_limit_nobody_waits_and_nobody_is_asked() -> None:
     run(test)
 
 
-def test_who_waits_goes_on_when_all_evaluators_have_taken_enough() -> None:
+def test_who_waits_continues_when_all_evaluators_have_taken_enough() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}, "evaluator-b": {0: 0}}
@@ -150,7 +150,7 @@ def test_while_no_evaluator_is_there_everything_is_under_way() -> None:
     run(test)
 
 
-def test_all_who_wait_go_on_together_and_watching_ends_and_begins_again() -> None:
+def test_all_who_wait_continue_together_and_watching_ends_and_begins_again() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}

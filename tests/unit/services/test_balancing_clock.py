@@ -17,7 +17,7 @@ MOVE = Plan(memory=Memory(), reason="PM", moves={0: "b"}, maximum_before=4.0, ma
 WAIT_S = 10.0
 
 
-def test_a_clock_that_is_set_back_does_not_lengthen_the_pause_behind_a_change(
+def test_a_clock_that_is_set_back_does_not_lengthen_the_pause_after_a_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wall_ns, set_back_ns = time.time_ns, [0]

@@ -71,7 +71,7 @@ def test_the_holder_of_the_lease_leads_and_sees_who_is_alive(watch: Watch) -> No
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
 
 
-def test_who_has_parted_without_harm_is_told_apart_from_who_has_ended(watch: Watch) -> None:
+def test_who_has_left_without_harm_is_distinguished_from_who_has_ended(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
     assert watch.store.acquire("lease/leaving/evaluator-b", "evaluator-b", LEASE_TIMES.lease_ms)
     assert watch.look() == [MembersSeen(SEEN, leading=True, departed=frozenset({"evaluator-b"}))]

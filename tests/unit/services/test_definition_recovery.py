@@ -41,7 +41,7 @@ def append_late(cluster: EmbeddedCluster) -> None:
     producer.flush(DEADLINE_S)
 
 
-def test_the_definition_in_force_is_said_again_and_shown(
+def test_the_definition_in_force_is_republished_and_shown(
     cluster: EmbeddedCluster, speaker: Speaker
 ) -> None:
     query = query_message(NAME, "s-recalled", text="true", ttl="30000d")

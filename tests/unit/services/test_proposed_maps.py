@@ -94,7 +94,7 @@ def test_no_proposal_waits_for_another(checks: tuple[threading.Event, list[bytes
     assert leader.proposed == [b"first", b"last"]
 
 
-def test_a_check_whose_caller_has_gone_goes_on_alone(
+def test_a_check_whose_caller_has_gone_continues_alone(
     checks: tuple[threading.Event, list[bytes]],
 ) -> None:
     may_end, checked = checks

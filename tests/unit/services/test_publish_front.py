@@ -108,7 +108,7 @@ BAD_REQUESTS = {
 
 
 @pytest.mark.parametrize("name", BAD_REQUESTS)
-def test_a_bad_request_ends_its_stream_with_its_field_and_the_next_goes_on(
+def test_a_bad_request_ends_its_stream_with_its_field_and_the_next_continues(
     name: str, speaker: Speaker
 ) -> None:
     make, field = BAD_REQUESTS[name]
@@ -205,7 +205,7 @@ def test_names_become_ids_and_come_back(speaker: Speaker) -> None:
     assert number == int(columns_of([members]).ids[0])
 
 
-def test_garbage_on_the_topics_is_dead_lettered_and_the_rest_goes_on(
+def test_garbage_on_the_topics_is_dead_lettered_and_the_rest_continues(
     cluster: EmbeddedCluster, speaker: Speaker
 ) -> None:
     # init

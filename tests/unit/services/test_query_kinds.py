@@ -176,7 +176,7 @@ def test_values_are_not_followed_into_the_past(speaker: Speaker) -> None:
 
 @pytest.mark.parametrize("past_ms", [NO_PAST, 0, (1 << 63) - 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_wishes_travel_to_the_owner_unchanged(kind: str, past_ms: int) -> None:
+def test_requests_travel_to_the_owner_unchanged(kind: str, past_ms: int) -> None:
     members = {"id": "q", "mode": "continuous"} | KINDS[kind]
     for action in ("register", "update"):
         request = replace(request_of(action, members, "s", 7), past_ms=past_ms)

@@ -118,7 +118,7 @@ def test_bytes_count_too_and_nobody_in_particular_is_not_limited(figures: Tenant
     asyncio.run(main())
 
 
-def test_what_is_shed_behind_the_limits_is_not_the_tenants_to_pay(
+def test_what_is_shed_after_the_limits_is_not_the_tenants_to_pay(
     figures: TenantFigures, registry: CollectorRegistry
 ) -> None:
     rates = PublishRates(figures)

@@ -45,7 +45,7 @@ def publish(speaker: Speaker, word: str, numbers: range, step: int = 1) -> str:
     return token
 
 
-def test_a_stream_resumes_behind_its_cursor(speaker: Speaker) -> None:
+def test_a_stream_resumes_after_its_cursor(speaker: Speaker) -> None:
     speaker.register(query_message("cur", "s-cur", text="cur"))
     cursors = speaker.processed(publish(speaker, "cur", range(10)))
     stream = speaker.receive("s-cur")

@@ -61,7 +61,7 @@ def test_page_tokens_of_strangers_are_refused(token: str, speaker: Speaker) -> N
     assert (status, details.field) == ("INVALID_ARGUMENT", "page_token")
 
 
-def test_a_page_token_beyond_the_end_of_its_part_goes_on_behind_it(speaker: Speaker) -> None:
+def test_a_page_token_beyond_the_end_of_its_part_continues_after_it(speaker: Speaker) -> None:
     speaker.register(query_message("page-token", "s-page-token", text="stranger"))
     found = speaker.list(page_token=f"0.{(1 << 43) - 1}", subscriber="s-page-token")
     again = speaker.list(page_token="1.0", subscriber="s-page-token")

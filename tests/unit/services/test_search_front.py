@@ -291,7 +291,7 @@ def test_what_cannot_be_asked_is_named_and_the_rest_delivered(small: Searchable)
     assert len(found) == 1
 
 
-def test_a_broken_stream_is_opened_anew(small: Searchable) -> None:
+def test_a_broken_stream_is_opened_again(small: Searchable) -> None:
     for _ in range(3):
         assert len(small.client.search(everywhere())) == 120
         for evaluator in small.evaluators.values():
@@ -323,7 +323,7 @@ class BrittleCall:
         self.questions.append(response.question)
 
 
-def test_a_question_that_is_stopped_amid_a_write_breaks_no_other(small: Searchable) -> None:
+def test_a_question_that_is_stopped_during_a_write_breaks_no_other(small: Searchable) -> None:
     async def run() -> BrittleCall:
         call = BrittleCall()
         stream = evaluator_search._Stream(small.evaluators["evaluator-0"].front, call)
@@ -428,7 +428,7 @@ def test_a_full_evaluator_is_asked_again(
 # --- read your writes
 
 
-def test_owners_are_asked_to_hurry_once_however_often_a_token_names_them(
+def test_owners_are_asked_to_flush_once_however_often_a_token_names_them(
     small: Searchable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

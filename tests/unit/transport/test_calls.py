@@ -153,7 +153,7 @@ def test_a_request_is_sent_without_a_call(log: MemoryLog, generated: Any) -> Non
         stub.Take.send(generated.messages.TakeRequest(text="x" * RECORD_BYTES_MAX))
 
 
-def test_garbage_is_rejected_and_the_rest_goes_on(log: MemoryLog, generated: Any) -> None:
+def test_garbage_is_rejected_and_the_rest_continues(log: MemoryLog, generated: Any) -> None:
     producer = log.producer("p")
     stub = generated.services.EchoServiceStub(LogChannel(producer, "hop", 0))
     request = generated.messages.TakeRequest

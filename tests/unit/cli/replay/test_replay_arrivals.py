@@ -45,7 +45,7 @@ def test_years_without_objects_are_as_long_as_their_steps() -> None:
     assert refused(arrivals, NOW_MS) == []
 
 
-def test_what_makes_too_many_steps_is_refused_and_the_next_goes_on_from_the_one_before() -> None:
+def test_what_makes_too_many_steps_is_refused_and_the_next_continues_from_the_one_before() -> None:
     arrivals = Arrivals(HOUR_MS)
     arrivals.expect(terms("1s"))
     begin_ms = NOW_MS - 1_000 * DAY_MS
@@ -60,7 +60,7 @@ def test_what_makes_too_many_steps_is_refused_and_the_next_goes_on_from_the_one_
     assert refused(Arrivals(HOUR_MS), begin_ms, FAR_MS) == []
 
 
-def test_queries_have_no_steps_behind_their_lifetimes() -> None:
+def test_queries_have_no_steps_after_their_lifetimes() -> None:
     arrivals = Arrivals(HOUR_MS)
     for _ in range(50):
         arrivals.expect(terms("1s", "1d"))

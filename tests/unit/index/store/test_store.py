@@ -53,7 +53,7 @@ def bounds_of(store: SlotStore) -> list[tuple[int, int]]:
     return [(s.first_seq, s.last_seq) for s in store.slices]
 
 
-def test_nothing_is_lost_and_numbers_go_on() -> None:
+def test_nothing_is_lost_and_numbers_continue() -> None:
     rows = random_rows(random.Random(1), 333)
     store = filled(rows)
     assert_equal_rows(content(store.view()), rows)

@@ -126,7 +126,7 @@ def new_terms(buckets: int) -> list[np.ndarray]:
     return [words, words.view(I4), new_table_state(1)]
 
 
-def test_ids_go_on_where_they_stopped_and_count_each_use_once() -> None:
+def test_ids_continue_where_they_stopped_and_count_each_use_once() -> None:
     table = new_terms(2)
     ids_state, free = np.array([0, 2], I8), np.zeros(64, I4)
     hashes_by_id, uses, seen = np.zeros(64, U8), np.zeros(64, I4), np.zeros(64, I4)
@@ -172,7 +172,7 @@ def test_columns_of_ids_that_are_too_short_stop_it_as_well() -> None:
 
 
 @pytest.mark.parametrize("keys_count", [1, 31, 32, 33, 64, 65])
-def test_postings_go_on_where_slots_were_too_short(keys_count: int) -> None:
+def test_postings_continue_where_slots_were_too_short(keys_count: int) -> None:
     keys = np.arange(100, 100 + keys_count, dtype=U8)
     owners = np.zeros(keys_count, I4)
     template = np.zeros(POSTING_WORDS, I4)

@@ -107,7 +107,7 @@ def test_every_character_alone_and_between_letters() -> None:
 
 
 @pytest.mark.skipif(not JIT_ENABLED, reason="a hundred thousand texts are for native code")
-def test_all_that_decomposes_with_marks_behind() -> None:
+def test_all_that_decomposes_with_marks_after_it() -> None:
     characters = [chr(c) for c in range(0x30000) if not 0xD7FF < c < 0xE000]
     parts = [part for c in characters if len(part := unicodedata.normalize("NFD", c)) > 1]
     for mark in ("", *"\u0301\u0308\u0323\u0327\u0345\u0346\u3099\uff9e\u09beé"):
@@ -116,7 +116,7 @@ def test_all_that_decomposes_with_marks_behind() -> None:
 
 
 @pytest.mark.skipif(not JIT_ENABLED, reason="a million texts are for native code")
-def test_random_marks_behind_starters_that_normalise_and_others() -> None:
+def test_random_marks_after_starters_that_normalise_and_others() -> None:
     seed = drawn_seed()
     rng = random.Random(seed)
     pool = "aeqñêAEΑαиᾳＡﬁ1 -<\u09c7" + 3 * "\u0300\u0301\u0308\u0323\u0327\u0338\u0345\u0346\u09be"

@@ -76,7 +76,7 @@ def test_most_small_cuts_are_the_best_there_are():
     assert best >= 80
 
 
-def test_two_cliques_are_told_apart_and_sides_follow_the_load_wanted():
+def test_two_cliques_are_distinguished_and_sides_follow_the_load_wanted():
     rng = np.random.default_rng(1)
     member = rng.permutation(90)
     nets = [np.sort(member[rng.choice(30, 3, replace=False)]) for _ in range(300)]

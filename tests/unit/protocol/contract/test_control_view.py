@@ -142,7 +142,7 @@ def test_r4_a_map_that_cannot_be_read_is_not_in_force(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_r4_a_router_goes_on_by_the_map_before_one_that_cannot_be_read(name: str) -> None:
+def test_r4_a_router_continues_by_the_map_before_one_that_cannot_be_read(name: str) -> None:
     router = RouterMachine("m", RouterSettings(4))
     log: list[Declaration] = [
         LeaderElected("c"),
@@ -220,7 +220,7 @@ def test_an_equal_grant_changes_the_epoch_alone() -> None:
     assert made.owns(SLOTS, 4)
 
 
-def test_what_was_lost_and_regained_is_loaded_anew_and_the_late_answer_is_stale() -> None:
+def test_what_was_lost_and_regained_is_loaded_again_and_the_late_answer_is_stale() -> None:
     made, effects = holdings(
         Granted(0, SLOTS, 4, "m"), Granted(0, SLOTS, 4, "other"), Granted(0, SLOTS, 4, "m")
     )
@@ -270,7 +270,7 @@ def test_checkpoints_of_owners_before_are_swept_once_in_each_ownership() -> None
     assert made.control(9, taken[4])[0] == [Sweep("checkpoints/slots/00004/", names[3])]
 
 
-def test_r4_the_owner_says_its_checkpoint_again_behind_a_lesser_one_of_a_zombie() -> None:
+def test_r4_the_owner_republishes_its_checkpoint_after_a_lesser_one_of_a_zombie() -> None:
     # Compaction keeps the newest record of a subject: it has to be the valid one.
     made, _ = holdings(Granted(0, SLOTS, 4, "m"))
     loaded(made, 4, 2)

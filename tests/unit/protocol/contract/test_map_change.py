@@ -241,7 +241,7 @@ def test_a_proposal_is_answered_when_it_is_read_back() -> None:
     assert isinstance(other.outcomes[0].error, Unavailable)
 
 
-def test_the_switch_waits_for_all_copies_and_a_new_leader_goes_on() -> None:
+def test_the_switch_waits_for_all_copies_and_a_new_leader_continues() -> None:
     cluster = leading()
     propose(cluster, "a", turned(2, slots=16))
     answers(cluster, "a")
@@ -504,7 +504,7 @@ def test_a_copy_does_not_replace_a_newer_version() -> None:
     assert holds(slot_of(told_of("q", 25), told_of("q", 20, copied_at=60)), "q") == 25
 
 
-def test_a_query_that_counts_goes_on_in_its_new_slot_and_is_no_longer_alone_in_the_old() -> None:
+def test_a_query_that_counts_continues_in_its_new_slot_and_is_no_longer_alone_in_the_old() -> None:
     slot = slot_of(told_of("t", 20, "terms"))
     (entry,) = slot.standing.steps.queries.values()
     assert (entry.is_sole, entry.is_home, entry.next_ms) == (True, True, 1_000)

@@ -14,7 +14,7 @@ from tests.unit.protocol.contract.test_map_change import SLOTS_COUNT, Partition,
 from tests.unit.protocol.router.test_router_machine import Router, routed, saves
 
 
-def test_a_checkpoint_behind_a_change_waits_until_everything_is_copied() -> None:
+def test_a_checkpoint_after_a_change_waits_until_everything_is_copied() -> None:
     one = Partition(query("q", 1, 2))
     one.read(Prepare(2))
     # A successor would copy it by both maps of this change.

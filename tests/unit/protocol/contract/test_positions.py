@@ -50,7 +50,7 @@ def test_r2_an_overlap_is_trimmed() -> None:
     assert reached.positions == {0: 40}
 
 
-def test_r2_behind_a_gap_nothing_is_taken_not_even_the_time() -> None:
+def test_r2_after_a_gap_nothing_is_taken_not_even_the_time() -> None:
     reached = Reached({0: 25}, {0: 5})
     assert reached.accept(one(26, 40, time_ms=99)).tolist() == [BEYOND]
     assert (reached.positions, reached.times_ms, reached.gaps) == ({0: 25}, {0: 5}, 1)

@@ -132,7 +132,7 @@ def test_what_is_urgent_is_done_in_the_first_round_that_wants_it() -> None:
     assert state == ""
 
 
-def test_behind_a_change_what_is_urgent_waits_for_a_short_round() -> None:
+def test_after_a_change_what_is_urgent_waits_for_a_short_round() -> None:
     rounds = Rounds(SETTINGS)
     judged(rounds, MOVE, 0, imbalance=URGENT)
     rounds.ended(400)
@@ -171,7 +171,7 @@ def test_what_comes_and_goes_below_the_urgent_changes_nothing(seed) -> None:
         assert judged(rounds, MOVE, 1_000 * number, imbalance=imbalance)[0] is None, f"seed {seed}"
 
 
-def test_what_failed_does_not_count_and_is_paused_behind_too() -> None:
+def test_what_failed_does_not_count_and_is_paused_after_too() -> None:
     rounds = Rounds(SETTINGS)
     judged(rounds, MOVE, 0)
     judged(rounds, MOVE, 1)

@@ -125,7 +125,7 @@ def test_what_was_not_asked_for_to_its_end_is_not_under_way(failing: type) -> No
     assert coordinator.turns.rounds.moves_total == 0
 
 
-def test_what_is_refused_ends_and_the_round_goes_on() -> None:
+def test_what_is_refused_ends_and_the_round_continues() -> None:
     coordinator = Coordinator(Move, FailedPrecondition("slot 0 has changed hands meanwhile"))
     coordinator.turn(0)
 
@@ -343,7 +343,7 @@ def test_a_burst_between_two_looks_changes_nothing() -> None:
     assert stream.decided_ms == []
 
 
-def test_behind_a_change_counting_begins_anew_and_is_judged_again_at_the_first_look() -> None:
+def test_after_a_change_counting_begins_again_and_is_judged_again_at_the_first_look() -> None:
     stream = Stream()
     stream.rates = HOT
     stream.run(70)

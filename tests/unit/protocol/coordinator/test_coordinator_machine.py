@@ -211,7 +211,7 @@ def test_a_grant_says_whether_the_owner_before_has_ended() -> None:
     assert (last.topic, last.member, last.has_ended) == (SLOTS, "evaluator-0", False)
 
 
-def test_a_leader_anew_does_not_count_what_it_saw_before() -> None:
+def test_a_new_leader_does_not_count_what_it_saw_before() -> None:
     cluster = Cluster("a")
     cluster.settle("a", members())
     cluster.see("a", members(evaluators=1))
@@ -266,7 +266,7 @@ def test_a_service_without_members_keeps_its_grants() -> None:
     assert len(cluster.grants()) == count
 
 
-def test_r4_a_new_leader_goes_on_where_the_last_one_stopped() -> None:
+def test_r4_a_new_leader_continues_where_the_last_one_stopped() -> None:
     cluster = Cluster("a", "b")
     cluster.settle("a", members())
     grants = cluster.grants()
@@ -279,7 +279,7 @@ def test_r4_a_new_leader_goes_on_where_the_last_one_stopped() -> None:
     assert cluster.view().leader == "b"
 
 
-def test_r4_the_word_of_a_former_leader_is_void_and_the_true_grant_is_said_again() -> None:
+def test_r4_the_word_of_a_former_leader_is_void_and_the_true_grant_is_republished() -> None:
     # init: a leads, and decides on a move that reaches the log only when b leads.
     cluster = Cluster("a", "b")
     cluster.settle("a", members(evaluators=1))
@@ -305,7 +305,7 @@ def test_r4_the_word_of_a_former_leader_is_void_and_the_true_grant_is_said_again
     assert len(cluster.log) == count
 
 
-def test_r4_a_map_of_a_former_leader_is_void_and_the_true_one_is_said_again() -> None:
+def test_r4_a_map_of_a_former_leader_is_void_and_the_true_one_is_republished() -> None:
     cluster = Cluster("a", "b")
     cluster.see("a", members())
     cluster.read("a")
@@ -320,7 +320,7 @@ def test_r4_a_map_of_a_former_leader_is_void_and_the_true_one_is_said_again() ->
     assert cluster.view().map_version == 1
 
 
-def test_r4_what_came_in_vain_before_a_leader_is_said_again_by_it() -> None:
+def test_r4_what_came_without_effect_before_a_leader_is_republished_by_it() -> None:
     # init: b was elected after a and left at once; a's proposals arrived after that election.
     cluster = Cluster("a", "b")
     cluster.settle("a", members())
@@ -341,7 +341,7 @@ def test_r4_what_came_in_vain_before_a_leader_is_said_again_by_it() -> None:
     assert len(cluster.log) == count
 
 
-def test_r4_a_map_that_cannot_be_read_is_void_and_the_true_one_is_said_again() -> None:
+def test_r4_a_map_that_cannot_be_read_is_void_and_the_true_one_is_republished() -> None:
     # Compaction would keep the void one, the newest of its subject.
     cluster = Cluster("a")
     cluster.settle("a", members())
@@ -354,7 +354,7 @@ def test_r4_a_map_that_cannot_be_read_is_void_and_the_true_one_is_said_again() -
     assert len(cluster.log) == count
 
 
-def test_r4_a_leader_that_lost_and_regained_its_lease_leads_anew() -> None:
+def test_r4_a_leader_that_lost_and_regained_its_lease_leads_again() -> None:
     cluster = Cluster("a", "b")
     cluster.settle("a", members())
     # b was elected in between and a has not read of it.

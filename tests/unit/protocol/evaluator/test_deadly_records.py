@@ -130,7 +130,7 @@ def test_what_ends_all_is_skipped_and_nothing_else(seed: int) -> None:
     assert ends <= (1 + 3 + DEATHS_MAX) * len(poison), f"seed={seed}"
 
 
-def test_an_end_amid_a_record_by_chance_skips_nothing() -> None:
+def test_an_end_during_a_record_by_chance_skips_nothing() -> None:
     log = Log()
     log.grant("a", has_ended=False)
     epoch = log.grant("b")
@@ -273,7 +273,7 @@ def test_who_follows_one_that_ended_reads_on_once_it_has_said_so() -> None:
     assert (0 in one.machine.careful_reading, one.said) == (False, [])
 
 
-def test_who_follows_one_that_ended_amid_what_it_had_said_takes_that_in_pieces() -> None:
+def test_who_follows_one_that_ended_during_what_it_had_said_takes_that_in_pieces() -> None:
     one = Evaluator(until=400, amid=(0, 130))
     assert one.loaded == [Follow(SLOTS, 0, 0)]
     one.poll(0, 100)
@@ -331,7 +331,7 @@ def test_slots_are_attempted_one_after_the_other() -> None:
     assert [one.machine.slots[slot].offset for slot in (0, 1)] == [1, 1]
 
 
-def test_a_slot_that_is_lost_amid_an_attempt_leaves_its_turn_to_others() -> None:
+def test_a_slot_that_is_lost_during_an_attempt_leaves_its_turn_to_others() -> None:
     one = Evaluator(slots=2, until=1, amid=(0, 1))
     one.poll(0, 1, slot=1)
     one.poll(0, 1, slot=0)

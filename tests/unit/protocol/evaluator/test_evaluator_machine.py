@@ -222,7 +222,7 @@ def test_a_slot_is_behind_until_it_has_read_what_was_there_when_it_was_loaded() 
     assert not slot.is_catching_up
 
 
-def test_what_is_lost_is_dropped_and_loaded_anew_when_it_comes_back() -> None:
+def test_what_is_lost_is_dropped_and_loaded_again_when_it_comes_back() -> None:
     one = Evaluator()
     one.own(0)
     one.poll((0, 0, wants_coffee()))
@@ -450,7 +450,7 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     assert not one.machine.is_paused
 
 
-def test_what_was_sealed_behind_the_last_checkpoint_does_not_stop_the_reading_for_ever() -> None:
+def test_what_was_sealed_after_the_last_checkpoint_does_not_stop_the_reading_for_ever() -> None:
     # init: it is saved while the rows that fill its memory are not sealed yet.
     one = Evaluator(store_bytes_max=1, store_limits=StoreLimits(active_rows=2))
     one.own(0)

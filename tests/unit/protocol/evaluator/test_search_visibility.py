@@ -29,7 +29,7 @@ def test_one_that_is_behind_is_waited_for() -> None:
     assert arrived.check()
 
 
-def test_a_slot_that_came_behind_the_look_does_not_answer() -> None:
+def test_a_slot_that_came_after_the_look_does_not_answer() -> None:
     slots: dict[int, Slot] = {}
     arrived = TokenCheck(slots.get, [3], {0: 11})
     assert arrived.check()

@@ -99,7 +99,7 @@ def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...
 # --- several kinds
 
 
-def test_plain_and_tracked_matches_go_on_as_they_are_beside_candidates() -> None:
+def test_plain_and_tracked_matches_continue_as_they_are_beside_candidates() -> None:
     slots = Slots()
     tracked = Asked("tracked", tracked_spec("tracked"))
     slots.say(
@@ -146,7 +146,7 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     assert read_spec('{"gone":{}}').kind == KIND_UNKNOWN
 
 
-def test_versions_that_ask_the_same_are_told_apart_and_subscribers_see_what_was_asked() -> None:
+def test_versions_that_ask_the_same_are_distinguished_and_subscribers_see_what_was_asked() -> None:
     tricky = ['{"a":1,"where":{"a":1,"revision":7}}', tracked_spec(',"revision":7}')]
     for text in (NEAR.spec, BEST.spec, *tricky):
         assert definition_of_spec(versioned_spec(text, 12)) == definition_of_spec(text) == text
@@ -579,7 +579,7 @@ def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what
     assert lists(slots.told()) == [("near", ((7, 7.5),))]
 
 
-def test_another_version_of_the_query_goes_on() -> None:
+def test_another_version_of_the_query_continues() -> None:
     slots = Slots()
     other = Asked("near", knn_spec("near", 5))
     slots.say(0, Match(NEAR, 1, 5.0), Terms(WORDS, 100, ()))
@@ -946,7 +946,7 @@ def told_first(slots: Slots) -> None:
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
-def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
+def test_a_version_that_continues_leads_from_the_list_that_was_told_before(
     is_taken_over: bool,
 ) -> None:
     slots = Slots()
@@ -969,7 +969,7 @@ def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
     assert changes(slots.told()) == [([6], [5], [6, 3])]
 
 
-def test_a_query_that_is_registered_anew_leads_from_nothing() -> None:
+def test_a_query_that_is_registered_again_leads_from_nothing() -> None:
     slots = Slots()
     told_first(slots)
     slots.say(0, End(FIRST, by=(0, 9)))
@@ -1120,7 +1120,7 @@ def test_a_ranked_query_that_moves_to_other_slots_alone_says_that_its_list_is_go
     assert ranked_lists(slots.told()) == [(200, [])]
 
 
-def test_a_ranked_query_that_moves_after_it_was_registered_anew_says_nothing() -> None:
+def test_a_ranked_query_that_moves_after_it_was_registered_again_says_nothing() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]
@@ -1132,7 +1132,7 @@ def test_a_ranked_query_that_moves_after_it_was_registered_anew_says_nothing() -
     assert ranked_lists(slots.told()) == []
 
 
-def test_a_ranked_query_that_is_registered_anew_says_nothing_of_what_it_lacks() -> None:
+def test_a_ranked_query_that_is_registered_again_says_nothing_of_what_it_lacks() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]

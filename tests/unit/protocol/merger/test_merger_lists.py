@@ -410,7 +410,7 @@ def test_r5_mergers_that_die_again_and_again_tell_the_same(seed: int) -> None:
     assert len(cluster.blobs) <= cluster.mergers + 2
 
 
-def test_r5_a_merger_that_stood_still_does_not_begin_the_lists_anew() -> None:
+def test_r5_a_merger_that_stood_still_does_not_begin_the_lists_again() -> None:
     # init: it read `control` up to its grant; meanwhile others have sent lists.
     _, log, ends_at = random_history(0, ends=False)
     _, cluster = run(log, ends_at, 0, {})

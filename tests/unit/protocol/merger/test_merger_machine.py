@@ -375,7 +375,7 @@ def test_what_a_predecessor_left_goes_when_as_much_again_was_written() -> None:
     assert [effect.before_offset for effect in truncated] == [40]
 
 
-def test_r5_who_is_fenced_begins_anew_from_what_is_safe() -> None:
+def test_r5_who_is_fenced_begins_again_from_what_is_safe() -> None:
     shell = Shell()
     shell.own()
     shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=LIMITS.window_ms)

@@ -243,7 +243,7 @@ def test_the_registry_may_say_so_before_the_time_of_slots_has_come() -> None:
     assert ends(slots.told()) == [("q", BY_TTL)]
 
 
-def test_an_end_comes_behind_lists_and_steps() -> None:
+def test_an_end_comes_after_lists_and_steps() -> None:
     slots = Slots()
     near, best = Asked("near", knn_spec("near", 2)), Asked("best", ranked_spec("best", 2))
     near, best = version(near, 5), version(best, 6)

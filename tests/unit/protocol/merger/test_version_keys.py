@@ -100,7 +100,7 @@ def restored(lists: Lists, *, is_old: bool) -> Lists:
 
 
 @pytest.mark.parametrize("is_saved_again", [False, True])
-def test_what_an_old_checkpoint_knows_goes_on_and_ends(
+def test_what_an_old_checkpoint_knows_continues_and_ends(
     is_saved_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lists = Lists()

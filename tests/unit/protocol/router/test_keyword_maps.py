@@ -229,7 +229,7 @@ def test_each_pair_is_reported_once_however_logs_interleave(seed: int, drift: in
     check(life, published, drift, f"seed={seed}")
 
 
-def test_located_anew_a_changed_query_would_lose_or_double_pairs(
+def test_located_again_a_changed_query_would_lose_or_double_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(

@@ -466,7 +466,7 @@ def test_r3_a_registration_is_appended_read_back_forwarded_and_answered_in_this_
     assert effects[len(published) :] == [Answer(1, (Outcome(0),))]
 
 
-def test_a_wish_for_what_is_not_owned_is_answered_so() -> None:
+def test_a_request_for_what_is_not_owned_is_answered_so() -> None:
     one = router()
     requests = (request_of("unregister", "a"), request_of("unregister", "b"))
     (answer,) = request_changes(one, 5, *requests)
@@ -488,7 +488,7 @@ def test_who_waits_for_a_registry_that_is_lost_is_told() -> None:
     assert isinstance(answer.outcomes[0].error, Unavailable)
 
 
-def test_a_registry_goes_on_from_its_checkpoint() -> None:
+def test_a_registry_continues_from_its_checkpoint() -> None:
     first = router()
     first.own_registry()
     register(first, "q")

@@ -100,7 +100,7 @@ def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) ->
     assert search.gather.slots_total == SLOTS
 
 
-def test_who_is_asked_anew_is_not_bound_by_answers_that_count_no_more() -> None:
+def test_who_is_asked_again_is_not_bound_by_answers_that_count_no_more() -> None:
     # init: the nearest slots have answered; one of the others was filled by a newer map.
     world = scattered(2, 200)
     search = Searching(world, NEAREST)
@@ -169,7 +169,7 @@ def test_a_slot_that_is_nowhere_is_looked_for_less_and_less_often() -> None:
     assert len(set(pauses_ms[-4:])) > 1, "searches that failed together must not come back so"
 
 
-def test_a_lost_answer_goes_on_elsewhere_without_doubles() -> None:
+def test_a_lost_answer_continues_elsewhere_without_doubles() -> None:
     world = scattered(6)
     search = Searching(world, EVERYWHERE)
     (ask,) = search.begin()
@@ -271,7 +271,7 @@ def test_a_deadline_that_is_too_short_says_what_was_still_missing() -> None:
     assert search.finish.missing == tuple(range(SLOTS))
 
 
-def test_who_waits_for_a_position_has_the_routers_hurry_once() -> None:
+def test_who_waits_for_a_position_has_the_routers_flush_once() -> None:
     search = Searching(scattered(10), EVERYWHERE, timeout_ms=50)
     (ask,) = search.begin()
     search.came(ask, Part(is_waiting=True))

@@ -38,7 +38,7 @@ def opened(path: Path) -> Caller:
     [line({"publish"}, "2100-01-01T00:00:00Z"), line({"publish", "search"}), line({"search"})],
     ids=["another end", "a scope more", "a scope less"],
 )
-def test_a_token_that_opens_something_else_is_looked_at_anew(path: Path, changed: str) -> None:
+def test_a_token_that_opens_something_else_is_looked_at_again(path: Path, changed: str) -> None:
     caller = opened(path)
     path.write_text("# of today\n" + changed)
     with pytest.raises(SiroccoError) as caught:

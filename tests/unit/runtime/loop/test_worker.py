@@ -331,7 +331,7 @@ class Held:
         self._go.set()
 
 
-def test_a_wish_is_not_carried_out_when_nobody_waits_for_it_any_more(log: MemoryLog) -> None:
+def test_a_request_is_not_carried_out_when_nobody_waits_for_it_any_more(log: MemoryLog) -> None:
     # A client that gave up may have asked for the contrary since, at another router.
     def answer(event: Event) -> list[Effect]:
         return [Answer(event.token, (Outcome(7),))] if isinstance(event, ChangeRequests) else []
@@ -405,7 +405,7 @@ def test_an_unexpected_error_of_the_machine_ends_the_loop(log: MemoryLog) -> Non
 
 
 @pytest.mark.parametrize("topic", [INTAKE, SLOTS, PARTIALS, CONTROL])
-def test_garbage_is_dead_lettered_and_the_rest_goes_on(topic: str, log: MemoryLog) -> None:
+def test_garbage_is_dead_lettered_and_the_rest_continues(topic: str, log: MemoryLog) -> None:
     # init: bytes; an unknown method; a damaged request; a call of another topic; a good one.
     producer = log.producer("vandal")
     append(log, CONTROL, ELECTED)

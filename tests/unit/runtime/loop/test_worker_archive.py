@@ -171,7 +171,7 @@ def test_a_save_of_what_another_owns_by_now_is_not_tried_again(log: MemoryLog) -
     assert [each.partition for each in taken] == [0]
 
 
-def test_a_load_in_vain_does_not_keep_a_process_that_has_to_end(log: MemoryLog) -> None:
+def test_a_load_without_effect_does_not_keep_a_process_that_has_to_end(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     script = Script(on(ControlRead, Load(SLOTS, 0, 1, "a", 3)))
     with running(log, script, AwayArchive(), member="loading") as worker:

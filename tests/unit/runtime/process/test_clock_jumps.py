@@ -30,7 +30,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     return Clocks(monkeypatch)
 
 
-def test_a_jump_of_a_day_is_not_followed_and_time_goes_on(clocks: Clocks) -> None:
+def test_a_jump_of_a_day_is_not_followed_and_time_continues(clocks: Clocks) -> None:
     wall = BoundedWall()
     begin_ms = wall.now_ms()
     clocks.wall_ms += DAY_MS

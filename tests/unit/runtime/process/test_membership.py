@@ -86,7 +86,7 @@ def test_a_member_is_seen_from_its_start_to_its_stop(store: Store) -> None:
     assert (living(store), directory(store)) == ((), {})
 
 
-def test_who_has_ended_and_not_by_what_it_took_has_parted(store: Store) -> None:
+def test_who_has_ended_and_not_by_what_it_took_has_left(store: Store) -> None:
     for name, is_harmed in (("evaluator-1", False), ("evaluator-2", True)):
         keeper = LeaseKeeper(
             store,
@@ -108,7 +108,7 @@ def test_who_has_ended_and_not_by_what_it_took_has_parted(store: Store) -> None:
         assert seen(store) == ((), frozenset({"evaluator-1"}))
 
 
-def test_a_lease_is_renewed_and_taken_anew_after_the_store_was_lost(store: Store) -> None:
+def test_a_lease_is_renewed_and_taken_again_after_the_store_was_lost(store: Store) -> None:
     keeper = LeaseKeeper(store, info, monotonic_ms, times=SHORT)
     keeper.start()
     store.lose_all()

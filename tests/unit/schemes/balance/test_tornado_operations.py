@@ -154,7 +154,7 @@ def test_a_plan_has_so_many_operations_at_most():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_loads_behind_each_operation_are_those_of_the_draft(seed):
+def test_loads_after_each_operation_are_those_of_the_draft(seed):
     stream, view = hot_leaf(seed)
     plan = decide(Tornado(TornadoSettings(operations_max=5)), view, stream, 0)
     slot_loads = plan.map.load_of_slot()

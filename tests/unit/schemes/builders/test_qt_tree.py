@@ -128,14 +128,14 @@ def test_a_single_object_anywhere_gives_a_valid_map(place):
     assert len(QtTree().build(sample, 4, 2).leaves) >= 1
 
 
-def test_objects_on_one_line_are_parted_along_it():
+def test_objects_on_one_line_are_split_along_it():
     lon = np.linspace(-10, 10, 400)
     sample = sample_at(lon, np.full(400, 5.0), [[]] * 400)
     counts = np.bincount(route(QtTree().build(sample, 64, 8), sample).leaf)
     assert counts.max() < 60
 
 
-def test_posts_of_one_city_are_parted_although_a_stray_one_is_far_away():
+def test_posts_of_one_city_are_split_although_a_stray_one_is_far_away():
     rng = np.random.default_rng(6)
     lon = np.append(rng.normal(2.35, 0.05, 999), -120.0)
     lat = np.append(rng.normal(48.85, 0.05, 999), -40.0)

@@ -53,7 +53,7 @@ def hashes(*terms):
         ({"kind": "terms", "mode": "snapshot", "k": 1}, QueryKind.TERMS_SNAPSHOT),
     ],
 )
-def test_kinds_are_told_apart_and_without_a_region_they_take_the_world(query, kind):
+def test_kinds_are_distinguished_and_without_a_region_they_take_the_world(query, kind):
     described = describe(query)
     assert described.kinds.tolist() == [kind]
     assert described.boxes.tolist() == [[-180, -90, 180, 90]]

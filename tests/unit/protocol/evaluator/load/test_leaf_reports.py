@@ -171,7 +171,7 @@ def test_counts_are_those_of_counting_one_by_one(seed) -> None:
     assert report.loads.faded.tolist() == expected.objects.tolist(), reported
 
 
-def test_a_round_begins_anew_and_older_ones_fade() -> None:
+def test_a_round_begins_again_and_older_ones_fade() -> None:
     world = World(1)
     world.publish(100)
     first = loads_of(world.machine.leaf_counts(ends_round=True)).loads
@@ -186,7 +186,7 @@ def test_a_round_begins_anew_and_older_ones_fade() -> None:
     assert loads_of(world.machine.leaf_counts(ends_round=False)).loads.objects.sum() == 0
 
 
-def test_a_look_at_a_round_that_goes_on_tells_its_objects_and_ends_nothing() -> None:
+def test_a_look_at_a_round_that_continues_tells_its_objects_and_ends_nothing() -> None:
     world = World(6)
     world.register(40)
     world.publish(100)

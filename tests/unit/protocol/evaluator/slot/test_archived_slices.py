@@ -105,7 +105,7 @@ def test_every_checkpoint_stands_on_what_the_archive_has() -> None:
     assert slot.written <= 2 * slot.store.next_seq
 
 
-def test_a_successor_goes_on_from_the_parts() -> None:
+def test_a_successor_continues_from_the_parts() -> None:
     slot = Slot()
     slot.fill(12)
     slot.checkpoint()
@@ -141,7 +141,7 @@ def test_a_merged_slice_that_leaves_is_found_by_its_parts() -> None:
     assert slot.manifest.forget(4_000) == [slice_name(3, (0, 3))]
 
 
-def test_a_slice_of_too_many_parts_is_written_anew() -> None:
+def test_a_slice_of_too_many_parts_is_written_again() -> None:
     store = SlotStore(StoreLimits(active_rows=2 * PARTS_MAX))
     fill(store, 2 * PARTS_MAX)
     (whole,) = store.slices

@@ -54,7 +54,7 @@ def going_on(first: Installed, second: Installed, *, is_taken_over: bool = False
 @pytest.mark.parametrize("is_taken_over", [False, True])
 @pytest.mark.parametrize("after", sorted(QUERIES))
 @pytest.mark.parametrize("before", LISTS)
-def test_a_list_goes_on_in_one_of_its_kind(before: str, after: str, is_taken_over: bool) -> None:
+def test_a_list_continues_in_one_of_its_kind(before: str, after: str, is_taken_over: bool) -> None:
     reported = going_on(
         installed(before, 5, NO_REVISION), installed(after, 9, 5), is_taken_over=is_taken_over
     )
@@ -62,7 +62,7 @@ def test_a_list_goes_on_in_one_of_its_kind(before: str, after: str, is_taken_ove
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_no_list_goes_on_in_a_query_that_is_another_s_or_begins_anew(kind: str) -> None:
+def test_no_list_continues_in_a_query_that_is_another_s_or_begins_again(kind: str) -> None:
     first = installed(kind, 5, NO_REVISION)
     assert going_on(first, installed(kind, 9, 5, "bob")) == [False]
     assert going_on(first, installed(kind, 9, NO_REVISION)) == [False]

@@ -178,7 +178,7 @@ def test_a_lifetime_ends_to_the_millisecond_and_the_query_leaves_with_slot_time(
     assert len(slot.standing) == 0
 
 
-def test_a_registration_that_is_repeated_behind_its_lifetime_finds_the_past_no_more() -> None:
+def test_a_registration_that_is_repeated_after_its_lifetime_finds_the_past_no_more() -> None:
     # init: a query with history, whose lifetime is over in the slot's time.
     slot = opened()
     slot.take([(0, routed_of(0, 0, [one(1)], [990]))])

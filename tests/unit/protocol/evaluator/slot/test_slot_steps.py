@@ -206,7 +206,7 @@ def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
     assert entry.from_ms(START_MS + 1) == START_MS
 
 
-def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it() -> None:
+def test_what_time_completes_at_once_takes_no_place_of_the_objects_after_it() -> None:
     # init: steps of two hours due at once, each in a record of its own, and a range query.
     limits = RecordLimits(bytes_max=1)
     slot, reached = opened(), Reached()

@@ -160,7 +160,7 @@ def test_what_a_new_version_asks_otherwise_decides_who_is_inside(
     assert sorted(reported[2:]) == exits
 
 
-def test_who_is_told_no_more_is_told_the_exit_and_the_next_begins_anew(log: Log) -> None:
+def test_who_is_told_no_more_is_told_the_exit_and_the_next_begins_again(log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1)
     log.install(installed(9, tracker(), since=5, subscriber="t"))
@@ -169,7 +169,7 @@ def test_who_is_told_no_more_is_told_the_exit_and_the_next_begins_anew(log: Log)
 
 
 @pytest.mark.parametrize("since", [NO_REVISION, 7, 9])
-def test_a_query_that_is_registered_anew_begins_anew(since: int, log: Log) -> None:
+def test_a_query_that_is_registered_again_begins_again(since: int, log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1)
     # Removed and registered in one batch, or another life that was skipped.

@@ -72,7 +72,7 @@ def test_vans_with_one_hash_enter_and_leave_by_themselves(
     assert vans.move(("c", OUTSIDE), ("a", OUTSIDE)) == [("exit", 1)]
 
 
-def test_values_whose_hashes_really_collide_are_told_apart() -> None:
+def test_values_whose_hashes_really_collide_are_distinguished() -> None:
     one, other = BUSES
     assert track_values.hash_of("bus", one) == track_values.hash_of("bus", other)
     assert track_values.identity_of("bus", one) != track_values.identity_of("bus", other)

@@ -348,7 +348,7 @@ def test_a_full_flush_does_not_wait() -> None:
     assert len(made.flush(50)) == 1
 
 
-def test_time_goes_on_in_the_log_of_idle_sources_by_the_wall_clock_alone() -> None:
+def test_time_continues_in_the_log_of_idle_sources_by_the_wall_clock_alone() -> None:
     made = router(0, 1)
     made.add(0, 0, taken_of(1, 1, [{"id": 1, "lon": 1, "lat": 1}]), LIMITS.mark_interval_ms - 1)
     (beat,) = made.beats(LIMITS.mark_interval_ms)

@@ -396,7 +396,7 @@ def test_keywords_stand_in_every_intake_partition_before_the_answer() -> None:
     assert owner.known() == {COFFEE: EVERYWHERE}
 
 
-def test_what_was_said_is_not_said_again() -> None:
+def test_what_was_said_is_not_republished() -> None:
     owner = Owner()
     owner.ask("register", text("wide", "coffee"))
     owner.ask("register", text("narrow", "coffee", -179, -178))
@@ -590,7 +590,7 @@ class Back:
         return [each for each in effects if isinstance(each, Append)]
 
 
-def test_a_router_says_all_behind_a_record_of_its_own() -> None:
+def test_a_router_says_all_after_a_record_of_its_own() -> None:
     back = Back(store=False)
     assert back.loaded == [Follow(REGISTRY, 0, 0)]
     (probe,) = back.tick(LIMITS.summary_interval_ms)

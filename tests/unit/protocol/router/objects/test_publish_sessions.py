@@ -37,7 +37,7 @@ def test_r1_a_resend_is_dropped_and_an_overlap_trimmed() -> None:
     assert table.take(record(5, 14, 1), 0) == 0
 
 
-def test_r1_behind_a_gap_nothing_counts_until_it_is_filled() -> None:
+def test_r1_after_a_gap_nothing_counts_until_it_is_filled() -> None:
     table = SessionTable()
     table.take(record(5, 1, 2), 0)
     assert table.take(record(5, 4, 3), 0) == 3
@@ -46,7 +46,7 @@ def test_r1_behind_a_gap_nothing_counts_until_it_is_filled() -> None:
     assert table.dropped_gap == 1
 
 
-def test_r1_an_unknown_session_begins_behind_what_was_acknowledged() -> None:
+def test_r1_an_unknown_session_begins_after_what_was_acknowledged() -> None:
     table = SessionTable()
     assert table.take(record(1, 2, 5), 0) == 5  # its first number never arrived
     assert table.take(record(2, 8, 5, acknowledged_to=7), 0) == 0

@@ -153,7 +153,7 @@ def test_a_member_is_said_before_its_first_query_is_answered_and_once() -> None:
     assert said_by(log) == [TrackedMember("line", 3, 7)]
 
 
-def test_what_is_tracked_no_more_is_forgotten_and_said_again() -> None:
+def test_what_is_tracked_no_more_is_forgotten_and_republished() -> None:
     limits = RouterLimits(obsolete_members_min=0)
     log = Owner(limits=limits)
     log.do(tracks(1, "bus"), tracks(2, "bus"), tracks(3, "line"))

@@ -222,7 +222,7 @@ def test_records_of_an_id_whose_handle_is_zero_have_its_key() -> None:
     )
 
 
-def test_fingerprints_tell_apart_what_handles_do_not() -> None:
+def test_fingerprints_distinguish_what_handles_do_not() -> None:
     for one, other in [*FOUND.items(), *PAIRS]:
         assert query_handle(one) == query_handle(other)
         assert fingerprint_of(one) != fingerprint_of(other)

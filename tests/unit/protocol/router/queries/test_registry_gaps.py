@@ -129,7 +129,7 @@ def home(log: Log, version: int) -> int:
     return slot
 
 
-def test_a_known_query_that_is_said_again_behind_prepare_comes_to_the_slots_of_the_next_map() -> (
+def test_a_known_query_that_is_republished_after_prepare_comes_to_the_slots_of_the_next_map() -> (
     None
 ):
     log = Log()
@@ -148,7 +148,7 @@ def test_a_known_query_that_is_said_again_behind_prepare_comes_to_the_slots_of_t
     assert log.holding() == sorted((home(log, 1), home(log, 2)))
 
 
-def test_a_known_query_that_is_said_again_behind_retire_leaves_the_slots_of_the_former_map() -> (
+def test_a_known_query_that_is_republished_after_retire_leaves_the_slots_of_the_former_map() -> (
     None
 ):
     log = Log()
@@ -165,7 +165,7 @@ def test_a_known_query_that_is_said_again_behind_retire_leaves_the_slots_of_the_
     assert log.holding() == []
 
 
-def test_an_unknown_query_that_is_said_again_behind_retire_leaves_no_slot_with_an_old_version() -> (
+def test_an_unknown_query_that_is_republished_after_retire_leaves_no_slot_with_an_old_version() -> (
     None
 ):
     log = Log()
@@ -188,7 +188,7 @@ def test_an_unknown_query_that_is_said_again_behind_retire_leaves_no_slot_with_a
     assert log.holding() == []
 
 
-def test_an_unknown_query_that_is_said_again_comes_back_to_a_slot_that_it_had_left() -> None:
+def test_an_unknown_query_that_is_republished_comes_back_to_a_slot_that_it_had_left() -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
     log.append(Q, replace(Q, epoch=FORMER - 1), ALL, Prepare(2))
@@ -268,14 +268,14 @@ def test_an_end_is_told_of_a_version_that_was_in_doubt_when_it_was_removed(
 
 
 @pytest.mark.parametrize("next_one", [None, Q])
-def test_an_end_is_told_of_the_known_version_that_is_removed_behind_one_in_vain(
+def test_an_end_is_told_of_the_known_version_that_is_removed_after_one_without_effect(
     next_one: Change | None,
 ) -> None:
     published = _ends_told([ALL, SILENT_ANEW, REMOVED, next_one], begin=1)
     assert published == {slot: [0] for slot in range(SLOTS_COUNT)}
 
 
-def test_no_end_is_told_of_a_version_that_came_in_vain() -> None:
+def test_no_end_is_told_of_a_version_that_came_without_effect() -> None:
     # The next record names the known version, which then continues.
     published = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
     assert published == {}
@@ -375,7 +375,7 @@ def test_what_an_owner_appends_itself_replaces_nothing_that_is_missing() -> None
     assert second.registry.live.revision(Q.handle) == 0
 
 
-def test_the_map_is_not_switched_before_what_is_said_again_was_read() -> None:
+def test_the_map_is_not_switched_before_what_is_republished_was_read() -> None:
     one = router()
     one.own(REGISTRY, 0)
     one.control(MapPrepared(0, 2, turned(2)))
@@ -414,7 +414,7 @@ def appended(effects: list[Effect]) -> list[Message]:
     return [e.message for e in effects if isinstance(e, Append) and e.topic == REGISTRY]
 
 
-def test_nothing_is_saved_amid_what_compaction_left() -> None:
+def test_nothing_is_saved_while_reading_what_compaction_left() -> None:
     # The query known there may be older than the one in force: a successor that began with it,
     # after the gap, would take for void the change that replaced the missing version.
     one = router()
@@ -452,7 +452,7 @@ def revisions(log: Log) -> set[int]:
 
 
 @pytest.mark.parametrize("begin", [0, 1])
-def test_what_was_changed_in_vain_is_changed_by_who_knew_it(begin: int) -> None:
+def test_what_was_changed_without_effect_is_changed_by_who_knew_it(begin: int) -> None:
     log = superseded(change_of(request_of("update", query("q", 1, 4)), 0))
     second = Owner(log, begin, *known(log, begin))
     second.read(taken=(1,))
@@ -462,7 +462,7 @@ def test_what_was_changed_in_vain_is_changed_by_who_knew_it(begin: int) -> None:
 
 
 @pytest.mark.parametrize("begin", [0, 1])
-def test_what_was_changed_in_vain_and_said_again_stays(begin: int) -> None:
+def test_what_was_changed_without_effect_and_republished_stays(begin: int) -> None:
     log = superseded()
     log.append(log.says_again(Q, 0))
     second = Owner(log, begin, *known(log, begin))
@@ -484,7 +484,7 @@ def test_what_was_read_here_was_replaced_by_nothing_that_is_missing() -> None:
     assert list(second.registry.hidden) == [Q.handle]
 
 
-def test_what_was_said_again_was_replaced_by_nothing_that_is_missing() -> None:
+def test_what_was_republished_was_replaced_by_nothing_that_is_missing() -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
     log.append(Q, replace(Q, epoch=FORMER - 1), log.says_again(Q, 0), IN_VAIN)

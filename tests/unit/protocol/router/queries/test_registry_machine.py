@@ -106,7 +106,7 @@ def test_r3_what_a_deposed_owner_appends_late_is_void() -> None:
     assert log.registry.live.revision(query_handle("a")) == NO_REVISION
 
 
-def test_r3_a_removal_of_before_is_not_taken_for_the_one_that_is_wished() -> None:
+def test_r3_a_removal_of_before_is_not_taken_for_the_one_that_is_requested() -> None:
     log = Log()
     log.ask(request_of("register", query("a")))
     # A removal and a registration under this ownership, not read here when the request arrives.
@@ -174,7 +174,7 @@ def test_r3_a_removal_reaches_all_slots_of_the_query() -> None:
     assert log.ask(request_of("register", query("a"))) == Outcome(2)
 
 
-def test_r3_wishes_behind_an_append_of_the_same_query_wait_their_turn() -> None:
+def test_r3_requests_after_an_append_of_the_same_query_wait_their_turn() -> None:
     log = Log()
     tokens = [
         log.request(request_of("register", query("a", text="x"))),
@@ -210,7 +210,7 @@ def test_r3_a_request_is_answered_once_with_all_its_outcomes_in_order() -> None:
     assert revisions == [1, NO_REVISION, 0, 1]
 
 
-def test_r3_a_change_that_another_appended_first_makes_ours_void_and_ours_is_looked_at_anew() -> (
+def test_r3_a_change_that_another_appended_first_makes_ours_void_and_ours_is_looked_at_again() -> (
     None
 ):
     log = Log()
@@ -238,7 +238,7 @@ def test_r3_the_void_record_of_a_zombie_changes_nothing() -> None:
     assert log.registry.live.revision(query_handle("a")) == 1
 
 
-def test_r3_an_equal_change_of_another_answers_our_wish() -> None:
+def test_r3_an_equal_change_of_another_answers_our_request() -> None:
     log = Log()
     log.records.append(replace(change_of(request_of("register", query("a"))), epoch=7))
     token = log.request(request_of("register", query("a")))

@@ -44,7 +44,7 @@ def recall(log: Log, registry: Registry | None = None) -> list[Change]:
     return [each for each in messages if isinstance(each, Change)]
 
 
-def test_what_is_in_force_is_said_again_behind_a_void_change() -> None:
+def test_what_is_in_force_is_republished_after_a_void_change() -> None:
     log = Log()
     log.ask(request_of("register", query("a", text="x", ttl="9h"), start_ms=3, past_ms=5))
     zombie(log, change_of(request_of("register", query("a", text="y"))))
@@ -76,7 +76,7 @@ def test_definitions_to_be_copied_are_where_they_were_republished() -> None:
     assert registry.place(A) > 1
 
 
-def test_changes_go_on_from_the_revision_that_was_said_again() -> None:
+def test_changes_continue_from_the_revision_that_was_republished() -> None:
     log = Log()
     log.ask(request_of("register", query("a", text="x")))
     zombie(log, change_of(request_of("unregister", "a"), 0))
@@ -108,7 +108,7 @@ def test_of_a_query_that_is_gone_it_is_said_at_once() -> None:
     assert log.ask(request_of("register", query("a"))).error is None
 
 
-def test_a_removal_in_vain_of_a_query_that_is_gone_is_said_again() -> None:
+def test_a_removal_without_effect_of_a_query_that_is_gone_is_republished() -> None:
     log = Log()
     log.ask(request_of("register", query("a")))
     state, begin = log.registry.state(), log.head
@@ -121,7 +121,7 @@ def test_a_removal_in_vain_of_a_query_that_is_gone_is_said_again() -> None:
     assert live_of(found.registry) == {}
 
 
-def test_a_restatement_that_comes_too_late_is_followed_by_another() -> None:
+def test_a_republication_that_comes_too_late_is_followed_by_another() -> None:
     log = Log()
     log.ask(request_of("register", query("a", text="x")))
     late = replace(log.records[0], expected_revision=0, is_republished=True)
@@ -136,7 +136,7 @@ def test_a_restatement_that_comes_too_late_is_followed_by_another() -> None:
     assert log.registry.hidden == {}
 
 
-def test_the_next_change_takes_the_place_of_a_restatement() -> None:
+def test_the_next_change_takes_the_place_of_a_republication() -> None:
     log = Log()
     log.ask(request_of("register", query("a", text="x")))
     zombie(log, change_of(request_of("register", query("a", text="y"))))
@@ -148,7 +148,7 @@ def test_the_next_change_takes_the_place_of_a_restatement() -> None:
     assert log.registry.hidden == {}
 
 
-def test_what_was_read_elsewhere_than_in_force_is_not_said_again() -> None:
+def test_what_was_read_elsewhere_than_in_force_is_not_republished() -> None:
     log = Log()
     log.ask(request_of("register", query("a", text="x")))
     log.ask(request_of("update", query("a", text="y")))
@@ -182,7 +182,7 @@ def test_a_deposed_owner_says_nothing_again() -> None:
     assert len(log.records) == before
 
 
-def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
+def test_a_successor_republishes_what_its_predecessor_did_not() -> None:
     log = Log()
     log.ask(request_of("register", query("a")))
     log.ask(request_of("register", query("b")))

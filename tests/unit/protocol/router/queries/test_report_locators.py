@@ -37,7 +37,7 @@ def change(text: str | None, revision: int) -> Change:
     )
 
 
-def test_a_change_goes_on_from_what_was_copied_for_the_map_that_is_prepared() -> None:
+def test_a_change_continues_from_what_was_copied_for_the_map_that_is_prepared() -> None:
     locators, before = Locators(), change("(coffee free) OR pizza", NO_REVISION)
     assert locators.choose(before, PLACES) == b""
     locators.learn(before, is_by_keyword=True)
@@ -57,7 +57,7 @@ def test_a_first_version_has_the_keys_of_the_map_that_is_prepared() -> None:
     assert locators.choose(first, PLACES, PLACES) == b""
 
 
-def test_what_has_a_locator_goes_on_from_it_under_a_map_of_places() -> None:
+def test_what_has_a_locator_continues_from_it_under_a_map_of_places() -> None:
     # Objects that were routed by keyword are still on their way when it changes.
     locators, before = Locators(), change(None, NO_REVISION)
     assert locators.choose(before, KEYWORDS) == b""

@@ -44,7 +44,7 @@ def test_a_world_without_objects_falls_into_even_tiles():
     assert sorted(partition_map.slot_of_leaf.tolist()) == list(range(16))
 
 
-def test_objects_of_one_place_are_parted_by_their_words():
+def test_objects_of_one_place_are_split_by_their_words():
     words = list(range(1, 41))
     sample = sample_at([5.0] * 400, [5.0] * 400, [[word] for word in words * 10], everywhere(words))
     partition_map = KdtTree().build(sample, 8, 4)
@@ -53,7 +53,7 @@ def test_objects_of_one_place_are_parted_by_their_words():
     assert partition_map.load_of_slot().max() <= 1.2 * partition_map.load_of_slot().min()
 
 
-def test_objects_of_one_place_without_words_are_parted_by_their_homes():
+def test_objects_of_one_place_without_words_are_split_by_their_homes():
     queries = replace(
         everywhere([1]), terms=np.empty(0, np.uint64), term_offsets=np.zeros(2, np.int64)
     )
@@ -118,7 +118,7 @@ def test_the_map_of_a_huge_vocabulary_stays_below_a_megabyte(name):
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
-def test_a_cut_parts_objects_as_the_router_does_and_keeps_all_queries(seed):
+def test_a_cut_splits_objects_as_the_router_does_and_keeps_all_queries(seed):
     rng = np.random.default_rng(seed)
     sample = random_sample(rng, int(rng.integers(2, 60)), 40, SUBSCRIPTIONS, 90.0)
     areas = Areas(keyword_workload(sample))
