@@ -17,7 +17,6 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -159,7 +158,7 @@ def main() -> None:
         ),
     }
     for case, (run, objects) in cases.items():
-        tell(case, best_us(count, partial(run, objects)), "object")
+        tell(case, best_us(count, lambda run=run, objects=objects: run(objects)), "object")
     data = make_response(encode_many(plain)[0], args.matches, rng)
     matches = BATCH * args.matches
 

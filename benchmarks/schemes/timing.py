@@ -11,7 +11,7 @@ T = TypeVar("T")
 PASSES = 3
 
 
-def seconds_of(once: Callable[..., T]) -> tuple[float, T]:
+def seconds_of(once: Callable[[], T]) -> tuple[float, T]:
     """Returns the CPU seconds of one call, and its result."""
     start = time.thread_time()
     value = once()

@@ -133,6 +133,7 @@ class EvaluatorService(Service):
         self._metrics.paused.set(self.machine.is_paused)
         self._metrics.stepping_slots.set(len(self.machine.stepping))
         self._metrics.careful_slots.set(len(self.machine.careful_reading))
+        self._metrics.incomplete_slots.set(sum(slot.lacks_slices for slot in slots))
         # A slot that left must not be shown for ever.
         self._metrics.slot_queries.clear()
         self._metrics.slot_objects.clear()
@@ -168,8 +169,8 @@ class EvaluatorService(Service):
         }
 
     def is_ready(self) -> bool:
-        """Ready when all granted slots are loaded."""
-        return super().is_ready() and self.machine.holdings.ready
+        """Ready when all granted slots are loaded, past objects as well."""
+        return super().is_ready() and self.machine.is_complete
 
     def hang_up(self) -> None:
         """Ends the mergers' streams: others have the slots by now, or soon."""

@@ -142,6 +142,11 @@ class EvaluatorMetrics:
             "Owned slots read piece by piece because evaluators ended while processing them",
             registry=registry,
         )
+        self.incomplete_slots = Gauge(
+            "sirocco_evaluator_incomplete_slots",
+            "Owned slots that match, but cannot be searched before their past objects are loaded",
+            registry=registry,
+        )
         self.slot_queries = Gauge(
             "sirocco_evaluator_slot_queries",
             "Live queries of each owned slot",

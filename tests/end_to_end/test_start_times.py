@@ -144,7 +144,7 @@ def test_event_time() -> None:
         assert verdict.holds == (one["id"] in matched), one
 
 
-def ids_of(told: list[Notification | ListChange]) -> list[Any]:
+def ids_of(told: list[Notification | ListChange]) -> list[int]:
     return sorted(each.object.id for each in told if isinstance(each, Notification))
 
 

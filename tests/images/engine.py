@@ -71,7 +71,7 @@ def docker(*arguments: str, check: bool = True) -> str:
     return done.stdout
 
 
-def await_true(condition: Callable[..., bool], what: str, timeout_s: float) -> None:
+def await_true(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
     """Waits until a condition is true."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():

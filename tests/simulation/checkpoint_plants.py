@@ -11,6 +11,7 @@ from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.effects import ControlRead, Effect, Truncate
 from sirocco.protocol.evaluator.machine import EvaluatorMachine
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, Span, slice_name
+from sirocco.protocol.evaluator.slot.slot import Slot
 from tests.simulation.node import Planted
 from tests.simulation.plants import Plant
 
@@ -43,6 +44,10 @@ def _last_counts(self: ControlView, offset: int, declaration: Declaration) -> bo
     if isinstance(declaration, CheckpointTaken):
         self.checkpoints.pop((declaration.topic, declaration.partition), None)
     return _apply(self, offset, declaration)
+
+
+def _save_without_slices(self: EvaluatorMachine, slot: Slot) -> bool:
+    return slot.number not in self.stepping and slot.number not in self.careful_reading
 
 
 _durable = ArchiveManifest.durable
@@ -82,5 +87,20 @@ CHECKPOINT_PLANTS = (
         "the log of a slot is truncated up to what was read",
         "torn",
         ((EvaluatorMachine, "_control", _truncate_what_was_read),),
+    ),
+    Plant(
+        "a slot is saved before its past objects are loaded",
+        "searching",
+        ((EvaluatorMachine, "_may_save", _save_without_slices),),
+    ),
+    Plant(
+        "a slot is searched before its past objects are loaded",
+        "searching",
+        ((Slot, "is_catching_up", property(lambda self: self._is_behind)),),
+    ),
+    Plant(
+        "steps are taken before the past objects are loaded",
+        "steps",
+        ((Slot, "awaits_slices", False),),
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,7 +69,7 @@ class Publisher:
         self.has_given_up = False
         self.token_offset = -1
         for number, time_ms in enumerate(stream.times_ms, 1):
-            scheduler.at(time_ms, partial(self._make, number))
+            scheduler.at(time_ms, lambda number=number: self._make(number))
         scheduler.at(stream.times_ms[0], self._watch)
         if stream.gives_up_ms != float("inf"):
             scheduler.at(stream.gives_up_ms, self._give_up)

@@ -90,7 +90,9 @@ class Cluster:
         }
         for service, count in self.wanted.items():
             for _ in range(count):
-                self.scheduler.after(self.scheduler.between(0, 400), partial(self.start, service))
+                self.scheduler.after(
+                    self.scheduler.between(0, 400), lambda service=service: self.start(service)
+                )
         shape = self.world.shape
         self.publishers = [
             Publisher(self.scheduler, log, self, self.ledger, stream)
@@ -172,7 +174,7 @@ class Cluster:
                 service = node.service
                 if service == "router":
                     delay_ms += max(0.0, self.faults.outage_until_ms - self.scheduler.now_ms)
-                self.scheduler.after(delay_ms, partial(self.start, service))
+                self.scheduler.after(delay_ms, lambda service=service: self.start(service))
         self.scheduler.after(200, self._supervise)
 
     def _check_handed_over(self, node: Node) -> None:
@@ -243,6 +245,7 @@ class Cluster:
         self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
         self._run_until(limit_ms, lambda: self.balancers.is_settled, "what was planned is done")
         self._run_until(limit_ms, self._is_owned_once, "everything is owned, by one alone")
+        self._run_until(limit_ms, self._are_slots_complete, "past objects are loaded")
         self.searchers.ask_last()
         limit_ms = self.scheduler.now_ms + self.profile.recovery_ms
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
@@ -282,6 +285,10 @@ class Cluster:
                     f"no progress: {self.profile.recovery_ms:.0f} ms after the faults, not: {what}"
                 )
             self.scheduler.run_until(self.scheduler.now_ms + 250)
+
+    def _are_slots_complete(self) -> bool:
+        evaluators = [node for node in self.nodes if isinstance(node, EvaluatorNode)]
+        return all(node.machine.is_complete for node in evaluators if node.is_alive)
 
     def _is_healed(self) -> bool:
         return not any(node.is_doomed for node in self.nodes)

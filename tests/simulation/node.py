@@ -8,7 +8,7 @@ and then continues as if nothing had happened: a zombie.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,12 +42,14 @@ from sirocco.protocol.contract.effects import (
     Follow,
     Load,
     Loaded,
+    LoadSlices,
     Outcome,
     Polled,
     ProposedMap,
     RebalanceRequest,
     SaveCheckpoint,
     SetAside,
+    SlicesLoaded,
     State,
     Sweep,
     Tick,
@@ -85,6 +87,9 @@ TICK = Tick()
 
 # How long an idle node sleeps. The runtime's loop turns more often; machines must not depend on it.
 IDLE_MS = (50.0, 300.0)
+
+# The share of loads of slices that take seconds.
+LATE_SLICES = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,8 +415,8 @@ class Node:
                     self._unfollow(topic, partition)
                 case Declare(declaration):
                     self._after_all(partial(self._append, CONTROL, 0, declaration))
-                case Load():
-                    self._load(effect)
+                case Load() | LoadSlices() | FindEnds():
+                    self._fetch(effect)
                 case SaveCheckpoint():
                     self._after_all(partial(self._save, effect))
                 case Answer(token, outcomes):
@@ -419,8 +424,6 @@ class Node:
                 case Compute(key, job):
                     computed = Computed(key, job())
                     self._later(self._archive_ms(), partial(self.sends, computed))
-                case FindEnds():
-                    self._later(self._call_ms(), partial(self._find_ends, effect))
                 case Discard(name):
                     discard = partial(self.parts.archive.blobs.pop, name, None)
                     self._later(self._archive_ms(), discard)
@@ -501,25 +504,29 @@ class Node:
 
         self.scheduler.after(delay_ms, run)
 
+    def _fetch(self, effect: Load | LoadSlices | FindEnds) -> None:
+        match effect:
+            case Load():
+                self._load(effect)
+            case LoadSlices():
+                self._load_slices(effect)
+            case FindEnds():
+                self._later(self._call_ms(), partial(self._find_ends, effect))
+
     def _load(self, effect: Load) -> None:
         topic, partition, epoch = effect.topic, effect.partition, effect.epoch
 
         def read() -> None:
             state: State | None = None
-            slices: tuple[SealedSlice, ...] = ()
+            slices: tuple[SealedSlice, ...] | None = ()
             offset = 0
             if effect.name and effect.name not in self.parts.archive.blobs:
                 self.kill("a checkpoint is gone")
                 return
             if effect.name:
                 state, offset = read_state(self.parts.archive.blobs[effect.name]), effect.offset
-                if topic == SLOTS:
-                    names = slice_names(partition, state)
-                    if any(name not in self.parts.archive.blobs for name in names):
-                        self.kill("a slice is gone")
-                        return
-                    blobs = [self.parts.archive.blobs[name] for name in names]
-                    slices = tuple(read_slice(blob, TERMS) for blob in blobs)
+                if topic == SLOTS and (names := slice_names(partition, state)):
+                    slices = self._slices(names) if effect.is_whole else None
             if topic == PARTIALS:
                 found = self._last_progress(partition)
                 end = self.parts.log.partition(DELIVERIES, partition).high
@@ -540,6 +547,24 @@ class Node:
             self._later(self._archive_ms(), lambda: self.sends(loaded))
 
         self._later(self._archive_ms(), read)
+
+    def _load_slices(self, effect: LoadSlices) -> None:
+        def read() -> None:
+            loaded = SlicesLoaded(effect.slot, effect.epoch, self._slices(effect.names))
+            if self.is_alive:
+                self.sends(loaded)
+
+        # At times long after the log was read, when checkpoints are due, or the slot is lost again.
+        is_late = self.scheduler.between(0, 1) < LATE_SLICES
+        late_ms = self.scheduler.between(1_000, 20_000) if is_late else 0
+        self._later(self._archive_ms() + late_ms, read)
+
+    def _slices(self, names: Sequence[str]) -> tuple[SealedSlice, ...]:
+        blobs = self.parts.archive.blobs
+        if any(name not in blobs for name in names):
+            self.kill("a slice is gone")
+            return ()
+        return tuple(read_slice(blobs[name], TERMS) for name in names)
 
     def _last_progress(self, partition: int) -> Progress | None:
         stored = self.parts.log.partition(DELIVERIES, partition)

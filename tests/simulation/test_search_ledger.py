@@ -83,7 +83,7 @@ def check(ledger: Ledger, found: dict[EventKey, float]) -> None:
         from_ms=EVER_MS,
         answered={ASKED: ("evaluator", 0)},
         answer=Answer(
-            columns_of([dict(one.members) for one in named]),
+            columns_of([one.members for one in named]),
             EventColumns(keys[:, 0], keys[:, 1], arrivals_ms),
             np.array([*found.values()]),
         ),

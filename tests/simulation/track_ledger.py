@@ -79,7 +79,7 @@ class TrackLedger:
         self._satisfies = satisfies
         self._fail = fail
         # (slot, member, value) → its copies in log order.
-        self._copies: dict[tuple[int, str, tuple[str, Any]], list[Copy]] = defaultdict(list)
+        self._copies: dict[tuple[int, str, object], list[Copy]] = defaultdict(list)
         self.spans: list[MemberDeclarations] = []
         # (subscriber, query handle) → events in the order of `deliveries`.
         self._told: dict[tuple[str, int], list[tuple[EventKey, str]]] = defaultdict(list)

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import grpc
@@ -129,7 +128,7 @@ class FakeCluster:
             self.matches += matches
             self.lock.notify_all()
 
-    def await_that(self, condition: Callable[..., bool], timeout_s: float = 20.0) -> None:
+    def await_that(self, condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
         with self.lock:
             assert self.lock.wait_for(condition, timeout_s), "did not come to be"
 
@@ -361,14 +360,16 @@ class _Receive(receive_service_pb2_grpc.ReceiveServiceServicer):
             target=self._read_credit, args=(request_iterator, credit), daemon=True
         ).start()
         sent = 0
-
-        def is_due(at: int) -> bool:
-            has_matches = at < len(cluster.matches) and credit.matches > 0
-            return has_matches or cluster.is_stopping or not context.is_active()
-
         while True:
             with cluster.lock:
-                cluster.lock.wait_for(partial(is_due, position), 0.1)
+                cluster.lock.wait_for(
+                    lambda at=position: (
+                        (at < len(cluster.matches) and credit.matches > 0)
+                        or cluster.is_stopping
+                        or not context.is_active()
+                    ),
+                    0.1,
+                )
                 if cluster.is_stopping or not context.is_active():
                     return
                 if position == len(cluster.matches) or credit.matches <= 0:

@@ -11,7 +11,7 @@ from typing import Any
 WAIT_S = 60.0
 
 
-def eventually(condition: Callable[..., Any], what: object = "") -> Any:
+def eventually(condition: Callable[[], Any], what: object = "") -> Any:
     """Returns the condition's value once it is true.
 
     Raises:
@@ -24,7 +24,7 @@ def eventually(condition: Callable[..., Any], what: object = "") -> Any:
     return found
 
 
-async def until(condition: Callable[..., Any], what: object = "") -> Any:
+async def until(condition: Callable[[], Any], what: object = "") -> Any:
     """As `eventually`, for a condition that other tasks of the loop make true."""
     deadline_s = time.monotonic() + WAIT_S
     while not (found := condition()):

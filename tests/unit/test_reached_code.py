@@ -39,7 +39,7 @@ def exported(tree: ast.Module) -> Counter[str]:
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
         for each in ast.walk(node.value)
-        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        if isinstance(each, ast.Constant)
     )
 
 

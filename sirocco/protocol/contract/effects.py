@@ -58,8 +58,9 @@ class Polled:
 class Loaded:
     """The answer to `Load`: the newest state of the Kafka partition; None if it has none.
 
-    `offset` is where reading continues; `slices` are those that the state names (`slice_names`);
-    `log_end` is how far the log of a slot reached then: before that it cannot be searched.
+    `offset` is where reading continues; `slices` are those that the state names (`slice_names`),
+    None if they were not read: `LoadSlices` asks for them; `log_end` is how far the log of a slot
+    reached then: before that it cannot be searched.
     """
 
     topic: str
@@ -67,8 +68,17 @@ class Loaded:
     epoch: int
     offset: int
     state: State | None
-    slices: tuple[SealedSlice, ...] = ()
+    slices: tuple[SealedSlice, ...] | None = ()
     log_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesLoaded:
+    """The answer to `LoadSlices`: all of them, in the order of their names."""
+
+    slot: int
+    epoch: int
+    slices: tuple[SealedSlice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +230,7 @@ Event = (
     ControlRead
     | Polled
     | Loaded
+    | SlicesLoaded
     | Committed
     | Fenced
     | ChangeRequests
@@ -262,6 +273,7 @@ class Load:
 
     `name` is the checkpoint's name in the archive (empty: none was ever taken), `offset` its
     offset. For `partials` there is no checkpoint: the state is the last `Progress` in the twin.
+    `is_whole` asks for the slices of a slot as well, which take longer than the rest.
     """
 
     topic: str
@@ -269,6 +281,16 @@ class Load:
     epoch: int
     name: str
     offset: int
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSlices:
+    """Fetch slices of a slot from the archive, while it is read; answered by `SlicesLoaded`."""
+
+    slot: int
+    epoch: int
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +432,7 @@ Effect = (
     Append
     | Declare
     | Load
+    | LoadSlices
     | Follow
     | Unfollow
     | SaveCheckpoint

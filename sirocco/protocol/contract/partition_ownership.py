@@ -143,7 +143,9 @@ class Holdings:
     def _load(self, key: tuple[str, int], epoch: int) -> Load:
         newest = self.view.checkpoints.get(key)
         name, reached = (newest.name, newest.offset) if newest else ("", 0)
-        return Load(*key, epoch, name, reached)
+        # Records that may end their reader are taken in pieces, without waiting in between.
+        trial = self.view.trials.get(key)
+        return Load(*key, epoch, name, reached, is_whole=trial is not None and trial.has_suspects)
 
     def loaded(self, event: Loaded) -> bool:
         """Takes a load if it is still wanted; from then on the Kafka partition is owned."""

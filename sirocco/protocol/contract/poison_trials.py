@@ -56,6 +56,11 @@ class Trial:
         return self.ends > 0
 
     @property
+    def has_suspects(self) -> bool:
+        """Whether an owner has ended during records that are known."""
+        return self.suspects[0] < self.suspects[1]
+
+    @property
     def poison(self) -> int | None:
         """The record to be skipped; None while it is not known."""
         begin, end = self.suspects

@@ -97,9 +97,8 @@ class CarefulReading:
         Returns:
             The declaration to append before anything is read; nothing if it is taken in pieces.
         """
-        first, last = trial.suspects
-        if first < last:
-            self._slots[slot] = _CarefulSlot(last, log_end, in_pieces=True)
+        if trial.has_suspects:
+            self._slots[slot] = _CarefulSlot(trial.suspects[1], log_end, in_pieces=True)
             return []
         self._slots[slot] = _CarefulSlot(log_end, log_end, in_pieces=False)
         return [self._declare(slot, epoch, offset, log_end)]

@@ -24,9 +24,11 @@ from sirocco.protocol.contract.effects import (
     Event,
     Follow,
     Loaded,
+    LoadSlices,
     Polled,
     SaveCheckpoint,
     SaveRequest,
+    SlicesLoaded,
     Sweep,
     Tick,
     Truncate,
@@ -41,7 +43,7 @@ from sirocco.protocol.evaluator.limits import LIMITS, EvaluatorLimits
 from sirocco.protocol.evaluator.load.leaf_counts import Counted, LeafCounts
 from sirocco.protocol.evaluator.reports.match_records import Report, marks
 from sirocco.protocol.evaluator.reports.partial_records import Reports, founds
-from sirocco.protocol.evaluator.slot.archived_slices import slice_prefix
+from sirocco.protocol.evaluator.slot.archived_slices import slice_names, slice_prefix
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
 
@@ -118,6 +120,8 @@ class EvaluatorMachine:
                 return self._control(event)
             case Loaded():
                 return self._loaded(event, now_ms)
+            case SlicesLoaded():
+                return self._slices_loaded(event)
             case Computed():
                 return self._computed(event)
             case SaveRequest(slots):
@@ -129,12 +133,19 @@ class EvaluatorMachine:
 
     def deadline_ms(self) -> int | None:
         """Returns 0 while steps wait for the next turn; what a poll brings is reported at once."""
-        return 0 if self.stepping else None
+        return None if self._next_stepping() is None else 0
 
     @property
     def searchable(self) -> dict[int, Slot]:
         """The slots that have taken all that their log held when they were taken over."""
         return {number: slot for number, slot in self.slots.items() if not slot.is_catching_up}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything granted is here, past objects as well."""
+        # Other threads ask.
+        slots = list(self.slots.values())
+        return self.holdings.ready and not any(slot.lacks_slices for slot in slots)
 
     @property
     def is_paused(self) -> bool:
@@ -186,8 +197,8 @@ class EvaluatorMachine:
         self.gaps_total += slot.reached.gaps - gaps
         if slot.is_stepping:
             self.stepping.add(number)
-            if slot.offset <= records[-1][0]:
-                effects += self._defer(number)
+        if slot.offset <= records[-1][0]:
+            effects += self._defer(number)
         for report in found:
             if isinstance(report, Report):
                 self.objects_total += report.objects_total
@@ -279,8 +290,7 @@ class EvaluatorMachine:
         # Mergers wait for the time of all slots, also of those without anything to report.
         self._marks_are_due |= bool(self.stepping)
         steps_left = self._limits.turn_steps_max
-        while self.stepping and steps_left > 0:
-            slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.reported_ms)
+        while steps_left > 0 and (slot := self._next_stepping()) is not None:
             begin = slot.steps_total
             reports += slot.continue_steps()
             steps_left -= slot.steps_total - begin
@@ -288,6 +298,12 @@ class EvaluatorMachine:
                 self.stepping.discard(slot.number)
                 resumed += self._resume_reading(slot.number)
         return self._appends_of(reports) + resumed
+
+    def _next_stepping(self) -> Slot | None:
+        """Returns the slot that is farthest behind with its steps, of those that can take some."""
+        stepping = (self.slots[number] for number in self.stepping)
+        able = (slot for slot in stepping if not slot.awaits_slices)
+        return min(able, key=lambda each: each.reported_ms, default=None)
 
     @staticmethod
     def _count(
@@ -334,8 +350,7 @@ class EvaluatorMachine:
             slot
             for slot in self.slots.values()
             if slot.offset > slot.saved_offset
-            and slot.number not in self.stepping
-            and slot.number not in self.careful_reading
+            and self._may_save(slot)
             and (
                 (is_time and now_ms - slot.saved_ms >= limits.checkpoint_interval_ms)
                 or slot.number in self._requested_saves
@@ -351,11 +366,16 @@ class EvaluatorMachine:
             slot = self.slots.get(number)
             if slot is None or slot.offset <= slot.saved_offset:
                 continue
-            if number in self.stepping or number in self.careful_reading:
-                self._requested_saves.add(number)
-            else:
+            if self._may_save(slot):
                 effects += self._save(slot, now_ms)
+            else:
+                self._requested_saves.add(number)
         return effects
+
+    def _may_save(self, slot: Slot) -> bool:
+        """Whether a slot is between two records that it takes without care, and is complete."""
+        is_busy = slot.number in self.stepping or slot.number in self.careful_reading
+        return not is_busy and not slot.lacks_slices
 
     def _mark(self, slots: list[Slot]) -> list[Effect]:
         if not slots:
@@ -430,21 +450,39 @@ class EvaluatorMachine:
             self._deferred.add(number)
         else:
             begun.append(Follow(SLOTS, number, event.offset))
+        if slot.lacks_slices:
+            assert event.state is not None
+            names = tuple(slice_names(number, event.state))
+            begun.append(LoadSlices(number, event.epoch, names))
         return begun + self._next_job(number)
+
+    def _slices_loaded(self, event: SlicesLoaded) -> list[Effect]:
+        """Completes a slot: it can be searched, and what waited for its past continues."""
+        number = event.slot
+        if not self._is_of_load(number, event.epoch):
+            return []
+        self.slots[number].complete(event.slices)
+        effects = self._next_job(number)
+        if number not in self.stepping and not self.careful_reading.waits(number):
+            effects += self._resume_reading(number)
+        return effects
+
+    def _is_of_load(self, number: int, epoch: int) -> bool:
+        """Whether a slot is here as loaded under an epoch: not lost, nor granted anew, since."""
+        is_here = self.holdings.owns(SLOTS, number)
+        return is_here and self.holdings.held[SLOTS, number].load_epoch == epoch
 
     def _next_job(self, number: int) -> list[Effect]:
         """Starts a job, if one is due: sealing a full slice, or merging many slices."""
         job = self.slots[number].next_job()
         if job is None:
             return []
-        return [Compute((SLOTS, number, self._epoch(number)), job)]
+        return [Compute((SLOTS, number, self.holdings.held[SLOTS, number].load_epoch), job)]
 
     def _computed(self, event: Computed) -> list[Effect]:
         _, number, epoch = event.key
-        # Lost, or lost and granted again, meanwhile: the store is another.
-        if not self.holdings.owns(SLOTS, number):
-            return []
-        if self._epoch(number) != epoch:
+        # Else the store is another.
+        if not self._is_of_load(number, epoch):
             return []
         self.slots[number].worked(event.result)
         return self._next_job(number)
@@ -453,6 +491,8 @@ class EvaluatorMachine:
         settings = self._settings
         effects: list[Effect] = []
         for slot in self.slots.values():
+            if slot.lacks_slices:
+                continue
             if settings.retention_ms is not None:
                 slot.forget(settings.retention_ms)
             if settings.store_bytes_max is not None:

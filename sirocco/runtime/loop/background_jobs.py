@@ -27,6 +27,8 @@ class BackgroundJobs:
         # Separate pools: a try may take long while the archive or the log does not answer.
         self._loading = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-loading")
         self._tidying = ThreadPoolExecutor(2, thread_name_prefix=f"{member}-tidying")
+        # Past objects of slots that are read already.
+        self._loading_late = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slices")
         # Work that nobody waits for: writing Parquet, merging slices.
         self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
 
@@ -42,6 +44,10 @@ class BackgroundJobs:
         """Begins an action that an ending process does not wait for; it raises nothing."""
         self._loading.submit(action)
 
+    def load_late(self, action: Callable[[], None]) -> None:
+        """Begins a long load beside which the loop has work to do; as `load` otherwise."""
+        self._loading_late.submit(action)
+
     def compute(self, effect: Compute) -> None:
         """Begins a job of the machine."""
         self.begin_late(lambda: Computed(effect.key, effect.job()))
@@ -52,14 +58,15 @@ class BackgroundJobs:
 
     def finish(self) -> None:
         """Waits for all that has begun, without loads and housekeeping."""
-        for pool in (self._loading, self._tidying):
+        for pool in (self._loading, self._loading_late, self._tidying):
             pool.shutdown(wait=False, cancel_futures=True)
         for pool in (self._pool, self._background):
             pool.shutdown(wait=True)
 
     def close(self) -> None:
         """Begins nothing any more."""
-        for pool in (self._pool, self._loading, self._tidying, self._background):
+        pools = (self._pool, self._loading, self._loading_late, self._tidying, self._background)
+        for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, action: Action, pool: ThreadPoolExecutor) -> None:

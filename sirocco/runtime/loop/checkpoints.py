@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,9 @@ from sirocco.protocol.contract.effects import (
     FindEnds,
     Load,
     Loaded,
+    LoadSlices,
     SaveCheckpoint,
+    SlicesLoaded,
     Sweep,
 )
 from sirocco.protocol.contract.messages import DELIVERIES, PARTIALS, REGISTRY, SLOTS
@@ -36,6 +40,12 @@ from sirocco.transport.errors import BlobExists, BlobNotFound, TransportUnavaila
 from sirocco.transport.log import Log
 
 logger = logging.getLogger(__name__)
+
+# What is read from the archive and the log, again until it succeeds.
+Fetch: TypeAlias = Load | LoadSlices | FindEnds
+
+# In the place of a topic: the slices of a slot, which are loaded beside its log.
+SLICES = "slices"
 
 # Errors of a state without a second copy in the archive or the log: a blob that is missing or
 # damaged, an offset that the log does not have. It may be restored (docs/guides/runbooks.md).
@@ -102,19 +112,19 @@ class Loads:
 
     def __init__(self, limits: LoopLimits = LOOP) -> None:
         self._again_ms_max = limits.load_again_ms_max
-        self._newest: dict[tuple[str, int | None], Load | FindEnds] = {}
+        self._newest: dict[tuple[str, int | None], Fetch] = {}
         self._pause_ms: dict[tuple[str, int | None], float] = {}
         # When those are to be tried again that are not being tried now.
         self._due_ms: dict[tuple[str, int | None], float] = {}
         # Those whose state is there but unusable.
-        self._unusable: dict[tuple[str, int | None], Load] = {}
+        self._unusable: dict[tuple[str, int | None], Load | LoadSlices] = {}
 
     @property
     def unusable_total(self) -> int:
         """Number of Kafka partitions that stand still since their state is missing or damaged."""
         return len(self._unusable)
 
-    def unusable(self, load: Load, now_ms: int) -> None:
+    def unusable(self, load: Load | LoadSlices, now_ms: int) -> None:
         """Notes that the loaded state is unusable; somebody may restore it."""
         at = subject(load)
         self._unusable[at] = load
@@ -123,11 +133,11 @@ class Loads:
     def newer(self, taken: CheckpointTaken) -> Load | None:
         """Returns the load of a checkpoint that a former owner has declared, if one is needed."""
         load = self._unusable.get((taken.topic, taken.partition))
-        if load is None or taken.offset <= load.offset:
+        if not isinstance(load, Load) or taken.offset <= load.offset:
             return None
         return replace(load, name=taken.name, offset=taken.offset)
 
-    def begun(self, load: Load | FindEnds) -> None:
+    def begun(self, load: Fetch) -> None:
         """Notes that a load is being tried for the first time."""
         at = subject(load)
         self._unusable.pop(at, None)
@@ -135,11 +145,11 @@ class Loads:
         self._pause_ms[at] = RETRY_MS_MIN
         self._due_ms.pop(at, None)
 
-    def is_wanted(self, load: Load | FindEnds) -> bool:
+    def is_wanted(self, load: Fetch) -> bool:
         """Whether anybody waits for its result."""
         return self._newest.get(subject(load)) is load
 
-    def failed(self, load: Load | FindEnds, now_ms: int) -> None:
+    def failed(self, load: Fetch, now_ms: int) -> None:
         """Notes that a wanted load could not be done now."""
         at = subject(load)
         pause_ms = self._pause_ms[at]
@@ -155,7 +165,7 @@ class Loads:
         self._due_ms.pop(at, None)
         self._unusable.pop(at, None)
 
-    def due(self, now_ms: int) -> list[Load | FindEnds]:
+    def due(self, now_ms: int) -> list[Fetch]:
         """Returns the loads to be tried again now."""
         due = [at for at, due_ms in self._due_ms.items() if now_ms >= due_ms]
         for at in due:
@@ -163,9 +173,15 @@ class Loads:
         return [self._newest[at] for at in due]
 
 
-def subject(load: Load | FindEnds) -> tuple[str, int | None]:
+def subject(load: Fetch) -> tuple[str, int | None]:
     """Returns its topic and Kafka partition, None for all partitions."""
-    return load.topic, load.partition if isinstance(load, Load) else None
+    match load:
+        case LoadSlices(slot):
+            return SLICES, slot
+        case Load(topic, partition):
+            return topic, partition
+        case FindEnds(topic):
+            return topic, None
 
 
 class Checkpoints:
@@ -180,9 +196,15 @@ class Checkpoints:
         self._archive = archive
         self._hashing = hashing
 
-    def fetch(self, effect: Load | FindEnds) -> Loaded | EndsFound:
+    def fetch(self, effect: Fetch) -> Loaded | SlicesLoaded | EndsFound:
         """Returns what was asked for."""
-        return self.load(effect) if isinstance(effect, Load) else self.ends(effect)
+        match effect:
+            case Load():
+                return self.load(effect)
+            case LoadSlices(slot, epoch, names):
+                return SlicesLoaded(slot, epoch, self._slices(names))
+            case FindEnds():
+                return self.ends(effect)
 
     def load(self, effect: Load) -> Loaded:
         """Returns the newest state of a Kafka partition, and the offset to continue from."""
@@ -211,17 +233,19 @@ class Checkpoints:
             if member_declarations.are_missing(state):
                 changes = read_changes(self._log, partition, 0, effect.offset)
                 state = member_declarations.with_members(state, changes)
-        names = slice_names(partition, state) if topic == SLOTS else ()
-        slices = tuple(read_slice(self._archive.read(name), self._hashing) for name in names)
+        names = slice_names(partition, state) if topic == SLOTS else []
         return Loaded(
             topic=topic,
             partition=partition,
             epoch=epoch,
             offset=effect.offset,
             state=state,
-            slices=slices,
+            slices=self._slices(names) if effect.is_whole or not names else None,
             log_end=log_end,
         )
+
+    def _slices(self, names: Sequence[str]) -> tuple[SealedSlice, ...]:
+        return tuple(read_slice(self._archive.read(name), self._hashing) for name in names)
 
     def _load_merger(self, effect: Load) -> Loaded:
         found = last_progress(self._log, effect.partition)

@@ -42,6 +42,7 @@ from sirocco.protocol.contract.effects import (
     Follow,
     Load,
     Loaded,
+    LoadSlices,
     Outcome,
     Polled,
     ProposedMap,
@@ -49,16 +50,25 @@ from sirocco.protocol.contract.effects import (
     RebalanceRequest,
     SaveCheckpoint,
     SetAside,
+    SlicesLoaded,
     Sweep,
     Tick,
     Transact,
     Truncate,
     Unfollow,
 )
-from sirocco.protocol.contract.messages import CONTROL
+from sirocco.protocol.contract.messages import CONTROL, SLOTS
 from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS, AppendQueue
 from sirocco.runtime.loop.background_jobs import BackgroundJobs
-from sirocco.runtime.loop.checkpoints import UNUSABLE, Checkpoints, Loads, Saves, subject
+from sirocco.runtime.loop.checkpoints import (
+    SLICES,
+    UNUSABLE,
+    Checkpoints,
+    Fetch,
+    Loads,
+    Saves,
+    subject,
+)
 from sirocco.runtime.loop.hops import DeadLetter, HopReader
 from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.log_truncation import LogTruncation
@@ -341,6 +351,8 @@ class Worker:
         self._term = granted.term
         if granted.member != self.member:
             self._saves.lost(granted.topic, granted.partition)
+            if granted.topic == SLOTS:
+                self._loads.ended(SLICES, granted.partition)
 
     def _poll_s(self) -> float:
         deadline_ms = self.machine.deadline_ms()
@@ -390,7 +402,7 @@ class Worker:
                     self._out_of_range.pop((topic, partition), None)
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
-                case Load() | FindEnds():
+                case Load() | LoadSlices() | FindEnds():
                     # A draining process takes nothing up any more.
                     if not self._stopping.is_set():
                         self._loads.begun(effect)
@@ -437,20 +449,23 @@ class Worker:
             self._loads.begun(load)
             self._load(load)
 
-    def _load(self, effect: Load | FindEnds) -> None:
+    def _load(self, effect: Fetch) -> None:
         # One try, as with a save.
         def load() -> None:
-            found: Loaded | EndsFound | Exception
+            found: Loaded | SlicesLoaded | EndsFound | Exception
             try:
                 found = self._checkpoints.fetch(effect)
             except Exception as error:
                 found = error
             self._inbox.put(partial(self._loaded, effect, found))
 
-        self._jobs.load(load)
+        if isinstance(effect, LoadSlices):
+            self._jobs.load_late(load)
+        else:
+            self._jobs.load(load)
 
     def _loaded(
-        self, effect: Load | FindEnds, found: Loaded | EndsFound | Exception
+        self, effect: Fetch, found: Loaded | SlicesLoaded | EndsFound | Exception
     ) -> list[Effect]:
         if self._stopping.is_set() or not self._loads.is_wanted(effect):
             return []
@@ -461,25 +476,28 @@ class Worker:
             logger.warning("state not loaded; the next attempt follows", extra=extra)
             self._loads.failed(effect, monotonic_ms())
             return []
-        if isinstance(found, UNUSABLE) and isinstance(effect, Load):
-            # The next owner would fail in the same way. Only this partition stands still.
-            extra = event(
-                "state_unusable",
-                topic=topic,
-                partition=partition,
-                blob=effect.name,
-                offset=effect.offset,
-                reason=f"{type(found).__name__}: {found}",
-            )
-            logger.error(
-                "state missing or damaged; this Kafka partition is not processed", extra=extra
-            )
-            self._loads.unusable(effect, monotonic_ms())
+        if isinstance(found, UNUSABLE) and isinstance(effect, Load | LoadSlices):
+            self._note_unusable(effect, found)
             return []
         if isinstance(found, Exception):
             raise found
         self._loads.ended(topic, partition)
         return self.machine.step(found, self._clock.now_ms())
+
+    def _note_unusable(self, effect: Load | LoadSlices, error: Exception) -> None:
+        """Logs what is missing or damaged, and looks again later: it may be restored."""
+        topic, partition = subject(effect)
+        reason = f"{type(error).__name__}: {error}"
+        # The next owner would fail in the same way. Only this partition stands still.
+        if isinstance(effect, Load):
+            message = "state missing or damaged; this Kafka partition is not processed"
+            at = {"blob": effect.name, "offset": effect.offset}
+        else:
+            message = "past objects missing or damaged; this slot is matched, but not searched"
+            at = {}
+        extra = event("state_unusable", topic=topic, partition=partition, reason=reason, **at)
+        logger.error(message, extra=extra)
+        self._loads.unusable(effect, monotonic_ms())
 
     def _save(self, effect: SaveCheckpoint) -> None:
         # One try: another save follows anyway, and saves of other partitions wait for this one.

@@ -70,12 +70,7 @@ def test_moments(value: Any, client: Any) -> None:
 def test_pauses_and_batches(value: Any) -> None:
     for kind, prefix in ((Retry, "retry."), (PublishFlow, "")):
         for each in fields(kind):
-            name = each.name
-
-            def make(value: Any, kind: Any = kind, name: str = name) -> None:
-                kind(**{name: value})
-
-            refused(prefix + name, make, value)
+            refused(prefix + each.name, lambda v, k=kind, n=each.name: k(**{n: v}), value)
 
 
 def test_the_bounds_themselves_are_taken() -> None:

@@ -190,8 +190,8 @@ def by_client(members: Members, *sources: Members | Object) -> Any:
     hashes = hash_rows(columns.names, columns.name_offsets)
     columns = replace(columns, ids=np.where(named, hashes, columns.ids))
     _, errors = split_valid(columns)
-    for _, failure in errors:
-        raise failure
+    for _, error in errors:
+        raise error
     return row_of(members, columns.row(0))
 
 

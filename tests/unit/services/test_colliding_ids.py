@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from sirocco_api.v1 import query_service_pb2
 
 from tests.collisions import FOUND, PAIRS, ZEROS
@@ -18,7 +16,7 @@ def test_a_second_preimage_reaches_nothing(speaker: Speaker) -> None:
     revision = speaker.register(query_message(VICTIM, "acme:s", region=REGION, text="coffee"))
     evil = query_message(EVIL, "evil:s", region=REGION)
     for router in (0, 1):
-        status, details = refused(partial(speaker.register, evil, router))
+        status, details = refused(lambda router=router: speaker.register(evil, router))
         assert (status, details.field) == ("ALREADY_EXISTS", "id")
         assert "choose another id" in details.message
         assert VICTIM not in details.message

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -116,7 +115,7 @@ def test_each_combination_is_a_query_or_names_a_member_that_does_not_belong(
 ) -> None:
     for members in combinations(kind, mode):
         wrong = objectionable(members)
-        field = refused_field(partial(parse_query, members))
+        field = refused_field(lambda members=members: parse_query(members))
         assert (field in wrong) if wrong else field is None, (members, wrong, field)
         if wrong:
             continue
@@ -160,5 +159,5 @@ def test_what_a_registration_says_besides_is_answered_or_refused(
             # Steps count the stored objects, here for a day.
             if kind in ("terms", "ranked") and "window" not in members:
                 refused.add("window")
-            field = refused_field(partial(wished, front, members, past_ms, start_ms))
+            field = refused_field(lambda members=members: wished(front, members, past_ms, start_ms))
             assert (field in refused) if refused else field is None, (members, refused, field)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import grpc
@@ -83,7 +82,7 @@ def test_a_bad_query_is_refused_with_its_field_and_leaves_nothing(
     spoil, field = BAD_QUERIES[name]
     query = spoiled(spoil)
     for call in (speaker.register, speaker.update):
-        status, details = refused(partial(call, query))
+        status, details = refused(lambda call=call: call(query))
         assert (status, details.code) == ("INVALID_ARGUMENT", "INVALID_ARGUMENT")
         assert details.field == field
         assert details.message
@@ -116,7 +115,7 @@ def test_registering_again_is_idempotent_if_equal_and_a_conflict_if_not(
             query_message(name, "s-again", text="a"),
             query_message(name, "t", text="a b"),
         ):
-            status, details = refused(partial(speaker.register, unequal, other))
+            status, details = refused(lambda q=unequal, r=other: speaker.register(q, r))
             assert (status, details.code) == ("ALREADY_EXISTS", "ALREADY_EXISTS")
             assert details.field == "id"
 
@@ -137,7 +136,7 @@ def test_what_is_not_registered_is_not_found_from_any_router(router: int, speake
 
 def test_an_empty_id_is_refused(speaker: Speaker) -> None:
     for call in (speaker.get, speaker.unregister):
-        assert refused(partial(call, ""))[1].field == "id"
+        assert refused(lambda call=call: call(""))[1].field == "id"
 
 
 @pytest.mark.parametrize("router", [0, 1])
@@ -260,7 +259,7 @@ def test_a_begin_to_come_says_nothing_about_whether_a_query_stands(speaker: Spea
     name, later_ms = "standing", now_ms() + (1 << 40)
     revision = speaker.register(query_message(name, "s-standing", ttl="1d"))
     for other in (query_message(name, "s-standing"), query_message(name, "t", ttl="1d")):
-        status, _ = refused(partial(speaker.register, other, start_ms=later_ms))
+        status, _ = refused(lambda other=other: speaker.register(other, start_ms=later_ms))
         assert status == "ALREADY_EXISTS"
     assert speaker.get(name).revision == revision
     speaker.unregister(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -97,7 +96,7 @@ def test_what_is_wrong_is_refused_with_its_field(name: str, speaker: Speaker) ->
     query = query_message("spoiled", "s", **KINDS[kind])
     spoil(query)
     for call in (speaker.register, speaker.update):
-        status, details = refused(partial(call, query))
+        status, details = refused(lambda call=call: call(query))
         assert (status, details.code, details.field) == (
             "INVALID_ARGUMENT",
             "INVALID_ARGUMENT",
@@ -113,7 +112,7 @@ def test_steps_ask_for_no_more_than_is_kept(kind: str, speaker: Speaker) -> None
     without.ClearField("window_ms")
     for each in (query, without):
         for call in (speaker.register, speaker.update):
-            status, details = refused(partial(call, each))
+            status, details = refused(lambda call=call, each=each: call(each))
             assert (status, details.field) == ("OUT_OF_RANGE", "window")
             assert details.earliest_ms > 0
 
@@ -123,7 +122,7 @@ def test_snapshots_are_not_registered(kind: str, speaker: Speaker) -> None:
     members = {name: value for name, value in KINDS[kind].items() if name != "step"}
     query = query_message("snapshot", "s", **members, mode="snapshot")
     for call in (speaker.register, speaker.update):
-        status, details = refused(partial(call, query))
+        status, details = refused(lambda call=call: call(query))
         assert (status, details.field) == ("INVALID_ARGUMENT", "mode")
         assert details.message == "a snapshot is asked by search, not registered"
     query.ttl_ms = 5
@@ -163,7 +162,7 @@ def test_values_are_not_followed_into_the_past(speaker: Speaker) -> None:
                 query_service_pb2.UpdateQueryRequest(query=query, past_ms=past), timeout=DEADLINE_S
             ),
         ):
-            status, details = refused(partial(call, past_ms))
+            status, details = refused(lambda call=call, past=past_ms: call(past))
             assert (status, details.field) == ("INVALID_ARGUMENT", "past_ms")
         bulk = query_service_pb2.RegisterQueriesRequest(
             queries=[query, query_message("past-plain", "s-past")], past_ms=past_ms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import grpc
@@ -191,7 +190,7 @@ def test_a_bad_later_request_ends_the_stream(
 @pytest.mark.parametrize("token", ["", "x", "0", "7.0", "-1.4", "0.-4", "0.1,"])
 def test_a_token_of_no_publish_is_refused(token: str, speaker: Speaker) -> None:
     for router in (0, 1):
-        status, details = refused(partial(speaker.processed, token, router))
+        status, details = refused(lambda r=router: speaker.processed(token, r))
         assert (status, details.field) == ("INVALID_ARGUMENT", "position_token")
 
 

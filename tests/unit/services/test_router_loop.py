@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -53,6 +52,6 @@ def test_routers_ask_the_map_store_and_the_log_in_threads(
             )
             speaker.processed(answer.position_token, router)
         stub = MapServiceStub(speaker._channels[router])
-        refused(partial(stub.ProposeMap, proposed, timeout=DEADLINE_S))
+        refused(lambda stub=stub: stub.ProposeMap(proposed, timeout=DEADLINE_S))
     assert set(asked) == {"scan", "bounds"}
     assert in_loop == []

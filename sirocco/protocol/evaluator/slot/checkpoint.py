@@ -72,8 +72,14 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
     }
 
 
-def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> None:
-    """Takes the state of a checkpoint, and its slices; the slot must be opened and empty."""
+def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | None) -> None:
+    """Takes the state of a checkpoint, and its slices; the slot must be opened and empty.
+
+    Args:
+        slot: to take them.
+        state: of the checkpoint.
+        slices: None if they are loaded later.
+    """
     sources = state["sources"].tolist()
     slot.reached.positions = dict(zip(sources, state["positions"].tolist(), strict=True))
     slot.reached.times_ms = {
@@ -108,9 +114,10 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     _restore_waiting(standing, state)
     # Checkpoints have the hashes of the wire; a process numbers terms anew.
     slot.store = SlotStore.restore(_without("store", state), slot.limits, slot.hashing)
-    for each in slices:
-        slot.store.adopt(each)
-    slot.manifest.restore(state, slices)
+    if slices is None:
+        slot.expect_slices(state)
+    else:
+        slot.put_slices(state, slices)
     slot.add_targets()
 
 

@@ -30,6 +30,7 @@ from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.columns import NO_EVENTS
+from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import (
     AT_ONCE_MS,
     NEVER_MS,
@@ -117,8 +118,6 @@ class Slot:
         hashing: numbers the terms of queries and objects.
         manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
-        is_catching_up: its log holds more that was written before it was opened here: a search
-            would miss what a former owner could already find.
         steps_total: how many steps of terms and ranked queries were taken.
     """
 
@@ -161,8 +160,10 @@ class Slot:
         self.map_version = 0
         # Intake partition → the oldest map by which its later objects are routed.
         self._least_versions: dict[int, int] = {}
-        self.is_catching_up = False
         self.steps_total = 0
+        self._is_behind = False
+        # The state whose slices are still to be loaded; None: they are here.
+        self._unloaded: State | None = None
         self._log_end = 0
         self.saved_offset = 0
         self.saved_ms = 0
@@ -179,7 +180,7 @@ class Slot:
     def open(self, offset: int, log_end: int, intake_partitions: int, now_ms: int) -> None:
         """Begins at an offset of the log: that of a checkpoint, or the first."""
         self._log_end = log_end
-        self.is_catching_up = offset < log_end
+        self._is_behind = offset < log_end
         self.offset = self.saved_offset = offset
         self.saved_ms = now_ms
         self._intake_partitions = intake_partitions
@@ -190,6 +191,27 @@ class Slot:
     def time_ms(self) -> int:
         """The time of the slot: no later arrival is older."""
         return self.reached.time_ms(self._intake_partitions)
+
+    @property
+    def lacks_slices(self) -> bool:
+        """Whether slices of its checkpoint are still to be loaded from the archive.
+
+        Meanwhile it matches, but it does not answer from the past, and it is not saved.
+        """
+        return self._unloaded is not None
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether a search would miss objects that a former owner could find.
+
+        Its log holds more that was written before it was opened here, or slices are missing.
+        """
+        return self._is_behind or self.lacks_slices
+
+    @property
+    def awaits_slices(self) -> bool:
+        """Whether the next step can be taken only when the slices are here."""
+        return self.lacks_slices and self.standing.steps.next_ms <= self._due_ms
 
     @property
     def is_stepping(self) -> bool:
@@ -218,6 +240,8 @@ class Slot:
     ) -> Reports:
         """Takes the next records of the slot's log; returns the reports, in order.
 
+        While it `lacks_slices`, it stops before a query that asks for the past, and before a step.
+
         Args:
             records: with their offsets.
             steps_max: about how many steps it may take. When more are due it stops after the record
@@ -228,6 +252,8 @@ class Slot:
         parts: list[Part] = []
         for offset, message in records:
             if isinstance(message, Installed):
+                if self.lacks_slices and self._needs_slices(message):
+                    break
                 if self._moves_values(message):
                     # Objects before the change count for which values are inside by now.
                     reports += self._flush(parts, position_of(offset))
@@ -243,7 +269,7 @@ class Slot:
             if self.is_stepping:
                 reports += self._flush(parts, position_after(offset))
                 begin = self.steps_total
-                while self.is_stepping and self.steps_total - begin < steps_max:
+                while self._may_step and self.steps_total - begin < steps_max:
                     reports += self.continue_steps()
                 if self.is_stepping:
                     break
@@ -253,8 +279,12 @@ class Slot:
         reports[-1].time_ms = self.reported_ms
         self._reclaim()
         # Only now, with everything in the store: searches run in other threads.
-        self.is_catching_up = self.offset < self._log_end
+        self._is_behind = self.offset < self._log_end
         return reports
+
+    @property
+    def _may_step(self) -> bool:
+        return self.is_stepping and not self.awaits_slices
 
     def continue_steps(self) -> Reports:
         """Takes the next steps, or ends, that are due after the record that was taken last.
@@ -322,9 +352,29 @@ class Slot:
 
     # --- objects of the past
 
+    def expect_slices(self, state: State) -> None:
+        """Notes that the slices that a checkpoint relies on are loaded later."""
+        self._unloaded = state
+
+    def put_slices(self, state: State, slices: tuple[SealedSlice, ...]) -> None:
+        """Takes the slices that a checkpoint relies on."""
+        for each in slices:
+            self.store.adopt(each)
+        self.manifest.restore(state, slices)
+
+    def complete(self, slices: tuple[SealedSlice, ...]) -> None:
+        """Takes the slices that were loaded later; from then on it can be searched."""
+        assert self._unloaded is not None
+        self.put_slices(self._unloaded, slices)
+        # Only now, with everything in place: searches run in other threads.
+        self._unloaded = None
+
     def next_job(self) -> Callable[[], Job] | None:
         """Returns the next job to speed up searches, one at a time; `worked` takes its result."""
-        job = None if self._is_working else self.store.next_job(self.manifest.saved_seq)
+        # Without the loaded slices, neighbours in the store may not be neighbours in the log.
+        if self._is_working or self.lacks_slices:
+            return None
+        job = self.store.next_job(self.manifest.saved_seq)
         if job is None:
             return None
         self._is_working = True
@@ -503,6 +553,11 @@ class Slot:
         return reports
 
     # --- queries
+
+    @staticmethod
+    def _needs_slices(message: Installed) -> bool:
+        """Whether new queries ask for the past."""
+        return bool((message.past_ms != NO_PAST).any())
 
     def _moves_values(self, message: Installed) -> bool:
         """Whether values may be inside queries that a message changes or removes."""

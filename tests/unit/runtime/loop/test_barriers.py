@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 
 import pytest
 
@@ -36,7 +35,7 @@ def test_an_action_runs_when_all_before_it_is_acknowledged_in_any_order(seed: in
         elif step < 0.85:
             place = len(needed)
             needed.append(set(open_numbers))
-            barriers.after_all(partial(ran.append, place))
+            barriers.after_all(lambda place=place: ran.append(place))
         else:
             barriers.run_due()
             due = 0

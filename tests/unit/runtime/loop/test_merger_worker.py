@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 
@@ -126,7 +125,7 @@ def test_a_merger_without_lists_leaves_nothing_in_the_archive(cluster: Cluster) 
         with cluster.merger(name):
             cluster.say(Match(plain, 1))
             end = cluster.log.bounds(PARTIALS, 0)[1]
-            eventually(partial(_taken_to, cluster, end))
+            eventually(lambda end=end: _taken_to(cluster, end))
     assert not any(isinstance(m, CheckpointTaken) for m in cluster.messages(CONTROL))
     matches = [len(m.matches) for m in cluster.messages(DELIVERIES) if isinstance(m, Delivered)]
     assert matches == [1, 1]

@@ -28,7 +28,9 @@ from sirocco.protocol.contract.effects import (
     FindEnds,
     Load,
     Loaded,
+    LoadSlices,
     SaveCheckpoint,
+    SlicesLoaded,
     Transact,
     Unfollow,
 )
@@ -460,3 +462,28 @@ def test_a_blob_that_is_put_back_is_loaded(log: MemoryLog) -> None:
         (loaded,) = script.wait(Loaded)
         assert (loaded.partition, loaded.offset) == (0, 3)
         assert worker.unusable == 0
+
+
+def test_slices_that_are_missing_leave_the_rest_to_go_on_and_are_loaded_when_they_are_back(
+    log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive = MemoryArchive()
+    archive.write("slices/a", write_slice(seal(made())))
+    append(log, CONTROL, ELECTED)
+    wanted: list[Effect] = [
+        LoadSlices(0, 7, ("slices/a", "slices/b")),
+        LoadSlices(1, 7, ("slices/c",)),
+    ]
+    script = Script(lambda event: wanted if event == HEARD else [])
+    with running(log, script, archive, limits=QUICK) as worker:
+        eventually(lambda: worker.failure or worker.unusable == 2)
+        (about, *_) = [r for r in caplog.records if "matched, but not searched" in r.message]
+        assert "slices/b" in str(vars(about)) or "slices/c" in str(vars(about))
+        # Another owner asks for its own.
+        append(log, CONTROL, Granted(0, SLOTS, 1, "another"))
+        eventually(lambda: worker.failure or worker.unusable == 1)
+        archive.write("slices/b", write_slice(seal(made())))
+        (loaded,) = script.wait(SlicesLoaded)
+        assert (loaded.slot, loaded.epoch, len(loaded.slices)) == (0, 7, 2)
+        assert worker.unusable == 0
+    assert worker.failure is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -89,7 +87,7 @@ def test_wide_textual_queries_are_cut_by_text_and_others_are_not():
 
 def test_text_nodes_hang_within_text_nodes_and_are_cut_in_space():
     """The shapes that routing has to follow do occur."""
-    within: list[Any] = []
+    within = []
     for seed in range(12):
         sample = random_sample(np.random.default_rng(seed), 2000, 200, TEXTUAL, side=200.0)
         partition_map = QtTree().build(sample, 100, 16)

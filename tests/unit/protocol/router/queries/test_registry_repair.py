@@ -40,8 +40,7 @@ def recall(log: Log, registry: Registry | None = None) -> list[Change]:
         place = registry.place(handle)
         effects += registry.republish(place, log.records[place])
     log.carry_out(effects)
-    messages = [effect.message for effect in effects if isinstance(effect, Append)]
-    return [each for each in messages if isinstance(each, Change)]
+    return [effect.message for effect in effects if isinstance(effect, Append)]
 
 
 def test_what_is_in_force_is_republished_after_a_void_change() -> None:

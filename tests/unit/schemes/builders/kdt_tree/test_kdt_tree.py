@@ -124,9 +124,7 @@ def test_a_cut_splits_objects_as_the_router_does_and_keeps_all_queries(seed):
     areas = Areas(keyword_workload(sample))
     world = areas.world()
     for axis, values in enumerate((sample.lon, sample.lat)):
-        halves = areas.cut(world, axis)
-        assert halves is not None
-        first, second = halves
+        first, second = areas.cut(world, axis)
         at = first.box[axis + 2]
         assert at == second.box[axis]
         assert first.objects.tolist() == np.flatnonzero(values < at).tolist(), f"seed {seed}"
