@@ -180,11 +180,9 @@ def test_a_load_without_effect_does_not_keep_a_process_that_has_to_end(log: Memo
         script.wait(ControlRead)
         worker.fail(AppendFailed("cut off"))
         eventually(lambda: not worker.is_alive)
-        began = time.monotonic()
         eventually(
             lambda: not any(each.name.startswith("loading-") for each in threading.enumerate())
         )
-        assert time.monotonic() - began < 3
 
 
 class AwayArchive(MemoryArchive):
