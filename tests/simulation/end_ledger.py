@@ -2,7 +2,8 @@
 
 The end of a version that asks for it is reported at most once: when its lifetime ended while a
 slot held it, as soon as the time of all slots has passed the end; or when the registry removed or
-replaced it, as soon as all slots have passed the record of the change.
+replaced it, as soon as all slots have passed the record of the change. The latter also if no slot
+ever held it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
 from sirocco.protocol.contract.record_sizes import partition_of
 from tests.simulation.log import SimLog
-from tests.simulation.query_versions import Asked
+from tests.simulation.query_versions import Asked, version_of
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
 
@@ -89,8 +90,8 @@ class EndLedger:
         """
         for query_id in self._world.life_starts:
             handle = query_handle(query_id)
-            asked = versions(handle)
             ended, current = self._ended_by(handle)
+            asked = self._with_skipped(handle, versions(handle), ended)
             for subscriber in sorted({version.subscriber for version in asked}):
                 own = [
                     self._ends(version, ended.get(version.revision), current)
@@ -105,6 +106,20 @@ class EndLedger:
                     self._check_last(name, handle, last, told[subscriber])
         for subscriber, handle in self._told:
             self._fail(f"{subscriber} was told the end of {handle}, which it never had")
+
+    def _with_skipped(
+        self, handle: int, held: list[Asked], ended: Mapping[int, tuple[int, Change]]
+    ) -> list[Asked]:
+        """Adds the versions that ended and that no slot ever held.
+
+        An owner that reads such a version together with what replaced it sends slots only what is
+        in force after both. It reports the end nevertheless: it cannot know whether a predecessor,
+        which read the version alone, sent it to slots and ended before it sent anything else.
+        """
+        records = self._log.partition(REGISTRY, handle % self._world.shape.registry).records
+        skipped = ended.keys() - {version.revision for version in held}
+        added = [version_of(records[revision], {}, is_whole=False) for revision in skipped]
+        return sorted([*held, *added], key=lambda version: version.revision)
 
     def _check_query(self, name: str, own: list[_Ends], reasons: list[int]) -> None:
         due, most = sum(each.is_due for each in own), sum(bool(each.reasons) for each in own)

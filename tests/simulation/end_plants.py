@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
+from sirocco.protocol.contract.effects import Effect
 from sirocco.protocol.contract.messages import Change, Installed, Message
 from sirocco.protocol.contract.query_specs import Spec
 from sirocco.protocol.contract.record_sizes import RecordLimits
@@ -13,6 +15,9 @@ from sirocco.protocol.merger.machine import Window
 from sirocco.protocol.merger.query_ends import QueryEnds
 from sirocco.protocol.router.queries.end_requests import End, EndRequests
 from sirocco.protocol.router.queries.install_records import Installs
+from sirocco.protocol.router.queries.query_placement import Routings
+from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.protocol.router.queries.slot_updates import SlotUpdates
 from tests.simulation.plants import Plant
 
 _learn = EndRequests.learn
@@ -20,6 +25,8 @@ _hear = QueryEnds.take_report
 _ends = Installs.ends
 _said = QueryEndings.registry_ends
 _take_messages = Window.take_messages
+_read = Registry._read
+_send_ends = SlotUpdates.send_ends
 
 
 def _learn_of_any(self: EndRequests, revision: int, change: Change) -> End | None:
@@ -38,6 +45,18 @@ def _hear_one(
 def _say_again(self: QueryEndings, message: Installed, floor: int) -> Any:
     self._reported.clear()
     return _said(self, message, 0)
+
+
+def _read_without_skipped(
+    self: Registry, changes: list[tuple[int, Change]], routings: Routings
+) -> list[Effect]:
+    skipped = {offset for offset, _ in changes}
+
+    def send_ends(updates: SlotUpdates, ends: list[End], installs: Installs) -> list[Effect]:
+        return _send_ends(updates, [e for e in ends if e.revision not in skipped], installs)
+
+    with patch.object(SlotUpdates, "send_ends", send_ends):
+        return _read(self, changes, routings)
 
 
 def _ends_first(self: Window, limits: RecordLimits) -> list[Message]:
@@ -64,6 +83,11 @@ END_PLANTS = (
         "an owner reports the end of the version that it knows instead of the ended one",
         "gaps",
         ((EndRequests, "learn", _learn_of_any),),
+    ),
+    Plant(
+        "an owner does not report the end of a version that it reads with its successor",
+        "outage",
+        ((Registry, "_read", _read_without_skipped),),
     ),
     Plant(
         "a merger forgets at a take-over which slots have reported an end",

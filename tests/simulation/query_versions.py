@@ -108,26 +108,38 @@ def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[As
         truth: the contents of the slots.
         records: of its registry partition.
     """
-    versions = []
-    for (own, revision), stays in sorted(truth.stays.items()):
-        if own != handle:
-            continue
-        change = records[revision].message
-        assert isinstance(change, Change)
-        assert change.query is not None
-        versions.append(
-            Asked(
-                revision=revision,
-                query=change.query,
-                members=canonical(change.query),
-                subscriber=change.subscriber,
-                start_ms=change.start_ms,
-                past_ms=change.past_ms,
-                stays=stays,
-                is_whole=sum(not stay.is_copied for stay in stays.values())
-                == truth.slot_counts.get((own, revision)),
-                is_start_said=change.is_start_given,
-                since=change.since,
-            )
+    return [
+        version_of(
+            records[revision],
+            stays,
+            is_whole=sum(not stay.is_copied for stay in stays.values())
+            == truth.slot_counts.get((own, revision)),
         )
-    return versions
+        for (own, revision), stays in sorted(truth.stays.items())
+        if own == handle
+    ]
+
+
+def version_of(stored: Stored, stays: dict[int, Stay], *, is_whole: bool) -> Asked:
+    """Returns the version that a record of the registry begins.
+
+    Args:
+        stored: the record.
+        stays: slot → its time in that slot.
+        is_whole: whether it has been in all of its slots.
+    """
+    change = stored.message
+    assert isinstance(change, Change)
+    assert change.query is not None
+    return Asked(
+        revision=stored.offset,
+        query=change.query,
+        members=canonical(change.query),
+        subscriber=change.subscriber,
+        start_ms=change.start_ms,
+        past_ms=change.past_ms,
+        stays=stays,
+        is_whole=is_whole,
+        is_start_said=change.is_start_given,
+        since=change.since,
+    )

@@ -255,6 +255,24 @@ def test_an_end_is_told_of_the_version_alone_that_a_change_replaces(
     assert ended_versions(effects) == {slot: told for slot in range(SLOTS_COUNT) if told}
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+@pytest.mark.parametrize("next_one", [replace(ASKING, expected_revision=0), REMOVED])
+def test_an_end_is_told_of_a_version_that_is_skipped(next_one: Change, is_held: bool) -> None:
+    # Both records are read at once. The former owner may have sent the version to slots before it
+    # ended, which nobody knows.
+    log = Log()
+    log.append(ASKING)
+    if is_held:
+        Owner(log, epoch=FORMER).read()
+        assert log.holding()
+    log.append(next_one)
+    batch = list(enumerate(log.records))
+    second = Owner(log)
+    effects = second.carry_out(second.registry.read(batch, log.routings))
+    assert ended_versions(effects) == {slot: [0] for slot in range(SLOTS_COUNT)}
+    assert [slot for slot in log.slots if holds(slot, "q") == 0] == []
+
+
 @pytest.mark.parametrize("begin", [0, 1])
 @pytest.mark.parametrize("next_one", [None, Q])
 def test_an_end_is_told_of_a_version_that_was_in_doubt_when_it_was_removed(
