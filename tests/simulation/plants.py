@@ -395,7 +395,7 @@ LIST_PLANTS = (
     Plant(
         "a version ends and its later steps are still sent",
         "moving",
-        ((StepMerges, "end", lambda self, key, slot, time_ms: None),),
+        ((StepMerges, "end", lambda self, spec, query, slot, time_ms: None),),
     ),
     Plant(
         "the first step over the past is sent before all slots have reported it",
