@@ -4,8 +4,8 @@ usage: python benchmarks/bench_slot_move.py [--objects N] [--queries Q] [--rate 
 
 All services are processes of this machine, with a real Kafka and Redis: one router, one merger, two
 evaluators, 16 slots. N objects of the clustered workload are stored first (10 words an object), and
-their slices are in the archive. Then R objects a second arrive, and these phases follow, each for
-at least S seconds:
+their slices are in the archive. Then R objects a second arrive, and these phases follow, each until
+S seconds after the last slot has moved:
 
     steady      nothing changes
     2 to 3      another evaluator joins, and slots move to it
@@ -40,6 +40,7 @@ from sirocco.loadgen.receiver import Receiver
 from sirocco.local.cluster import LocalCluster, LocalClusterSettings
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from sirocco.protocol.contract.messages import SLOTS
 
 SEED = 20260101
 BATCH = 4_096
@@ -48,6 +49,7 @@ COUNTS = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
 ARCHIVED_S = 40
 SEARCH_S = 10.0
 SEARCH_PAUSE_S = 0.05
+LOOK_S = 0.2
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,16 +91,17 @@ def run(cluster: LocalCluster, args: argparse.Namespace) -> Iterator[dict[str, A
         time.sleep(ARCHIVED_S)
         load = _Load(client, workload, args.rate)
         victim = "evaluator-0"
-        phases: dict[str, Callable[[], None]] = {
-            "warm-up": lambda: None,
-            "steady": lambda: None,
-            "2 to 3": lambda: cluster.scale("evaluator", 3),
-            "3 to 2": lambda: cluster.scale("evaluator", 2),
-            "killed": lambda: cluster.kill(victim),
+        # Phase → the change, and how many evaluators own slots after it.
+        phases: dict[str, tuple[Callable[[], None], int]] = {
+            "warm-up": (lambda: None, 2),
+            "steady": (lambda: None, 2),
+            "2 to 3": (lambda: cluster.scale("evaluator", 3), 3),
+            "3 to 2": (lambda: cluster.scale("evaluator", 2), 2),
+            "killed": (lambda: cluster.kill(victim), 2),
         }
         try:
-            for name, change in phases.items():
-                figures = load.phase(change, args.seconds)
+            for name, (change, owners) in phases.items():
+                figures = load.phase(change, owners, args.seconds)
                 if name != "warm-up":
                     yield {"phase": name, **figures}
         finally:
@@ -127,19 +130,21 @@ class _Load:
         for thread in self._threads:
             thread.start()
 
-    def phase(self, change: Callable[[], None], seconds: float) -> dict[str, Any]:
-        """Makes a change under load; returns the figures of the time from then on."""
+    def phase(self, change: Callable[[], None], owners: int, seconds: float) -> dict[str, Any]:
+        """Makes a change under load; returns the figures until some seconds after the moves."""
         self._receiver.latency, self._searches = LatencyHistogram(), LatencyHistogram()
         before, begin_s = self._receiver.notifications, time.monotonic()
         change()
+        while self._owners() != owners:
+            time.sleep(LOOK_S)
         changed_s = _since(begin_s)
-        time.sleep(max(0.0, seconds - changed_s))
+        time.sleep(seconds)
         self._receiver.check()
         for failure in self._failures:
             raise failure
         return {
             "seconds": _since(begin_s),
-            "change_s": changed_s,
+            "moved_s": changed_s,
             "notifications": self._receiver.notifications - before,
             "notified_ms": self._receiver.latency.summary_ms(),
             "search_ms": self._searches.summary_ms(),
@@ -151,6 +156,10 @@ class _Load:
         for thread in self._threads:
             thread.join()
         self._receiver.stop()
+
+    def _owners(self) -> int:
+        ownerships = self._client.describe().ownerships
+        return len({each.member for each in ownerships if each.topic == SLOTS})
 
     def _watched(self, work: Callable[[], None]) -> None:
         try:

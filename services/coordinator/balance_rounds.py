@@ -43,6 +43,7 @@ from sirocco.protocol.coordinator.balance_turns import (
     Save,
     SaveMemory,
     Turns,
+    Warm,
     Weigh,
 )
 from sirocco.protocol.coordinator.machine import CoordinatorMachine
@@ -177,6 +178,8 @@ class Balancing:
                 return self._evaluators.samples(sizes)
             case AskDetails(wanted, version):
                 return self._evaluators.details(wanted, version)
+            case Warm(slots):
+                self._evaluators.warm(slots)
             case Save(slots):
                 self._evaluators.save(slots)
             case Weigh(weights):

@@ -36,12 +36,15 @@ class PeerTimes:
         answer_s: a member that does not answer within this time is left out of the round.
         arrivals_s: a router that does not answer within this time is left out of the look.
         save_s: for checkpoints of slots that are to move: some seconds at a million queries.
+        warm_s: for past objects of a slot that is to move: a million takes some seconds. Less than
+            an evaluator that is told to end waits for others to take over.
     """
 
     known_s: float = 1.0
     answer_s: float = 5.0
     arrivals_s: float = 1.0
     save_s: float = 15.0
+    warm_s: float = 8.0
 
 
 TIMES = PeerTimes()
@@ -191,6 +194,11 @@ class Evaluators:
         """Lets evaluators write checkpoints of slots; without them a move only takes longer."""
         requests = {member: pb.SaveSlotsRequest(slots=own) for member, own in slots.items()}
         self._peers.ask("SaveSlots", requests, self._times.save_s)
+
+    def warm(self, slots: Mapping[str, list[int]]) -> None:
+        """Lets evaluators load past objects of slots that they will own; see `Warm`."""
+        requests = {member: pb.WarmSlotsRequest(slots=own) for member, own in slots.items()}
+        self._peers.ask("WarmSlots", requests, self._times.warm_s)
 
     def close(self) -> None:
         """Closes all connections."""

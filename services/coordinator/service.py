@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import grpc
 import orjson
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 
-from sirocco.protocol.contract.effects import MembersSeen, Publish
+from sirocco.protocol.contract.effects import MembersSeen, Publish, Warmed
 from sirocco.protocol.coordinator.machine import (
     SETTLING_MS,
     CoordinatorMachine,
@@ -69,11 +70,15 @@ class CoordinatorService(Service):
                 first_map_version,
                 settling_ms,
                 by_load=parts.settings.balances,
+                warms=True,
             ),
         )
         super().__init__(parts, member, self.machine)
         self._metrics = CoordinatorMetrics(self.registry)
         self._maps = MapBack(self.worker)
+        dialer = parts.security.dialer
+        self._evaluators = Evaluators(partial(self._addresses, "evaluator"), dialer)
+        self._warming: threading.Thread | None = None
         self.balancing = self._balancing(parts) if parts.settings.balances else None
         self._watch_s = watch_s
         self._stopping = threading.Event()
@@ -101,6 +106,7 @@ class CoordinatorService(Service):
         if self.balancing is not None:
             self.balancing.stop()
         self._watch.join(5)
+        self._evaluators.close()
         try:
             self.parts.store.release(LEADER_LEASE, self.member)
         except TransportUnavailable:
@@ -183,6 +189,29 @@ class CoordinatorService(Service):
             counts[member.service] = counts.get(member.service, 0) + 1
         self._members_alive = counts
         self.worker.post(MembersSeen(members, leading, departed))
+        self._warm()
+
+    def _warm(self) -> None:
+        """Lets evaluators load past objects of slots that they are to own, in another thread."""
+        if self._warming is not None and self._warming.is_alive():
+            return
+        moves = self.machine.unwarmed
+
+        def warm() -> None:
+            # One after the other: each is granted as soon as it can be.
+            for slot, (owner, following) in moves.items():
+                # Also if nobody answers: the move only takes longer.
+                with suppress(TransportUnavailable):
+                    self._evaluators.warm({following: [slot]})
+                    self._evaluators.save({owner: [slot]})
+                self.worker.post(Warmed(slot, following))
+                if self._stopping.is_set():
+                    break
+
+        if not moves:
+            return
+        self._warming = threading.Thread(target=warm, name=f"{self.member}-warm", daemon=True)
+        self._warming.start()
 
     def _is_emptied(self) -> bool:
         """Whether the store has lost the trace of the last look, and therefore the leases too.

@@ -12,6 +12,7 @@ from sirocco.internal_api.v1 import load_service_pb2 as pb
 from sirocco.internal_api.v1.load_service_pb2_grpc import LoadServiceServicer
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
 from sirocco.protocol.contract.effects import SaveRequest
+from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.evaluator.drain import offsets, unsaved
 from sirocco.protocol.evaluator.load.leaf_counts import Counted
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of
@@ -82,6 +83,20 @@ class LoadBack(LoadServiceServicer):
         """See `load_service.proto`."""
         await self._save(tuple(request.slots))
         return pb.SaveSlotsResponse()
+
+    @unary
+    async def WarmSlots(  # noqa: N802 -- the contract's name
+        self, request: pb.WarmSlotsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.WarmSlotsResponse:
+        """See `load_service.proto`."""
+        view = self._machine.holdings.view
+        checkpoints = await asyncio.wrap_future(
+            self._worker.look(lambda: [view.checkpoints.get((SLOTS, n)) for n in request.slots])
+        )
+        for each in checkpoints:
+            if each is not None:
+                await asyncio.to_thread(self._worker.warm, each)
+        return pb.WarmSlotsResponse()
 
     async def _save(self, slots: tuple[int, ...]) -> None:
         """Writes checkpoints of slots at their present positions; returns when they are declared.

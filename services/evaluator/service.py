@@ -35,10 +35,11 @@ from sirocco.telemetry.metrics import EvaluatorMetrics
 
 logger = logging.getLogger(__name__)
 
-# How long an ending process waits until others have taken over its slots, checkpoints included. The
-# drain takes some seconds more (nothing is left to save), within the 30 s that `sirocco local`
-# waits; the chart's 60 s have room for a drain of 20 s. A hand-over takes two or three.
-HAND_OVER_S = 12.0
+# How long an ending process waits until others have taken over its slots. A hand-over takes two or
+# three seconds with its checkpoints, and up to eight more while others load millions of past
+# objects. The drain takes some seconds after it (nothing is left to save), within the 30 s that
+# `sirocco local` waits; the chart's 60 s have room for a drain of 20 s.
+HAND_OVER_S = 18.0
 
 # Between checks for slots that are still owned.
 LOOK_S = 0.05

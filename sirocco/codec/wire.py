@@ -55,6 +55,7 @@ BOUNDS: dict[str, int] = {
     "sirocco.v1.Ring.coordinates": 40_000,
     "sirocco.v1.TellDetailsRequest.leaves": 65_536,
     "sirocco.v1.SaveSlotsRequest.slots": 65_536,
+    "sirocco.v1.WarmSlotsRequest.slots": 65_536,
 }
 
 # Bound of a repeated field not named above; tests check that all fields of requests are named.

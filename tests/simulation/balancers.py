@@ -44,6 +44,7 @@ from sirocco.protocol.coordinator.balance_turns import (
     SaveMemory,
     Turn,
     Turns,
+    Warm,
     Weigh,
 )
 from sirocco.protocol.coordinator.round_settings import RoundSettings
@@ -190,6 +191,8 @@ class BalancingThread:
                     member: partial(_details, version, leaves) for member, leaves in wanted.items()
                 }
                 self._gather("evaluator", details, ANSWER_S, lambda found: send(_joined(found)))
+            case Warm():
+                send(None)
             case Save(slots):
                 self._save(slots, send)
             case Weigh(weights):

@@ -287,8 +287,11 @@ class Cluster:
             self.scheduler.run_until(self.scheduler.now_ms + 250)
 
     def _are_slots_complete(self) -> bool:
-        evaluators = [node for node in self.nodes if isinstance(node, EvaluatorNode)]
-        return all(node.machine.is_complete for node in evaluators if node.is_alive)
+        living = [node for node in self.nodes if node.is_alive]
+        evaluators = [node for node in living if isinstance(node, EvaluatorNode)]
+        leaders = [n for n in living if isinstance(n, CoordinatorNode) and n.machine.leading]
+        is_moving = any(node.machine.unwarmed for node in leaders)
+        return not is_moving and all(node.machine.is_complete for node in evaluators)
 
     def _is_healed(self) -> bool:
         return not any(node.is_doomed for node in self.nodes)

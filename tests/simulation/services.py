@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from sirocco.index.store.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.contract.effects import ChangeRequest, Event, MembersSeen, Outcome
+from sirocco.protocol.contract.effects import (
+    ChangeRequest,
+    Event,
+    MembersSeen,
+    Outcome,
+    Warmed,
+)
 from sirocco.protocol.contract.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, IntakeObjects
 from sirocco.protocol.coordinator.machine import CoordinatorMachine, CoordinatorSettings
 from sirocco.protocol.evaluator.drain import handing_over
@@ -292,10 +299,13 @@ class CoordinatorNode(Node):
     machine: CoordinatorMachine
 
     def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
-        settings = CoordinatorSettings(shape.owned(), shape.first_map, 1, by_load=shape.balances)
+        settings = CoordinatorSettings(
+            shape.owned(), shape.first_map, 1, by_load=shape.balances, warms=True
+        )
         machine = CoordinatorMachine(member, settings)
         super().__init__(parts, "coordinator", member, machine, skew_ms)
         self._lost_store_ms: float | None = None
+        self._warming: set[int] = set()
         self._watch()
 
     def _watch(self) -> None:
@@ -317,6 +327,16 @@ class CoordinatorNode(Node):
                 return
             self._lost_store_ms = None
         self.sends(MembersSeen(members, leading, departed))
+        for slot, (_, following) in self.machine.unwarmed.items():
+            if slot not in self._warming:
+                self._warming.add(slot)
+                warmed = partial(self._warmed, Warmed(slot, following))
+                self.scheduler.after(self.scheduler.between(1, 3_000), warmed)
+
+    def _warmed(self, warmed: Warmed) -> None:
+        self._warming.discard(warmed.slot)
+        if self.is_alive:
+            self.sends(warmed)
 
 
 def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: float) -> Node:

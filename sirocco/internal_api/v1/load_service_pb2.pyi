@@ -113,3 +113,13 @@ class SaveSlotsRequest(_message.Message):
 class SaveSlotsResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class WarmSlotsRequest(_message.Message):
+    __slots__ = ("slots",)
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, slots: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WarmSlotsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

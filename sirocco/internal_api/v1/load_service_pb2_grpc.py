@@ -56,6 +56,11 @@ class LoadServiceStub(object):
                 request_serializer=sirocco_dot_v1_dot_load__service__pb2.SaveSlotsRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_load__service__pb2.SaveSlotsResponse.FromString,
                 _registered_method=True)
+        self.WarmSlots = channel.unary_unary(
+                '/sirocco.v1.LoadService/WarmSlots',
+                request_serializer=sirocco_dot_v1_dot_load__service__pb2.WarmSlotsRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_load__service__pb2.WarmSlotsResponse.FromString,
+                _registered_method=True)
 
 
 class LoadServiceServicer(object):
@@ -92,6 +97,14 @@ class LoadServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WarmSlots(self, request, context):
+        """Loads past objects of slots that this evaluator will own soon; answers when they are in memory,
+        so that the slots can be searched as soon as they are granted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LoadServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -114,6 +127,11 @@ def add_LoadServiceServicer_to_server(servicer, server):
                     servicer.SaveSlots,
                     request_deserializer=sirocco_dot_v1_dot_load__service__pb2.SaveSlotsRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_load__service__pb2.SaveSlotsResponse.SerializeToString,
+            ),
+            'WarmSlots': grpc.unary_unary_rpc_method_handler(
+                    servicer.WarmSlots,
+                    request_deserializer=sirocco_dot_v1_dot_load__service__pb2.WarmSlotsRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_load__service__pb2.WarmSlotsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -226,6 +244,33 @@ class LoadService(object):
             '/sirocco.v1.LoadService/SaveSlots',
             sirocco_dot_v1_dot_load__service__pb2.SaveSlotsRequest.SerializeToString,
             sirocco_dot_v1_dot_load__service__pb2.SaveSlotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WarmSlots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sirocco.v1.LoadService/WarmSlots',
+            sirocco_dot_v1_dot_load__service__pb2.WarmSlotsRequest.SerializeToString,
+            sirocco_dot_v1_dot_load__service__pb2.WarmSlotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -172,6 +172,14 @@ class MembersSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Warmed:
+    """A member has loaded past objects of a slot that it is to own, or has not in time."""
+
+    slot: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """The answer to `Compute`."""
 
@@ -238,6 +246,7 @@ Event = (
     | RegistryRecords
     | ProposedMap
     | MembersSeen
+    | Warmed
     | Computed
     | EndsFound
     | Tick

@@ -126,6 +126,16 @@ class AskDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class Warm:
+    """Makes evaluators load past objects of slots that they will own.
+
+    Without them the slots are searched later.
+    """
+
+    slots: Mapping[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Save:
     """Makes evaluators write checkpoints of slots; without them a move only takes longer."""
 
@@ -217,6 +227,7 @@ Ask = (
     | AskLoads
     | AskSamples
     | AskDetails
+    | Warm
     | Save
     | Weigh
     | Move
@@ -508,8 +519,11 @@ class Turns:
         try:
             if decision.moves:
                 givers: dict[str, list[int]] = {}
-                for slot, (owner, _) in decision.moves.items():
+                takers: dict[str, list[int]] = {}
+                for slot, (owner, following) in decision.moves.items():
                     givers.setdefault(owner, []).append(slot)
+                    takers.setdefault(following, []).append(slot)
+                yield Warm(takers)
                 yield Save(givers)
                 yield Move(decision.moves)
             if plan.map is not None:

@@ -38,6 +38,7 @@ from sirocco.protocol.contract.effects import (
     RebalanceRequest,
     SlotWeights,
     Tick,
+    Warmed,
 )
 from sirocco.protocol.contract.map_change import Phase, Progress, check_proposal, progress, uncopied
 from sirocco.protocol.contract.messages import (
@@ -69,6 +70,10 @@ SETTLING_MS = 1_500
 SETTLINGS_MAX = 5
 
 
+# How long slots wait until the next owner has loaded their past objects.
+WARMING_MS = 12_000
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
     """What is to be owned.
@@ -81,6 +86,10 @@ class CoordinatorSettings:
             granted to it; after `SETTLINGS_MAX` times that it is granted anyway.
         by_load: slots are assigned by load, as `SlotWeights` and `RebalanceRequest` say; else each
             evaluator has equally many.
+        warms: a slot with a living owner is granted to another when that one has loaded its past
+            objects: `unwarmed` says which, `Warmed` answers.
+        warming_ms: it is granted after this time in any case. Less than an evaluator that is told
+            to end waits for others to take over.
     """
 
     partitions: dict[str, int]
@@ -88,6 +97,8 @@ class CoordinatorSettings:
     first_map_version: int
     settling_ms: int = SETTLING_MS
     by_load: bool = False
+    warms: bool = False
+    warming_ms: int = WARMING_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +136,14 @@ class CoordinatorMachine:
         self._watched: dict[str, Watched] = {}
         # Ids of members that are alive, or that ended for another reason than a record they read.
         self._unharmed: frozenset[str] = frozenset()
+        self._living: frozenset[str] = frozenset()
         self._staying: dict[str, tuple[str, ...]] = {}
         self._weights: tuple[float, ...] = ()
+        # Slot → its owner, and the next one, which is to load its past objects first.
+        self.unwarmed: dict[int, tuple[str, str]] = {}
+        # Slot → the next owner, which has loaded them; and since when it moves.
+        self._warmed: dict[int, str] = {}
+        self._warming_ms: dict[int, int] = {}
         self._declared: dict[tuple[str, int], str] = {}
         self._proposal: Proposal | None = None
         # Subject → its newest record, where that is void.
@@ -174,6 +191,9 @@ class CoordinatorMachine:
                 return []
             case RebalanceRequest():
                 return self._rebalanced(event)
+            case Warmed(slot, member):
+                self._warmed[slot] = member
+                return []
             case Tick() | Draining():
                 return []
             case _:
@@ -306,11 +326,13 @@ class CoordinatorMachine:
             self._declared.clear()
             # What an earlier leadership saw of them is out of date.
             self._watched.clear()
+            self.unwarmed, self._warmed, self._warming_ms = {}, {}, {}
             return [Append(CONTROL, 0, LeaderElected(self.member))]
         if not self.leading:
             return []
         alive = by_service(event.members)
-        self._unharmed = event.departed.union(member.id for member in event.members)
+        self._living = frozenset(member.id for member in event.members)
+        self._unharmed = event.departed | self._living
         # A leaving member counts as alive until it owns nothing: no settling is needed for that.
         self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
         settled = {
@@ -328,7 +350,7 @@ class CoordinatorMachine:
             effects.append(Append(CONTROL, 0, first))
         for topic, partitions in self._settings.partitions.items():
             if SERVICE_OF_TOPIC[topic] in settled:
-                effects += self._assign(topic, partitions)
+                effects += self._assign(topic, partitions, now_ms)
         return effects
 
     def _settles(self, service: str, members: tuple[str, ...], now_ms: int) -> bool:
@@ -343,7 +365,7 @@ class CoordinatorMachine:
         self._watched[service] = replace(seen, waiting_since_ms=None) if is_settled else seen
         return is_settled
 
-    def _assign(self, topic: str, partitions: int) -> list[Effect]:
+    def _assign(self, topic: str, partitions: int, now_ms: int) -> list[Effect]:
         members = self._staying.get(SERVICE_OF_TOPIC[topic], ())
         if not members:
             return []
@@ -354,12 +376,36 @@ class CoordinatorMachine:
             partition: self._declared.get((topic, partition)) or self._owner(topic, partition)
             for partition in range(partitions)
         }
-        wanted = spread(owners, members)
-        return [
-            self._grant(topic, partition, member)
-            for partition, member in sorted(wanted.items())
+        moves = {
+            partition: member
+            for partition, member in sorted(spread(owners, members).items())
             if owners[partition] != member
-        ]
+        }
+        if topic == SLOTS and self._settings.warms:
+            moves = self._warm_moves(moves, now_ms)
+        return [self._grant(topic, partition, member) for partition, member in moves.items()]
+
+    def _warm_moves(self, moves: dict[int, str], now_ms: int) -> dict[int, str]:
+        """Returns the moves of slots that may be granted now; the others are to be warmed first.
+
+        A slot without a living owner waits for nothing, one of a leaving owner for itself alone.
+        The others move together: a new member gets its share by load at once, or never.
+        """
+        owners = {slot: self._owner(SLOTS, slot) for slot in moves}
+        begun_ms = {slot: self._warming_ms.get(slot, now_ms) for slot in moves}
+        self._warming_ms = {s: at for s, at in begun_ms.items() if owners[s] in self._living}
+        cold = {
+            slot
+            for slot, begin_ms in self._warming_ms.items()
+            if self._warmed.get(slot) != moves[slot]
+            and now_ms - begin_ms < self._settings.warming_ms
+        }
+        staying = self._staying.get(SERVICE_OF_TOPIC[SLOTS], ())
+        together = {slot for slot in moves if owners[slot] in staying}
+        waiting = cold | (together if cold & together else set())
+        self._warmed = {s: member for s, member in self._warmed.items() if s in waiting}
+        self.unwarmed = {s: (owners[s], moves[s]) for s in sorted(cold)}
+        return {slot: member for slot, member in moves.items() if slot not in waiting}
 
     def _owner(self, topic: str, partition: int) -> str:
         owner = self.view.owners.get((topic, partition))

@@ -47,8 +47,15 @@ def handing_over(
 
 
 def offsets(machine: EvaluatorMachine, slots: tuple[int, ...]) -> dict[int, int]:
-    """Returns the offsets of slots that are here; to be called between two steps."""
-    return {number: slot.offset for number, slot in machine.slots.items() if number in slots}
+    """Returns the offsets of slots that can be saved; to be called between two steps.
+
+    What lacks its past objects is not waited for: the next owner begins as this one did.
+    """
+    return {
+        number: slot.offset
+        for number, slot in machine.slots.items()
+        if number in slots and not slot.lacks_slices
+    }
 
 
 def unsaved(machine: EvaluatorMachine, wanted: dict[int, int]) -> list[int]:

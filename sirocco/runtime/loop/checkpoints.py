@@ -33,6 +33,7 @@ from sirocco.protocol.router.queries import former_identities, member_declaratio
 from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.progress import last_progress, merger_start
 from sirocco.runtime.loop.registry_reader import read_changes
+from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.retries import RETRY_MS_MIN
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
@@ -46,6 +47,9 @@ Fetch: TypeAlias = Load | LoadSlices | FindEnds
 
 # In the place of a topic: the slices of a slot, which are loaded beside its log.
 SLICES = "slices"
+
+# How long loaded slices wait for the grant of their slot. It follows within seconds, or not at all.
+WARM_MS = 30_000
 
 # Errors of a state without a second copy in the archive or the log: a blob that is missing or
 # damaged, an offset that the log does not have. It may be restored (docs/guides/runbooks.md).
@@ -184,6 +188,31 @@ def subject(load: Fetch) -> tuple[str, int | None]:
             return topic, None
 
 
+class WarmSlices:
+    """Slices of slots that will be granted; any thread may call."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[SealedSlice, int]] = {}
+
+    def holds(self, name: str) -> bool:
+        """Whether a slice is here."""
+        return name in self._kept
+
+    def put(self, name: str, slice_: SealedSlice, now_ms: int) -> None:
+        """Keeps a slice for a while."""
+        self._kept[name] = slice_, now_ms
+
+    def take(self, name: str) -> SealedSlice | None:
+        """Returns a slice, and keeps it no more; None if it is not here."""
+        return self._kept.pop(name, (None, 0))[0]
+
+    def drop_unused(self, now_ms: int) -> None:
+        """Drops what nobody has taken in time."""
+        for name, (_, since_ms) in list(self._kept.items()):
+            if now_ms - since_ms > WARM_MS:
+                self._kept.pop(name, None)
+
+
 class Checkpoints:
     """Reads and writes the archive; every method may take long, and is called in any thread.
 
@@ -195,6 +224,7 @@ class Checkpoints:
         self._log = log
         self._archive = archive
         self._hashing = hashing
+        self._warm = WarmSlices()
 
     def fetch(self, effect: Fetch) -> Loaded | SlicesLoaded | EndsFound:
         """Returns what was asked for."""
@@ -244,8 +274,22 @@ class Checkpoints:
             log_end=log_end,
         )
 
+    def warm(self, taken: CheckpointTaken) -> None:
+        """Reads the slices of a slot's checkpoint, to have them when it is granted."""
+        state = read_state(self._archive.read(taken.name))
+        for name in slice_names(taken.partition, state):
+            if not self._warm.holds(name):
+                self._warm.put(name, self._slice(name), monotonic_ms())
+
+    def drop_unused(self) -> None:
+        """Drops slices of slots that were not granted after all."""
+        self._warm.drop_unused(monotonic_ms())
+
     def _slices(self, names: Sequence[str]) -> tuple[SealedSlice, ...]:
-        return tuple(read_slice(self._archive.read(name), self._hashing) for name in names)
+        return tuple(self._warm.take(name) or self._slice(name) for name in names)
+
+    def _slice(self, name: str) -> SealedSlice:
+        return read_slice(self._archive.read(name), self._hashing)
 
     def _load_merger(self, effect: Load) -> Loaded:
         found = last_progress(self._log, effect.partition)

@@ -237,6 +237,14 @@ class Worker:
         """Gives the machine a map to put in force; the outcome's revision is its version."""
         return self._inbox.ask(lambda token: ProposedMap(token, partition_map), None)
 
+    def warm(self, taken: CheckpointTaken) -> None:
+        """Loads the slices of a slot's checkpoint, which will be granted soon; takes seconds.
+
+        Raises:
+            TransportUnavailable: The archive does not answer.
+        """
+        self._checkpoints.warm(taken)
+
     def post(self, event: Event) -> None:
         """Makes the machine take an event at its next turn."""
         self._inbox.post(event)
@@ -294,6 +302,7 @@ class Worker:
             self._load(load)
         self.cpu_seconds = time.thread_time()
         if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
+            self._checkpoints.drop_unused()
             self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
         if not self.caught_up.is_set():
             position = self._consumer.positions().get((CONTROL, 0), 0)

@@ -31,12 +31,14 @@ from sirocco.protocol.contract.effects import (
     Publish,
     RebalanceRequest,
     SlotWeights,
+    Warmed,
 )
 from sirocco.protocol.contract.messages import CONTROL, INTAKE, PARTIALS, REGISTRY, SLOTS
 from sirocco.protocol.coordinator.assignment import balanced
 from sirocco.protocol.coordinator.machine import (
     SETTLING_MS,
     SETTLINGS_MAX,
+    WARMING_MS,
     CoordinatorMachine,
     CoordinatorSettings,
 )
@@ -476,3 +478,90 @@ def test_the_last_one_that_leaves_keeps_what_it_has() -> None:
     cluster.settle("a", leaving)
 
     assert len(cluster.grants()) == count
+
+
+def warming(*, by_load: bool = False) -> Cluster:
+    """A settled cluster of two evaluators that loads past objects before slots move."""
+    cluster = Cluster("c")
+    settings = replace(SETTINGS, warms=True, by_load=by_load)
+    cluster.machines["c"] = CoordinatorMachine("c", settings)
+    cluster.settle("c", members())
+    assert cluster.machines["c"].unwarmed == {}
+    return cluster
+
+
+@pytest.mark.parametrize("by_load", [False, True])
+def test_slots_with_owners_move_together_when_the_next_one_has_their_past(by_load: bool) -> None:
+    cluster = warming(by_load=by_load)
+    machine, before = cluster.machines["c"], owners_of_slots(cluster)
+    for _ in range(3):
+        cluster.see("c", members(evaluators=3))
+        cluster.now_ms += SETTLING_MS
+    assert owners_of_slots(cluster) == before
+    moves = dict(machine.unwarmed)
+    assert len(moves) == 5
+    assert all(move == (before[slot], "evaluator-2") for slot, move in moves.items())
+    first, *rest = moves
+    assert machine.step(Warmed(first, "evaluator-2"), cluster.now_ms) == []
+    cluster.see("c", members(evaluators=3))
+    assert set(machine.unwarmed) == set(rest)
+    for slot in rest:
+        machine.step(Warmed(slot, "evaluator-2"), cluster.now_ms)
+    cluster.see("c", members(evaluators=3))
+    cluster.read("c")
+    assert owners_of_slots(cluster) == before | dict.fromkeys(moves, "evaluator-2")
+    assert machine.unwarmed == {}
+
+
+def test_slots_move_after_some_time_in_any_case() -> None:
+    cluster = warming()
+    cluster.see("c", members(evaluators=3))
+    cluster.now_ms += SETTLING_MS
+    cluster.see("c", members(evaluators=3))
+    assert len(cluster.machines["c"].unwarmed) == 5
+    cluster.now_ms += WARMING_MS
+    cluster.see("c", members(evaluators=3))
+    cluster.read("c")
+    assert Counter(owners_of_slots(cluster).values())["evaluator-2"] == 5
+    assert cluster.machines["c"].unwarmed == {}
+
+
+def test_what_was_loaded_by_another_member_does_not_count() -> None:
+    cluster = warming()
+    machine, before = cluster.machines["c"], owners_of_slots(cluster)
+    for member in ("evaluator-9", "evaluator-9", "evaluator-9"):
+        cluster.see("c", members(evaluators=3))
+        cluster.now_ms += SETTLING_MS
+        for slot in machine.unwarmed:
+            machine.step(Warmed(slot, member), cluster.now_ms)
+    assert len(machine.unwarmed) == 5
+    assert owners_of_slots(cluster) == before
+
+
+def test_slots_without_a_living_owner_wait_for_nothing() -> None:
+    cluster = warming()
+    # One was killed, the other has left before others had all of its slots.
+    for left in ((), frozenset({"evaluator-1"})):
+        cluster = warming()
+        alive = tuple(each for each in members() if each.id != "evaluator-1")
+        cluster.settle("c", alive, departed=frozenset(left))
+        assert set(owners_of_slots(cluster).values()) == {"evaluator-0"}
+
+
+def test_a_leaving_owner_keeps_its_slots_until_others_have_their_past() -> None:
+    cluster = warming()
+    machine = cluster.machines["c"]
+    leaving = tuple(replace(m, is_leaving=m.id == "evaluator-1") for m in members())
+    cluster.see("c", leaving)
+    first, *rest = machine.unwarmed
+    assert len(rest) == 7
+    machine.step(Warmed(first, "evaluator-0"), cluster.now_ms)
+    cluster.see("c", leaving)
+    cluster.read("c")
+    # Each moves as soon as it can.
+    assert Counter(owners_of_slots(cluster).values())["evaluator-1"] == 7
+    for slot in rest:
+        machine.step(Warmed(slot, "evaluator-0"), cluster.now_ms)
+    cluster.see("c", leaving)
+    cluster.read("c")
+    assert set(owners_of_slots(cluster).values()) == {"evaluator-0"}

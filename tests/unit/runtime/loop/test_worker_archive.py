@@ -39,13 +39,15 @@ from sirocco.protocol.contract.messages import (
     INTAKE,
     SLOTS,
 )
-from sirocco.runtime.loop.checkpoints import Loads
+from sirocco.protocol.evaluator.slot.archived_slices import slice_name
+from sirocco.runtime.loop.checkpoints import WARM_MS, Checkpoints, Loads, WarmSlices
 from sirocco.runtime.loop.limits import LoopLimits
 from sirocco.runtime.process.retries import RETRIES_MAX
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.errors import (
     AppendFailed,
     BlobExists,
+    BlobNotFound,
     TransportUnavailable,
 )
 from sirocco.transport.memory_log import MemoryLog
@@ -485,3 +487,32 @@ def test_slices_that_are_missing_leave_the_rest_to_go_on_and_are_loaded_when_the
         assert (loaded.slot, loaded.epoch, len(loaded.slices)) == (0, 7, 2)
         assert worker.unusable == 0
     assert worker.failure is None
+
+
+def test_slices_that_were_loaded_before_the_grant_are_not_read_again(log: MemoryLog) -> None:
+    # init: a checkpoint that relies on one slice
+    archive = MemoryArchive()
+    name = slice_name(3, (0, 299))
+    archive.write(name, write_slice(seal(made())))
+    archive.write("state", *state_pieces({"slices": np.array([[0, 299]])}))
+    checkpoints = Checkpoints(log, archive)
+    checkpoints.warm(CheckpointTaken(SLOTS, 3, 5, 40, "state"))
+    archive.delete(name)
+
+    # test: it is there once
+    checkpoints.warm(CheckpointTaken(SLOTS, 3, 5, 40, "state"))
+    loaded = checkpoints.fetch(LoadSlices(3, 7, (name,)))
+    assert isinstance(loaded, SlicesLoaded)
+    assert [len(each) for each in loaded.slices] == [300]
+    with pytest.raises(BlobNotFound):
+        checkpoints.fetch(LoadSlices(3, 7, (name,)))
+
+
+def test_slices_of_slots_that_are_not_granted_are_dropped() -> None:
+    warm, slice_ = WarmSlices(), seal(made())
+    warm.put("a", slice_, now_ms=0)
+    warm.put("b", slice_, now_ms=20_000)
+    warm.drop_unused(now_ms=WARM_MS + 1)
+    assert not warm.holds("a")
+    assert warm.take("b") is slice_
+    assert warm.take("b") is None
