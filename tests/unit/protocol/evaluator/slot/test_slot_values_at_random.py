@@ -70,7 +70,8 @@ def test_a_slot_tells_what_the_plain_rules_tell(seed: int) -> None:
             since = begun if goes_on else NO_REVISION
             begun = begun if goes_on else revision
             change = change_of(request_of("register", members, subscriber, now_ms), newest)
-            registry[revision] = SimpleNamespace(message=replace(change, since=since))
+            stored = SimpleNamespace(offset=revision, message=replace(change, since=since))
+            registry[revision] = stored
             log.install(installed(revision, members, since, subscriber, now_ms))
             newest, standing = revision, True
         else:
