@@ -65,10 +65,10 @@ class CoordinatorService(Service):
         self.machine = CoordinatorMachine(
             member,
             CoordinatorSettings(
-                parts.settings.owned_partitions(),
-                first_map,
-                first_map_version,
-                settling_ms,
+                partitions=parts.settings.owned_partitions(),
+                first_map=first_map,
+                first_map_version=first_map_version,
+                settling_ms=settling_ms,
                 by_load=parts.settings.balances,
                 warms=True,
             ),

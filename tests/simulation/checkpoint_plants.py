@@ -77,6 +77,7 @@ CHECKPOINT_PLANTS = (
         "the checkpoint declared last counts instead of the farthest",
         "torn",
         ((ControlView, "apply", _last_counts),),
+        first_seed=38,
     ),
     Plant(
         "slices that the newest checkpoint needs are discarded",

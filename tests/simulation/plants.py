@@ -51,12 +51,14 @@ class Plant:
         profile: the faults that reveal it.
         patches: (class or module, name, the replacement).
         shell: bugs of the shell.
+        first_seed: where the search begins: few worlds before it meet the bug.
     """
 
     name: str
     profile: str
     patches: tuple[tuple[object, str, Any], ...] = ()
     shell: Planted = SOUND
+    first_seed: int = 0
 
     def planted(self) -> ExitStack:
         """Plants the bug while the context is open."""
@@ -317,6 +319,7 @@ PLANTS = (
         "a merger that was fenced under an old grant waits for ever",
         "fenced",
         ((MergerMachine, "_fenced", lambda self, event: []),),
+        first_seed=54,
     ),
     Plant(
         "checkpoints and answers do not wait for appends",

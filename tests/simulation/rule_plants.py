@@ -67,6 +67,7 @@ RULE_PLANTS = (
         "a slot's time is that of the sources seen so far",
         "changing-kills",
         ((Reached, "time_ms", _time_of_those_heard_of),),
+        first_seed=33,
     ),
     Plant(
         "a slot's time ignores sources that lag",
@@ -77,6 +78,7 @@ RULE_PLANTS = (
         "objects arrive at the time of their router's clock",
         "storm",
         ((Source, "take", _take_by_its_own_clock),),
+        first_seed=47,
     ),
     Plant(
         "a slot that was deferred during its steps is read no more",

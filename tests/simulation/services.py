@@ -300,7 +300,11 @@ class CoordinatorNode(Node):
 
     def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
         settings = CoordinatorSettings(
-            shape.owned(), shape.first_map, 1, by_load=shape.balances, warms=True
+            partitions=shape.owned(),
+            first_map=shape.first_map,
+            first_map_version=1,
+            by_load=shape.balances,
+            warms=True,
         )
         machine = CoordinatorMachine(member, settings)
         super().__init__(parts, "coordinator", member, machine, skew_ms)

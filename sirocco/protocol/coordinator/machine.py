@@ -74,7 +74,7 @@ SETTLINGS_MAX = 5
 WARMING_MS = 12_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings:
     """What is to be owned.
 

@@ -47,7 +47,9 @@ from tests.support.values import map_activated, uniform_map
 
 PARTITIONS = {INTAKE: 4, REGISTRY: 3, SLOTS: 16, PARTIALS: 2}
 FIRST = map_activated(0)
-SETTINGS = CoordinatorSettings(PARTITIONS, FIRST.partition_map, FIRST.version)
+SETTINGS = CoordinatorSettings(
+    partitions=PARTITIONS, first_map=FIRST.partition_map, first_map_version=FIRST.version
+)
 
 
 def members(routers: int = 1, evaluators: int = 2, mergers: int = 1) -> tuple[Member, ...]:
