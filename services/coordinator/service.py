@@ -77,6 +77,7 @@ class CoordinatorService(Service):
         self._metrics = CoordinatorMetrics(self.registry)
         self._maps = MapBack(self.worker)
         dialer = parts.security.dialer
+        # Of the warming thread; the rounds have their own.
         self._evaluators = Evaluators(partial(self._addresses, "evaluator"), dialer)
         self._warming: threading.Thread | None = None
         self.balancing = self._balancing(parts) if parts.settings.balances else None
@@ -106,6 +107,8 @@ class CoordinatorService(Service):
         if self.balancing is not None:
             self.balancing.stop()
         self._watch.join(5)
+        if self._warming is not None:
+            self._warming.join(5)
         self._evaluators.close()
         try:
             self.parts.store.release(LEADER_LEASE, self.member)
@@ -193,25 +196,27 @@ class CoordinatorService(Service):
 
     def _warm(self) -> None:
         """Lets evaluators load past objects of slots that they are to own, in another thread."""
-        if self._warming is not None and self._warming.is_alive():
-            return
-        moves = self.machine.unwarmed
+        is_warming = self._warming is not None and self._warming.is_alive()
+        if self.machine.unwarmed and not is_warming:
+            self._warming = threading.Thread(
+                target=self._warm_slots, name=f"{self.member}-warm", daemon=True
+            )
+            self._warming.start()
 
-        def warm() -> None:
-            # One after the other: each is granted as soon as it can be.
-            for slot, (owner, following) in moves.items():
-                # Also if nobody answers: the move only takes longer.
-                with suppress(TransportUnavailable):
-                    self._evaluators.warm({following: [slot]})
-                    self._evaluators.save({owner: [slot]})
-                self.worker.post(Warmed(slot, following))
-                if self._stopping.is_set():
-                    break
-
-        if not moves:
-            return
-        self._warming = threading.Thread(target=warm, name=f"{self.member}-warm", daemon=True)
-        self._warming.start()
+    def _warm_slots(self) -> None:
+        # One after the other: a slot of an evaluator that leaves is granted as soon as it can be.
+        for slot, move in self.machine.unwarmed.items():
+            if self._stopping.is_set():
+                return
+            if self.machine.unwarmed.get(slot) != move:
+                # Granted meanwhile, or planned in another way.
+                continue
+            owner, following = move
+            # Also if nobody answers: the move only takes longer.
+            with suppress(TransportUnavailable):
+                self._evaluators.warm({following: [slot]})
+                self._evaluators.save({owner: [slot]})
+            self.worker.post(Warmed(slot, following))
 
     def _is_emptied(self) -> bool:
         """Whether the store has lost the trace of the last look, and therefore the leases too.

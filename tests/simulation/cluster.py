@@ -253,8 +253,8 @@ class Cluster:
         reported = self._deliver(limit_ms)
         for topic, slot, offset in sorted(self.parts.set_aside):
             assert topic == SLOTS
-            ended_amid = self.parts.ended_amid[slot, offset, offset + 1]
-            self.ledger.set_aside(slot, offset, ended_amid)
+            ended_during = self.parts.ended_during[slot, offset, offset + 1]
+            self.ledger.set_aside(slot, offset, ended_during)
             self.events["set aside"] += 1
         self.ledger.check()
         self._check_subscribers(reported)

@@ -47,7 +47,7 @@ class Profile:
         duration_ms: clients begin all of their steps before.
         faults_ms: when faults end, if that is later.
         churn: how much more often queries change than usual.
-        amid: appends in the middle of which processes are hit; empty for all.
+        during: appends in the middle of which processes are hit; empty for all.
         appends_max: greatest number of these before a process is hit.
         pause_ms: bounds of pauses of processes; by default some are shorter than a lease, others so
             long that other processes take over meanwhile.
@@ -92,7 +92,7 @@ class Profile:
     churn: int = 1
     nodes_min: int = 1
     pause_ms: tuple[float, float] | None = None
-    amid: tuple[type, ...] = ()
+    during: tuple[type, ...] = ()
     appends_max: int = 8
     coded: float = 0.15
     mixed: float = 0.4
@@ -151,7 +151,7 @@ PROFILES = {
             churn=6,
             nodes_min=3,
             pause_ms=(6_500, 14_000),
-            amid=(Change, Installed, Installed),
+            during=(Change, Installed, Installed),
         ),
         Profile(
             name="searching",
@@ -178,7 +178,7 @@ PROFILES = {
             churn=6,
             nodes_min=3,
             pause_ms=(6_500, 14_000),
-            amid=(Change, Installed, Installed),
+            during=(Change, Installed, Installed),
             maps=1.0,
             stops_copies=True,
         ),
@@ -199,7 +199,7 @@ PROFILES = {
             nodes_min=2,
             mixed=0.2,
             pause_ms=(6_500, 12_000),
-            amid=(Change, Installed, Installed),
+            during=(Change, Installed, Installed),
             maps=1.0,
             searched=0.0,
         ),
@@ -248,7 +248,7 @@ PROFILES = {
             nodes_min=3,
             mixed=0.0,
             pause_ms=(6_500, 12_000),
-            amid=(Installed,),
+            during=(Installed,),
             queries=(4, 12),
             removes=True,
             searched=0.0,
@@ -333,7 +333,7 @@ PROFILES = {
             nodes_min=2,
             mixed=0.2,
             pause_ms=(6_500, 12_000),
-            amid=(Change, Installed),
+            during=(Change, Installed),
             queries=(8, 20),
             searched=0.0,
             rivals=True,
@@ -368,7 +368,7 @@ PROFILES = {
             churn=2,
             nodes_min=3,
             pause_ms=(4_500, 12_000),
-            amid=(TrackedMemberSet,),
+            during=(TrackedMemberSet,),
             appends_max=2,
             mixed=1.0,
             kinds=("tracked",),
@@ -424,7 +424,7 @@ class Faults:
             return
         for node in self._cluster.of("router"):
             if not node.is_paused and self._scheduler.dice.random() < 0.5:
-                node.strike_amid((Installed,), partial(self._stop, node))
+                node.strike_during((Installed,), partial(self._stop, node))
 
     def plan_begins(self, leader: Node, hands: set[str]) -> None:
         """Called when the execution of a plan begins.
@@ -439,7 +439,7 @@ class Faults:
         nodes = [node for node in self._cluster.of("evaluator") if node.member in hands]
         victim = dice.choice([leader, leader, *nodes])
         strike = dice.choice([partial(self._end, victim), partial(self._stop, victim)])
-        self._cluster.events["struck amid a plan"] += 1
+        self._cluster.events["struck during a plan"] += 1
         # Between two requests, while a map is copied, or while slots are loaded.
         self._scheduler.after(dice.choice([1, 10, 100, 1_000]) * dice.random(), strike)
 
@@ -462,16 +462,16 @@ class Faults:
         if node is None:
             return
         if self._scheduler.dice.random() < 0.5:
-            self._strike_amid(node, partial(self._end, node))
+            self._strike_during(node, partial(self._end, node))
         else:
             node.kill("killed")
 
-    def _strike_amid(self, node: Node, strike: Callable[[], None]) -> None:
-        node.strike_amid(self._profile.amid, strike, self._profile.appends_max)
+    def _strike_during(self, node: Node, strike: Callable[[], None]) -> None:
+        node.strike_during(self._profile.during, strike, self._profile.appends_max)
 
     def _end(self, node: Node) -> None:
         if not self.is_over:
-            node.kill("killed amid appends")
+            node.kill("killed during appends")
 
     def _drain(self) -> None:
         node = self._victim()
@@ -483,7 +483,7 @@ class Faults:
         if node is None:
             return
         if self._scheduler.dice.random() < 0.5:
-            self._strike_amid(node, partial(self._stop, node))
+            self._strike_during(node, partial(self._stop, node))
         else:
             self._stop(node)
 
@@ -571,7 +571,7 @@ class Faults:
         kind = self._scheduler.dice.choice(["ended", "stopped", "full"])
 
         def strike() -> None:
-            self._cluster.events[f"{node.service} amid a checkpoint, {kind}"] += 1
+            self._cluster.events[f"{node.service} during a checkpoint, {kind}"] += 1
             strikes.get(kind, fill)()
 
         node.strike_save(self._scheduler.dice.randint(1, TORN_BLOBS_MAX), strike)

@@ -319,19 +319,19 @@ class Ledger:
             )
             self.orders.append((subscriber, handle, event))
 
-    def set_aside(self, slot: int, offset: int, ended_amid: int) -> None:
+    def set_aside(self, slot: int, offset: int, ended_during: int) -> None:
         """Records that a record went to `dead-letters`.
 
         Args:
             slot, offset: its position.
-            ended_amid: how many evaluators ended or paused while they processed it alone.
+            ended_during: how many evaluators ended or paused while they processed it alone.
         """
         message = self._log.partition(SLOTS, slot).records[offset].message
         keys: set[EventKey] = set()
         if isinstance(message, Routed):
             events = message.events
             keys = set(zip(events.sessions.tolist(), events.numbers.tolist(), strict=True))
-        if self.poison.isdisjoint(keys) and ended_amid < DEATHS_MAX:
+        if self.poison.isdisjoint(keys) and ended_during < DEATHS_MAX:
             self.fail(f"record {offset} of slot {slot} was set aside, and ends nobody")
         self._aside |= keys
 

@@ -118,7 +118,7 @@ class Parts:
     # (topic, Kafka partition, offset) of records that went to `dead-letters`.
     set_aside: set[tuple[str, int, int]] = field(default_factory=set)
     # (slot, begin, end) of records → how many evaluators ended or paused while processing them.
-    ended_amid: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    ended_during: Counter[tuple[int, int, int]] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -250,7 +250,7 @@ class Node:
         """Makes the log reject one of its next appends."""
         self.scheduler.dice.choice(self._producers).refuse()
 
-    def strike_amid(
+    def strike_during(
         self, kinds: tuple[type, ...], strike: Callable[[], None], appends_max: int = 8
     ) -> None:
         """Calls back while the process is appending a batch."""

@@ -231,18 +231,18 @@ class EvaluatorNode(Node):
         super().__init__(parts, "evaluator", member, EvaluatorMachine(member, settings), skew_ms)
 
     def kill(self, why: str) -> None:
-        self._amid()
+        self._note_ended_during()
         super().kill(why)
 
     def pause(self) -> None:
-        self._amid()
+        self._note_ended_during()
         super().pause()
 
-    def _amid(self) -> None:
+    def _note_ended_during(self) -> None:
         """Records it as ended while processing its present attempt, if it has one."""
         for attempted in self.machine.careful_reading.attempted if self.is_alive else ():
             span = attempted.partition, attempted.begin, attempted.end
-            self.parts.ended_amid[span] += 1
+            self.parts.ended_during[span] += 1
 
     def _step(self, event: Event) -> None:
         try:
@@ -258,7 +258,7 @@ class EvaluatorNode(Node):
         if self._hands_over:
             return
         self._hands_over = True
-        self._amid()
+        self._note_ended_during()
         store = self.parts.store
 
         def can_be_taken() -> bool:

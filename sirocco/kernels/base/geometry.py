@@ -219,7 +219,7 @@ def _rest_of_ring(
 ) -> Any:
     """Continues `ring_side` with the edge that ends at vertex `start`, where rounding decides.
 
-    Whoever chooses the edges can lead all of them through one point, so the memory for exact
+    A client that chooses the edges can lead all of them through one point, so the memory for exact
     numbers is taken once.
     """
     limbs = np.zeros(_LIMBS, np.int64)

@@ -191,9 +191,8 @@ class CoordinatorMachine:
                 return []
             case RebalanceRequest():
                 return self._rebalanced(event)
-            case Warmed(slot, member):
-                self._warmed[slot] = member
-                return []
+            case Warmed():
+                return self._note_warmed(event)
             case Tick() | Draining():
                 return []
             case _:
@@ -320,6 +319,7 @@ class CoordinatorMachine:
     def _members(self, event: MembersSeen, now_ms: int) -> list[Effect]:
         if not event.leading:
             self._claimed = False
+            self.unwarmed = {}
             return []
         if not self._claimed:
             self._claimed = True
@@ -406,6 +406,16 @@ class CoordinatorMachine:
         self._warmed = {s: member for s, member in self._warmed.items() if s in waiting}
         self.unwarmed = {s: (owners[s], moves[s]) for s in sorted(cold)}
         return {slot: member for slot, member in moves.items() if slot not in waiting}
+
+    def _note_warmed(self, event: Warmed) -> list[Effect]:
+        self._warmed[event.slot] = event.member
+        # Another thread reads it: replaced as a whole.
+        self.unwarmed = {
+            slot: move
+            for slot, move in self.unwarmed.items()
+            if (slot, move[1]) != (event.slot, event.member)
+        }
+        return []
 
     def _owner(self, topic: str, partition: int) -> str:
         owner = self.view.owners.get((topic, partition))

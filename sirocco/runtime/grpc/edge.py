@@ -4,7 +4,7 @@ At every method of every service these are checked in order: the token (`authent
 anything is read), a place among the calls under way, the size of the message, the memory it would
 take against a budget of the tenant and the process, and its counts. Only then it is parsed.
 
-gRPC reads and parses the request of a unary method before it calls the handler, whoever calls. So
+gRPC reads and parses the request of a unary method before it calls the handler, for any caller. So
 all methods are registered as methods that take a stream of bytes, which is the same on the wire:
 nothing of a call is read until its handler asks for it.
 """
@@ -120,8 +120,8 @@ class EdgeLimits:
 
     Attributes:
         connections: of one server; each takes some 20 KB, and a file of the process. Without a
-            bound, whoever reaches the port takes all files, and the process cannot reach Kafka any
-            more.
+            bound, anybody who reaches the port takes all files, and the process cannot reach Kafka
+            any more.
         handshake_ms: for the handshake of a new connection, with TLS or without.
     """
 
@@ -261,7 +261,7 @@ class _Method:
         return data
 
     async def _taken(self, tenant: str, peer: str, data: bytes) -> tuple[Any, int]:
-        """Takes a message; whoever calls gives the bytes back that it has of the budget then."""
+        """Takes a message; the caller then gives back the bytes that it took from the budget."""
         edge, refused = self.edge, "message"
         try:
             is_sound, size = self._checked(data)

@@ -286,10 +286,11 @@ class Checkpoints:
         self._warm.drop_unused(monotonic_ms())
 
     def _slices(self, names: Sequence[str]) -> tuple[SealedSlice, ...]:
-        return tuple(self._warm.take(name) or self._slice(name) for name in names)
+        return tuple(map(self._slice, names))
 
     def _slice(self, name: str) -> SealedSlice:
-        return read_slice(self._archive.read(name), self._hashing)
+        warm = self._warm.take(name)
+        return read_slice(self._archive.read(name), self._hashing) if warm is None else warm
 
     def _load_merger(self, effect: Load) -> Loaded:
         found = last_progress(self._log, effect.partition)

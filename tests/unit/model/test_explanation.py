@@ -84,7 +84,7 @@ def conditions(draw: st.DrawFn, *names: str) -> dict[str, Any]:
     return {name: draw(found[name]) for name in names if draw(st.booleans())}
 
 
-def judged(query: dict[str, Any], one: dict[str, Any], start_ms: int | None) -> Verdict:
+def checked(query: dict[str, Any], one: dict[str, Any], start_ms: int | None) -> Verdict:
     return explain(parse_query(query), parse_object(one), arrival_ms=one["ts"], start_ms=start_ms)
 
 
@@ -95,7 +95,7 @@ def test_a_standing_range_query_matches_what_is_said_to_match(
     query = {"id": "q", "kind": "range", "mode": "continuous", **conditions}
     if ttl is not None:
         query["ttl"] = ttl
-    verdict = judged(query, one, START_MS)
+    verdict = checked(query, one, START_MS)
     assert (verdict.outcome == "match") == bool(
         matches([FIRST, one], [query], event_arrivals=True)["q", 2]
     )
@@ -110,7 +110,7 @@ def test_every_text_of_few_words(text: str) -> None:
         for words in combinations(_WORDS, count):
             one = {"id": 2, "lon": 0, "lat": 0, "ts": START_MS, "text": " ".join(words)}
             found = matches([FIRST, one], [query], event_arrivals=True)["q", 2]
-            assert judged(query, one, START_MS).holds == bool(found), words
+            assert checked(query, one, START_MS).holds == bool(found), words
 
 
 @given(objects(), conditions("region", "text", "where"), st.sampled_from(["0ms", "1s", "30d"]))
@@ -121,7 +121,7 @@ def test_a_snapshot_finds_what_is_said_to_match(
     last = FIRST | {"id": 3, "ts": START_MS + 60_000}
     found = answers([one, last], [query])["q"]
     assert isinstance(found, Found)
-    assert (judged(query, one, last["ts"]).outcome == "match") == (2 in found.objects)
+    assert (checked(query, one, last["ts"]).outcome == "match") == (2 in found.objects)
 
 
 @given(objects(), conditions("region", "text", "where"))
@@ -131,7 +131,7 @@ def test_a_value_enters_where_its_object_is_said_to_be_inside(
     query = {"id": "q", "kind": "range", "mode": "continuous", "track": "van", **conditions}
     found = answers([FIRST, one], [query])["q"]
     assert isinstance(found, Changes)
-    assert (judged(query, one, START_MS).outcome == "inside") == (
+    assert (checked(query, one, START_MS).outcome == "inside") == (
         [(each, event) for each, event, _ in found.events] == [(2, "enter")]
     )
 
@@ -142,7 +142,9 @@ def test_candidates_of_knn_queries(one: dict[str, Any], conditions: dict[str, An
     query["point"] = {"lon": 0, "lat": 0}
     found = answers([one], [query])["q"]
     assert isinstance(found, Nearest)
-    assert (judged(query, one, None).outcome == "candidate") == (found.lines()[0]["objects"] == [2])
+    assert (checked(query, one, None).outcome == "candidate") == (
+        found.lines()[0]["objects"] == [2]
+    )
 
 
 @given(objects(), conditions("where"), st.sampled_from([55_597.54, 200_000, 3e7]), LONGITUDES)
@@ -153,7 +155,9 @@ def test_candidates_of_ranked_queries(
     query |= {"point": {"lon": lon, "lat": 0}, "radius_m": radius_m, "keywords": ["fire", "drill"]}
     found = answers([one], [query])["q"]
     assert isinstance(found, Best)
-    assert (judged(query, one, None).outcome == "candidate") == (found.lines()[0]["objects"] == [2])
+    assert (checked(query, one, None).outcome == "candidate") == (
+        found.lines()[0]["objects"] == [2]
+    )
 
 
 @given(objects(), conditions("region", "text", "where"))
@@ -161,13 +165,13 @@ def test_objects_that_terms_queries_count(one: dict[str, Any], conditions: dict[
     query = {"id": "q", "kind": "terms", "mode": "snapshot", "k": 9, **conditions}
     one["text"] += " word"
     terms = answers([one], [query])["q"].lines()[0]["terms"]
-    assert (judged(query, one, None).outcome == "counted") == bool(terms)
+    assert (checked(query, one, None).outcome == "counted") == bool(terms)
 
 
 def _why(query: dict[str, Any], one: dict[str, Any], name: str) -> str:
     query = {"id": "q", "kind": "range", "mode": "continuous", **query}
     one = {"id": 2, "lon": 0, "lat": 0, "ts": START_MS, **one}
-    return next(each.why for each in judged(query, one, START_MS).reasons if each.name == name)
+    return next(each.why for each in checked(query, one, START_MS).reasons if each.name == name)
 
 
 @pytest.mark.parametrize(
@@ -216,12 +220,12 @@ def test_reasons_in_words(query: dict[str, Any], one: dict[str, Any], name: str,
 def test_what_a_followed_value_is_told_depends_on_the_object_before() -> None:
     query = {"id": "q", "kind": "range", "mode": "continuous", "track": "van", "text": "fire"}
     one = {"id": 2, "lon": 0, "lat": 0, "ts": START_MS, "van": 7}
-    inside, outside = judged(query, one | {"text": "fire"}, None), judged(query, one, None)
+    inside, outside = checked(query, one | {"text": "fire"}, None), checked(query, one, None)
     assert (inside.outcome, outside.outcome) == ("inside", "no match")
     assert "enter" in inside.depends_on
     assert "exit" in outside.depends_on
-    assert "exit" not in judged(query | {"events": ["enter"]}, one, None).depends_on
-    assert judged(query, one | {"van": None}, None).depends_on == "it is not reported"
+    assert "exit" not in checked(query | {"events": ["enter"]}, one, None).depends_on
+    assert checked(query, one | {"van": None}, None).depends_on == "it is not reported"
 
 
 # --- distances outside a region

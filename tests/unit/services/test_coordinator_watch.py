@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from sirocco.protocol.contract.effects import Event, Member, MembersSeen
+from sirocco.protocol.contract.effects import Event, Member, MembersSeen, Warmed
 from sirocco.runtime.process.membership import LEASE_TIMES
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
@@ -126,3 +126,56 @@ def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_emptied_unseen
     watch.lease("evaluator-a")
     watch.now_ms += 1
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
+
+
+class FakeEvaluators:
+    """Notes what it is asked for; the map store may be away."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Mapping[str, list[int]]]] = []
+        self.is_away = False
+
+    def warm(self, slots: Mapping[str, list[int]]) -> None:
+        self.asked.append(("warm", slots))
+        if self.is_away:
+            raise TransportUnavailable("the map store is away")
+
+    def save(self, slots: Mapping[str, list[int]]) -> None:
+        self.asked.append(("save", slots))
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_past_objects_are_loaded_and_another_checkpoint_written_before_a_slot_moves(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    fake = FakeEvaluators()
+    fake.is_away = is_away
+    monkeypatch.setattr(watch.service, "_evaluators", fake)
+    watch.service.machine.unwarmed = {0: ("a", "b"), 1: ("a", "c")}
+    watch.service._warm_slots()
+    wanted = [
+        ("warm", {"b": [0]}),
+        ("save", {"a": [0]}),
+        ("warm", {"c": [1]}),
+        ("save", {"a": [1]}),
+    ]
+    assert fake.asked == [each for each in wanted if each[0] == "warm" or not is_away]
+    # A slot moves also if nobody answers.
+    assert watch.told == [Warmed(0, "b"), Warmed(1, "c")]
+
+
+def test_a_move_that_is_planned_no_more_is_not_prepared(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, machine = FakeEvaluators(), watch.service.machine
+    monkeypatch.setattr(watch.service, "_evaluators", fake)
+    machine.unwarmed = {0: ("a", "b"), 1: ("a", "b"), 2: ("a", "b")}
+
+    def warm(slots: Mapping[str, list[int]]) -> None:
+        fake.asked.append(("warm", slots))
+        # Meanwhile one was granted, and one goes elsewhere.
+        machine.unwarmed = {2: ("a", "c")}
+
+    monkeypatch.setattr(fake, "warm", warm)
+    watch.service._warm_slots()
+    assert fake.asked == [("warm", {"b": [0]}), ("save", {"a": [0]})]

@@ -46,7 +46,7 @@ class CompactionGaps:
 LoggedChange = tuple[int, Change]
 
 # Changes of a query in doubt that are kept. Of those before, the former owner has told the slots
-# long ago: it ended amid the last ones. A client that registers and removes a query a thousand
+# long ago: it ended during the last ones. A client that registers and removes a query a thousand
 # times a second would fill the memory with an hour of that.
 POSSIBLE_MAX = 64
 

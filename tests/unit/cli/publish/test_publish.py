@@ -77,7 +77,7 @@ def test_a_last_line_that_is_cut_is_bad_and_one_without_an_end_is_good(
     assert cluster.ids == [1, 2, 3]
 
 
-def test_errors_stand_in_the_order_of_lines_whoever_finds_them(
+def test_errors_are_in_the_order_of_lines_wherever_they_are_found(
     cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def reject(number: int | str) -> errors_pb2.Error | None:

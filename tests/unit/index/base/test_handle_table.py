@@ -35,7 +35,7 @@ def test_random_changes_agree_with_a_dictionary(seed: int) -> None:
     assert dict(zip(keys.tolist(), rows.tolist(), strict=True)) == oracle, f"seed {seed}"
 
 
-def test_whoever_looks_while_it_grows_finds_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_finds_entries_while_the_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     table = HandleTable()
     known = np.arange(1, 41, dtype=np.uint64)
     table.put(known, known.astype(np.int32))
@@ -53,7 +53,7 @@ def test_whoever_looks_while_it_grows_finds_what_is_there(monkeypatch: pytest.Mo
     assert table.get(more).tolist() == more.tolist()
 
 
-def test_whoever_looks_while_entries_move_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_looks_again_while_entries_move(monkeypatch: pytest.MonkeyPatch) -> None:
     table = HandleTable()
     known = np.arange(1, 41, dtype=np.uint64)
     table.put(known, known.astype(np.int32))

@@ -325,7 +325,7 @@ def test_changes_go_to_both_maps_from_prepare_to_retire() -> None:
     following = (home + 1) % SLOTS_COUNT
     assert one.read(Prepare(2)) == []
     assert not is_copied(one.registry)
-    published = one.read(change_of(request_of("register", query("amid", 1, 2))))
+    published = one.read(change_of(request_of("register", query("meanwhile", 1, 2))))
     assert sorted(slot for slot, _ in published) == sorted((home, following))
     # Copies: by the records that the owner has read.
     copies = dict(one.copy())
@@ -338,7 +338,7 @@ def test_changes_go_to_both_maps_from_prepare_to_retire() -> None:
     one.read(Retire(2, 0))
     removed = one.installs(trim(one.registry))
     assert [(slot, len(each.removed)) for slot, each in removed] == [(home, 2)]
-    assert one.slots("before") == one.slots("amid") == (following,)
+    assert one.slots("before") == one.slots("meanwhile") == (following,)
     published = one.read(change_of(request_of("register", query("behind", 1, 2), start_ms=9)))
     assert [slot for slot, _ in published] == [following]
 

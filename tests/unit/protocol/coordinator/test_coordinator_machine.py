@@ -567,3 +567,16 @@ def test_a_leaving_owner_keeps_its_slots_until_others_have_their_past() -> None:
     cluster.see("c", leaving)
     cluster.read("c")
     assert set(owners_of_slots(cluster).values()) == {"evaluator-0"}
+
+
+def test_slots_are_not_asked_for_again_once_they_are_warm_or_another_leads() -> None:
+    cluster = warming()
+    machine = cluster.machines["c"]
+    for _ in range(2):
+        cluster.see("c", members(evaluators=3))
+        cluster.now_ms += SETTLING_MS
+    first, *rest = machine.unwarmed
+    machine.step(Warmed(first, "evaluator-2"), cluster.now_ms)
+    assert list(machine.unwarmed) == rest
+    cluster.see("c", members(evaluators=3), leading=False)
+    assert machine.unwarmed == {}

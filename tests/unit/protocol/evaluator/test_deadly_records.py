@@ -201,11 +201,11 @@ class Evaluator:
     Args:
         slots: how many.
         until: end of their logs.
-        amid: which records; None: it had not reported them.
+        during: which records; None: it had not reported them.
     """
 
     def __init__(
-        self, slots: int = 1, until: int = 20, amid: tuple[int, int] | None = None
+        self, slots: int = 1, until: int = 20, during: tuple[int, int] | None = None
     ) -> None:
         settings = EvaluatorSettings(intake_partitions=1, partials_partitions=1)
         self.machine = EvaluatorMachine("m", settings)
@@ -217,8 +217,8 @@ class Evaluator:
         self.step(Tick())
         for slot in range(slots):
             self.control(Granted(0, SLOTS, slot, "a"))
-            if amid is not None:
-                self.control(Attempted(SLOTS, slot, self.epoch(slot), *amid))
+            if during is not None:
+                self.control(Attempted(SLOTS, slot, self.epoch(slot), *during))
             (load,) = self.control(Granted(0, SLOTS, slot, "m", has_ended=True))
             assert isinstance(load, Load)
             self.loaded = self.step(
@@ -274,7 +274,7 @@ def test_who_follows_one_that_ended_reads_on_once_it_has_said_so() -> None:
 
 
 def test_who_follows_one_that_ended_during_what_it_had_said_takes_that_in_pieces() -> None:
-    one = Evaluator(until=400, amid=(0, 130))
+    one = Evaluator(until=400, during=(0, 130))
     assert one.loaded == [Follow(SLOTS, 0, 0)]
     one.poll(0, 100)
     assert one.machine.slots[0].offset == 0
@@ -302,7 +302,7 @@ def test_who_follows_one_that_ended_during_what_it_had_said_takes_that_in_pieces
 
 
 def test_nothing_is_saved_before_all_is_taken_that_asks_for_care_and_all_at_once_then() -> None:
-    one = Evaluator(until=6, amid=(0, 6))
+    one = Evaluator(until=6, during=(0, 6))
     one.now_ms += 1_000_000
     for offset in range(6):
         one.poll(offset, 6)
@@ -319,7 +319,7 @@ def test_nothing_is_saved_before_all_is_taken_that_asks_for_care_and_all_at_once
 
 
 def test_slots_are_attempted_one_after_the_other() -> None:
-    one = Evaluator(slots=2, until=1, amid=(0, 1))
+    one = Evaluator(slots=2, until=1, during=(0, 1))
     assert one.poll(0, 1, slot=1) == [Unfollow(SLOTS, 1)]
     one.poll(0, 1, slot=0)
     one.read_back()
@@ -332,7 +332,7 @@ def test_slots_are_attempted_one_after_the_other() -> None:
 
 
 def test_a_slot_that_is_lost_during_an_attempt_leaves_its_turn_to_others() -> None:
-    one = Evaluator(slots=2, until=1, amid=(0, 1))
+    one = Evaluator(slots=2, until=1, during=(0, 1))
     one.poll(0, 1, slot=1)
     one.poll(0, 1, slot=0)
     attempted, *_ = one.said

@@ -486,7 +486,7 @@ def test_a_dead_letter_waits_for_room_in_the_queue_as_any_append(
 def test_what_a_machine_sets_aside_is_dead_lettered_as_it_was_read(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     routed = routed_of(0, 5, [{"id": 9, "lon": 1.0, "lat": 1.0, "text": "coffee"}], [1_000])
-    aside = SetAside(SLOTS, 3, 70, routed, "two ended amid it")
+    aside = SetAside(SLOTS, 3, 70, routed, "two ended at it")
     with running(log, Script(lambda e: [aside] if e == ControlRead(0, ELECTED) else [])) as worker:
         eventually(lambda: worker.rejected_total == 1)
     consumer = log.consumer("letters")
@@ -496,7 +496,7 @@ def test_what_a_machine_sets_aside_is_dead_lettered_as_it_was_read(log: MemoryLo
         "topic": SLOTS.encode(),
         "partition": b"3",
         "offset": b"70",
-        "reason": b"two ended amid it",
+        "reason": b"two ended at it",
     }
     read = read_record(HOPS[Routed].method_path, letter.value)
     assert isinstance(read, Routed)
