@@ -5,6 +5,7 @@ query or an object, by part of the system. `matching` is of a range index alone,
 pass.
 """
 
+# ruff: noqa: E402 -- the packages are found before they are imported
 from __future__ import annotations
 
 import importlib
@@ -14,6 +15,7 @@ import re
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,6 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from sirocco_client import Client, query_from_json
+
+import sirocco
+
+# Earlier checkouts have `services` and `loadgen` beside `sirocco`, not in it.
+_PACKAGE = Path(sirocco.__path__[0])
+if not (_PACKAGE / "loadgen").exists():
+    sirocco.__path__.append(str(_PACKAGE.parent))
 
 from sirocco.loadgen.clusters import ClusteredWorkload
 from sirocco.loadgen.match_bench import UNIT_SQUARE, MatchRun, insert_all
@@ -99,7 +108,14 @@ def main(queries: int, objects: int) -> None:
         cluster = pipeline.MemoryCluster(stack, store=True, slots=8)
         client = stack.enter_context(Client(cluster.router))
         reported = client.subscribe(pipeline.SUBSCRIBER, credit=1_000_000)
-        one = pipeline.Bench(cluster, client, stack.enter_context(reported), STANDING, 0.0, 0.0)
+        one = pipeline.Bench(
+            cluster=cluster,
+            client=client,
+            subscription=stack.enter_context(reported),
+            queries=STANDING,
+            registered_per_s=0.0,
+            bytes_per_query=0.0,
+        )
         one.subscription.open()
         threading.Thread(target=one.receive, name="receive", daemon=True).start()
         for name in chain(["set-up"], map(str.strip, sys.stdin)):
@@ -120,8 +136,12 @@ def main(queries: int, objects: int) -> None:
 
 
 if __name__ == "__main__":
+    status = 1
     try:
         main(int(sys.argv[1]), int(sys.argv[2]))
+        status = 0
+    except Exception:
+        traceback.print_exc()
     finally:
         # An orderly shutdown is not needed.
-        os._exit(0)
+        os._exit(status)
