@@ -220,7 +220,7 @@ def test_an_equal_grant_changes_the_epoch_alone() -> None:
     assert made.owns(SLOTS, 4)
 
 
-def test_what_was_lost_and_regained_is_loaded_again_and_the_late_answer_is_stale() -> None:
+def test_a_partition_lost_and_regained_is_loaded_again_and_the_late_answer_is_stale() -> None:
     made, effects = holdings(
         Granted(0, SLOTS, 4, "m"), Granted(0, SLOTS, 4, "other"), Granted(0, SLOTS, 4, "m")
     )

@@ -93,7 +93,7 @@ def view_of(*declarations: Declaration) -> ControlView:
 BEGIN = (LeaderElected("c"), map_activated(0), Granted(0, REGISTRY, 0, "r"))
 
 
-def test_a_prepared_map_is_not_in_force_before_it_is_said_so() -> None:
+def test_a_prepared_map_is_not_in_force_before_its_activation() -> None:
     view = view_of(*BEGIN, MapPrepared(0, 2, turned(2)))
     assert (view.map_version, view.prepared, view.has_changed) == (1, 2, True)
     view.apply(4, MapSwitched(0, 2))
@@ -122,7 +122,7 @@ def test_whoever_reads_what_compaction_left_comes_to_the_same_maps() -> None:
         assert short.maps == whole.maps
 
 
-def test_copies_count_when_the_owner_says_so() -> None:
+def test_copies_count_when_their_owner_reports_them() -> None:
     view = view_of(*BEGIN, MapPrepared(0, 2, turned(2)), Granted(0, REGISTRY, 0, "other"))
     assert not view.apply(5, MapCopied(0, 2, 2))
     assert view.apply(6, MapCopied(0, 2, 4))
@@ -150,7 +150,7 @@ def test_a_proposal_that_does_not_fit_is_refused(data: bytes, error: type[Sirocc
 
 
 @pytest.mark.parametrize("number", [LEAF_ID_MAX + 1, (1 << 31) - 1])
-def test_numbers_of_leaves_by_which_nobody_could_count_are_refused(number: int) -> None:
+def test_leaf_numbers_out_of_bounds_are_refused(number: int) -> None:
     """Routers keep a counter for each number up to the greatest: 16 GiB of them for the last."""
 
     def numbered(last: int) -> bytes:
@@ -262,7 +262,7 @@ def test_the_switch_waits_for_all_copies_and_a_new_leader_continues() -> None:
     assert cluster.view().map_version == 2
 
 
-def test_what_a_former_leader_prepares_is_void_and_said_otherwise() -> None:
+def test_preparations_of_a_former_leader_are_void_and_replaced() -> None:
     cluster = leading()
     term = cluster.machines["a"].view.term
     answers(cluster, "b")
@@ -365,7 +365,7 @@ def test_a_query_that_counts_stays_and_all_its_slots_learn_of_each_other() -> No
     assert len(one.slots("t")) == 2
 
 
-def test_who_asks_for_what_came_before_the_change_is_asked_of_all() -> None:
+def test_history_from_before_a_change_is_requested_of_all_slots() -> None:
     one = Partition()
     one.read(Prepare(2))
     one.read(Retire(2, 5_000))
@@ -375,7 +375,7 @@ def test_who_asks_for_what_came_before_the_change_is_asked_of_all() -> None:
     assert len(one.read(change_of(asks))) == 1
 
 
-def test_an_owner_that_has_read_less_than_it_tells_does_not_copy() -> None:
+def test_an_owner_that_lags_the_activation_does_not_copy() -> None:
     one = Partition(query("q", 1, 2))
     one.read(Prepare(2))
     one.registry.floor = 3
@@ -494,7 +494,7 @@ def test_a_query_that_is_not_here_may_leave_with_others() -> None:
     assert holds(slot, "q") == NO_REVISION
 
 
-def test_a_row_that_is_used_again_does_not_count_as_copied() -> None:
+def test_a_reused_row_does_not_count_as_copied() -> None:
     slot = slot_of(told_of("q", 20, copied_at=60), removal("q", 61), told_of("p", 62))
     slot.take([(slot.offset, replace(removal("p", 63), copied_at=59))])
     assert holds(slot, "p") == NO_REVISION
@@ -566,7 +566,7 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
     assert (one.sources[0].sent <= one.sources[0].position).all()
 
 
-def test_a_router_says_each_step_once_and_when_it_is_due() -> None:
+def test_a_router_reports_each_step_once_and_when_it_is_due() -> None:
     view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
     intake = IntakeRouter(slots=SLOTS_COUNT, event_time=False)
     registry = Registry(partition=0, offset=0, floor=0, epoch=2)
@@ -601,7 +601,7 @@ def test_a_router_says_each_step_once_and_when_it_is_due() -> None:
     assert steps.next(0) == []
 
 
-def test_what_was_said_for_maps_of_before_is_not_remembered() -> None:
+def test_reports_for_earlier_maps_are_forgotten() -> None:
     """A cluster that balances changes its map some thousand times a year."""
     view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
     intake = IntakeRouter(slots=SLOTS_COUNT, event_time=False)

@@ -203,7 +203,7 @@ def test_what_is_still_to_leave_slots_when_the_next_change_begins_leaves_them(la
     assert world.holding() == []
 
 
-def test_what_another_has_taken_out_of_a_slot_is_not_copied_there_again() -> None:
+def test_a_query_that_another_owner_removed_from_a_slot_is_not_copied_back() -> None:
     world = World(QUERY, Prepare(2))
     before, after = owners(3)
     first = Owner(world, owners(2)[0])

@@ -93,7 +93,7 @@ class Source:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_r2_a_zombie_and_its_successor_together_say_every_row_once(seed: int) -> None:
+def test_r2_a_zombie_and_its_successor_together_report_every_row_once(seed: int) -> None:
     # init: two producers of one source, of which the second begins at an earlier checkpoint and
     # splits differently; the log interleaves them in any way, and the zombie stops somewhere.
     rng = np.random.default_rng(seed)

@@ -449,7 +449,7 @@ def test_the_largest_of_a_kind_fits_a_record(kind: type) -> None:
     assert max(sizes) < RECORD_BYTES_MAX
 
 
-def test_what_no_record_holds_leaves_its_positions_behind() -> None:
+def test_a_row_too_large_for_a_record_still_advances_positions() -> None:
     (routed, *_) = routed_copies(900)
     (found, *_) = _reported()
     for message in (routed, found):

@@ -44,7 +44,7 @@ def test_nothing_is_known_while_one_is_silent_or_goes_by_another_map(
     assert routed_totals(MAP, ("r", "s"), answers) is None
 
 
-def test_nothing_is_known_where_nobody_owns_intake() -> None:
+def test_arrival_rates_are_unknown_without_intake_owners() -> None:
     assert routed_totals(MAP, (), {}) is None
 
 

@@ -241,7 +241,7 @@ def test_loads_of_evaluators_become_those_of_the_map() -> None:
     assert missing == ()
 
 
-def test_who_does_not_own_a_slot_any_more_and_other_maps_are_not_listened_to() -> None:
+def test_reports_of_former_owners_and_of_other_maps_are_ignored() -> None:
     loads, missing = joined_loads(
         four_leaves(),
         OWNERS,

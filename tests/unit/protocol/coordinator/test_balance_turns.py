@@ -113,7 +113,7 @@ class Coordinator:
 
 
 @pytest.mark.parametrize("failing", [Save, Move])
-def test_what_was_not_asked_for_to_its_end_is_not_under_way(failing: type) -> None:
+def test_an_unfinished_request_is_not_under_way(failing: type) -> None:
     coordinator = Coordinator(failing, Away("the map store is away"))
     coordinator.turn(0)
 
@@ -159,7 +159,7 @@ def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordi
     return Coordinator(told=told, standing=sampled)
 
 
-def test_evaluators_are_asked_for_their_share_of_a_sample() -> None:
+def test_each_evaluator_is_requested_its_share_of_a_sample() -> None:
     coordinator = of_two((9_900.0, 100.0), (250.0, 750.0))
     coordinator.turn(0)
 
@@ -169,7 +169,7 @@ def test_evaluators_are_asked_for_their_share_of_a_sample() -> None:
     assert asked.sizes == {"a": (4_055, 1_024), "b": (64, 3_072)}
 
 
-def test_no_sample_is_asked_for_by_which_nothing_is_decided() -> None:
+def test_no_sample_is_requested_that_decides_nothing() -> None:
     coordinator = of_two((0.6, 0.3), (250.0, 750.0))
     coordinator.turn(0)
 
@@ -286,7 +286,7 @@ class Stream:
 HOT = np.array([30.0, 10.0])
 
 
-def test_what_is_even_is_judged_by_whole_rounds() -> None:
+def test_even_load_is_assessed_by_whole_rounds() -> None:
     stream = Stream()
 
     stream.run(24_000)
@@ -295,7 +295,7 @@ def test_what_is_even_is_judged_by_whole_rounds() -> None:
     assert stream.decided_ms == []
 
 
-def test_what_is_uneven_but_not_urgent_is_judged_by_whole_rounds() -> None:
+def test_uneven_load_that_is_not_urgent_is_assessed_by_whole_rounds() -> None:
     stream = Stream()
     stream.rates = np.array([13.0, 10.0 - 3.0])
 
@@ -317,7 +317,7 @@ def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
     assert stream.arrivals == [LOOKS * 40 * 40.0]
 
 
-def test_what_becomes_urgent_in_a_round_is_judged_by_what_came_since() -> None:
+def test_load_that_becomes_urgent_in_a_round_is_assessed_by_later_objects() -> None:
     stream = Stream()
     stream.run(130)
     stream.rates = HOT
@@ -343,7 +343,7 @@ def test_a_burst_between_two_looks_changes_nothing() -> None:
     assert stream.decided_ms == []
 
 
-def test_after_a_change_counting_begins_again_and_is_judged_again_at_the_first_look() -> None:
+def test_after_a_change_counting_restarts_and_is_assessed_at_the_first_look() -> None:
     stream = Stream()
     stream.rates = HOT
     stream.run(70)
@@ -369,7 +369,7 @@ def test_what_cannot_be_relieved_is_not_tried_at_every_look() -> None:
 
 
 @pytest.mark.parametrize("silent", ["b", "r"])
-def test_who_is_silent_at_a_look_keeps_the_round_going(silent: str) -> None:
+def test_a_member_without_an_answer_keeps_the_round_open(silent: str) -> None:
     stream = Stream()
     stream.rates, stream.silent = HOT, silent
     stream.run(40)
@@ -437,7 +437,7 @@ def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() ->
     assert stream.judged[0].measured.round_ms == 8_000
 
 
-def test_turns_that_come_seldom_judge_what_is_urgent_all_the_same() -> None:
+def test_rare_turns_still_assess_urgent_load() -> None:
     stream = Stream()
     stream.rates = HOT
     stream.forget_started(550)
@@ -474,7 +474,7 @@ def test_what_waited_and_is_worked_off_is_no_load() -> None:
     assert stream.judged[-1].measured.imbalance == pytest.approx(1.0)
 
 
-def test_what_objects_meet_is_asked_for_now_and_then_and_for_every_map() -> None:
+def test_samples_are_requested_at_intervals_and_for_every_map() -> None:
     stream = Stream()
     stream.run(40 + MET_LOOKS * 40)
     assert stream.counted_ms == [40, 40 + MET_LOOKS * 40]
@@ -488,7 +488,7 @@ def test_what_objects_meet_is_asked_for_now_and_then_and_for_every_map() -> None
     assert stream.judged[0].measured.imbalance == pytest.approx(15.5 / 11)
 
 
-def test_routers_that_go_by_another_map_as_yet_say_nothing() -> None:
+def test_routers_with_another_map_report_nothing() -> None:
     stream = Stream()
     stream.rates, stream.version = HOT, MAP.version + 1
 
@@ -499,7 +499,7 @@ def test_routers_that_go_by_another_map_as_yet_say_nothing() -> None:
     assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
 
 
-def test_who_has_many_queries_to_copy_looks_for_longer_before_it_does() -> None:
+def test_many_queries_to_copy_lengthen_the_rounds_before_a_change() -> None:
     stream = Stream(
         Plan(memory=Memory(), reason="split", map=replace(MAP, version=MAP.version + 1))
     )

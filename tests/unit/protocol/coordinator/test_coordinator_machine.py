@@ -139,7 +139,7 @@ def test_shares_differ_by_one_at_most_and_only_what_must_moves(seed: int) -> Non
     assert balanced(wanted, alive) == wanted, f"seed={seed}"
 
 
-def test_r4_a_leader_says_so_first_and_acts_when_it_has_read_it() -> None:
+def test_r4_a_leader_appends_its_leadership_first_and_acts_once_it_has_read_it() -> None:
     cluster = Cluster("a")
     cluster.see("a", members())
     assert cluster.log == [LeaderElected("a")]
@@ -200,7 +200,7 @@ def test_what_the_dead_owned_is_granted_though_others_keep_coming() -> None:
     assert dead == [True] * looks + [False] * looks
 
 
-def test_a_grant_says_whether_the_owner_before_has_ended() -> None:
+def test_a_grant_holds_whether_the_former_owner_has_ended() -> None:
     cluster = Cluster("a")
     cluster.settle("a", members(evaluators=2))
     assert not any(grant.has_ended for grant in cluster.grants())
@@ -229,7 +229,7 @@ def test_a_new_leader_does_not_count_what_it_saw_before() -> None:
     assert cluster.grants() == before
 
 
-def test_r4_nothing_is_granted_twice_while_the_log_is_behind() -> None:
+def test_r4_nothing_is_granted_twice_while_a_leader_has_not_read_its_grants() -> None:
     cluster = Cluster("a")
     cluster.see("a", members())
     cluster.read("a")
@@ -456,7 +456,7 @@ def test_by_load_nothing_moves_while_the_map_changes_or_another_leads() -> None:
 
 
 @pytest.mark.parametrize("loads", [False, True])
-def test_who_leaves_is_rid_of_everything_at_once(loads: bool) -> None:
+def test_a_leaving_member_loses_all_partitions_at_once(loads: bool) -> None:
     cluster = Cluster("a")
     cluster.machines["a"] = CoordinatorMachine("a", replace(SETTINGS, by_load=loads))
     cluster.settle("a", members(evaluators=3))
@@ -569,7 +569,7 @@ def test_a_leaving_owner_keeps_its_slots_until_others_have_their_past() -> None:
     assert set(owners_of_slots(cluster).values()) == {"evaluator-0"}
 
 
-def test_slots_are_not_asked_for_again_once_they_are_warm_or_another_leads() -> None:
+def test_slots_are_not_prepared_again_once_they_are_warm_or_another_leads() -> None:
     cluster = warming()
     machine = cluster.machines["c"]
     for _ in range(2):

@@ -68,7 +68,7 @@ def test_idle_slots_are_spread_too() -> None:
     assert IDLE_SHARE * 16 < 1
 
 
-def test_it_settles_and_nobody_who_has_little_loses_any() -> None:
+def test_assignment_settles_and_members_with_few_slots_lose_none() -> None:
     seed = 20261121
     dice = np.random.default_rng(seed)
     for world in range(200):

@@ -153,7 +153,7 @@ def test_whoever_only_gives_a_slot_away_has_not_ended() -> None:
     assert (log.trial.deaths, log.trial.is_suspected, log.trial.poison) == (0, False, None)
 
 
-def test_what_a_former_owner_attempts_says_nothing() -> None:
+def test_attempts_of_a_former_owner_do_not_count() -> None:
     log = Log()
     former = log.grant("a", has_ended=False)
     log.grant("b")
@@ -259,7 +259,7 @@ class Evaluator:
         return [effect for each in reported for effect in self.control(each)]
 
 
-def test_who_follows_one_that_ended_reads_on_once_it_has_said_so() -> None:
+def test_a_successor_of_an_ended_process_reads_on_once_it_has_recorded_the_attempt() -> None:
     one = Evaluator(until=20)
     assert one.loaded == [Append(CONTROL, 0, Attempted(SLOTS, 0, one.epoch(), 0, 20))]
     assert one.read_back() == [Follow(SLOTS, 0, 0)]
@@ -273,7 +273,7 @@ def test_who_follows_one_that_ended_reads_on_once_it_has_said_so() -> None:
     assert (0 in one.machine.careful_reading, one.said) == (False, [])
 
 
-def test_who_follows_one_that_ended_during_what_it_had_said_takes_that_in_pieces() -> None:
+def test_a_successor_takes_a_recorded_attempt_in_pieces() -> None:
     one = Evaluator(until=400, during=(0, 130))
     assert one.loaded == [Follow(SLOTS, 0, 0)]
     one.poll(0, 100)
@@ -301,7 +301,7 @@ def test_who_follows_one_that_ended_during_what_it_had_said_takes_that_in_pieces
     assert (0 in one.machine.careful_reading, one.machine.slots[0].offset) == (False, 400)
 
 
-def test_nothing_is_saved_before_all_is_taken_that_asks_for_care_and_all_at_once_then() -> None:
+def test_nothing_is_saved_before_all_careful_records_are_taken_and_then_all_at_once() -> None:
     one = Evaluator(until=6, during=(0, 6))
     one.now_ms += 1_000_000
     for offset in range(6):

@@ -202,7 +202,7 @@ def test_what_others_own_and_other_topics_are_no_business_of_an_evaluator() -> N
     assert one.poll((0, 0, wants_coffee()), (0, 1, objects(0, "coffee"))) == []
 
 
-def test_a_slot_is_behind_until_it_has_read_what_was_there_when_it_was_loaded() -> None:
+def test_a_slot_lags_until_it_has_read_the_log_end_of_its_load() -> None:
     evaluator = Evaluator()
     (load,) = evaluator.grant(3)
     assert isinstance(load, Load)
@@ -222,7 +222,7 @@ def test_a_slot_is_behind_until_it_has_read_what_was_there_when_it_was_loaded() 
     assert not slot.is_catching_up
 
 
-def test_what_is_lost_is_dropped_and_loaded_again_when_it_comes_back() -> None:
+def test_a_lost_slot_is_dropped_and_loaded_again_when_it_returns() -> None:
     one = Evaluator()
     one.own(0)
     one.poll((0, 0, wants_coffee()))
@@ -280,7 +280,7 @@ def test_each_target_gets_its_subscribers_matches_of_all_slots_in_one_record() -
     ]
 
 
-def test_r2_what_comes_again_is_not_reported_again() -> None:
+def test_r2_repeated_records_are_not_reported_again() -> None:
     one = Evaluator()
     one.own(0)
     one.poll((0, 0, wants_coffee()))
@@ -372,7 +372,7 @@ def test_slices_stay_that_a_checkpoint_of_a_former_owner_may_stand_on() -> None:
     assert [each.name for each in discarded if each.name.startswith("slices/")] == []
 
 
-def test_with_slices_that_are_too_old_those_leave_that_nobody_knows_of() -> None:
+def test_expired_slices_leave_with_those_that_no_list_names() -> None:
     one = Evaluator(archive_ms=10_000, retention_ms=5_000, store_limits=StoreLimits(active_rows=2))
     one.own(0)
     (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
@@ -450,7 +450,7 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     assert not one.machine.is_paused
 
 
-def test_what_was_sealed_after_the_last_checkpoint_does_not_stop_the_reading_for_ever() -> None:
+def test_slices_sealed_after_the_last_checkpoint_block_reading_only_for_a_time() -> None:
     # init: it is saved while the rows that fill its memory are not sealed yet.
     one = Evaluator(store_bytes_max=1, store_limits=StoreLimits(active_rows=2))
     one.own(0)
@@ -595,7 +595,7 @@ def steps_of(effects: list[Effect]) -> list[tuple[int, int]]:
     ]
 
 
-def test_slots_with_steps_due_are_read_again_from_what_was_passed_over_and_may_be_lost() -> None:
+def test_slots_with_due_steps_read_skipped_records_again_and_may_be_lost() -> None:
     far = routed_of(0, 1, [], [], time_ms=BEGIN_MS + 9_001)
     one = Evaluator(limits=EvaluatorLimits(turn_steps_max=1, report_steps_max=1))
     one.own(0)

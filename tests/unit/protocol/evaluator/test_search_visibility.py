@@ -21,7 +21,7 @@ def test_the_slot_that_was_seen_to_have_come_far_enough_answers() -> None:
     assert arrived.slot(3) is slots[3]
 
 
-def test_one_that_is_behind_is_waited_for() -> None:
+def test_a_search_waits_for_a_slot_that_lags() -> None:
     slots = {3: Slot(12)}
     arrived = TokenCheck(slots.get, [3], {0: 12})
     assert not arrived.check()
@@ -37,7 +37,7 @@ def test_a_slot_that_came_after_the_look_does_not_answer() -> None:
     assert arrived.slot(3) is None
 
 
-def test_a_slot_that_was_lost_and_has_come_again_does_not_answer_as_it_was() -> None:
+def test_a_slot_that_was_lost_and_returned_does_not_answer_from_its_former_state() -> None:
     slots = {3: Slot(12)}
     arrived = TokenCheck(slots.get, [3], {0: 11})
     assert arrived.check()

@@ -115,7 +115,7 @@ def test_a_slot_is_not_saved_before_its_past_is_loaded() -> None:
     assert len(save.state["slices"]) == 2
 
 
-def test_a_query_that_asks_for_the_past_waits_for_it_and_so_does_what_comes_after() -> None:
+def test_a_query_with_history_and_later_records_wait_for_past_objects() -> None:
     one = Successor()
     past = installed_of(0, [(1, {**COFFEE, "id": "past"}, ANN, 0)], past_ms=1 << 40)
     effects = one.evaluator.poll(

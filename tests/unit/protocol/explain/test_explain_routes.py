@@ -128,7 +128,7 @@ def test_keywords_are_named_as_far_as_they_are_known() -> None:
     assert parted.why
 
 
-def test_the_nearest_are_looked_for_everywhere_and_snapshots_first_at_their_point() -> None:
+def test_nearest_queries_reach_all_slots_and_snapshots_first_the_slot_of_their_point() -> None:
     routing = by_scheme("uniform-grid")
     members = {"id": "q", "kind": "knn", "point": {"lon": 1, "lat": 1}, "k": 3}
     standing = query_places(parse_query(members | {"mode": "continuous"}), routing)

@@ -128,7 +128,7 @@ def test_lists_are_the_k_least_of_all_that_was_seen(seed: int) -> None:
             both.lists.restore(saved)
 
 
-def test_what_came_and_went_between_two_looks_is_not_told() -> None:
+def test_an_object_that_came_and_went_between_two_looks_is_not_reported() -> None:
     both = Both()
     both.add([(0, 1, 7, 5.0)])
     both.add([(0, 1, 8, 4.0)])
@@ -160,7 +160,7 @@ def test_equal_candidates_count_once() -> None:
     assert sent.entries == ((7, 5.0),)
 
 
-def test_changes_whose_objects_do_not_fit_a_record_are_told_one_after_the_other() -> None:
+def test_changes_too_large_for_one_record_are_sent_one_after_the_other() -> None:
     both = Both(MergerLimits(records=RecordLimits(bytes_max=1)))
     both.add([(0, 2, 7, 5.0), (0, 2, 8, 6.0)])
     both.add([(0, 2, 9, 1.0)])
@@ -170,7 +170,7 @@ def test_changes_whose_objects_do_not_fit_a_record_are_told_one_after_the_other(
 
 
 @pytest.mark.parametrize("k", [3_000, 10_000])
-def test_a_list_of_long_string_ids_is_told_with_all_of_them(k: int) -> None:
+def test_a_list_of_long_string_ids_is_sent_with_all_of_them(k: int) -> None:
     asked = Asked("q", knn_spec("q", k))
     lists = KnnLists()
     names: set[str] = set()

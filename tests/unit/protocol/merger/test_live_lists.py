@@ -146,7 +146,9 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     assert read_spec('{"gone":{}}').kind == KIND_UNKNOWN
 
 
-def test_versions_that_ask_the_same_are_distinguished_and_subscribers_see_what_was_asked() -> None:
+def test_versions_with_equal_conditions_are_distinguished_and_subscribers_see_the_condition() -> (
+    None
+):
     tricky = ['{"a":1,"where":{"a":1,"revision":7}}', tracked_spec(',"revision":7}')]
     for text in (NEAR.spec, BEST.spec, *tricky):
         assert definition_of_spec(versioned_spec(text, 12)) == definition_of_spec(text) == text
@@ -162,7 +164,7 @@ def test_versions_that_ask_the_same_are_distinguished_and_subscribers_see_what_w
     assert delivered.queries.specs == (WORDS.spec,)
 
 
-def test_an_end_before_any_time_was_told_is_remembered_from_the_first_on() -> None:
+def test_an_end_before_any_reported_time_is_remembered_from_the_first_on() -> None:
     slots = Slots()
     slots.times_ms = [NO_TIME_MS] * 2
     slots.say(0, End(NEAR, NO_TIME_MS))
@@ -222,7 +224,7 @@ def first_step(slot: int) -> Terms:
     return Terms(WORDS, 100, (("a", slot + 1),), slot_count=2)
 
 
-def test_the_past_is_told_when_all_slots_have_said_theirs_however_late() -> None:
+def test_history_is_sent_when_all_slots_have_reported_theirs_however_late() -> None:
     # init: when they get the query, the time of all of them is past its first two steps.
     slots = Slots(3)
     for slot in range(3):
@@ -249,7 +251,7 @@ def test_the_past_is_told_when_all_slots_have_said_theirs_however_late() -> None
     assert [(each.at_ms, each.entries) for each in slots.told()] == [(300, (("a", 1.0),))]
 
 
-def test_the_past_that_a_slot_alone_knows_is_told_whole_too() -> None:
+def test_history_of_a_single_slot_is_sent_whole() -> None:
     slots = Slots()
     for slot in (0, 1):
         slots.say(slot, time_ms=500)
@@ -266,7 +268,7 @@ def test_the_past_that_a_slot_alone_knows_is_told_whole_too() -> None:
     ]
 
 
-def test_a_version_that_ends_before_all_have_said_its_first_step_is_told_all_the_same() -> None:
+def test_a_version_that_ends_before_all_slots_reported_its_first_step_is_still_sent() -> None:
     slots = Slots()
     for slot in (0, 1):
         slots.say(slot, time_ms=500)
@@ -277,7 +279,7 @@ def test_a_version_that_ends_before_all_have_said_its_first_step_is_told_all_the
 
 
 @pytest.mark.parametrize("by", ["time", "bytes"])
-def test_who_never_says_the_first_step_is_waited_for_within_a_bound(by: str) -> None:
+def test_a_slot_that_never_reports_the_first_step_is_awaited_within_a_bound(by: str) -> None:
     slots = Slots()
     steps = slots.cluster.machine.windows[0].lists.steps
     for slot in (0, 1):
@@ -295,7 +297,7 @@ def test_who_never_says_the_first_step_is_waited_for_within_a_bound(by: str) -> 
     assert (steps.pending_steps, steps.bytes_total) == (0, 0)
 
 
-def test_who_is_waited_for_is_known_after_a_take_over() -> None:
+def test_awaited_slots_are_known_after_a_take_over() -> None:
     slots = Slots()
     steps = slots.cluster.machine.windows[0].lists.steps
     for slot in (0, 1):
@@ -315,7 +317,7 @@ def test_who_is_waited_for_is_known_after_a_take_over() -> None:
         assert sent.lists.values.tolist() == [3.0]
 
 
-def test_equal_counts_are_told_by_code_point_and_never_more_than_k() -> None:
+def test_equal_counts_are_sent_by_code_point_and_never_more_than_k() -> None:
     slots = Slots(1)
     counts = (("\U0001d11e", 2), ("￮", 2), ("z", 1), ("é", 3))
     slots.say(0, Terms(WORDS, 100, counts), time_ms=101)
@@ -344,7 +346,7 @@ def test_many_parts_of_a_step_are_added_up_as_they_come() -> None:
     assert not pending.machine.windows[0].lists.steps.has_pending
 
 
-def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
+def test_a_ranked_list_is_sent_only_when_its_ids_change() -> None:
     def step(at_ms: int, *seen: Seen) -> Ranked:
         return Ranked(asked=BEST, at_ms=at_ms, total=5, tokens=50, holders=(2, 1), seen=seen)
 
@@ -374,7 +376,7 @@ def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
 
 
 @pytest.mark.parametrize("restored", ["not", "with names", "from before"])
-def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str) -> None:
+def test_a_ranked_list_is_sent_when_another_object_has_its_number(restored: str) -> None:
     one, other = PAIRS[0]
     seen = [Seen(name, (1, n), 150, 10, 10.0, (1, 0)) for n, name in enumerate((one, other, other))]
     slots = Slots(1)
@@ -477,7 +479,7 @@ def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() 
 # --- versions that end
 
 
-def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_says_it() -> None:
+def test_the_rest_of_a_ranked_step_of_a_dead_evaluator_counts_from_its_successor() -> None:
     # Other candidates, in another order and fewer records: slices differ there.
     first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
     second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
@@ -527,7 +529,7 @@ def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_
     assert lists(slots.told()) == [("best", entries)]
 
 
-def test_what_was_left_unsaid_of_a_ranked_step_that_looks_back_counts_likewise() -> None:
+def test_the_rest_of_a_ranked_step_over_history_counts_from_a_successor() -> None:
     # The slot's time is past the step before any report of it.
     first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
     second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
@@ -551,7 +553,7 @@ def test_what_was_left_unsaid_of_a_ranked_step_that_looks_back_counts_likewise()
     assert [name for name, _ in entries] == [3, 1]
 
 
-def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what_is_gone() -> None:
+def test_a_list_ends_with_the_report_of_the_first_slot_and_later_ones_do_not_count() -> None:
     slots = Slots()
     slots.say(0, Match(NEAR, 1, 5.0))
     assert lists(slots.told()) == [("near", ((1, 5.0),))]
@@ -608,7 +610,7 @@ def test_the_end_of_a_version_that_is_repeated_ends_no_later_one() -> None:
     assert lists(slots.told()) == [("near", ((2, 6.0), (3, 7.0)))]
 
 
-def test_steps_that_all_slots_passed_before_the_end_are_told_and_no_others() -> None:
+def test_only_steps_that_all_slots_passed_before_the_end_are_sent() -> None:
     slots = Slots()
     again = version(WORDS, 7)
     slots.say(0, Terms(WORDS, 100, (("a", 1),)), time_ms=101)
@@ -628,7 +630,7 @@ def test_steps_that_all_slots_passed_before_the_end_are_told_and_no_others() -> 
 # --- steps that wait for a slot that does not advance
 
 
-def test_steps_beyond_the_bound_are_told_without_the_slot_and_say_so() -> None:
+def test_steps_beyond_the_bound_are_sent_without_the_slot_and_marked_partial() -> None:
     slots = Slots()
     steps = slots.cluster.machine.windows[0].lists.steps
     # Two steps with one part each.
@@ -650,7 +652,7 @@ def test_steps_beyond_the_bound_are_told_without_the_slot_and_say_so() -> None:
     assert steps.earliest_ms is None
 
 
-def test_a_partial_ranked_step_is_told_even_if_the_list_seems_unchanged() -> None:
+def test_a_partial_ranked_step_is_sent_even_if_the_list_seems_unchanged() -> None:
     slots = Slots()
     steps = slots.cluster.machine.windows[0].lists.steps
     seen = (Seen(7, (1, 1), 50, 3, 10.0, (1, 1)),)
@@ -731,7 +733,7 @@ def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end
     assert len(slots.known().knn) == 1
 
 
-def test_that_a_version_ended_is_remembered_until_all_slots_have_told_their_time() -> None:
+def test_an_ended_version_is_remembered_until_all_slots_have_reported_their_time() -> None:
     # A slot reports its findings before its time, and until then it repeats steps.
     slots = Slots()
     slots.cluster.registry_saved(1)
@@ -744,7 +746,7 @@ def test_that_a_version_ended_is_remembered_until_all_slots_have_told_their_time
     assert len(slots.known().versions) == 0
 
 
-def test_a_former_version_of_the_system_says_less_of_ends() -> None:
+def test_records_of_an_earlier_version_hold_less_about_ends() -> None:
     slots = Slots(1)
     members = {"gone": orjson.loads(NEAR.spec), "at_ms": 17}
     removed = read_spec(orjson.dumps(members).decode())
@@ -759,7 +761,7 @@ def test_a_former_version_of_the_system_says_less_of_ends() -> None:
     assert len(slots.known().versions) == 0
 
 
-def test_a_list_with_a_lifetime_stands_until_a_slot_says_that_it_has_ended() -> None:
+def test_a_list_with_a_lifetime_lasts_until_a_slot_reports_its_end() -> None:
     # Slots that lag far report objects that arrived long before the query was registered.
     slots = Slots()
     short = Asked("near", spec_of(orjson.loads(NEAR.spec) | {"ttl": "1s"}))
@@ -788,7 +790,7 @@ def test_without_lists_there_are_no_checkpoints() -> None:
         assert slots.cluster.low == i + 1
 
 
-def test_r5_nothing_is_told_of_lists_before_a_checkpoint_is_in_force() -> None:
+def test_r5_no_list_is_sent_before_a_checkpoint_is_in_force() -> None:
     slots = Slots()
     cluster = slots.cluster
     slots.say(0, Match(PLAIN, 1))
@@ -895,7 +897,7 @@ def test_r5_a_checkpoint_below_what_is_kept_is_passed_over() -> None:
     assert merger_start(None, (state, 3), 3) == (3, state)
 
 
-def test_records_name_what_they_speak_of() -> None:
+def test_records_name_their_queries() -> None:
     # The codec accepts the hand-made records.
     found = found_of(
         [(0, 0, 3, 7), (1, 0, 1, 9)],
@@ -946,7 +948,7 @@ def told_first(slots: Slots) -> None:
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
-def test_a_version_that_continues_leads_from_the_list_that_was_told_before(
+def test_a_version_that_continues_leads_on_from_the_last_list_sent(
     is_taken_over: bool,
 ) -> None:
     slots = Slots()
@@ -969,7 +971,7 @@ def test_a_version_that_continues_leads_from_the_list_that_was_told_before(
     assert changes(slots.told()) == [([6], [5], [6, 3])]
 
 
-def test_a_query_that_is_registered_again_leads_from_nothing() -> None:
+def test_a_query_that_is_registered_again_starts_its_list_from_nothing() -> None:
     slots = Slots()
     told_first(slots)
     slots.say(0, End(FIRST, by=(0, 9)))
@@ -995,7 +997,7 @@ def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() 
     assert len(slots.known().knn) == 0
 
 
-def test_what_a_version_found_is_told_before_the_next_one_leads_on_from_it() -> None:
+def test_results_of_a_version_are_sent_before_the_next_version_continues_them() -> None:
     """A process that reads the records again finds the same list, whenever others reported it."""
     slots = Slots()
     slots.say(0, Match(FIRST, 1, 10.0))
@@ -1005,7 +1007,7 @@ def test_what_a_version_found_is_told_before_the_next_one_leads_on_from_it() -> 
     assert changes(slots.told()) == [([1, 2], [], [1, 2]), ([3], [1, 2], [3])]
 
 
-def test_a_successor_leads_on_from_what_was_told_in_windows_that_it_does_not_know() -> None:
+def test_a_successor_continues_lists_sent_in_windows_that_it_does_not_know() -> None:
     slots = Slots()
     told_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
@@ -1047,7 +1049,7 @@ def ranked_lists(told: list[Any]) -> list[tuple[int | None, list[int | str]]]:
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
-def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
+def test_a_ranked_version_without_results_empties_the_former_list(
     is_taken_over: bool,
 ) -> None:
     slots = Slots()
@@ -1069,7 +1071,7 @@ def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
 
 
 @pytest.mark.parametrize("order", [(False, True), (True, False)])
-def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
+def test_a_slot_that_a_ranked_query_leaves_does_not_end_its_list(
     order: tuple[bool, bool],
 ) -> None:
     """It only learns that the query is no longer there."""
@@ -1105,7 +1107,7 @@ def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_ranked_query_that_moves_to_other_slots_alone_says_that_its_list_is_gone(
+def test_a_ranked_query_that_moves_to_other_slots_only_empties_its_list(
     order: int,
 ) -> None:
     """The slots that it leaves get a removal with the revision of the next version."""
@@ -1120,7 +1122,7 @@ def test_a_ranked_query_that_moves_to_other_slots_alone_says_that_its_list_is_go
     assert ranked_lists(slots.told()) == [(200, [])]
 
 
-def test_a_ranked_query_that_moves_after_it_was_registered_again_says_nothing() -> None:
+def test_a_ranked_query_that_moves_after_a_new_registration_sends_nothing() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]
@@ -1132,7 +1134,7 @@ def test_a_ranked_query_that_moves_after_it_was_registered_again_says_nothing() 
     assert ranked_lists(slots.told()) == []
 
 
-def test_a_ranked_query_that_is_registered_again_says_nothing_of_what_it_lacks() -> None:
+def test_a_ranked_query_registered_again_sends_no_missing_objects() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     assert ranked_lists(slots.told()) == [(100, [7])]
@@ -1148,7 +1150,7 @@ def test_a_ranked_query_that_is_registered_again_says_nothing_of_what_it_lacks()
     assert (len(known.versions), len(known.steps), len(known.steps._sent_revisions)) == (0, 0, 0)
 
 
-def test_a_step_before_the_end_is_told_when_a_slot_has_said_that_the_query_is_removed() -> None:
+def test_a_step_before_the_end_is_sent_after_a_slot_reported_the_removal() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     for slot in (0, 1):

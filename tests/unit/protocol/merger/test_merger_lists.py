@@ -241,7 +241,7 @@ def run(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_step_is_told_once_with_what_all_slots_counted(seed: int) -> None:
+def test_each_step_is_sent_once_with_the_counts_of_all_slots(seed: int) -> None:
     scripts, log, ends_at = random_history(seed, ends=False)
     sent, _ = run(log, ends_at, seed, {})
     complete_ms = min(script.time_ms(script.end) for script in scripts)
@@ -280,7 +280,7 @@ def lists_for(told: list[Told], asked: Asked) -> list[ListChange]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_ranked_lists_are_told_when_their_ids_change(seed: int) -> None:
+def test_ranked_lists_are_sent_when_their_ids_change(seed: int) -> None:
     scripts, log, ends_at = random_history(seed, ends=False)
     sent, _ = run(log, ends_at, seed, {})
     complete_ms = min(script.time_ms(script.end) for script in scripts)
@@ -372,7 +372,7 @@ def _number_of(match: Match) -> int:
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("is_save_slow", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_r5_a_take_over_at_any_window_tells_the_same(
+def test_r5_a_take_over_at_any_window_sends_the_same(
     seed: int, is_save_slow: bool, ends: bool
 ) -> None:
     _, log, ends_at = random_history(seed, ends=ends)
@@ -392,7 +392,7 @@ def test_r5_a_take_over_at_any_window_tells_the_same(
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_r5_mergers_that_die_again_and_again_tell_the_same(seed: int) -> None:
+def test_r5_mergers_that_die_repeatedly_send_the_same(seed: int) -> None:
     _, log, ends_at = random_history(seed, ends=True)
     rng = np.random.default_rng(seed)
     deaths = {
@@ -410,7 +410,7 @@ def test_r5_mergers_that_die_again_and_again_tell_the_same(seed: int) -> None:
     assert len(cluster.blobs) <= cluster.mergers + 2
 
 
-def test_r5_a_merger_that_stood_still_does_not_begin_the_lists_again() -> None:
+def test_r5_a_merger_that_stood_still_does_not_restart_its_lists() -> None:
     # init: it read `control` up to its grant; meanwhile others have sent lists.
     _, log, ends_at = random_history(0, ends=False)
     _, cluster = run(log, ends_at, 0, {})
@@ -450,7 +450,7 @@ def test_nothing_is_kept_of_queries_that_ended_in_all_slots(seed: int) -> None:
     assert len(lists.versions) == 0
 
 
-def test_r5_without_the_state_a_successor_tells_something_else(
+def test_r5_without_the_state_a_successor_sends_other_lists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The tests above can fail: with a successor that continues only from the progress.

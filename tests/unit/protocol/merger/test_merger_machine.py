@@ -356,7 +356,7 @@ def test_r5_the_newest_progress_is_kept_however_small_the_retention() -> None:
                 assert effect.before_offset <= shell.end_offset - 3
 
 
-def test_what_a_predecessor_left_goes_when_as_much_again_was_written() -> None:
+def test_records_of_a_predecessor_are_truncated_when_as_much_again_was_written() -> None:
     # init: a successor finds 40 offsets.
     shell = Shell(retained_bytes_max=300)
     shell.end_offset = 40
@@ -375,7 +375,7 @@ def test_what_a_predecessor_left_goes_when_as_much_again_was_written() -> None:
     assert [effect.before_offset for effect in truncated] == [40]
 
 
-def test_r5_who_is_fenced_begins_again_from_what_is_safe() -> None:
+def test_r5_a_fenced_merger_restarts_from_committed_state() -> None:
     shell = Shell()
     shell.own()
     shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=LIMITS.window_ms)
@@ -405,7 +405,7 @@ def granted() -> Shell:
     return shell
 
 
-def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
+def test_r5_a_merger_without_a_checkpoint_of_its_lists_waits_for_one() -> None:
     # init: others have sent lists while it was paused.
     shell = granted()
     assert (
@@ -431,7 +431,7 @@ def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
     assert shell.machine.windows == {}
 
 
-def test_r5_a_checkpoint_that_is_told_of_while_it_loads_is_loaded_as_well() -> None:
+def test_r5_a_checkpoint_declared_during_a_load_is_loaded_as_well() -> None:
     shell = granted()
     shell.step(ControlRead(3, CheckpointTaken(PARTIALS, 0, 2, 5, "n")))
     effects = shell.step(

@@ -170,7 +170,7 @@ def test_another_version_or_a_removal_takes_the_place_of_a_lifetime() -> None:
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
-def test_what_the_registry_says_is_said_once(is_taken_over: bool) -> None:
+def test_an_end_from_the_registry_is_reported_once(is_taken_over: bool) -> None:
     slot = opened()
     sent = ended(End("q", "s", 5, 9, has_expired=False))
     assert overs(slot, [(0, sent)]) == [(PLACE, NEVER_MS)]
@@ -200,7 +200,7 @@ def ends(told: list[Any]) -> list[Any]:
     ]
 
 
-def test_an_end_is_told_when_all_slots_have_passed_what_the_registry_says() -> None:
+def test_an_end_is_reported_when_all_slots_have_passed_the_position_in_the_registry() -> None:
     slots = Slots()
     slots.say(0, Match(PLAIN, 1))
     slots.say(0, QueryEnd(PLAIN, PLACE))
@@ -236,7 +236,7 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
     assert len(slots.known().ends) == 0
 
 
-def test_the_registry_may_say_so_before_the_time_of_slots_has_come() -> None:
+def test_the_registry_may_report_an_end_before_slots_reach_its_time() -> None:
     slots = Slots()
     for slot in (0, 1):
         slots.say(slot, QueryEnd(PLAIN, PLACE, has_expired=True))

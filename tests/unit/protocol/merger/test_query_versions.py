@@ -63,7 +63,7 @@ def test_of_too_many_ends_the_first_are_forgotten() -> None:
     assert successor.forget(np.array([6]), NO_TIME_MS) == [7, 8]
 
 
-def test_whoever_takes_over_finds_out_again_where_ends_stand() -> None:
+def test_a_successor_determines_the_positions_of_ends_again() -> None:
     versions, successor = Versions(), Versions()
     versions.end(1, (2, 10), 2_000)
     versions.settle({2: 11}, np.array([5]))

@@ -261,7 +261,7 @@ def test_objects_are_stored_at_home_alone(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(seed: int) -> None:
+def test_intake_records_hold_home_slots_and_the_terms_that_led_there(seed: int) -> None:
     # init: small records, and copies as well.
     limits = RouterLimits(slot_rows_max=7)
     rng, routing = np.random.default_rng(seed), routing_of(seed)

@@ -300,7 +300,7 @@ def test_r1_a_successor_repeats_from_a_checkpoint_what_its_predecessor_did() -> 
 # --- reported times
 
 
-def test_marks_tell_every_slot_how_far_each_source_has_come() -> None:
+def test_marks_bring_each_slot_the_position_of_each_source() -> None:
     one = router()
     one.own(INTAKE, 0, 3)
     one.own(INTAKE, 1, 8)
@@ -341,7 +341,7 @@ def test_each_slots_records_join_without_gap_or_overlap() -> None:
     assert number > 60
 
 
-def test_who_waits_is_told_at_once() -> None:
+def test_waiting_callers_are_answered_at_once() -> None:
     one = router()
     assert one.step(FlushRequest()) == []
     one.own(INTAKE, 0)
@@ -422,7 +422,7 @@ def test_the_registry_is_compacted_and_never_truncated() -> None:
     assert one.machine.registries[0].floor == 4
 
 
-def test_one_that_is_to_end_leaves_everything_behind() -> None:
+def test_a_router_that_is_to_end_gives_up_all_partitions() -> None:
     one = router()
     one.own(INTAKE, 0)
     one.own(INTAKE, 1)
@@ -476,7 +476,7 @@ def test_a_request_for_what_is_not_owned_is_answered_so() -> None:
     assert all(isinstance(outcome.error, Unavailable) for outcome in answer.outcomes)
 
 
-def test_who_waits_for_a_registry_that_is_lost_is_told() -> None:
+def test_callers_waiting_for_a_lost_registry_partition_are_answered() -> None:
     one = router()
     one.own(REGISTRY, 0)
     form = {"id": "q", "kind": "range", "mode": "continuous", "text": "coffee"}
@@ -537,7 +537,7 @@ def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
     assert len(one.machine.registries[0].live) == 0
 
 
-def test_no_query_is_removed_while_a_router_may_be_behind_by_an_outage() -> None:
+def test_no_query_is_removed_while_a_router_may_lag_by_an_outage() -> None:
     # Objects acknowledged within the lifetime may still wait in `intake`: they were not routed
     # during the outage.
     one = router()

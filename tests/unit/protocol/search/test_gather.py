@@ -56,7 +56,7 @@ def nearest_ids(world: World, slots: Sequence[int] = range(SLOTS)) -> list[int]:
     return world.nearest(NEAREST, slots, None)[0].ids.tolist()
 
 
-def test_one_evaluator_is_asked_once_and_its_answer_is_the_answer() -> None:
+def test_a_single_evaluator_receives_one_request_and_its_answer_is_the_result() -> None:
     world = scattered(1)
     search = Searching(world, EVERYWHERE)
     (ask,) = search.begin()
@@ -67,14 +67,14 @@ def test_one_evaluator_is_asked_once_and_its_answer_is_the_answer() -> None:
     assert sorted(search.handed) == list(range(1, 61))
 
 
-def test_only_slots_that_can_hold_answers_are_asked() -> None:
+def test_only_slots_that_can_hold_answers_receive_requests() -> None:
     world = scattered(2)
     (ask,) = Searching(world, CORNER).begin()
     assert ask.slots == (int(slots_of(objects_at([(-178.5, -88.5)]))[0]),)
 
 
 @pytest.mark.parametrize("query", [CORNER, NEAREST])
-def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) -> None:
+def test_all_slots_are_searched_when_one_was_filled_by_a_newer_map(query: Query) -> None:
     # init: this merger has not read that another map followed, which distributes objects
     # differently.
     world = scattered(2)
@@ -100,7 +100,7 @@ def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) ->
     assert search.gather.slots_total == SLOTS
 
 
-def test_who_is_asked_again_is_not_bound_by_answers_that_count_no_more() -> None:
+def test_a_repeated_request_is_not_bound_by_discarded_answers() -> None:
     # init: the nearest slots have answered; one of the others was filled by a newer map.
     world = scattered(2, 200)
     search = Searching(world, NEAREST)
@@ -134,7 +134,7 @@ def test_objects_are_handed_on_before_the_others_have_answered() -> None:
     assert search.finish is None
 
 
-def test_a_moved_slot_is_asked_for_again_where_it_is_now() -> None:
+def test_a_moved_slot_is_searched_again_at_its_new_owner() -> None:
     world = scattered(4)
     search = Searching(world, EVERYWHERE)
     (ask,) = search.begin()
@@ -203,7 +203,7 @@ def test_one_answer_is_handed_on_as_it_is_however_many_parts_it_has() -> None:
     assert all(mine is other for mine, other in zip(handed, full, strict=True))
 
 
-def test_what_two_broken_answers_said_is_left_out_of_the_third() -> None:
+def test_results_of_two_broken_answers_are_left_out_of_the_third() -> None:
     world = scattered(6, 200)
     search = Searching(world, EVERYWHERE)
     (ask,) = search.begin()
@@ -259,7 +259,7 @@ def test_what_is_missing_at_the_deadline_is_named() -> None:
     assert sorted(search.handed) == elsewhere.tolist()
 
 
-def test_a_deadline_that_is_too_short_says_what_was_still_missing() -> None:
+def test_a_deadline_that_is_too_short_names_the_missing_slots() -> None:
     search = Searching(scattered(9), EVERYWHERE, timeout_ms=20)
     (ask,) = search.begin()
     search.passed(20)
@@ -271,7 +271,7 @@ def test_a_deadline_that_is_too_short_says_what_was_still_missing() -> None:
     assert search.finish.missing == tuple(range(SLOTS))
 
 
-def test_who_waits_for_a_position_has_the_routers_flush_once() -> None:
+def test_a_search_that_waits_for_a_position_flushes_routers_once() -> None:
     search = Searching(scattered(10), EVERYWHERE, timeout_ms=50)
     (ask,) = search.begin()
     search.came(ask, Part(is_waiting=True))
@@ -294,7 +294,7 @@ def test_without_an_owner_the_answer_is_partial() -> None:
     assert "has no owner" in search.finish.error.message
 
 
-def test_an_evaluator_that_is_full_is_asked_again_when_it_says() -> None:
+def test_a_full_evaluator_is_retried_after_the_time_that_it_gives() -> None:
     pauses_ms = []
     for seed in range(8):
         search = Searching(scattered(12), EVERYWHERE, timeout_ms=5_000, seed=seed)
@@ -322,7 +322,7 @@ def test_what_will_not_pass_ends_the_search_at_once(error: OutOfRange | Internal
     ]
 
 
-def test_an_evaluator_that_speaks_of_other_slots_is_not_believed() -> None:
+def test_answers_about_slots_not_requested_are_refused() -> None:
     world = scattered(14)
     world.owners[0] = "f"
     search = Searching(world, EVERYWHERE)
@@ -332,7 +332,7 @@ def test_an_evaluator_that_speaks_of_other_slots_is_not_believed() -> None:
     assert isinstance(search.finish.error, Internal)
 
 
-def test_a_slot_with_too_many_rows_to_remember_is_not_asked_twice() -> None:
+def test_a_slot_with_too_many_rows_to_exclude_is_not_searched_twice() -> None:
     limits = SearchLimits(repeatable_rows_max=3)
     world = scattered(15)
     search = Searching(world, EVERYWHERE, timeout_ms=60_000, limits=limits)
@@ -376,7 +376,7 @@ def test_the_nearest_are_looked_for_where_the_point_lies_then_within_the_radius(
     assert home not in {slot for ask in rest for slot in ask.slots}
 
 
-def test_too_few_where_the_point_lies_asks_everywhere() -> None:
+def test_too_few_results_near_the_point_search_all_slots() -> None:
     world = World(objects_at([(10.0, 10.0), (170.0, 80.0), (-170.0, -80.0), (100.0, -5.0)]))
     world.owners = {slot: f"e{slot}" for slot in range(SLOTS)}
     search = Searching(world, NEAREST)
@@ -391,7 +391,7 @@ def test_too_few_where_the_point_lies_asks_everywhere() -> None:
     assert len(search.finish.answer.values) == 4
 
 
-def test_the_others_are_asked_although_the_first_is_silent() -> None:
+def test_other_slots_are_searched_while_the_first_is_silent() -> None:
     world = scattered(17, 100)
     world.owners = {slot: f"e{slot}" for slot in range(SLOTS)}
     search = Searching(world, NEAREST, timeout_ms=1_000)
@@ -420,7 +420,7 @@ def test_a_word_is_looked_for_in_all_slots_of_the_first_evaluator_at_once() -> N
     assert len(search.asks) == 1
 
 
-def test_what_was_not_answered_for_besides_is_asked_if_it_is_near_enough() -> None:
+def test_slots_left_out_of_an_answer_are_searched_if_near_enough() -> None:
     world = scattered(16, 6)
     world.cheap = frozenset({0, 3})
     world.owners = {slot: "e" if slot < 4 else "f" for slot in range(SLOTS)}
@@ -435,7 +435,7 @@ def test_what_was_not_answered_for_besides_is_asked_if_it_is_near_enough() -> No
     assert search.drive().answer.objects.ids.tolist() == nearest_ids(world)
 
 
-def test_who_says_that_slots_nearby_have_moved_has_answered() -> None:
+def test_an_answer_that_nearby_slots_have_moved_counts_as_answer() -> None:
     world = scattered(16, 6)
     world.cheap = frozenset()
     search = Searching(world, NEAREST_FIRE)
@@ -453,7 +453,7 @@ def test_without_a_word_and_with_a_filter_only_the_points_slot_is_looked_into(qu
     assert first.nearby == ()
 
 
-def test_the_nearest_that_two_evaluators_tell_of_count_once() -> None:
+def test_nearest_objects_reported_by_two_evaluators_count_once() -> None:
     # init: the first is slow, so that others are asked for slots that it then answers, too.
     world = scattered(17, 12)
     search = Searching(world, NEAREST_FIRE, timeout_ms=1_000)
@@ -497,7 +497,7 @@ def test_a_list_that_is_too_large_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["range", "knn", "knn with a word"])
-def test_whatever_happens_answers_are_whole_or_say_what_is_missing(kind: str) -> None:
+def test_answers_at_random_are_whole_or_name_missing_slots(kind: str) -> None:
     for _ in range(RANDOM_RUNS):
         seed = drawn_seed()
         try:

@@ -61,7 +61,7 @@ def places(rng: np.random.Generator, arrays: RoutingArrays, count: int) -> NDArr
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_search_asks_every_slot_that_holds_something_for_it(seed: int) -> None:
+def test_a_search_reaches_every_slot_that_holds_results(seed: int) -> None:
     rng = np.random.default_rng(seed)
     arrays = compile_map(random_map(rng, leaves=60, text=seed % 2 == 0))
     points, slots = places(rng, arrays, 40), rng.integers(0, arrays.slots, 40)
@@ -99,13 +99,13 @@ def test_what_is_where_the_map_puts_it_is_no_leftover() -> None:
         assert not len(leaves_elsewhere([(lon, lat)], arrays, slot))
 
 
-def test_slots_of_which_nothing_is_known_are_asked() -> None:
+def test_slots_without_reports_are_searched() -> None:
     table = LeftoverTable.of(2, {0: said(0), 2: said(2, leaves=np.array([5], np.int32))})
     assert table.slots_beside(np.array([4], np.int32), EVER_MS, 4) == {1, 3}
     assert table.slots_beside(np.array([4, 5], np.int32), EVER_MS, 4) == {1, 2, 3}
 
 
-def test_slots_with_archived_objects_of_the_window_are_asked() -> None:
+def test_slots_with_archived_objects_of_the_window_are_searched() -> None:
     table = LeftoverTable.of(2, {0: said(0), 1: said(1, archived_upto_ms=500)})
     leaves = np.array([4], np.int32)
     assert table.slots_beside(leaves, EVER_MS, 2) == {1}
@@ -113,7 +113,7 @@ def test_slots_with_archived_objects_of_the_window_are_asked() -> None:
     assert table.slots_beside(leaves, 501, 2) == set()
 
 
-def test_what_another_owner_said_or_of_another_map_does_not_count() -> None:
+def test_reports_of_another_owner_or_map_do_not_count() -> None:
     table = LeftoverTable.of(2, {}).learn([said(0), said(1, version=3), said(2, version=1)])
     assert set(table.of_slot) == {0}
     assert set(table.owned({0: 7}.get).of_slot) == {0}
@@ -170,7 +170,7 @@ def test_the_first_map_has_no_leftovers() -> None:
     assert one.known.wanted([0], 0) == 0
 
 
-def test_every_slot_is_asked_until_a_change_is_over() -> None:
+def test_every_slot_is_searched_until_a_change_is_over() -> None:
     one = Cluster()
     steps = [
         lambda: one.say(MapPrepared(0, 2, one.map_bytes(2))),
@@ -195,7 +195,7 @@ def is_everywhere(former: Former | None) -> bool:
     return former is not None and former.is_everywhere
 
 
-def test_what_slots_said_is_kept_until_the_map_or_their_owner_changes() -> None:
+def test_reports_of_slots_are_kept_until_the_map_or_their_owner_changes() -> None:
     one = Cluster()
     one.change(2)
     leaves = np.array([3], np.int32)

@@ -171,7 +171,7 @@ def test_counts_are_those_of_counting_one_by_one(seed) -> None:
     assert report.loads.faded.tolist() == expected.objects.tolist(), reported
 
 
-def test_a_round_begins_again_and_older_ones_fade() -> None:
+def test_a_round_restarts_and_older_ones_fade() -> None:
     world = World(1)
     world.publish(100)
     first = loads_of(world.machine.leaf_counts(ends_round=True)).loads
@@ -186,7 +186,7 @@ def test_a_round_begins_again_and_older_ones_fade() -> None:
     assert loads_of(world.machine.leaf_counts(ends_round=False)).loads.objects.sum() == 0
 
 
-def test_a_look_at_a_round_that_continues_tells_its_objects_and_ends_nothing() -> None:
+def test_a_look_at_an_open_round_reports_its_objects_and_ends_nothing() -> None:
     world = World(6)
     world.register(40)
     world.publish(100)
@@ -222,7 +222,7 @@ def test_another_map_and_lost_slots_are_counted_from_nothing() -> None:
     assert report.loads.faded.sum() == 0
 
 
-def test_nothing_is_counted_where_nobody_asks() -> None:
+def test_nothing_is_counted_without_a_request() -> None:
     world = World(3, counts=False)
     world.publish(10)
 
@@ -343,7 +343,7 @@ def test_a_sample_has_of_each_evaluator_its_share() -> None:
     assert by_queries.mean() == pytest.approx(200_000 / 300_000, rel=0.1)
 
 
-def test_a_sample_has_nothing_of_who_is_drawn_too_sparsely() -> None:
+def test_a_sample_leaves_out_evaluators_drawn_too_sparsely() -> None:
     """Its share of the sample rounds to none; the next one's terms follow without a gap."""
     parts = []
     for west, objects in ((-50.0, 1_000), (0.0, 2), (50.0, 1_000)):
@@ -361,7 +361,7 @@ def test_a_sample_has_nothing_of_who_is_drawn_too_sparsely() -> None:
     assert joined.terms.tolist() == parts[0].sample.terms.tolist() * 2
 
 
-def test_queries_of_who_has_no_objects_are_in_the_sample() -> None:
+def test_queries_of_evaluators_without_objects_are_in_the_sample() -> None:
     rng = np.random.default_rng(1)
     parts = [told_of(rng, -50.0, 100, 100, 10, 10), told_of(rng, 50.0, 0, 0, 30, 30)]
 
@@ -397,7 +397,7 @@ def test_a_sample_has_of_each_slot_its_share(seed) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_who_chooses_ids_by_their_handles_is_not_sampled_more_often(seed) -> None:
+def test_chosen_handles_do_not_raise_the_share_of_a_sample(seed) -> None:
     """Half of the queries have handles below a sixteenth of all; the sample has half of them."""
     others = [f"r{number}" for number in range(600)]
     chosen = [name for name in (f"c{n}" for n in range(20_000)) if query_handle(name) < 1 << 60]

@@ -68,7 +68,7 @@ def test_queries_that_any_object_may_concern_stand_everywhere(members: dict[str,
     assert slots_of(members) == EVERYWHERE
 
 
-def test_of_plain_range_queries_nothing_more_is_told() -> None:
+def test_plain_range_queries_are_sent_without_further_members() -> None:
     for message in told(RANGE, RANGE, {"kind": "range"}).values():
         assert not message.kinds.any()
         assert not message.starts_ms.any()
@@ -78,7 +78,7 @@ def test_of_plain_range_queries_nothing_more_is_told() -> None:
         assert message.specs is None
 
 
-def test_each_slot_is_told_what_each_query_asks() -> None:
+def test_each_slot_receives_the_condition_of_each_query() -> None:
     queries = [RANGE, KNN, TERMS, RANKED, TRACKED]
     found = told(*queries)
     (home,) = slots_of(RANGE)
@@ -126,7 +126,7 @@ def test_every_query_has_one_home() -> None:
         assert counts[name] == [len(counts[name])] * len(counts[name])
 
 
-def test_range_queries_that_ask_for_the_past_say_so_without_a_definition() -> None:
+def test_range_queries_request_history_without_a_definition() -> None:
     (message,) = told(RANGE, past_ms=5_000).values()
     assert message.kinds.tolist() == [KIND_RANGE]
     assert message.past_ms.tolist() == [5_000]

@@ -135,7 +135,7 @@ def test_the_time_comes_with_the_last_record_of_what_belongs_to_it() -> None:
     assert times_ms[-1] == 800
 
 
-def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike() -> None:
+def test_r2_evaluators_with_other_row_numbers_split_reports_equally() -> None:
     limits = RecordLimits(matches_max=7)
     pieces = []
     for order in (list(range(50)), list(reversed(range(50)))):

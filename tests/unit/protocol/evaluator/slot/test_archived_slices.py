@@ -72,7 +72,7 @@ class Slot:
         return stands
 
 
-def test_what_was_written_is_not_written_again_when_it_is_merged() -> None:
+def test_written_slices_are_not_rewritten_by_a_merge() -> None:
     slot = Slot()
     assert slot.fill(12) == [(0, 3), (4, 7), (8, 11)]
     assert slot.checkpoint() == [(0, 3), (4, 7), (8, 11)]
@@ -141,7 +141,7 @@ def test_a_merged_slice_that_leaves_is_found_by_its_parts() -> None:
     assert slot.manifest.forget(4_000) == [slice_name(3, (0, 3))]
 
 
-def test_a_slice_of_too_many_parts_is_written_again() -> None:
+def test_a_slice_of_too_many_parts_is_rewritten() -> None:
     store = SlotStore(StoreLimits(active_rows=2 * PARTS_MAX))
     fill(store, 2 * PARTS_MAX)
     (whole,) = store.slices

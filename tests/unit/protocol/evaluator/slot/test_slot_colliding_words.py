@@ -159,7 +159,7 @@ def test_what_came_without_words_is_met_by_hash_as_ever_beside_what_has_them() -
     assert met(slot, objects, 2) == found
 
 
-def test_a_router_of_an_earlier_version_may_ask_for_the_past_of_plain_range_queries() -> None:
+def test_a_router_of_an_earlier_version_may_request_history_of_plain_range_queries() -> None:
     # init: some objects are in sealed slices, some beyond the circle.
     slot, objects = opened(), objects_of(7, 0, 200)
     for number, one in enumerate(objects):

@@ -62,7 +62,7 @@ def test_a_list_continues_in_one_of_its_kind(before: str, after: str, is_taken_o
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_no_list_continues_in_a_query_that_is_another_s_or_begins_again(kind: str) -> None:
+def test_no_list_continues_for_another_subscriber_or_after_a_new_registration(kind: str) -> None:
     first = installed(kind, 5, NO_REVISION)
     assert going_on(first, installed(kind, 9, 5, "bob")) == [False]
     assert going_on(first, installed(kind, 9, NO_REVISION)) == [False]

@@ -266,7 +266,7 @@ def objects_at(*arrivals_ms: int, source: int = 0, offset: int = 0, first: int =
     return routed_of(source, offset, members, arrivals_ms)
 
 
-def test_a_begin_that_nobody_said_holds_nothing_back() -> None:
+def test_a_begin_that_was_not_given_hides_no_object() -> None:
     """The clock of the registering router may be ahead of that of the router of the objects."""
     slot = opened()
     install = installed_of(0, [(0, query(), "s", 5_000)])
@@ -276,7 +276,7 @@ def test_a_begin_that_nobody_said_holds_nothing_back() -> None:
     assert not len(slot.standing.waiting[RANGE])
 
 
-def test_who_asks_for_the_past_begins_so_much_earlier() -> None:
+def test_a_query_with_history_begins_that_much_earlier() -> None:
     slot = opened()
     before, behind = objects_at(100, 200), objects_at(290, 300, 999, 1_000, offset=1, first=3)
     install = installed_of(0, [(0, query(), "s", 1_000)], past_ms=800, is_start_given=True)
@@ -298,7 +298,7 @@ def test_a_copy_for_a_change_of_the_map_begins_when_its_query_does() -> None:
     assert [number for _, _, number in found] == [2]
 
 
-def test_an_update_ends_what_was_there_and_begins_when_it_says() -> None:
+def test_an_update_ends_the_former_version_and_begins_at_its_start_time() -> None:
     slot = opened()
     first = installed_of(0, [(0, query(), "s", 0)])
     second = installed_of(0, [(1, query(), "s", 1_000)], is_start_given=True)

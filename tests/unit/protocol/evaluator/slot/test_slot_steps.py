@@ -104,7 +104,7 @@ def told(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]]:
 
 
 @pytest.mark.parametrize("trial", range(4))
-def test_steps_say_what_searches_would(trial: int) -> None:
+def test_steps_report_the_results_of_searches(trial: int) -> None:
     seed = drawn_seed()
     print(f"seed {seed}, trial {trial}")
     rng = np.random.default_rng(seed)
@@ -254,7 +254,7 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_after_it() ->
 
 
 @pytest.mark.parametrize("turn", [0, 1, 7, 50])
-def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
+def test_results_of_many_steps_do_not_depend_on_the_batch_size(
     turn: int,
 ) -> None:
     # init: two slots with the same queries; ranked steps come after all others.

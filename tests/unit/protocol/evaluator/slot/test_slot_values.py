@@ -120,7 +120,7 @@ def test_an_update_leaves_inside_what_both_versions_hold(log: Log) -> None:
     assert log.events() == [["s", 1, "enter"], ["s", 3, "exit"]]
 
 
-def test_a_region_that_moves_away_tells_the_exit_of_who_was_inside(log: Log) -> None:
+def test_a_region_that_moves_away_reports_exits_of_members_inside(log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1, bus="a")
     log.move(2, lon=9, bus="b")
@@ -146,7 +146,7 @@ def test_a_region_that_moves_away_tells_the_exit_of_who_was_inside(log: Log) -> 
     ],
     ids=["text", "where", "track", "plain", "knn"],
 )
-def test_what_a_new_version_asks_otherwise_decides_who_is_inside(
+def test_the_changed_condition_of_a_new_version_decides_which_members_are_inside(
     later: dict[str, Any], log: Log
 ) -> None:
     log.install(installed(5, tracker()))
@@ -160,7 +160,7 @@ def test_what_a_new_version_asks_otherwise_decides_who_is_inside(
     assert sorted(reported[2:]) == exits
 
 
-def test_who_is_told_no_more_is_told_the_exit_and_the_next_begins_again(log: Log) -> None:
+def test_a_former_subscriber_receives_the_exit_and_the_next_begins_anew(log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1)
     log.install(installed(9, tracker(), since=5, subscriber="t"))
@@ -169,7 +169,7 @@ def test_who_is_told_no_more_is_told_the_exit_and_the_next_begins_again(log: Log
 
 
 @pytest.mark.parametrize("since", [NO_REVISION, 7, 9])
-def test_a_query_that_is_registered_again_begins_again(since: int, log: Log) -> None:
+def test_a_query_that_is_registered_again_starts_from_nothing(since: int, log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1)
     # Removed and registered in one batch, or another life that was skipped.
@@ -178,7 +178,7 @@ def test_a_query_that_is_registered_again_begins_again(since: int, log: Log) -> 
     assert log.events() == [["s", 1, "enter"], ["s", 1, "exit"], ["s", 2, "enter"]]
 
 
-def test_a_removed_query_tells_the_exit_of_who_was_inside(log: Log) -> None:
+def test_a_removed_query_reports_exits_of_members_inside(log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1)
     log.move(2, lon=4)
@@ -189,7 +189,7 @@ def test_a_removed_query_tells_the_exit_of_who_was_inside(log: Log) -> None:
     assert log.events() == [["s", 1, "enter"], ["s", 2, "exit"]]
 
 
-def test_exits_are_told_where_they_are_asked_for(log: Log) -> None:
+def test_exits_are_reported_where_they_are_requested(log: Log) -> None:
     log.install(installed(5, tracker(events=["enter"])))
     log.move(1, lon=1)
     log.install(installed(9, tracker(west=5, events=["enter"]), since=5))
@@ -197,7 +197,7 @@ def test_exits_are_told_where_they_are_asked_for(log: Log) -> None:
     assert log.events() == [["s", 1, "enter"]]
 
 
-def test_a_begin_to_come_lets_nobody_be_inside_before(log: Log) -> None:
+def test_no_member_is_inside_before_a_later_begin(log: Log) -> None:
     log.install(installed(5, tracker()))
     log.move(1, lon=1)
     log.install(installed(9, tracker(), since=5, start_ms=1_002, is_start_given=True))
@@ -206,7 +206,7 @@ def test_a_begin_to_come_lets_nobody_be_inside_before(log: Log) -> None:
     assert log.events() == [["s", 1, "enter"], ["s", 1, "exit"], ["s", 3, "enter"]]
 
 
-def test_a_checkpoint_of_before_knows_who_is_inside_but_not_where(log: Log) -> None:
+def test_a_checkpoint_of_an_earlier_version_holds_members_inside_without_places(log: Log) -> None:
     slot = Slot(0, 3)
     slot.open(0, 0, 1, 0)
     log.install(installed(5, tracker()))
@@ -225,7 +225,7 @@ def test_a_checkpoint_of_before_knows_who_is_inside_but_not_where(log: Log) -> N
     assert [rest for _, *rest in reported] == [["s", 2, "exit"]]
 
 
-def test_values_without_room_are_told_alike_after_restarts(log: Log) -> None:
+def test_values_without_room_are_reported_equally_after_restarts(log: Log) -> None:
     """Room is a matter of the log: no enter is lost or doubled with an owner."""
     log.limits = StandingLimits(tracked_bytes_max=2_500)
     rng = random.Random(5)
@@ -291,7 +291,7 @@ def test_what_an_update_in_bulk_takes_grows_with_what_is_inside_alone(log: Log) 
     assert len(report.object_rows) == VALUES * QUERIES
 
 
-def test_an_object_that_leaves_many_queries_is_told_of_once() -> None:
+def test_an_object_that_leaves_many_queries_is_reported_once() -> None:
     slot, log = crowded(trackers(5, events=["exit"]))
     removed = np.array(trackers(5).names.handles)
     ended = replace(installed_of(0, []), removed=removed, removed_revisions=np.full(QUERIES, 1_000))

@@ -53,7 +53,7 @@ def members_at_random(rng: np.random.Generator) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_a_slot_tells_what_the_plain_rules_tell(seed: int) -> None:
+def test_a_slot_reports_what_the_plain_rules_report(seed: int) -> None:
     rng, log, objects = np.random.default_rng(seed), Log(), Objects()
     registry: dict[int, Any] = {}
     begun, newest, standing = NO_REVISION, NO_REVISION, False

@@ -36,7 +36,7 @@ def test_steps_are_due_once_until_the_lifetime_is_over() -> None:
     assert due(index, 90_000) == []
 
 
-def test_a_row_that_is_given_again_has_no_step_of_the_query_before() -> None:
+def test_a_reused_row_has_no_step_of_the_former_query() -> None:
     # init: the next step of a query that ended is still in the queue.
     index = StepIndex()
     row = inserted(index, EVERY_3_S, 1_000)

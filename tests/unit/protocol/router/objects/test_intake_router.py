@@ -260,7 +260,7 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
         assert again.rows[slot, 0] == wanted, f"seed={seed}"
 
 
-def test_r2_marks_tell_every_slot_also_those_that_got_nothing() -> None:
+def test_r2_marks_reach_every_slot_also_those_without_objects() -> None:
     made = router(0, 1)
     made.add(0, 0, taken_of(1, 1, [{"id": 1, "lon": 1, "lat": 1}]), 0)
     made.flush(0, at_once=True)
@@ -370,7 +370,7 @@ def test_a_beat_moves_the_time_and_no_session() -> None:
     assert len(made.sources[0].sessions) == 0
 
 
-def test_a_mark_says_the_oldest_map_of_its_sources() -> None:
+def test_a_mark_holds_the_oldest_map_of_its_sources() -> None:
     made = router(0, 1)
     made.sources[0].map_version, made.sources[1].map_version = 5, 4
     _, mark = routed_in(made.marks([0, 1]))[0]

@@ -133,7 +133,7 @@ def random_words(dice: Random) -> Iterator[Keywords]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_kept_is_what_any_owner_has_said_since_all_was_said(seed: int) -> None:
+def test_the_filter_keeps_keywords_of_all_owners_since_the_last_complete_set(seed: int) -> None:
     dice = Random(seed)
     print(f"seed {seed}")
     summaries, models = KeywordFilter(9, 2), [Model(), Model()]
@@ -185,7 +185,7 @@ def test_an_open_slot_takes_what_comes_by_a_term() -> None:
     assert kept(summaries, [[7], [5]], routes, [False, True] * 2) == [True, False, True, True]
 
 
-def test_what_is_said_for_other_slots_opens_all() -> None:
+def test_keywords_for_another_number_of_slots_open_all_slots() -> None:
     summaries = KeywordFilter(9, 1)
     summaries.add(whole({}))
     assert kept(summaries, [[1]], [(0, 0)]) == [False]
@@ -396,7 +396,7 @@ def test_keywords_stand_in_every_intake_partition_before_the_answer() -> None:
     assert owner.known() == {COFFEE: EVERYWHERE}
 
 
-def test_what_was_said_is_not_republished() -> None:
+def test_published_keywords_are_not_republished() -> None:
     owner = Owner()
     owner.ask("register", text("wide", "coffee"))
     owner.ask("register", text("narrow", "coffee", -179, -178))
@@ -434,7 +434,7 @@ def test_of_a_conjunction_one_keyword_is_enough() -> None:
     assert key in {COFFEE, term_hash("free")}
 
 
-def test_slots_that_an_owner_takes_to_be_open_are_said_to_be() -> None:
+def test_slots_that_an_owner_takes_as_open_are_published_as_open() -> None:
     # Room for two keywords.
     owner = Owner(limits=RouterLimits(keyword_table_bytes_max=34 * 2))
     for word in ("a", "b", "c", "d"):
@@ -446,7 +446,7 @@ def test_slots_that_an_owner_takes_to_be_open_are_said_to_be() -> None:
     assert owner.known()[ANY_TERM] == set(range(SLOTS_COUNT))
 
 
-def test_an_owner_says_all_when_nothing_else_can_become_valid() -> None:
+def test_an_owner_publishes_all_keywords_when_nothing_else_can_become_valid() -> None:
     owner = Owner(limits=RouterLimits(keyword_record_bytes_max=32, obsolete_queries_min=2))
     # A predecessor's record, read before the owner's first one.
     former = change_of(request_of("register", text("former", "tea")))
@@ -480,7 +480,7 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid() -> None:
     assert [outcome.error for outcome in owner.answers] == [None] * len(owner.answers)
 
 
-def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile() -> None:
+def test_pending_keywords_are_published_at_once_for_a_query_that_arrives() -> None:
     # If the owner ends before it has declared all, nobody else does before objects arrive.
     limits = RouterLimits(keyword_record_bytes_max=32)
     words = ("a", "b", "c", "d")
@@ -506,7 +506,7 @@ def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile()
     assert owner.known().keys() == {term_hash(word) for word in words}
 
 
-def test_a_deposed_owner_says_nothing() -> None:
+def test_a_deposed_owner_publishes_nothing() -> None:
     owner = Owner()
     owner.ask("register", text("q", "coffee"))
     owner.registry.validation.epoch_seen = EPOCH + 1
@@ -514,7 +514,7 @@ def test_a_deposed_owner_says_nothing() -> None:
     assert owner.registry.publish_summary(0) == []
 
 
-def test_a_successor_says_what_it_reads_and_keeps_the_rest() -> None:
+def test_a_successor_publishes_keywords_that_it_reads_and_keeps_the_rest() -> None:
     owner = Owner()
     owner.ask("register", text("one", "coffee OR tea"))
     owner.ask("register", text("two", "milk", -179, -178))
@@ -590,7 +590,7 @@ class Back:
         return [each for each in effects if isinstance(each, Append)]
 
 
-def test_a_router_says_all_after_a_record_of_its_own() -> None:
+def test_a_router_publishes_all_keywords_after_a_record_of_its_own() -> None:
     back = Back(store=False)
     assert back.loaded == [Follow(REGISTRY, 0, 0)]
     (probe,) = back.tick(LIMITS.summary_interval_ms)
@@ -605,7 +605,7 @@ def test_a_router_says_all_after_a_record_of_its_own() -> None:
     assert back.tick(4 * LIMITS.summary_interval_ms) == []
 
 
-def test_a_router_with_a_store_withdraws_what_was_said() -> None:
+def test_a_router_with_a_store_withdraws_published_keywords() -> None:
     owner = Owner()
     owner.say_all()
     *withdrawals, follow = Back(store=True, state=dict(owner.registry.state())).loaded

@@ -55,7 +55,7 @@ def test_r1_an_unknown_session_begins_after_what_was_acknowledged() -> None:
     assert len(table) == 2
 
 
-def test_a_known_session_goes_by_the_table_not_by_what_the_client_says() -> None:
+def test_a_known_session_continues_by_the_table_and_not_by_the_client() -> None:
     table = SessionTable()
     table.take(record(1, 1, 5), 0)
     assert table.take(record(1, 8, 2, acknowledged_to=7), 0) == 2

@@ -142,7 +142,7 @@ def gone(number: int) -> ChangeRequest:
     return request_of("unregister", f"q{number}")
 
 
-def test_a_member_is_said_before_its_first_query_is_answered_and_once() -> None:
+def test_a_member_is_published_once_and_before_its_first_query_is_answered() -> None:
     log = Owner()
     log.do(tracks(1, "bus"))
     assert log.order[0] == "said"
@@ -290,7 +290,7 @@ def test_no_tenant_tracks_more_members_than_are_free(is_taken_over: bool) -> Non
     assert taken("greedy", 20) == 8
 
 
-def test_a_checkpoint_of_before_does_not_say_whose_the_members_are() -> None:
+def test_a_checkpoint_of_an_earlier_version_holds_no_tenants_of_members() -> None:
     limits = RouterLimits(members_max=8)
     log = Owner(limits=limits)
     log.do(*(request_of("register", query(f"a:q{i}", track=f"m{i}")) for i in range(3)))

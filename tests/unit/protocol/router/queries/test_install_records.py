@@ -52,7 +52,7 @@ def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installe
     return found
 
 
-def test_what_a_slot_is_told_fits_records_of_the_log() -> None:
+def test_updates_of_a_slot_fit_records_of_the_log() -> None:
     # 256 conjunctions of 1,008 terms each compile to 2 MB.
     words = " ".join(f"w{i}" for i in range(1_000))
     wide = RANGE | {"text": words + "".join(f" (a{i} OR b{i})" for i in range(8))}
@@ -100,7 +100,7 @@ def test_queries_that_any_object_may_concern_stand_everywhere(members: dict[str,
     assert slots_of(members) == EVERYWHERE
 
 
-def test_of_plain_range_queries_nothing_more_is_told() -> None:
+def test_plain_range_queries_are_sent_without_further_members() -> None:
     for message in told(RANGE, RANGE, {"kind": "range"}).values():
         assert not message.kinds.any()
         assert not message.starts_ms.any()
@@ -110,7 +110,7 @@ def test_of_plain_range_queries_nothing_more_is_told() -> None:
         assert message.specs is None
 
 
-def test_each_slot_is_told_what_each_query_asks() -> None:
+def test_each_slot_receives_the_condition_of_each_query() -> None:
     queries = [RANGE, KNN, TERMS, RANKED, TRACKED]
     found = told(*queries)
     (home,) = slots_of(RANGE)
@@ -158,7 +158,7 @@ def test_every_query_has_one_home() -> None:
         assert counts[name] == [len(counts[name])] * len(counts[name])
 
 
-def test_range_queries_that_ask_for_the_past_say_so_without_a_definition() -> None:
+def test_range_queries_request_history_without_a_definition() -> None:
     (message,) = told(RANGE, past_ms=5_000).values()
     assert message.kinds.tolist() == [KIND_RANGE]
     assert message.past_ms.tolist() == [5_000]

@@ -36,7 +36,7 @@ def test_nothing_moves_where_no_slot_changes() -> None:
     assert unplaced(live) == []
 
 
-def test_all_may_move_where_slots_say_nothing() -> None:
+def test_all_queries_may_move_where_slots_report_nothing() -> None:
     live = some_live()
     live.unplace(None, 4)
     assert unplaced(live) == [10, 11, 12, 13, 14]

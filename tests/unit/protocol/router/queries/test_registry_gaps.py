@@ -205,7 +205,7 @@ def test_an_unknown_query_that_is_republished_comes_back_to_a_slot_that_it_had_l
     assert log.holding() == sorted((home(log, 2), home(log, 3)))
 
 
-def test_a_query_that_came_and_went_unseen_leaves_the_slots_that_were_told_of_it() -> None:
+def test_a_query_registered_and_removed_unseen_leaves_the_slots_that_received_it() -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
     log.append(Q)
@@ -236,7 +236,7 @@ REMOVED = change_of(request_of("unregister", "q"), 0)
         ([ALL, REMOVED], (0, 1), [0]),
     ],
 )
-def test_an_end_is_told_of_the_version_alone_that_a_change_replaces(
+def test_only_the_version_that_a_change_replaces_is_reported_as_ended(
     others: list[Change], taken: tuple[int, ...], told: list[int]
 ) -> None:
     log = Log()
@@ -257,7 +257,7 @@ def test_an_end_is_told_of_the_version_alone_that_a_change_replaces(
 
 @pytest.mark.parametrize("is_held", [True, False])
 @pytest.mark.parametrize("next_one", [replace(ASKING, expected_revision=0), REMOVED])
-def test_an_end_is_told_of_a_version_that_is_skipped(next_one: Change, is_held: bool) -> None:
+def test_a_skipped_version_is_reported_as_ended(next_one: Change, is_held: bool) -> None:
     # Both records are read at once. The former owner may have sent the version to slots before it
     # ended, which nobody knows.
     log = Log()
@@ -275,7 +275,7 @@ def test_an_end_is_told_of_a_version_that_is_skipped(next_one: Change, is_held: 
 
 @pytest.mark.parametrize("begin", [0, 1])
 @pytest.mark.parametrize("next_one", [None, Q])
-def test_an_end_is_told_of_a_version_that_was_in_doubt_when_it_was_removed(
+def test_a_version_removed_while_in_doubt_is_reported_as_ended(
     begin: int, next_one: Change | None
 ) -> None:
     # The missing record may be the removal of the known version, and is: the last record shows it.
@@ -286,14 +286,14 @@ def test_an_end_is_told_of_a_version_that_was_in_doubt_when_it_was_removed(
 
 
 @pytest.mark.parametrize("next_one", [None, Q])
-def test_an_end_is_told_of_the_known_version_that_is_removed_after_one_without_effect(
+def test_a_known_version_removed_after_one_without_effect_is_reported_as_ended(
     next_one: Change | None,
 ) -> None:
     published = _ends_told([ALL, SILENT_ANEW, REMOVED, next_one], begin=1)
     assert published == {slot: [0] for slot in range(SLOTS_COUNT)}
 
 
-def test_no_end_is_told_of_a_version_that_came_without_effect() -> None:
+def test_a_version_without_effect_is_not_reported_as_ended() -> None:
     # The next record names the known version, which then continues.
     published = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
     assert published == {}
@@ -305,7 +305,7 @@ def test_no_end_is_told_of_a_version_that_came_without_effect() -> None:
     }
 
 
-def test_of_a_query_that_is_changed_without_end_the_last_ends_are_told() -> None:
+def test_a_query_that_changes_endlessly_reports_its_last_ends() -> None:
     others: list[Change | None] = [REMOVED]
     for revision in range(2, 2_002, 2):
         others += [ASKING, replace(REMOVED, expected_revision=revision)]
@@ -470,7 +470,7 @@ def revisions(log: Log) -> set[int]:
 
 
 @pytest.mark.parametrize("begin", [0, 1])
-def test_what_was_changed_without_effect_is_changed_by_who_knew_it(begin: int) -> None:
+def test_a_change_without_effect_is_made_by_the_owner_that_knew_the_version(begin: int) -> None:
     log = superseded(change_of(request_of("update", query("q", 1, 4)), 0))
     second = Owner(log, begin, *known(log, begin))
     second.read(taken=(1,))
@@ -528,7 +528,7 @@ def test_what_was_removed_here_is_not_there_because_something_before_is_missing(
     assert revisions(log) == set()
 
 
-def test_who_reads_of_a_successor_has_read_all_that_was_in_doubt() -> None:
+def test_an_owner_that_reads_of_its_successor_has_read_all_changes_in_doubt() -> None:
     # Clients may wait for its answer.
     log = superseded(change_of(request_of("update", query("q", 1, 4)), 0), probe(EPOCH + 1))
     second = Owner(log, 1, *known(log, 1))

@@ -80,7 +80,7 @@ def test_how_far_back_to_answer_reaches_the_slots_with_the_registration(
         assert message.past_ms.tolist() == [past_ms]
 
 
-def test_an_equal_registration_is_not_answered_from_the_past_again() -> None:
+def test_an_equal_registration_receives_no_history_again() -> None:
     log = Log()
     log.ask(request_of("register", query("a"), past_ms=5_000))
     log.installs.clear()
@@ -89,7 +89,7 @@ def test_an_equal_registration_is_not_answered_from_the_past_again() -> None:
     assert log.installs == []
 
 
-def test_an_update_asks_for_the_past_of_its_own() -> None:
+def test_an_update_requests_its_own_history() -> None:
     log = Log()
     log.ask(request_of("register", query("a"), past_ms=5_000))
     log.installs.clear()

@@ -210,9 +210,7 @@ def test_r3_a_request_is_answered_once_with_all_its_outcomes_in_order() -> None:
     assert revisions == [1, NO_REVISION, 0, 1]
 
 
-def test_r3_a_change_that_another_appended_first_makes_ours_void_and_ours_is_looked_at_again() -> (
-    None
-):
+def test_r3_a_change_appended_first_by_another_owner_voids_ours_which_is_validated_again() -> None:
     log = Log()
     # An unknown record lands between our decision and our append.
     theirs = change_of(request_of("register", query("a", text="theirs")))
@@ -262,7 +260,7 @@ def test_r3_several_changes_of_one_query_in_a_batch_leave_the_last_one() -> None
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_r3_a_successor_leaves_the_slots_as_the_log_says_wherever_its_predecessor_ended(
+def test_r3_a_successor_leaves_slots_as_in_the_log_wherever_its_predecessor_ended(
     seed: int,
 ) -> None:
     # init: the owner sends the slots a random log, in random batches, up to some place.
@@ -336,7 +334,7 @@ def test_expiry_leaves_a_query_that_is_being_changed() -> None:
     assert log.registry.expire(1 << 50) == []
 
 
-def test_r3_who_waits_at_a_lost_owner_is_told_to_try_again() -> None:
+def test_r3_callers_waiting_at_a_lost_owner_are_asked_to_retry() -> None:
     log = Log()
     settled = log.request(request_of("register", query("b")))
     log.read()

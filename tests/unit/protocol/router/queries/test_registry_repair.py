@@ -90,7 +90,7 @@ def test_changes_continue_from_the_revision_that_was_republished() -> None:
     assert log.registry.hidden == {}
 
 
-def test_of_a_query_that_is_gone_it_is_said_at_once() -> None:
+def test_the_absence_of_a_removed_query_is_published_at_once() -> None:
     log = Log()
     log.ask(request_of("register", query("a")))
     log.ask(request_of("unregister", "a"))
@@ -157,7 +157,7 @@ def test_what_was_read_elsewhere_than_in_force_is_not_republished() -> None:
     assert len(log.registry.republish(1, log.records[1])) == 1
 
 
-def test_a_deposed_owner_says_nothing_again() -> None:
+def test_a_deposed_owner_republishes_nothing() -> None:
     log = Log()
     log.ask(request_of("register", query("a")))
     log.ask(request_of("register", query("b")))
@@ -209,7 +209,7 @@ def test_a_successor_republishes_what_its_predecessor_did_not() -> None:
     assert (again.query, again.expected_revision) == (log.records[0].query, 0)
 
 
-def test_a_checkpoint_of_before_knows_of_nothing_unsaid() -> None:
+def test_a_checkpoint_of_an_earlier_version_holds_nothing_unpublished() -> None:
     log = Log()
     log.ask(request_of("register", query("a")))
     added = ("unsaid", "said_again", "places")
