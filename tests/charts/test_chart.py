@@ -134,7 +134,7 @@ def test_services_lead_to_ports_that_exist(values: Path) -> None:
 
 
 @every_case
-def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
+def test_every_process_receives_all_its_settings(values: Path) -> None:
     manifests = render(values)
     for service, deployment in by_service(manifests, "Deployment").items():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
@@ -154,7 +154,7 @@ def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
 
 
 @every_case
-def test_the_services_accept_what_they_are_told(values: Path) -> None:
+def test_the_services_accept_their_settings(values: Path) -> None:
     given = yaml.safe_load((CHART / "values.yaml").read_text())["cluster"]
     given |= yaml.safe_load(values.read_text()).get("cluster", {})
     manifests = render(values)
@@ -263,7 +263,7 @@ def test_secrets_are_referred_to() -> None:
         assert {"secretRef": {"name": "sirocco-bucket"}} in container["envFrom"]
 
 
-def test_who_the_services_are_comes_from_secrets_and_files_are_where_they_are_looked_for() -> None:
+def test_credentials_come_from_secrets_and_are_mounted_where_services_read_them() -> None:
     manifests = render(SECURED)
     for service, deployment in by_service(manifests, "Deployment").items():
         pod = deployment["spec"]["template"]["spec"]
@@ -422,7 +422,7 @@ def test_the_test_goes_the_way_of_clients() -> None:
         assert int(port) == service["spec"]["ports"][0]["port"]
 
 
-def test_what_is_needed_is_asked_for() -> None:
+def test_missing_required_values_are_named() -> None:
     done = helm("template", "rel", CHART, "--kube-version", KUBERNETES)
     assert done.returncode != 0
     for place in ("kafka", "redis", "archive"):
@@ -545,7 +545,7 @@ _PLAIN = "security.tokens.inPlaintext=true"
         ),
     ],
 )
-def test_notes_speak_as_the_services_are_spoken_to(
+def test_notes_connect_as_clients_do(
     tmp_path: Path, settings: tuple[str, ...], command: str
 ) -> None:
     words = " ".join(notes(tmp_path, *settings).replace("\\\n", " ").split())

@@ -60,7 +60,7 @@ def names_in(registry: CollectorRegistry) -> set[str]:
 
 
 @pytest.mark.parametrize("path", [*BOARDS, ALERTS], ids=lambda path: path.stem)
-def test_only_metrics_that_exist_are_asked_for(path: Path) -> None:
+def test_only_existing_metrics_are_queried(path: Path) -> None:
     asked = set(re.findall(r"\b(?:sirocco|process)_[a-z_]+", path.read_text()))
     assert asked
     # Not metrics: the label of a selector, and the path of a runbook.

@@ -66,7 +66,7 @@ def defaults() -> dict[str, Any]:
     }
 
 
-def durations_alike(value: Any) -> Any:
+def equal_durations(value: Any) -> Any:
     """`24h` and `1d` are one duration."""
     return {"24h": "1d"}.get(value, value) if isinstance(value, str) else value
 
@@ -76,10 +76,10 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{name}.")
         else:
-            yield prefix + name, durations_alike(value)
+            yield prefix + name, equal_durations(value)
 
 
-def test_the_chart_says_the_defaults_of_the_services() -> None:
+def test_the_chart_has_the_defaults_of_the_services() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert dict(flat(values["cluster"])) == defaults() | OF_A_CLUSTER
     process = from_environment(NEEDED)
@@ -88,7 +88,7 @@ def test_the_chart_says_the_defaults_of_the_services() -> None:
     assert values["logLevel"] == process.log_level
 
 
-def test_a_process_that_is_told_nothing_has_the_defaults() -> None:
+def test_a_process_without_settings_has_the_defaults() -> None:
     process: ProcessSettings = from_environment(NEEDED)
     named = {
         name: getattr(process.cluster, name)
@@ -99,7 +99,7 @@ def test_a_process_that_is_told_nothing_has_the_defaults() -> None:
     assert process.cluster.arrival_skew_max_ms == ARRIVAL_SKEW_MAX_MS
 
 
-def test_commands_say_the_defaults_of_the_services() -> None:
+def test_commands_have_the_defaults_of_the_services() -> None:
     settings = read_settings()
     assert dict(_OPTIONS.values()) == {
         name: settings[name][0].replace(",", "") for name, _ in _OPTIONS.values()

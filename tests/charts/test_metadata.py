@@ -14,7 +14,7 @@ METADATA = (CHART / "Chart.yaml").read_text()
 HOME = "https://github.com/sirocco/sirocco"
 
 
-def test_the_chart_says_where_it_is_from() -> None:
+def test_the_chart_names_its_origin() -> None:
     chart = yaml.safe_load(METADATA)
     assert chart["version"] == chart["appVersion"] == sirocco.__version__
     assert chart["home"] == HOME

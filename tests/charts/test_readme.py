@@ -24,7 +24,7 @@ def test_the_table_of_values_is_that_of_the_values() -> None:
     assert (CHART / "README.md").read_text() == output.stdout, "run python scripts/chart_values.py"
 
 
-def test_every_value_that_is_spoken_of_exists() -> None:
+def test_every_value_that_is_mentioned_exists() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for document in (
         CHART / "README.md",

@@ -274,7 +274,7 @@ def test_servers_for_development_serve_this_release_alone() -> None:
         assert not met(peer["podSelector"], {"app.kubernetes.io/instance": "other"})
 
 
-def test_egress_is_told_where_it_goes() -> None:
+def test_egress_lists_its_targets() -> None:
     for policy in by_service(render(OBSERVED), "NetworkPolicy").values():
         assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
         assert {"ports": [{"port": 9092}, {"port": 6379}, {"port": 443}]} in policy["spec"][
@@ -350,7 +350,7 @@ def options_of(job: str) -> set[str]:
     return set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', "".join(sources)))
 
 
-def test_jobs_are_told_what_they_understand() -> None:
+def test_jobs_receive_options_that_they_understand() -> None:
     reported = {}
     for name, pod in specs_of_jobs(render(OBSERVED)):
         [container] = [one for one in containers_of(pod) if one["name"] == "spark"]
@@ -400,7 +400,7 @@ def test_a_map_is_proposed_from_where_it_was_written() -> None:
     assert alone["name"] == "spark"
 
 
-def test_jobs_show_who_they_are_to_kafka() -> None:
+def test_jobs_authenticate_to_kafka() -> None:
     jobs = dict(specs_of_jobs(render(SECURED, "spark.buildMap.enabled=true")))
     [spark] = jobs["rel-sirocco-build-map"]["initContainers"]
     variables = {one["name"]: one for one in spark["env"]}

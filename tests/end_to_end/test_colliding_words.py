@@ -33,7 +33,7 @@ def _objects(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("scheme", ["qt-tree", "kdt-tree", "text-frequency"])
-def test_queries_of_all_kinds_take_no_word_for_its_twin(tmp_path: Path, scheme: str) -> None:
+def test_queries_of_all_kinds_distinguish_colliding_words(tmp_path: Path, scheme: str) -> None:
     objects = _objects(1_500)
     queries = random_queries_of_all_kinds(objects, 270, SEED, track="vehicle")
     write_lines(tmp_path / "objects", objects)

@@ -59,7 +59,7 @@ def _explained(tool: Tool, *arguments: object) -> dict[str, Any]:
     return found
 
 
-def test_it_says_of_each_pair_what_was_notified(tool: Tool) -> None:
+def test_each_pair_is_explained_as_it_was_notified(tool: Tool) -> None:
     assert tool("subscribe", "ann", "--from-earliest", "--count", 4, "--json") == 0
     received = {(line["query"], line["object"]["id"]) for line in tool.lines()}
     arrived = set()
@@ -183,7 +183,7 @@ def test_a_bad_query_names_the_member(tool: Tool, tmp_path: Path) -> None:
     assert f"{query}: text: " in tool.err
 
 
-def test_without_a_store_it_says_what_routers_send(
+def test_without_a_store_it_explains_what_routers_send(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     settings = ClusterSettings(cluster="storeless", slots=4, leaves=16, store=False)

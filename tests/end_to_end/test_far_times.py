@@ -29,7 +29,7 @@ WORDS = {"id": "words", "kind": "terms", "mode": "continuous", "k": 3, "window":
 BRIEF = {"id": "brief", "kind": "range", "mode": "continuous", "ttl": "1h"}
 
 
-def test_one_object_of_a_far_year_stops_nobody() -> None:
+def test_one_object_of_a_far_year_stops_no_stream() -> None:
     now_ms = round(time.time() * 1_000)
     near = [
         {"id": number, "lon": 1.0, "lat": 1.0, "ts": now_ms + 100 * number, "text": "word"}

@@ -24,7 +24,7 @@ def test_latency_under_a_steady_load() -> None:
     assert figures["notifications"] > 0
 
 
-def test_a_second_measurement_is_told_nothing_of_the_first_ones_queries() -> None:
+def test_a_second_measurement_receives_nothing_for_queries_of_the_first() -> None:
     load = Load(objects_per_s=1_000, seconds=0.5, queries=2_000)
     with (
         EmbeddedCluster(ClusterSettings(cluster="again", slots=4, leaves=4)) as cluster,

@@ -163,7 +163,7 @@ def test_ids_are_returned_as_they_came(files: Files) -> None:
     _agree(files.replay(), matches(objects, queries))
 
 
-def test_bad_lines_are_told_and_the_rest_continues(files: Files) -> None:
+def test_bad_lines_are_reported_and_the_rest_continues(files: Files) -> None:
     objects: list[Any] = _posts(500)
     queries: list[Any] = random_queries(objects, 60, SEED)
     wanted = matches(objects, queries)
@@ -282,7 +282,7 @@ def _left_on(kafka: KafkaServer, redis: RedisServer) -> tuple[set[str], set[str]
 
 
 @pytest.mark.kafka
-def test_services_die_meanwhile(
+def test_services_die_during_a_replay(
     files: Files, kafka_server: KafkaServer, redis_server: RedisServer
 ) -> None:
     # init

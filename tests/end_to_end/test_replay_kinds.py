@@ -46,7 +46,9 @@ BAD_QUERIES: list[Any] = [
 ]
 
 
-def _all_say_something(objects: list[dict[str, Any]], queries: list[dict[str, Any]]) -> None:
+def _assert_all_find_something(
+    objects: list[dict[str, Any]], queries: list[dict[str, Any]]
+) -> None:
     """Checks that a good share of the queries of each kind and mode has something to find."""
     received: Counter[str] = Counter()
     count: Counter[str] = Counter()
@@ -80,7 +82,7 @@ def _posts(count: int) -> list[dict[str, Any]]:
 def test_posts(tmp_path: Path, evaluators: int) -> None:
     objects = _posts(3_000)
     queries = random_queries_of_all_kinds(objects, 240, SEED)
-    _all_say_something(objects, queries)
+    _assert_all_find_something(objects, queries)
     write_lines(tmp_path / "objects", objects)
     write_lines(tmp_path / "queries", queries)
     agree(replay(tmp_path, evaluators), objects, queries, seed=SEED)
@@ -89,7 +91,7 @@ def test_posts(tmp_path: Path, evaluators: int) -> None:
 def test_vehicles_that_move(tmp_path: Path) -> None:
     objects = moving_vehicles(4_000, SEED)
     queries = random_queries_of_all_kinds(objects, 270, SEED, track="vehicle")
-    _all_say_something(objects, queries)
+    _assert_all_find_something(objects, queries)
     write_lines(tmp_path / "objects", objects)
     write_lines(tmp_path / "queries", queries)
     agree(replay(tmp_path, 4, "--mergers", 2, "--routers", 2), objects, queries, seed=SEED)
@@ -133,7 +135,7 @@ def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: in
     objects = _fires()[: 20_000 if evaluators > 1 else 5_000]
     near = [one for one in objects if distance_m(*SYDNEY, one["lon"], one["lat"]) < 150_000]
     queries = random_queries_of_all_kinds(near, 180, SEED, track="fire")
-    _all_say_something(objects, queries)
+    _assert_all_find_something(objects, queries)
     write_lines(tmp_path / "objects", objects)
     write_lines(tmp_path / "queries", queries)
     agree(replay(tmp_path, evaluators), objects, queries, seed=SEED)
@@ -157,13 +159,13 @@ def _fires_and_vehicles() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 @pytest.mark.kafka
 @EVALUATORS
-def test_an_evaluator_dies_meanwhile_on_kafka(
+def test_an_evaluator_dies_during_a_replay_on_kafka(
     tmp_path: Path, evaluators: int, kafka_server: KafkaServer, redis_server: RedisServer
 ) -> None:
     # init: its slots return elsewhere, or in a new process if there is no other evaluator, with the
     # past objects and all lists.
     objects, queries = _fires_and_vehicles()
-    _all_say_something(objects, queries)
+    _assert_all_find_something(objects, queries)
     write_lines(tmp_path / "objects", objects)
     write_lines(tmp_path / "queries", queries)
     servers = ("--kafka", kafka_server.address, "--redis", redis_server.url)

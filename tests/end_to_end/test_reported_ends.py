@@ -28,7 +28,7 @@ def received(subscription: Subscription, told: list[Any]) -> None:
         told += list(batch)
 
 
-def test_each_query_tells_its_end_once_and_nothing_behind_it() -> None:
+def test_each_query_reports_its_end_once_and_nothing_after_it() -> None:
     settings = ClusterSettings(cluster="ended", slots=4, leaves=4)
     arrived: list[Any] = []
     with (

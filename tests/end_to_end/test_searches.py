@@ -150,7 +150,7 @@ def tool(capsys: pytest.CaptureFixture[str], cluster: EmbeddedCluster, token: st
 PARIS = ("--rect", 2.2, 48.8, 2.5, 49.0)
 
 
-def test_the_tool_answers_what_its_options_say(tool: Tool) -> None:
+def test_the_command_answers_as_its_options_require(tool: Tool) -> None:
     assert tool("range", *PARIS, "--text", "louvre OR rain", "--window", "1d") == (
         0,
         [{"query": "search", "objects": by_id([1, "two", 3])}],
@@ -197,7 +197,7 @@ def test_the_tool_answers_the_lines_of_a_file(tool: Tool, tmp_path: Path) -> Non
     ]
 
 
-def test_the_tool_says_what_is_wrong(tool: Tool) -> None:
+def test_the_command_prints_what_is_wrong(tool: Tool) -> None:
     assert tool("range", "--text", "(")[0] == 2
     assert "text: " in tool.err
     assert tool("knn", "--point", 0, 95, "-k", 3)[0] == 2

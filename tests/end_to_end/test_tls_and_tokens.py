@@ -237,7 +237,7 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
             finally_refused(hear, Unauthenticated)
 
 
-def test_nobody_publishes_in_the_name_of_another(
+def test_no_client_publishes_in_the_name_of_another(
     secure: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both claim the same session, as a reader of notifications could.
@@ -265,7 +265,7 @@ def test_damaged_tokens_change_nothing(secure: Secured) -> None:
         secure.tokens.write_text(good)
 
 
-def test_strangers_are_not_spoken_to(secure: Secured, tmp_path: Path) -> None:
+def test_clients_without_tokens_are_refused(secure: Secured, tmp_path: Path) -> None:
     token = secure.token("operator", *ALL, "admin")
     others = Authority(tmp_path / "others")
     for tls in (Tls(others.certificate.read_bytes(), server_name="sirocco"), Tls()):
@@ -343,7 +343,7 @@ def test_a_renewed_certificate_is_taken_without_a_restart(secure: Secured) -> No
         assert len(list(found.objects)) == 1
 
 
-def test_the_commands_speak_tls_and_show_tokens(
+def test_the_commands_use_tls_and_send_tokens(
     secure: Secured, capsys: pytest.CaptureFixture[str]
 ) -> None:
     token = secure.token("operator", *ALL, "admin")

@@ -16,7 +16,7 @@ TOKEN = "sirocco_of-the-test"
 SCOPES = frozenset({"publish", "query", "subscribe", "search"})
 
 
-def test_processes_speak_tls_and_keep_secrets(
+def test_processes_use_tls_and_keep_secrets(
     kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "authority")

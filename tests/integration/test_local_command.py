@@ -24,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def _services_that_say(line: object, place: Path) -> None:
+def _services_in_output(line: object, place: Path) -> None:
     """Creates services that write a line, in the form of real ones, and end."""
     reported = json.dumps(line, separators=(",", ":"))
     for service in ("router", "evaluator", "merger", "coordinator"):
@@ -38,7 +38,7 @@ def _services_that_say(line: object, place: Path) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(("line", "is_hinted"), [(MISMATCH, True), ({"event": "other"}, False)])
-def test_who_fails_leaves_no_server_behind(
+def test_a_failed_command_leaves_no_server_running(
     tmp_path: Path,
     directory: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -46,7 +46,7 @@ def test_who_fails_leaves_no_server_behind(
     line: object,
     is_hinted: bool,
 ) -> None:
-    _services_that_say(line, tmp_path)
+    _services_in_output(line, tmp_path)
     monkeypatch.chdir(tmp_path)
     up = ["local", "--directory", str(directory), "up", "--kafka", BROKER, "--slots", "8"]
     assert main(up) == 4
@@ -111,7 +111,7 @@ def test_options_that_differ_are_not_passed_over(
         (("scale", "evaluator=0"), "at least one"),
     ],
 )
-def test_what_cannot_be_asked_for_is_wrong_use(
+def test_impossible_options_are_wrong_use(
     directory: Path, capsys: pytest.CaptureFixture[str], step: tuple[str, ...], told: str
 ) -> None:
     _state(directory)
@@ -120,7 +120,7 @@ def test_what_cannot_be_asked_for_is_wrong_use(
     assert main(["local", "--directory", str(directory), "kill", "evaluator-0"]) == 4
 
 
-def test_down_says_what_it_did(
+def test_down_prints_what_it_did(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -160,7 +160,7 @@ def test_redis_runs_in_a_directory_of_any_name(tmp_path: Path, name: str) -> Non
         ("--sample", "/none/such"),
     ],
 )
-def test_what_no_server_can_have_is_refused_before_anything_is_begun(
+def test_settings_impossible_for_servers_are_refused_before_anything_starts(
     directory: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
 ) -> None:
     assert main(["local", "--directory", str(directory), "up", *options]) == 2

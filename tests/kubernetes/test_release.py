@@ -68,7 +68,7 @@ def client_pod(release: None) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("release")
-def test_helm_test_finds_a_match_and_tells_of_it() -> None:
+def test_helm_test_finds_a_match_and_reports_it() -> None:
     for _ in range(2):  # the second one removes the first's pod
         output = helm("test", RELEASE, "--logs", "--timeout=15m")
         assert "Phase:          Succeeded" in output

@@ -175,7 +175,7 @@ def test_matching_by_tls_and_token_is_exact_while_the_certificate_changes(keys: 
 
 
 @pytest.mark.usefixtures("keys")
-def test_who_lacks_certificate_or_token_is_refused_by_a_typed_error() -> None:
+def test_clients_without_certificate_or_token_receive_a_typed_error() -> None:
     evaluator = pods("evaluator")[0]["status"]["podIP"]
     reader = f"--reader-token-file={CLIENT_SECRETS}/reader"
     options = (*CONNECTION, reader, f"--evaluator={evaluator}:7070")

@@ -197,7 +197,7 @@ def test_phase_i_a_cell_is_split_by_text_where_that_saves_work():
     assert plan.moved_queries == pytest.approx(asked.min())
 
 
-def test_phase_i_a_cell_whose_words_are_all_alike_is_left_whole():
+def test_phase_i_a_cell_of_equal_words_is_left_whole():
     partition_map = strips(2, [0, 1], 2)
     sample = sample_of(topics=10, east=0.0)
     same = np.tile(WORDS[:2], len(sample))

@@ -264,7 +264,7 @@ def test_a_map_that_costs_nothing_is_not_merged():
     assert not Swarm(PAPER).adjust(quiet, 5 * 3_600_000).changes
 
 
-def test_merging_makes_nobody_the_dearest():
+def test_merging_makes_no_machine_the_most_loaded():
     """N Q R of two leaves as one is up to four times their sum."""
     lon, lat, boxes = even_stream()
     partition_map = map_of(QUARTERS, [0, 1, 0, 1], 2)

@@ -87,7 +87,7 @@ def test_the_load_of_each_slot_is_that_of_what_routers_send_it(shape):
 
 
 @pytest.mark.parametrize("shape", ["q1", "q2", "q3"])
-def test_a_map_says_of_its_slots_what_merging_found(shape):
+def test_a_map_holds_the_slots_that_merging_found(shape):
     """Leaves of a slot share queries: the slot's load is less than the sum of its leaves."""
     sample = shaped_like(shape, 7, 3000, 700)
     settings = KdtSettings(balance=1.1)
@@ -137,7 +137,7 @@ def phase_1(sample, delta, nodes_max=8):
     return subspaces(Areas(keyword_workload(sample)), delta, nodes_max)
 
 
-def test_lines_5_and_6_nodes_that_are_alike_are_not_cut():
+def test_lines_5_and_6_similar_nodes_are_not_split():
     nodes = phase_1(two_regions(np.random.default_rng(3)), 0.0)
     assert [node.is_text for node in nodes] == [False]
 
@@ -173,7 +173,7 @@ def test_the_numbers_of_parts_are_optimal(seed):
 
 
 @pytest.mark.parametrize("shape", ["q1", "q2", "q3"])
-def test_a_node_is_cut_in_the_way_of_lesser_load_and_costs_what_was_foretold(shape):
+def test_a_node_is_split_in_the_way_of_lesser_load_at_the_predicted_cost(shape):
     """C[i, k] comes from a split that is not made; once made it has to cost the same."""
     areas = Areas(keyword_workload(shaped_like(shape, 6, 1500, 400)))
     costs = areas.workload.costs

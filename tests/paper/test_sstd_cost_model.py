@@ -86,7 +86,7 @@ def test_query_distribution_statistics_count_the_queries_that_overlap_the_cell(s
 
 
 @pytest.mark.parametrize("kind", list(QueryKind))
-def test_each_kind_costs_what_its_equation_says(kind):
+def test_each_kind_costs_as_in_its_equation(kind):
     """Three queries of which two overlap; one keyword of two is held; 7 objects; lifetime 3."""
     boxes = [(0, 0, 1, 1), (5, 5, 6, 6), (50, 50, 60, 60)]
     texts = [[1], [1, 2], [1]]

@@ -74,7 +74,7 @@ def test_a_script_is_run_and_reported(
 
 
 @pytest.mark.parametrize("source", ["print('hello')", "print('[1]')", "", "raise SystemExit(4)"])
-def test_a_script_that_fails_is_told_and_changes_nothing(
+def test_a_failing_script_is_reported_and_changes_nothing(
     script: Path, tmp_path: Path, source: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script.write_text(source)

@@ -33,7 +33,7 @@ def faults_of(source: str) -> Iterator[str]:
                     yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
-def test_types_are_spelled_alike() -> None:
+def test_types_have_one_spelling() -> None:
     faults = [
         f"{path.relative_to(ROOT)}, {fault}"
         for source in SOURCES

@@ -71,7 +71,7 @@ def test_the_cache_is_filled_with_links(image: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_who_names_a_cpu_decides_alone(image: Path, tmp_path: Path) -> None:
+def test_a_named_cpu_overrides_detection(image: Path, tmp_path: Path) -> None:
     environment = {"SIROCCO_KERNEL_CACHE": str(tmp_path / "cache"), "NUMBA_CPU_NAME": "znver4"}
     use(image, environment)
     assert environment["NUMBA_CPU_NAME"] == "znver4"

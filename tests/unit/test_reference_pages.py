@@ -13,7 +13,7 @@ NO_SETTINGS = {"SIROCCO_KAFKA_", "SIROCCO_TEST_STARTED"}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_what_the_code_says(name: str) -> None:
+def test_a_page_is_what_the_code_generates(name: str) -> None:
     written = (ROOT / "docs" / "reference" / name).read_text()
     assert written == PAGES[name](), f"docs/reference/{name} is out of date: make reference"
 

@@ -109,7 +109,7 @@ def test_visits_are_counted_leaf_by_leaf(posts: Stream) -> None:
     assert Stored(arrays, posts).visits(queries, 0.0).objects == visited / len(queries)
 
 
-def test_lines_of_queries_say_what_the_columns_say(posts: Stream, asked: Queries) -> None:
+def test_lines_of_queries_agree_with_the_columns(posts: Stream, asked: Queries) -> None:
     names = term_names(posts)
     assert set(posts.terms.tolist()) <= names.keys()
     lines = query_lines(asked, names)
@@ -147,7 +147,7 @@ def test_verdicts_go_either_way() -> None:
         assert claim.verdict(figures).state == state
 
 
-def test_who_is_the_best_of_all_is_better_than_some_and_worse_than_none() -> None:
+def test_the_best_scheme_is_better_than_some_and_worse_than_none() -> None:
     assert best_of_all([1.5, 0.95]) == REPRODUCED
     assert best_of_all([1.05, 0.95]) == SAME
     assert best_of_all([1.5, 0.8]) == DIRECTION
@@ -185,7 +185,7 @@ def test_the_busiest_slot_bounds_the_capacity(posts: Stream, asked: Queries) -> 
         assert row["load_imbalance"] == pytest.approx(load.max() / load.min(), rel=1e-3)
 
 
-def test_what_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
+def test_missing_measurements_are_marked(tmp_path: Path) -> None:
     figures = Figures()
     with pytest.raises(MissingFigureError):
         figures.load("q1", "kd-tree")

@@ -172,7 +172,7 @@ def test_adapting_may_be_worth_nothing() -> None:
         assert claim.verdict(capacities(static, adapted)).state == state
 
 
-def test_static_cuts_may_bear_more_in_less_space() -> None:
+def test_static_splits_may_carry_more_in_less_space() -> None:
     claim = claim_of("Fig. 13a: static")
     for static, state in (
         ([10.0, 6.0, 5.0, 4.0, 3.0], REPRODUCED),
@@ -182,7 +182,7 @@ def test_static_cuts_may_bear_more_in_less_space() -> None:
         assert claim.verdict(capacities(static, static)).state == state
 
 
-def test_telling_sums_may_be_no_less_than_telling_cells() -> None:
+def test_sending_sums_may_cost_as_much_as_sending_cells() -> None:
     for reported, state in ((10.0, REPRODUCED), (60.0, DIRECTION), (100.0, REFUTED)):
         figures = Figures()
         for leaves in (SLOTS, LEAVES):

@@ -14,7 +14,7 @@ JOBS = sorted(path for path in (ROOT / "spark-jobs").glob("*.py") if "__main__" 
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda path: path.stem)
-def test_a_missing_spark_is_told_in_one_line(job: Path) -> None:
+def test_a_missing_spark_is_reported_in_one_line(job: Path) -> None:
     bare = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     # Without site, an interpreter has only the standard library.
     done = subprocess.run(

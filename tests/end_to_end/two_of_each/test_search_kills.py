@@ -135,7 +135,7 @@ def owner_of(cluster: LocalCluster, client: Client, slot: int) -> str:
     return name
 
 
-def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
+def test_a_search_names_slots_of_a_killed_evaluator_until_they_return(
     cluster: LocalCluster, client: Client, token: str
 ) -> None:
     # init

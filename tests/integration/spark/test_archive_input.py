@@ -103,7 +103,7 @@ def test_every_object_comes_once_with_all_that_was_published(spark, history):
         assert ("size" in one) == bool(row["attributes"])
 
 
-def test_what_is_cut_off_or_misnamed_is_left_out_and_told(spark, copied):
+def test_truncated_or_misnamed_slices_are_left_out_and_reported(spark, copied):
     slot = slices_of(copied)
     whole = merged_aside(slot[:2])
     # The copy of the merged slice is incomplete: its parts are still there.

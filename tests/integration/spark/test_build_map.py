@@ -164,7 +164,7 @@ def test_equal_objects_of_a_system_are_drawn_by_the_numbers_that_it_gave_them(sp
     assert len(np.unique(drawn.event_keys)) > 60
 
 
-def test_bad_lines_are_counted_and_told(spark, tmp_path):
+def test_bad_lines_are_counted_and_reported(spark, tmp_path):
     bad = ["{broken", '{"id": 1, "lon": 181, "lat": 0}', '{"id": 2, "lat": 0}', "[]", "   ", "\t"]
     one_place = [{"id": i, "lon": 1.5, "lat": 2.5} for i in range(100)]
     objects = write_lines(tmp_path / "objects.jsonl", [*one_place, *bad])

@@ -166,7 +166,7 @@ def check_queries(rows: list[dict]) -> None:
     assert specs == canonical_of(registry_records()[1])
 
 
-def test_rows_of_the_connector_are_decoded_alike(spark):
+def test_rows_of_the_connector_are_decoded_like_records_of_the_log(spark):
     """Tests the Kafka connector's own schema, of which only some columns matter."""
     ddl = (
         "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 TASKS = 6
 
 
-def test_tasks_that_are_done_are_told_while_others_run(spark, capfd):
+def test_finished_tasks_are_printed_while_others_run(spark, capfd):
     def slowly(items):
         for item in items:
             time.sleep(0.5)

@@ -201,7 +201,7 @@ def commit(producer: Producer) -> None:
             continue
 
 
-def test_a_successor_continues_where_a_transaction_was_begun_as_the_broker_died(
+def test_a_successor_continues_from_a_transaction_open_when_the_broker_died(
     kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The outage outlasts the transaction; the broker never received its begin."""

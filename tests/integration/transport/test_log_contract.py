@@ -350,7 +350,7 @@ def test_several_threads_may_append_to_one_producer(log: Log, topic: str) -> Non
         assert numbers == list(range(500))
 
 
-def test_closed_things_say_so(log: Log, topic: str) -> None:
+def test_closed_parts_raise_that_they_are_closed(log: Log, topic: str) -> None:
     producer, consumer = log.producer("p"), log.consumer("c")
     consumer.assign({(topic, 0): 0})
     producer.close()

@@ -89,7 +89,7 @@ def test_every_client_of_the_log_gets_in_with_the_password(
 
 
 @pytest.mark.parametrize("mechanism", SASL_MECHANISMS)
-def test_a_wrong_password_is_told_in_words_and_not_repeated(
+def test_a_wrong_password_is_reported_in_words_and_not_printed(
     kafka: KafkaServer, mechanism: str
 ) -> None:
     log = log_of(kafka, mechanism, "wrong-guess", IMPATIENT)
@@ -99,14 +99,14 @@ def test_a_wrong_password_is_told_in_words_and_not_repeated(
     log.close()
 
 
-def test_nobody_gets_in_without_a_password(kafka: KafkaServer) -> None:
+def test_no_client_connects_without_a_password(kafka: KafkaServer) -> None:
     log = KafkaLog(settings(KAFKA=kafka.sasl_address).kafka, IMPATIENT)
     with pytest.raises(TransportUnavailable):
         log.create_topics([TOPIC])
     log.close()
 
 
-def test_who_may_read_a_topic_needs_no_right_to_a_group(tmp_path: Path) -> None:
+def test_a_reader_of_a_topic_needs_no_right_to_a_group(tmp_path: Path) -> None:
     server = KafkaServer(tmp_path, sasl=("service", PASSWORD))
     server.start()
     server.stop()
@@ -201,7 +201,7 @@ def test_redis_is_reached_over_tls_by_an_authority_of_its_own(redis: tuple[str, 
 
 
 @pytest.mark.parametrize("spoilt", ["authority", "password", "scheme"])
-def test_who_does_not_know_redis_is_not_let_in(redis: tuple[str, Path], spoilt: str) -> None:
+def test_redis_refuses_clients_without_its_password(redis: tuple[str, Path], spoilt: str) -> None:
     address, certificate = redis
     ca = "" if spoilt == "authority" else str(certificate)
     if spoilt == "password":

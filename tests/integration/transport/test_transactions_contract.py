@@ -87,7 +87,7 @@ def test_commit_waits_for_everything_appended(log: Log, topic: str, transactiona
     assert producer.pending == 0
 
 
-def test_others_records_wait_behind_an_open_transaction(
+def test_records_of_others_wait_after_an_open_transaction(
     log: Log, topic: str, transactional_id: str
 ) -> None:
     plain, consumer = log.producer("plain"), log.consumer("c")

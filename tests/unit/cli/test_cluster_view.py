@@ -41,7 +41,7 @@ def _lines(found: ClusterDescription, *, with_slots: bool = False) -> list[str]:
     return [line.rstrip() for line in written.getvalue().splitlines()]
 
 
-def test_slots_of_nobody_are_named() -> None:
+def test_slots_without_an_owner_are_named() -> None:
     found = _cluster({0: "e1", 1: "e1", 2: "e1", 4: "e2", 5: "gone"}, _member("e1"), _member("e2"))
     assert unowned_slots(found) == [3, 5]
     assert _lines(found)[-2:] == [
@@ -51,7 +51,7 @@ def test_slots_of_nobody_are_named() -> None:
     assert _lines(found, with_slots=True)[-4:-2] == ["e1 owns slots 0, 1, 2", "e2 owns slots 4"]
 
 
-def test_nothing_is_said_where_all_are_owned() -> None:
+def test_nothing_is_printed_where_all_slots_are_owned() -> None:
     found = _cluster(dict.fromkeys(range(6), "e1"), _member("e1"))
     assert unowned_slots(found) == []
     assert "owned by" not in "\n".join(_lines(found))
@@ -62,7 +62,7 @@ def test_with_no_evaluator_at_all_every_slot_is_named() -> None:
     assert _lines(found)[-1] == "owned by nobody: slots 0, 1, 2, 3, 4, 5"
 
 
-def test_a_tenant_is_told_nothing_of_owners() -> None:
+def test_a_tenant_sees_no_owners() -> None:
     assert unowned_slots(_cluster({}, _member("e1"))) == []
 
 

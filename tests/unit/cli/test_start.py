@@ -32,7 +32,7 @@ def test_help_imports_neither_client_nor_engine() -> None:
     assert _modules_of([[]]).isdisjoint({"grpc", "numpy", "numba", "rich"})
 
 
-def test_no_command_needs_the_compiler_to_say_what_it_is() -> None:
+def test_no_command_needs_the_compiler_for_its_help() -> None:
     modules = _modules_of([[name] for name in tool._COMMANDS])
     assert "sirocco.cli.search.command" in modules
     assert modules.isdisjoint({"numba", "llvmlite"})
@@ -51,7 +51,7 @@ def test_a_call_without_a_cluster_fails_without_the_compiler(arguments: list[str
     assert done.returncode == 4, done.stderr.decode()
 
 
-def test_the_list_of_commands_says_what_each_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_commands_describes_each(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         tool.main(["--help"])
     text = capsys.readouterr().out

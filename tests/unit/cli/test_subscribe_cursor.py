@@ -47,7 +47,7 @@ def test_during_a_batch_it_continues_with_that_batch(
     assert (reported, end) == ([0, 1, 2, 3, 4], "go on with --cursor 3\n")
 
 
-def test_without_a_cursor_it_says_nothing_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_cursor_is_printed_without_one(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeCluster()
     cluster.stop()
     assert main(["subscribe", "s", "--router", cluster.router, "--timeout", "0.2"]) == 4

@@ -107,6 +107,6 @@ def sealed(header: bytes, body: bytes = b"") -> bytes:
         b" " * ((1 << 18) + 1),
     ],
 )
-def test_headers_that_nobody_wrote_are_refused(header: bytes) -> None:
+def test_headers_of_no_known_writer_are_refused(header: bytes) -> None:
     with pytest.raises(CorruptCheckpoint):
         read_state(sealed(header))

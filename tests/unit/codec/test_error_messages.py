@@ -48,7 +48,7 @@ def test_details_travel() -> None:
     assert full.retry_after_ms == 70
 
 
-def test_only_errors_that_may_pass_tell_a_time() -> None:
+def test_only_transient_errors_hold_a_retry_time() -> None:
     for kind in ERRORS_BY_CODE.values():
         assert (write_error(kind("x")).retry_after_ms > 0) == kind.retryable
     assert write_error(Unavailable("x")).retry_after_ms == 100

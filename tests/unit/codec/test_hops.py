@@ -146,7 +146,7 @@ def test_keys_are_the_subjects_of_compacted_topics() -> None:
     assert key_of(Progress(1, NO_ROWS, NO_POSITIONS, NO_POSITIONS)) is None
 
 
-def test_progress_keeps_slots_that_were_never_heard_of_apart() -> None:
+def test_progress_distinguishes_slots_without_reports() -> None:
     slots, positions = np.array([1, 4], np.uint32), np.array([0, 5])
     message = Progress(9, slots, positions, np.array([-(1 << 63), 7]), has_lists=True)
     assert differences(message, decode(encode(message)[1])) == []
@@ -303,7 +303,7 @@ def test_repeats_of_terms_take_as_little_as_they_need(most: int, size: int) -> N
     assert differences(message, decode(request)) == []
 
 
-def test_a_change_of_another_query_than_its_handle_says_is_refused() -> None:
+def test_a_change_whose_query_does_not_fit_its_handle_is_refused() -> None:
     query = parse_query({"id": "q", "kind": "range", "mode": "continuous"})
     request = encode(
         Change(handle=1, query=query, subscriber="s", start_ms=5, expected_revision=7, digest=9)

@@ -73,7 +73,7 @@ def test_plain_range_queries_stay_as_bare_as_they_were() -> None:
 
 @pytest.mark.parametrize("past_ms", [NO_PAST, 0, (1 << 63) - 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_told_of_each_kind_travels(kind: int, past_ms: int) -> None:
+def test_members_of_each_kind_survive_encoding(kind: int, past_ms: int) -> None:
     message = told(KINDS[kind], RANGE, past_ms=past_ms)
     assert message.kinds.tolist() == [kind, KIND_RANGE]
     assert message.past_ms.tolist() == [past_ms] * 2

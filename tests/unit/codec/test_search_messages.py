@@ -179,7 +179,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_parts_are_told(damage: str) -> None:
+def test_damaged_parts_are_reported(damage: str) -> None:
     message = write_part(7, a_part())
     holder, _, name = damage.rpartition(".")
     part = getattr(message, holder) if holder else message
@@ -190,7 +190,7 @@ def test_damaged_parts_are_told(damage: str) -> None:
 
 
 @pytest.mark.parametrize("row_ends", [[2, 1, 3], [1, 2, 2], [1, 2, 4]])
-def test_rows_that_belong_to_no_slot_are_told(row_ends: list[int]) -> None:
+def test_rows_of_no_slot_are_reported(row_ends: list[int]) -> None:
     message = write_part(7, a_part())
     message.row_ends = np.array(row_ends, "<u4").tobytes()
     with pytest.raises(InvalidArgument) as caught:
@@ -198,7 +198,7 @@ def test_rows_that_belong_to_no_slot_are_told(row_ends: list[int]) -> None:
     assert caught.value.field == "row_ends"
 
 
-def test_more_texts_than_terms_are_told() -> None:
+def test_more_texts_than_terms_are_reported() -> None:
     message = write_part(7, a_part())
     message.terms.text_offsets = np.array([0, 1, 2, 3, 3], "<u4").tobytes()
     with pytest.raises(InvalidArgument) as caught:

@@ -19,7 +19,9 @@ from sirocco.model.errors import InvalidArgument
         (f"0.{OFFSET_MAX}", {0: OFFSET_MAX}),
     ],
 )
-def test_a_token_says_how_far_each_partition_is(token: str, positions: dict[int, int]) -> None:
+def test_a_token_holds_the_position_of_each_partition(
+    token: str, positions: dict[int, int]
+) -> None:
     assert read_position_token(token, 2) == positions
     assert read_position_token(write_position_token(positions), 2) == positions
 

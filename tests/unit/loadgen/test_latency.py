@@ -59,7 +59,7 @@ def test_a_pace_keeps_its_rate() -> None:
     assert pace.batch_rows(4_096) == 20
 
 
-def test_a_pace_tells_when_things_were_due_also_if_it_is_late() -> None:
+def test_a_pace_gives_due_times_even_if_it_is_late() -> None:
     clock = _Clock()
     pace = Pace(1_000.0, clock_s=lambda: clock.now_s, sleep=clock.sleep)
     assert [pace.wait(100), pace.wait(100)] == pytest.approx([100.0, 100.1])

@@ -119,7 +119,7 @@ def test_a_fast_pipe_comes_whole_and_in_order(pipe: tuple[Path, int], packed: bo
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_pipe_says_what_a_file_says(tmp_path: Path, seed: int, packed: bool) -> None:
+def test_a_pipe_has_the_lines_of_a_file(tmp_path: Path, seed: int, packed: bool) -> None:
     rng = Random(seed)
     choice = [b"", b"  ", b"\r", b"a", b"bc", b"d" * 40, b"e" * 41, b"f" * 200, "é".encode()]
     content = b"\n".join(rng.choices(choice, k=rng.randrange(12)))

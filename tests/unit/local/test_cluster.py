@@ -156,7 +156,7 @@ def test_a_keeper_mends_and_follows_scaling(cluster: LocalCluster) -> None:
     LocalCluster.open(cluster.directory).stop()
 
 
-def test_a_service_that_cannot_start_is_told_with_its_log(
+def test_a_service_that_cannot_start_is_reported_with_its_log(
     tmp_path: Path, settings: LocalClusterSettings
 ) -> None:
     broken = "import sys; sys.exit('SIROCCO_REDIS: no such host')"
@@ -207,13 +207,13 @@ def test_a_port_that_somebody_took_is_replaced(
         assert {name for name in before if after[name] != before[name]} == {"merger-0"}
 
 
-def test_a_process_is_told_its_name(cluster: LocalCluster) -> None:
+def test_a_process_receives_its_name(cluster: LocalCluster) -> None:
     for one in cluster.processes:
         assert f"called {one.name}" in one.process.log_path.read_text()
 
 
 @pytest.mark.parametrize("name", ["with blanks", "Füße ليل", "a,b", "a'b\"c", "a%20b#c"])
-def test_servers_are_told_no_path_that_their_files_could_misread(name: str, tmp_path: Path) -> None:
+def test_servers_receive_no_path_that_their_files_could_misread(name: str, tmp_path: Path) -> None:
     directory = tmp_path / name
     directory.mkdir()
     kafka = KafkaServer(directory)

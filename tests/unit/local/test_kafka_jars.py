@@ -69,7 +69,7 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], 
     return bring
 
 
-def test_a_fetch_of_other_bytes_leaves_nothing_behind(
+def test_a_fetch_of_other_bytes_leaves_no_files(
     tmp_path: Path, maven: Callable[[bytes], None]
 ) -> None:
     checksums = tmp_path / "one.sha256"

@@ -12,7 +12,7 @@ LINE = write_grant(digest_of("secret"), GRANT)
 DIGEST = "0" * 64
 
 
-def test_a_token_opens_what_its_line_says() -> None:
+def test_a_token_grants_the_rights_of_its_line() -> None:
     limits = '{"tenant": "acme", "queries": 10, "objects_per_s": 5, "bytes_per_s": 2e6}'
     access = read_access(f"# of acme\n\n{LINE}\n{limits}\n")
     assert access.grant("Bearer secret", 0) == GRANT
@@ -77,7 +77,7 @@ def test_streams_and_searches_of_a_tenant_may_have_limits() -> None:
     assert access.limits == {"acme": Limits(streams=100, searches=20)}
 
 
-def test_nothing_is_said_twice() -> None:
+def test_a_member_given_twice_is_refused() -> None:
     for twice in (LINE, '{"tenant": "a"}'):
         with pytest.raises(InvalidArgument, match="line 2"):
             read_access(f"{twice}\n{twice}")

@@ -67,7 +67,7 @@ def test_limits_are_named_as_they_are(bound: int) -> None:
     assert f"{bound:,} " in text or f"{bound:,})" in text
 
 
-def test_the_refusal_that_is_shown_is_told() -> None:
+def test_the_documented_refusal_is_the_real_one() -> None:
     query = {"id": "q", "kind": "range", "mode": "continuous", "text": "fire OR NOT drill"}
     with pytest.raises(InvalidArgument) as refused:
         parse_query(query)

@@ -89,7 +89,7 @@ def checked(query: dict[str, Any], one: dict[str, Any], start_ms: int | None) ->
 
 
 @given(objects(), conditions("region", "text", "where"), st.sampled_from([None, "1ms", "1s"]))
-def test_a_standing_range_query_matches_what_is_said_to_match(
+def test_a_standing_range_query_matches_objects_explained_as_matches(
     one: dict[str, Any], conditions: dict[str, Any], ttl: str | None
 ) -> None:
     query = {"id": "q", "kind": "range", "mode": "continuous", **conditions}
@@ -114,7 +114,7 @@ def test_every_text_of_few_words(text: str) -> None:
 
 
 @given(objects(), conditions("region", "text", "where"), st.sampled_from(["0ms", "1s", "30d"]))
-def test_a_snapshot_finds_what_is_said_to_match(
+def test_a_snapshot_finds_objects_explained_as_matches(
     one: dict[str, Any], conditions: dict[str, Any], window: str
 ) -> None:
     query = {"id": "q", "kind": "range", "mode": "snapshot", "window": window, **conditions}
@@ -125,7 +125,7 @@ def test_a_snapshot_finds_what_is_said_to_match(
 
 
 @given(objects(), conditions("region", "text", "where"))
-def test_a_value_enters_where_its_object_is_said_to_be_inside(
+def test_a_value_enters_where_its_object_is_explained_as_inside(
     one: dict[str, Any], conditions: dict[str, Any]
 ) -> None:
     query = {"id": "q", "kind": "range", "mode": "continuous", "track": "van", **conditions}
@@ -217,7 +217,7 @@ def test_reasons_in_words(query: dict[str, Any], one: dict[str, Any], name: str,
     assert _why(query, one, name).startswith(why)
 
 
-def test_what_a_followed_value_is_told_depends_on_the_object_before() -> None:
+def test_events_of_a_tracked_value_depend_on_the_object_before() -> None:
     query = {"id": "q", "kind": "range", "mode": "continuous", "track": "van", "text": "fire"}
     one = {"id": 2, "lon": 0, "lat": 0, "ts": START_MS, "van": 7}
     inside, outside = checked(query, one | {"text": "fire"}, None), checked(query, one, None)

@@ -100,7 +100,7 @@ def test_forms(source: str, expected: list[tuple[tuple[str, ...], tuple[str, ...
         (" ".join("a" * 1_025), "more than 1024 terms"),
     ],
 )
-def test_errors_say_what_and_where(source: str, message: str) -> None:
+def test_errors_name_the_fault_and_its_place(source: str, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Expression.parse(source, "text")
     assert message in caught.value.message

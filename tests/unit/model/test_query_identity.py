@@ -57,7 +57,7 @@ def test_kinds_are_distinguished() -> None:
     assert len(identities) == 3
 
 
-def test_who_asks_for_no_end_is_known_as_before_there_were_ends() -> None:
+def test_a_query_without_ends_keeps_the_identity_from_before_ends_existed() -> None:
     """Checkpoints hold digests of earlier registrations."""
     knn = {"id": "q", "mode": "continuous", "kind": "knn", "point": {"lon": 1, "lat": 2}, "k": 3}
     before = ["knn", ["q", "continuous", 1.0, 2.0, 3, None, None, None, None]]

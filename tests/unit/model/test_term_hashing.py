@@ -65,7 +65,7 @@ def sip_1_3(data: bytes, key_0: int, key_1: int) -> int:
     return v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-def test_the_kernel_does_what_the_definition_says_at_every_length() -> None:
+def test_the_kernel_follows_the_definition_at_every_length() -> None:
     rng = np.random.default_rng(7)
     key = rng.integers(0, 1 << 64, KEY_WORDS, np.uint64)
     words = [rng.integers(1, 256, length, np.uint8).tobytes() for length in range(1, 300)]
@@ -110,7 +110,7 @@ def test_a_secret_makes_the_same_numbers_everywhere_and_is_not_shown() -> None:
         TermHashing("abcd")
 
 
-def test_numbers_are_spread_evenly_however_alike_the_words_are() -> None:
+def test_numbers_are_spread_evenly_however_similar_the_words() -> None:
     # Tables and buckets use a few of their bits.
     words = [f"w{number}" for number in range(1 << 14)]
     numbers = KEYED.numbers(words)

@@ -70,7 +70,9 @@ def naive(where: dict[str, Any], attributes: dict[str, Any]) -> bool:
 
 
 @given(WHERE, st.dictionaries(NAMES, VALUES))
-def test_matches_as_the_contract_says(where: dict[str, Any], attributes: dict[str, Any]) -> None:
+def test_where_filters_match_as_the_contract_defines(
+    where: dict[str, Any], attributes: dict[str, Any]
+) -> None:
     assert Filter.parse(where).matches(attributes) == naive(where, attributes)
 
 

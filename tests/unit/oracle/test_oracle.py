@@ -262,7 +262,7 @@ class TestTrack:
         assert self._events(objects, events=["exit"]) == wanted[1:2]
         assert self._events(objects, events=["enter"]) == [wanted[0], wanted[2]]
 
-    def test_inside_is_told_where_it_is_listed(self) -> None:
+    def test_inside_events_appear_where_they_are_requested(self) -> None:
         objects = [((n, n), (self.IN if n != 4 else self.OUT) | {"v": 1}) for n in range(1, 6)]
         everything = ["enter", "inside", "exit"]
         assert [one[:2] for one in self._events(objects, events=everything)] == [
@@ -300,7 +300,7 @@ class TestTrack:
         found = self._events(objects, text="free", where={"size": 3})
         assert [one[1] for one in found] == ["enter", "exit", "enter", "exit"]
 
-    def test_who_is_inside_when_the_lifetime_ends_exits_with_its_last_object(self) -> None:
+    def test_a_value_inside_when_the_lifetime_ends_exits_with_its_last_object(self) -> None:
         objects = [
             ((1, 1_000), self.IN | {"v": 1}),
             ((2, 1_500), self.IN | {"v": 1}),

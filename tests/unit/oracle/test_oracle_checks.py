@@ -100,7 +100,7 @@ NEAR, FAR = 111195.08, 333585.241
         (([5, True], [1, 2], [5, True], [NEAR, NEAR]), "is no id"),
     ],
 )
-def test_a_broken_chain_of_nearest_lists_is_told(
+def test_a_broken_chain_of_nearest_lists_is_reported(
     change: tuple[list[Any], list[Any], list[Any], list[float]], told: str
 ) -> None:
     right = _of(_right(), "nearer")
@@ -119,7 +119,7 @@ def test_a_snapshot_of_terms_may_do_without_its_time() -> None:
     assert agrees(lines, OBJECTS, QUERIES) == []
 
 
-def test_what_does_not_depend_on_time_is_judged_in_wall_time_too() -> None:
+def test_results_independent_of_time_are_checked_in_wall_time_too() -> None:
     untimed = [{k: v for k, v in one.items() if k != "ts"} for one in OBJECTS]
     queries = [query for query in QUERIES if query["id"] not in ("tops", "best", "bests")]
     weights = {"text": 0.5, "space": 0.5, "time": 0}
@@ -187,7 +187,9 @@ BAD: list[tuple[str, int, Callable[[Line], object]]] = [
 
 
 @pytest.mark.parametrize(("query", "number", "spoil"), BAD, ids=range(len(BAD)))
-def test_a_spoilt_line_is_told(query: str, number: int, spoil: Callable[[Line], object]) -> None:
+def test_a_spoilt_line_is_reported(
+    query: str, number: int, spoil: Callable[[Line], object]
+) -> None:
     lines = _right()
     spoil(_of(lines, query)[number])
     reported = agrees(lines, OBJECTS, QUERIES)
@@ -196,7 +198,7 @@ def test_a_spoilt_line_is_told(query: str, number: int, spoil: Callable[[Line], 
 
 
 @pytest.mark.parametrize("query", [query["id"] for query in QUERIES])
-def test_a_line_too_few_or_too_many_is_told(query: str) -> None:
+def test_a_missing_or_surplus_line_is_reported(query: str) -> None:
     for row, line in enumerate(right := _right()):
         if line["query"] == query:
             assert agrees(right[:row] + right[row + 1 :], OBJECTS, QUERIES), f"without {line}"
@@ -211,7 +213,7 @@ def test_lines_of_one_query_keep_their_order(query: str) -> None:
             assert agrees(turned, OBJECTS, QUERIES), f"{line} before its predecessor"
 
 
-def test_strange_and_bad_lines_are_told() -> None:
+def test_strange_and_bad_lines_are_reported() -> None:
     lines = _right()
     assert "no query" in agrees([*lines, {"query": "other", "object": 1}], OBJECTS, QUERIES)[0]
     error = {"error": "lon: is missing", "file": "objects", "line": 3}

@@ -123,7 +123,7 @@ class TestTerms:
         # Without a window all objects since the start count.
         assert self._steps(objects, step="3s", k=4) == [(13_000, [[x, 1] for x in "abcd"])]
 
-    def test_empty_steps_are_told(self) -> None:
+    def test_empty_steps_are_reported(self) -> None:
         objects = [_at(1, 1_000, "a"), _at(2, 4_000, "b")]
         assert self._steps(objects, window="1s", text="a") == [
             (2_000, []),
@@ -233,7 +233,7 @@ class TestRanked:
         found = self._scores(objects, weights=self.TIME, half_life="1000d")
         assert list(found.items()) == [(8, 1), (9, 1)]
 
-    def test_nobody_holds_a_keyword(self) -> None:
+    def test_no_object_holds_the_keyword(self) -> None:
         assert self._scores([_at(1, 1, "road"), _at(2, 1)]) == {}
 
     def _changes(self, objects: list[dict[str, Any]], **query: Any) -> list[tuple[int, list[Any]]]:
@@ -273,7 +273,7 @@ class TestRanked:
         assert _lines(objects, **query) == [{"objects": [1], "score": [0.5], "at": 1_000}]
 
 
-def test_steps_cannot_be_told_in_wall_time() -> None:
+def test_steps_cannot_be_checked_in_wall_time() -> None:
     query = {"id": "q", "kind": "terms", "mode": "continuous", "k": 1, "step": "1s"}
     with pytest.raises(AssertionError, match="wall time"):
         answers([_at(1, 1)], [query], "wall")

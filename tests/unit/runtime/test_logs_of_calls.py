@@ -48,7 +48,9 @@ def kept() -> Iterator[Kept]:
         (ValueError("a defect"), True),
     ],
 )
-def test_clients_that_go_away_are_not_told(kept: Kept, error: BaseException, is_told: bool) -> None:
+def test_clients_that_go_away_are_not_logged(
+    kept: Kept, error: BaseException, is_told: bool
+) -> None:
     logger = logging.getLogger(CALLS)
     try:
         raise error

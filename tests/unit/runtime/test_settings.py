@@ -154,7 +154,7 @@ SECURED = [
 
 
 @pytest.mark.parametrize(("environment", "expected"), SECURED)
-def test_the_client_library_is_told_what_opens_kafka(
+def test_the_client_library_receives_the_credentials_of_kafka(
     environment: dict[str, str], expected: dict[str, str]
 ) -> None:
     config = client_config(from_environment(NEEDED | environment).kafka, "name")

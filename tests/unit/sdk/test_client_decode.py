@@ -41,7 +41,7 @@ def test_an_empty_response_has_no_matches() -> None:
 
 
 @pytest.mark.parametrize("damage", ["matches.queries", "objects.ids", "queries.handles"])
-def test_damage_is_told(damage: str) -> None:
+def test_damage_raises_an_error(damage: str) -> None:
     response = response_of([("q", 1), ("q", 2)], 3)
     part, name = damage.split(".")
     column = getattr(getattr(response, part), name)
@@ -50,7 +50,7 @@ def test_damage_is_told(damage: str) -> None:
         NotificationBatch(response, "")
 
 
-def test_offsets_that_do_not_fit_are_told() -> None:
+def test_offsets_that_do_not_fit_raise_an_error() -> None:
     response = response_of([("q", 1), ("q", 2)], 3)
     response.queries.id_offsets += bytes(4)
     with pytest.raises(Internal):
@@ -58,7 +58,7 @@ def test_offsets_that_do_not_fit_are_told() -> None:
 
 
 @pytest.mark.parametrize("attributes", ["{", "[1]", '{"a":' * 3_000, "NaN"])
-def test_damaged_attributes_are_told(attributes: str) -> None:
+def test_damaged_attributes_raise_an_error(attributes: str) -> None:
     response = response_of([("q", 1)], 3)
     response.objects.attributes = attributes.encode()
     response.objects.attribute_offsets = array("I", [0, len(attributes)]).tobytes()

@@ -45,7 +45,7 @@ BEST = Asked("best", ranked_spec("best", 2))
 TRACKED = Asked("tracked", tracked_spec("tracked"))
 
 
-def told_by_a_merger() -> list[Delivered]:
+def sent_by_a_merger() -> list[Delivered]:
     """Returns the records of two windows, all of one subscriber."""
     seen = Seen("é", (1, 5), 90, 4, 0.0, (1, 0))
     best = Ranked(asked=BEST, at_ms=100, total=1, tokens=4, holders=(1, 0), seen=(seen,))
@@ -75,9 +75,9 @@ def response_with(delivered: Delivered, cursor: str = "9") -> ReceiveResponse:
     return response
 
 
-def test_lists_are_what_the_merger_told() -> None:
+def test_lists_are_those_that_the_merger_sent() -> None:
     plain, first, second = (
-        NotificationBatch(response_with(each), "1") for each in told_by_a_merger()
+        NotificationBatch(response_with(each), "1") for each in sent_by_a_merger()
     )
     assert [type(each) for each in plain] == [Notification]
     assert plain.lists == []
@@ -106,7 +106,7 @@ def test_lists_are_what_the_merger_told() -> None:
 
 
 def test_lists_as_values_agree_with_the_columns() -> None:
-    for delivered in told_by_a_merger():
+    for delivered in sent_by_a_merger():
         expected = lists_of(delivered)
         batch = NotificationBatch(response_with(delivered), "1")
         found = []
@@ -134,7 +134,7 @@ def test_lists_as_values_agree_with_the_columns() -> None:
         assert found == expected
 
 
-def test_tracked_values_tell_what_happened() -> None:
+def test_tracked_values_hold_their_events() -> None:
     matches = [("plain", 1), ("tracked", 1), ("tracked", 2), ("tracked", 3)]
     response = response_of(matches, 7)
     response.matches.changes = bytes([0, ENTERS, STAYS, LEAVES])
@@ -158,7 +158,7 @@ def test_tracked_values_tell_what_happened() -> None:
     assert plain.match_tracks == [None] * 4
 
 
-def test_changes_of_a_later_version_are_told() -> None:
+def test_changes_of_a_later_version_are_delivered() -> None:
     response = response_of([("q", 1)], 7)
     response.matches.changes = bytes([9])
     with pytest.raises(Internal):
@@ -169,8 +169,8 @@ def test_changes_of_a_later_version_are_told() -> None:
     "column",
     ["queries", "at_ms", "values", "objects", "ids", "removed_ids", "entry_offsets"],
 )
-def test_damage_of_lists_is_told(column: str) -> None:
-    response = response_with(told_by_a_merger()[2])
+def test_damaged_lists_raise_errors(column: str) -> None:
+    response = response_with(sent_by_a_merger()[2])
     setattr(response.lists, column, getattr(response.lists, column) + b"\0")
     with pytest.raises(Internal):
         NotificationBatch(response, "")
@@ -179,7 +179,7 @@ def test_damage_of_lists_is_told(column: str) -> None:
 def test_a_list_counts_as_one_of_the_credit() -> None:
     state = Receiving("ann", None, False, 6)
     state.open_request()
-    batch = state.received(response_with(told_by_a_merger()[2]))
+    batch = state.received(response_with(sent_by_a_merger()[2]))
     assert batch is not None
     credit = state.done()
     assert credit is not None

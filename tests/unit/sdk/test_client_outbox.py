@@ -186,7 +186,7 @@ def test_refused_objects_are_kept_up_to_a_bound() -> None:
     assert box.result().rejected == 13
 
 
-def test_a_failure_says_what_is_unacknowledged_and_stays() -> None:
+def test_a_failure_holds_unacknowledged_objects_and_lasts() -> None:
     box = outbox(batch_objects=5)
     box.add_many([item(i) for i in range(5)], 0, 0)
     box.add(item(6), 0)

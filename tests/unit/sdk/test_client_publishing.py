@@ -165,7 +165,7 @@ def test_refused_objects_are_raised_once_at_flush(cluster: FakeCluster, client: 
     assert cluster.ids == [i for i in range(102) if i % 10]
 
 
-def test_refused_objects_are_told_each_once(cluster: FakeCluster, client: Any) -> None:
+def test_refused_objects_are_reported_once_each(cluster: FakeCluster, client: Any) -> None:
     cluster.reject = reject_multiples_of_ten
     cluster.publish_plans += [
         PublishPlan(requests=2, answered=1),
@@ -210,7 +210,7 @@ def test_what_will_not_pass_is_not_tried_again(cluster: FakeCluster, client: Any
     assert len(cluster.publish_metadata) < QUICK.attempts
 
 
-def test_the_server_says_how_long_to_wait(cluster: FakeCluster, client: Any) -> None:
+def test_the_server_gives_the_time_to_wait(cluster: FakeCluster, client: Any) -> None:
     error = Error(code="RESOURCE_EXHAUSTED", message="full", retry_after_ms=300)
     failure = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, error)
     cluster.publish_plans.append(PublishPlan(requests=1, answered=0, failure=failure))

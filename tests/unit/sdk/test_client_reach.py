@@ -93,7 +93,7 @@ def _error(client: Any, call: str) -> SiroccoError:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_closed_port_is_tried_for_as_long_as_was_said(
+def test_a_closed_port_is_tried_for_the_whole_timeout(
     connect: Callable[..., Any], closed_port: int, call: str
 ) -> None:
     client = connect(f"127.0.0.1:{closed_port}", retry=Retry(), timeout_s=LIMIT_S)
@@ -131,7 +131,7 @@ def test_addresses_of_grpc_are_taken() -> None:
         assert parse_addresses(text, "router") == (text,)
 
 
-def test_lost_connections_are_told_once_and_so_is_their_return(
+def test_lost_connections_are_reported_once_and_so_is_their_return(
     connect: Callable[..., Any],
 ) -> None:
     # init

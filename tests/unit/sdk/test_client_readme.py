@@ -24,7 +24,7 @@ fire-near-paris c
 """
 
 
-def test_the_examples_do_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_print_their_output(capsys: pytest.CaptureFixture[str]) -> None:
     settings = ClusterSettings(
         cluster="readme",
         slots=4,

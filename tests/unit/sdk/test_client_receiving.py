@@ -180,7 +180,9 @@ def test_closing_from_another_thread_ends_the_iteration(cluster: FakeCluster, cl
     assert subscription.next_batch() is None
 
 
-def test_open_waits_no_longer_than_told(cluster: FakeCluster, connect: Callable[..., Any]) -> None:
+def test_open_waits_no_longer_than_its_timeout(
+    cluster: FakeCluster, connect: Callable[..., Any]
+) -> None:
     removed = FakeCluster()
     removed.stop()
     client = connect(cluster.router, mergers=[removed.router], retry=None)
@@ -293,7 +295,7 @@ def test_closing_the_client_ends_its_open_subscriptions(
     assert subscription.next_batch() is None
 
 
-def test_a_subscription_that_was_not_open_says_that_its_client_is_closed(
+def test_an_unopened_subscription_raises_that_its_client_is_closed(
     cluster: FakeCluster, client: Any
 ) -> None:
     """Otherwise a `with` block around the wrong lines would look like a silent cluster."""

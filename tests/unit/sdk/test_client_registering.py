@@ -47,7 +47,7 @@ def test_the_life_of_a_query(cluster: FakeCluster, client: Any) -> None:
         client.unregister("q")
 
 
-def test_a_query_may_also_ask_for_the_past(cluster: FakeCluster, client: Any) -> None:
+def test_a_query_may_also_request_history(cluster: FakeCluster, client: Any) -> None:
     client.register(query("a"), past="2h")
     client.register(query("b"), past=timedelta(milliseconds=0))
     client.register(query("c"))
@@ -187,7 +187,7 @@ def test_many_are_updated_and_removed_over_breaks(
     assert cluster.queries == {}
 
 
-def test_an_id_that_is_not_there_is_told_unless_its_answer_was_lost(
+def test_a_missing_id_is_reported_unless_its_answer_was_lost(
     cluster: FakeCluster, client: Any
 ) -> None:
     (result,) = client.unregister_many(["q"])
@@ -270,7 +270,7 @@ def test_describing(cluster: FakeCluster, client: Any) -> None:
     assert client.await_processed("0.7") == ("0",)
 
 
-def test_a_closed_client_says_so(cluster: FakeCluster, client: Any) -> None:
+def test_a_closed_client_raises_that_it_is_closed(cluster: FakeCluster, client: Any) -> None:
     client.describe()
     client.close()
     with pytest.raises(FailedPrecondition, match="closed"):

@@ -52,7 +52,7 @@ def test_pauses_are_spread_and_hints_are_kept() -> None:
     assert Backoff(Retry(), lambda: 0.0).pause_s(full(700)) == 0.7
 
 
-def test_who_was_told_the_same_time_to_wait_comes_back_spread_after_it() -> None:
+def test_callers_with_the_same_retry_time_return_spread_after_it() -> None:
     rng = random.Random(1)
     pauses = [Backoff(Retry(), rng.random).pause_s(full(1_000)) for _ in range(1_000)]
     assert 1.0 <= min(pauses) < 1.01

@@ -133,7 +133,7 @@ def test_a_partial_answer_has_what_was_found(merger: FakeMerger, client: Any) ->
     assert allowed.members() == {"query": "r", "objects": [1, 2], "missing_slots": [3]}
 
 
-def test_a_broken_search_is_asked_again_and_nothing_is_doubled(
+def test_a_broken_search_is_repeated_and_nothing_is_doubled(
     merger: FakeMerger, client: Any
 ) -> None:
     merger.plans += [
@@ -158,7 +158,7 @@ def test_parts_that_were_handed_out_do_not_come_again(merger: FakeMerger, client
     assert len(merger.requests) == 2
 
 
-def test_another_merger_is_asked_and_the_cluster_again_for_new_ones(
+def test_another_merger_is_tried_and_the_cluster_lists_new_ones(
     merger: FakeMerger, cluster: FakeCluster, connect: Callable[..., Any]
 ) -> None:
     other = FakeMerger()
@@ -182,7 +182,7 @@ def test_another_merger_is_asked_and_the_cluster_again_for_new_ones(
         other.stop()
 
 
-def test_a_cluster_without_mergers_is_asked_again_until_it_has_one(
+def test_a_cluster_without_mergers_is_described_again_until_it_has_one(
     merger: FakeMerger, cluster: FakeCluster, connect: Callable[..., Any]
 ) -> None:
     merger.plans.append(Plan([end_response()]))
@@ -202,7 +202,7 @@ def test_a_cluster_without_mergers_is_asked_again_until_it_has_one(
         slow.search(RANGE, timeout_s=0.2)
 
 
-def test_what_is_wrong_is_told_at_once(merger: FakeMerger, client: Any) -> None:
+def test_errors_of_the_caller_are_raised_at_once(merger: FakeMerger, client: Any) -> None:
     error = Error(code="INVALID_ARGUMENT", message="is no region", field="region")
     merger.plans.append(Plan(failure=Failure(grpc.StatusCode.INVALID_ARGUMENT, error)))
     with pytest.raises(InvalidArgument) as caught:
@@ -213,7 +213,7 @@ def test_what_is_wrong_is_told_at_once(merger: FakeMerger, client: Any) -> None:
         client.search("coffee")
 
 
-def test_a_merger_that_says_nothing_is_not_waited_for_longer(
+def test_a_silent_merger_is_not_waited_for_longer(
     merger: FakeMerger, connect: Callable[..., Any]
 ) -> None:
     merger.plans.append(Plan(wait_s=2.0))
@@ -239,7 +239,7 @@ def test_the_next_search_asks_another_merger(
 
 
 @pytest.mark.parametrize("damage", ["values", "objects.lon", "objects.ids", "events.numbers"])
-def test_damage_is_told(damage: str, merger: FakeMerger, client: Any) -> None:
+def test_damage_raises_an_error(damage: str, merger: FakeMerger, client: Any) -> None:
     response = objects_response([1, 2], [1.0, 2.0])
     message, _, name = damage.rpartition(".")
     part = getattr(response, message) if message else response

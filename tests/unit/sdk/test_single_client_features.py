@@ -54,7 +54,7 @@ def test_threads_share_a_publisher(cluster: FakeCluster) -> None:
         assert own == [1_000 * worker + i for i in range(500)]
 
 
-def test_no_thread_is_left_behind(cluster: FakeCluster) -> None:
+def test_no_thread_outlives_the_client(cluster: FakeCluster) -> None:
     with Client(cluster.router) as client:
         with client.publisher() as publisher:
             publisher.publish(item(1))
@@ -99,7 +99,7 @@ def test_a_subscription_that_is_closed_while_it_looks_for_a_merger_opens_no_stre
     asyncio.run(main())
 
 
-class ClosedAmidWrites:
+class ClosedDuringWrites:
     """A call whose subscription is closed while a request is on its way."""
 
     def __init__(self, subscription: AsyncSubscription) -> None:
@@ -125,14 +125,14 @@ def test_a_subscription_that_is_closed_while_it_gives_credit_ends(cluster: FakeC
             for _ in range(20):
                 subscription = client.subscribe("s", from_earliest=True, credit=1)
                 assert await subscription.next_batch() is not None
-                subscription._call = ClosedAmidWrites(subscription)
+                subscription._call = ClosedDuringWrites(subscription)
                 # Not a cancellation: the task should not end.
                 assert await subscription.next_batch() is None
 
     asyncio.run(main())
 
 
-def test_registering_many_is_told_that_the_client_was_closed(cluster: FakeCluster) -> None:
+def test_registering_many_raises_that_the_client_was_closed(cluster: FakeCluster) -> None:
     queries = [RangeQuery(id=f"q{i}", subscriber="s") for i in range(3)]
 
     async def main() -> None:

@@ -72,7 +72,7 @@ async def looked(cluster: Cluster, times: int = 3) -> None:
     await until(lambda: cluster.looks >= seen + times)
 
 
-def test_below_the_limit_nobody_waits_and_nobody_is_asked() -> None:
+def test_below_the_limit_no_caller_waits_and_no_request_is_sent() -> None:
     async def test() -> None:
         cluster = Cluster()
         admission = Admission(cluster.members, LIMITS)
@@ -82,7 +82,7 @@ def test_below_the_limit_nobody_waits_and_nobody_is_asked() -> None:
     run(test)
 
 
-def test_who_waits_continues_when_all_evaluators_have_taken_enough() -> None:
+def test_waiting_callers_continue_when_all_evaluators_have_taken_enough() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}, "evaluator-b": {0: 0}}
@@ -120,7 +120,7 @@ def test_each_intake_partition_is_counted_by_itself() -> None:
     run(test)
 
 
-def test_without_the_map_store_nothing_is_let_go_and_it_is_asked_again() -> None:
+def test_without_the_map_store_callers_wait_and_it_is_read_again() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.is_away = True
@@ -150,7 +150,7 @@ def test_while_no_evaluator_is_there_everything_is_under_way() -> None:
     run(test)
 
 
-def test_all_who_wait_continue_together_and_watching_ends_and_begins_again() -> None:
+def test_all_waiting_callers_continue_together_and_watching_ends_and_restarts() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}
@@ -171,14 +171,14 @@ def test_all_who_wait_continue_together_and_watching_ends_and_begins_again() -> 
     run(test)
 
 
-def test_taken_is_the_least_of_all_that_say_something() -> None:
+def test_taken_is_the_least_of_all_reports() -> None:
     cluster = Cluster()
     cluster.reached = {"evaluator-a": {0: 5, 1: 9}, "evaluator-b": {0: 7}, "router-a": {}}
     assert taken(cluster.members()) == {0: position_of(5), 1: position_of(9)}
     assert taken({}) == {}
 
 
-def test_who_waits_too_long_is_told_when_to_come_again() -> None:
+def test_callers_that_wait_too_long_receive_a_retry_time() -> None:
     async def test() -> None:
         # init: full, and no evaluator takes anything.
         cluster = Cluster()
@@ -232,7 +232,7 @@ def test_what_waits_is_bounded_and_the_first_to_come_is_the_first_to_go() -> Non
     run(test)
 
 
-def test_who_hangs_up_or_fails_leaves_nothing_behind() -> None:
+def test_callers_that_hang_up_or_fail_leave_no_state() -> None:
     async def test() -> None:
         cluster = Cluster()
         cluster.reached = {"evaluator-a": {0: 0}}
@@ -251,7 +251,7 @@ def test_who_hangs_up_or_fails_leaves_nothing_behind() -> None:
     run(test)
 
 
-def test_what_a_dead_evaluator_had_taken_holds_nobody_up() -> None:
+def test_positions_of_a_dead_evaluator_hold_no_caller_up() -> None:
     log, store, settings = MemoryLog(), MemoryMapStore(), ClusterSettings(slots=2)
     log.create_topics(settings.topics())
     router = RouterService(Parts(settings=settings, log=log, store=store, archive=MemoryArchive()))

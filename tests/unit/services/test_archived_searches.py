@@ -141,7 +141,7 @@ def test_the_nearest_outside_memory_are_looked_for_there_alone(slot: HeldSlot) -
     assert sorted(search_knn(view, 0.0, 1.0, 100).ids.tolist()) == list(range(30))
 
 
-def test_what_was_lost_is_told_by_the_earliest_time(slot: HeldSlot) -> None:
+def test_lost_slices_are_reported_by_the_earliest_time(slot: HeldSlot) -> None:
     archive = MemoryArchive()
     left(slot, archive, {1, 2})
     assert slot.manifest.earliest_ms == 9 * 60_000 + 1

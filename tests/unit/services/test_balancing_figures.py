@@ -63,7 +63,7 @@ def leaves(service: CoordinatorService) -> int:
     return len(families["sirocco_coordinator_leaf_load_ratio"].samples)
 
 
-def test_who_has_lost_the_lead_shows_no_loads_of_former_times(
+def test_a_former_leader_shows_no_old_loads(
     service: CoordinatorService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lead(service, monkeypatch, True)

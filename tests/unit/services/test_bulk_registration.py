@@ -67,7 +67,7 @@ def test_what_was_under_way_when_the_client_hung_up_is_given_up() -> None:
     asyncio.run(run())
 
 
-def test_a_bulk_call_that_is_never_begun_ends() -> None:
+def test_a_bulk_call_without_messages_ends() -> None:
     times = FrontTimes(begin_s=0.2)
 
     async def run() -> None:

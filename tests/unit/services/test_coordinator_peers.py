@@ -43,7 +43,7 @@ def router() -> Iterator[tuple[IntakeRouter, str]]:
     loop.close()
 
 
-def test_routers_tell_what_they_sent_by_the_map_in_force(router: tuple[IntakeRouter, str]) -> None:
+def test_routers_report_objects_sent_by_the_map_in_force(router: tuple[IntakeRouter, str]) -> None:
     intake, address = router
     routers = Routers(lambda: {"r": address})
     (nothing,) = routers.arrivals(["r"]).values()
@@ -61,7 +61,7 @@ def test_routers_tell_what_they_sent_by_the_map_in_force(router: tuple[IntakeRou
     }
 
 
-def test_who_is_away_or_not_known_is_left_out(router: tuple[IntakeRouter, str]) -> None:
+def test_unreachable_or_unknown_peers_are_left_out(router: tuple[IntakeRouter, str]) -> None:
     _, address = router
     # There is no listener at port 1.
     times = PeerTimes(arrivals_s=0.2)

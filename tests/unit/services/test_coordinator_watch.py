@@ -65,13 +65,13 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 SEEN = (Member("evaluator-a", "evaluator"), Member("router-a", "router"))
 
 
-def test_the_holder_of_the_lease_leads_and_sees_who_is_alive(watch: Watch) -> None:
+def test_the_holder_of_the_lease_leads_and_sees_live_members(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
 
 
-def test_who_has_left_without_harm_is_distinguished_from_who_has_ended(watch: Watch) -> None:
+def test_members_that_left_are_distinguished_from_those_that_died(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
     assert watch.store.acquire("lease/leaving/evaluator-b", "evaluator-b", LEASE_TIMES.lease_ms)
     assert watch.look() == [MembersSeen(SEEN, leading=True, departed=frozenset({"evaluator-b"}))]
@@ -95,7 +95,7 @@ def test_another_holder_means_to_stand_by(watch: Watch) -> None:
     assert watch.look() == [MembersSeen(SEEN, leading=False)]
 
 
-def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_away(
+def test_r4_no_member_counts_as_dead_for_a_lease_after_the_store_was_away(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch.lease("evaluator-a", "router-a")
@@ -113,7 +113,7 @@ def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_away(
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
 
 
-def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_emptied_unseen(
+def test_r4_no_member_counts_as_dead_for_a_lease_after_the_store_was_emptied_unseen(
     watch: Watch,
 ) -> None:
     watch.lease("evaluator-a", "router-a")

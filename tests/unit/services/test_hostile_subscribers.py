@@ -77,7 +77,7 @@ def test_subscribers_without_credit_read_nothing_and_hold_no_client(log: MemoryL
 
 
 @pytest.mark.parametrize("credit", [1, 7, 1_000])
-def test_subscribers_that_are_behind_share_few_readers_and_miss_nothing(
+def test_lagging_subscribers_share_few_readers_and_miss_nothing(
     log: MemoryLog, credit: int
 ) -> None:
     async def test() -> None:
@@ -178,7 +178,7 @@ def test_streams_are_bounded_and_leave_places_to_others(log: MemoryLog) -> None:
     run(test)
 
 
-def test_a_stream_that_is_never_begun_ends(log: MemoryLog) -> None:
+def test_a_stream_without_messages_ends(log: MemoryLog) -> None:
     """It has no place yet: there is no other bound of the number of such streams."""
 
     async def test() -> None:

@@ -75,13 +75,13 @@ def test_leftovers_are_found_beside_the_search_that_asks_first() -> None:
     assert desk.run() == 0
 
 
-def test_nothing_is_said_while_an_older_map_may_still_bring_objects() -> None:
+def test_nothing_is_reported_while_an_older_map_may_still_bring_objects() -> None:
     desk = Desk()
     assert desk.book.of(0, 2, search(0, 0, least_version=1)) is None
     assert desk.run() == 0
 
 
-def test_nothing_is_said_of_a_map_that_is_not_in_force() -> None:
+def test_nothing_is_reported_of_a_map_that_is_not_in_force() -> None:
     desk, one = Desk(version=3), search(0, 0, least_version=4)
     desk.book.of(0, 2, one)
     assert desk.run() == 1

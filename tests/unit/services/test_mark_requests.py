@@ -48,7 +48,7 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize("router", [0, 1])
-def test_an_owner_answers_when_all_slots_have_been_told(
+def test_an_owner_answers_when_all_slots_have_its_marks(
     router: int, cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait(_front: ClusterFront, _condition: object) -> None:

@@ -131,7 +131,7 @@ class Nobody(Loop):
 
 
 @pytest.mark.parametrize(("gone", "is_known"), [(0, True), (1, False)])
-def test_that_there_is_no_such_query_is_told_unless_an_owner_was_lost_that_had_the_removal(
+def test_a_missing_query_is_reported_unless_the_owner_with_its_removal_was_lost(
     gone: int, is_known: bool
 ) -> None:
     machine = Machine("front")

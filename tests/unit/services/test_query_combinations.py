@@ -136,7 +136,7 @@ def wished(front: QueryFront, members: dict[str, Any], past_ms: int, start_ms: i
 @pytest.mark.parametrize("store", [True, False])
 @pytest.mark.parametrize("past_ms", [NO_PAST, 0, 60_000])
 @pytest.mark.parametrize("start_ms", [None, 0, 1 << 41])
-def test_what_a_registration_says_besides_is_answered_or_refused(
+def test_further_members_of_a_registration_are_answered_or_refused(
     start_ms: int | None, past_ms: int, store: bool
 ) -> None:
     front = QueryFront(

@@ -255,7 +255,7 @@ def test_a_query_whose_lifetime_is_over_is_gone_for_all_calls_at_once(speaker: S
     speaker.unregister(name)
 
 
-def test_a_begin_to_come_says_nothing_about_whether_a_query_stands(speaker: Speaker) -> None:
+def test_a_later_begin_does_not_hide_a_registered_query(speaker: Speaker) -> None:
     name, later_ms = "standing", now_ms() + (1 << 40)
     revision = speaker.register(query_message(name, "s-standing", ttl="1d"))
     for other in (query_message(name, "s-standing"), query_message(name, "t", ttl="1d")):

@@ -106,7 +106,7 @@ def test_what_is_wrong_is_refused_with_its_field(name: str, speaker: Speaker) ->
 
 
 @pytest.mark.parametrize("kind", ["terms", "ranked"])
-def test_steps_ask_for_no_more_than_is_kept(kind: str, speaker: Speaker) -> None:
+def test_steps_cover_no_more_than_retention(kind: str, speaker: Speaker) -> None:
     query = query_message("too-far", "s", **(KINDS[kind] | {"window": "25h"}))
     without = query_message("too-far", "s", **KINDS[kind])
     without.ClearField("window_ms")

@@ -74,7 +74,7 @@ def figures(registry: CollectorRegistry) -> TenantFigures:
     return TenantFigures(RouterMetrics(registry))
 
 
-def test_who_is_too_fast_waits_and_who_is_much_too_fast_is_told(
+def test_a_fast_tenant_waits_and_a_much_too_fast_one_is_refused(
     figures: TenantFigures, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates, clock = PublishRates(figures), Clock(monkeypatch)
@@ -104,7 +104,9 @@ def test_who_is_too_fast_waits_and_who_is_much_too_fast_is_told(
     assert registry.get_sample_value("sirocco_router_tenant_refusals_total", labels) == 1
 
 
-def test_bytes_count_too_and_nobody_in_particular_is_not_limited(figures: TenantFigures) -> None:
+def test_bytes_count_too_and_callers_without_a_tenant_are_not_limited(
+    figures: TenantFigures,
+) -> None:
     rates = PublishRates(figures)
 
     async def main() -> None:
@@ -370,7 +372,7 @@ def test_what_is_gone_is_forgotten(
     assert not tenants._read[1].handles["a:"]
 
 
-def test_an_owner_says_which_are_live_and_who_is_none_says_so(
+def test_an_owner_reports_its_live_queries_and_others_report_that_they_own_none(
     registered: Registered, tenants: TenantQueries
 ) -> None:
     registered.say(2**64 - 1, "a:1")

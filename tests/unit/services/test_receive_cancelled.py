@@ -52,7 +52,7 @@ async def cancelled(task: asyncio.Task[Any], log: Slow) -> None:
         await task
 
 
-def test_one_tail_is_opened_though_the_stream_that_asked_for_it_is_gone(log: Slow) -> None:
+def test_one_tail_is_opened_though_its_first_stream_is_gone(log: Slow) -> None:
     async def run() -> None:
         front = ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()))
         await cancelled(asyncio.create_task(front._tail(0)), log)

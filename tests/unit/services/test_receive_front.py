@@ -162,7 +162,7 @@ def test_a_bad_opening_is_refused_with_its_field(name: str, speaker: Speaker) ->
     assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + (field,)
 
 
-def test_a_stream_that_says_nothing_is_refused(speaker: Speaker) -> None:
+def test_an_empty_stream_is_refused(speaker: Speaker) -> None:
     call = speaker.receiver.Receive(iter([]), timeout=DEADLINE_S)
     assert refused(lambda: call)[1].field == "open"
 
@@ -210,7 +210,7 @@ def test_the_cluster_describes_itself(cluster: EmbeddedCluster, speaker: Speaker
         assert {leaf.slot for leaf in answer.leaves} == set(range(4))
 
 
-def test_an_expired_cursor_is_told_with_the_earliest_that_works() -> None:
+def test_an_expired_cursor_is_refused_with_the_earliest_that_works() -> None:
     # init: a cluster that keeps very little, and a stream that lags.
     limits = ProcessLimits(loop=LoopLimits(truncate_interval_ms=0))
     settings = ClusterSettings(

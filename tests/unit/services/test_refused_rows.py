@@ -142,7 +142,7 @@ def test_ordinary_requests_are_taken_at_once() -> None:
     run(test)
 
 
-def test_a_client_that_hangs_up_meanwhile_holds_no_room() -> None:
+def test_a_client_that_hangs_up_holds_no_room() -> None:
     async def test(one: Front) -> None:
         answering = asyncio.ensure_future(one.answers(publish_request(5, 1, rows(300, LONG))))
         while not one.pool.jobs:
@@ -156,7 +156,7 @@ def test_a_client_that_hangs_up_meanwhile_holds_no_room() -> None:
     run(test)
 
 
-def test_rows_that_are_wrong_in_the_same_way_are_told_without_a_message_for_each(
+def test_rows_with_the_same_fault_share_a_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written = []
@@ -182,7 +182,7 @@ def test_rows_that_are_wrong_in_the_same_way_are_told_without_a_message_for_each
     assert written == [1, 1, 1]
 
 
-def test_one_answer_tells_of_a_bounded_number_of_refused_objects() -> None:
+def test_one_answer_holds_a_bounded_number_of_refused_objects() -> None:
     async def test(one: Front) -> None:
         error = InvalidArgument("must be in [-180, 180]", field="lon")
         refused = [(row, error) for row in range(OBJECTS_MAX)]
@@ -219,7 +219,7 @@ def test_clients_do_not_choose_the_labels_of_metrics() -> None:
     run(test)
 
 
-def test_checks_run_where_the_front_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_run_where_the_front_requires(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
     async def test(one: Front) -> None:

@@ -71,7 +71,7 @@ def test_a_page_token_beyond_the_end_of_its_part_continues_after_it(speaker: Spe
 
 
 @pytest.mark.parametrize("offset", [10**6, (1 << 43) - 1, 1 << 43, 1 << 64, -1])
-def test_who_waits_for_a_position_that_is_not_there_is_told(offset: int, speaker: Speaker) -> None:
+def test_a_wait_for_a_missing_position_is_refused(offset: int, speaker: Speaker) -> None:
     status, details = refused(lambda: speaker.processed(f"0.{offset}"))
     assert (status, details.field) == ("INVALID_ARGUMENT", "position_token")
 

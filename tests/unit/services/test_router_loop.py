@@ -21,7 +21,7 @@ from tests.support.plain_client import (
 )
 
 
-def test_routers_ask_the_map_store_and_the_log_in_threads(
+def test_routers_read_the_map_store_and_the_log_in_threads(
     cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, in_loop = [], []

@@ -238,7 +238,7 @@ def test_an_evaluator_looks_for_a_word_in_all_its_slots_at_once() -> None:
 # --- slots that move, evaluators that die
 
 
-def test_a_slot_that_moved_without_being_told_of_is_found(small: Searchable) -> None:
+def test_a_slot_that_moved_unnoticed_is_found(small: Searchable) -> None:
     small.give(2, "evaluator-1", told=False)
     small.give(3, "evaluator-0", told=False)
     answers: list[Any] = []
@@ -268,7 +268,7 @@ def test_an_evaluator_that_dies_is_waited_for_until_another_has_its_slots(
     assert len(answers[0]) == 120
 
 
-def test_what_cannot_be_asked_is_named_and_the_rest_delivered(small: Searchable) -> None:
+def test_unreachable_slots_are_named_and_the_rest_delivered(small: Searchable) -> None:
     dead = small.evaluators["evaluator-1"]
     missing = tuple(sorted(dead.slots))
     elsewhere = sum(
@@ -358,7 +358,7 @@ def test_a_question_that_is_stopped_during_a_write_breaks_no_other(small: Search
 # --- deadlines, cancellation, load
 
 
-def test_a_deadline_that_is_too_short_says_what_was_missing(small: Searchable) -> None:
+def test_too_short_a_deadline_names_what_was_missing(small: Searchable) -> None:
     for slot in small.slots.values():
         slot.gate = threading.Event()
     with pytest.raises(DeadlineExceeded) as caught:
@@ -369,7 +369,7 @@ def test_a_deadline_that_is_too_short_says_what_was_missing(small: Searchable) -
         slot.gate.set()
 
 
-def test_what_nobody_waits_for_is_not_worked_on(small: Searchable) -> None:
+def test_an_abandoned_search_is_not_worked_on(small: Searchable) -> None:
     for slot in small.slots.values():
         slot.gate = threading.Event()
     with small.new_client() as removed:
@@ -410,9 +410,7 @@ def test_searches_beyond_the_bound_are_refused_with_a_hint(small: Searchable) ->
     assert len(held[0]) == 120
 
 
-def test_a_full_evaluator_is_asked_again(
-    small: Searchable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_evaluator_is_retried(small: Searchable, monkeypatch: pytest.MonkeyPatch) -> None:
     def allow(questions: int) -> None:
         for each in small.evaluators.values():
             monkeypatch.setattr(each.front, "limits", SearchLimits(questions_max=questions))
@@ -428,7 +426,7 @@ def test_a_full_evaluator_is_asked_again(
 # --- read your writes
 
 
-def test_owners_are_asked_to_flush_once_however_often_a_token_names_them(
+def test_owners_receive_one_flush_request_however_often_a_token_names_them(
     small: Searchable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -461,7 +459,7 @@ def test_a_position_token_waits_until_all_slots_are_there(small: Searchable) -> 
     assert len(small.client.search(everywhere(), position_token="1.7", timeout_s=0.5)) == 121
 
 
-def test_a_position_that_is_not_reached_is_told(small: Searchable) -> None:
+def test_a_position_that_is_not_reached_is_reported(small: Searchable) -> None:
     small.reach(1, 7)
     with pytest.raises(DeadlineExceeded) as caught:
         small.client.search(everywhere(), position_token="0.3,1.7", timeout_s=0.3)
@@ -509,7 +507,7 @@ def test_a_window_holds_both_of_its_ends(small: Searchable) -> None:
     assert len(small.client.search(everywhere(), now_ms=1_009)) == 10
 
 
-def test_a_window_beyond_what_is_kept_says_from_when_on(small: Searchable) -> None:
+def test_a_window_beyond_retention_reports_the_earliest_time(small: Searchable) -> None:
     small.slots[1].earliest_ms = 1_020
     small.slots[4].earliest_ms = 1_030
     with pytest.raises(WindowTooLong) as caught:

@@ -45,7 +45,7 @@ def test_an_archive_that_is_none_is_named_with_its_setting(archive: str) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_a_certificate_that_is_none_is_told_in_words(tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_reported_in_words(tmp_path: Path) -> None:
     authority = tmp_path / "ca.pem"
     authority.write_text("no certificate")
     done = started(SIROCCO_KAFKA_SECURITY="ssl", SIROCCO_KAFKA_CA=str(authority))
@@ -54,7 +54,7 @@ def test_a_certificate_that_is_none_is_told_in_words(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_who_is_told_to_end_while_the_log_is_away_does_not_ask_it_again(
+def test_a_service_that_ends_while_the_log_is_away_does_not_try_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Eight tries of ten seconds are longer than an operator waits for an end.

@@ -148,7 +148,7 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
     run(test)
 
 
-def test_a_quiet_subscriber_is_not_told_of_each_window_of_others(
+def test_a_quiet_subscriber_receives_no_message_for_each_window_of_others(
     log: MemoryLog, front: ReceiveFront
 ) -> None:
     async def test() -> None:
@@ -200,7 +200,7 @@ def test_a_stream_that_has_caught_up_reads_the_log_no_more_by_itself(
     run(test)
 
 
-def test_a_subscriber_that_leaves_while_its_reader_is_made_leaves_none_behind(
+def test_a_subscriber_that_leaves_while_its_reader_opens_leaves_no_reader(
     log: MemoryLog, front: ReceiveFront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     making, may_go_on, made = (threading.Event() for _ in range(3))

@@ -98,7 +98,7 @@ def test_unread_searches_leave_places_to_others(hostile: Callable[[str], Hostile
         assert len(found) == OBJECTS
 
 
-def test_an_answer_that_nobody_reads_ends_and_frees_what_it_holds(
+def test_an_unread_answer_ends_and_frees_what_it_holds(
     hostile: Callable[[str], Hostile],
 ) -> None:
     with filled(MergerFrontLimits(searches_max=8, unread_ms=300)) as running:

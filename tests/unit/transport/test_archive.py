@@ -181,7 +181,7 @@ def test_uris_choose_the_archive(tmp_path: Path) -> None:
             open_archive(wrong)
 
 
-def test_what_is_wrong_with_an_address_is_told_without_it() -> None:
+def test_errors_of_an_address_do_not_print_it() -> None:
     for wrong in ("no-such://key:secret@bucket/x", "s3://key:secret@bucket/x?regio=eu"):
         with pytest.raises(ValueError, match=r"(?i)^archive: un") as caught:
             open_archive(wrong)

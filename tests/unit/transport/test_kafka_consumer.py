@@ -88,7 +88,7 @@ def test_the_refusal_of_a_former_place_is_none_of_the_present_one(
         consumer.poll(1, 0.0)
 
 
-def test_a_refusal_is_judged_when_the_log_answers_again(
+def test_a_refusal_is_classified_when_the_log_answers_again(
     consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The client refuses a position once: if that were lost, that Kafka partition would never

@@ -12,7 +12,7 @@ from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 
 
-def test_how_far_a_log_goes_is_asked_again_while_its_new_leader_does_not_know(
+def test_the_end_of_a_log_is_requested_again_while_its_new_leader_does_not_know(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1"))

@@ -28,7 +28,7 @@ class Client:
         pass
 
 
-def test_a_record_for_a_transaction_that_has_failed_is_told_so(
+def test_a_record_for_a_failed_transaction_receives_its_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The client refuses it with the same text as one without a transaction.

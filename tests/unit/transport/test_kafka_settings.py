@@ -64,7 +64,7 @@ def test_security_reaches_every_client_and_secrets_are_not_printed() -> None:
     assert "sasl.username" not in client_config(KafkaSettings(bootstrap="kafka:9092"), "n")
 
 
-def test_records_are_compressed_as_told() -> None:
+def test_records_are_compressed_as_configured() -> None:
     assert producer_config(KafkaSettings(bootstrap="k:1"), "n", None)["compression.type"] == "lz4"
     zstd = KafkaSettings(bootstrap="k:1", compression="zstd")
     assert producer_config(zstd, "n", None)["compression.type"] == "zstd"

@@ -55,7 +55,7 @@ def test_matches_are_stars() -> None:
     assert leaf_map([], [], 2, 3).plain == "   \n   \n"
 
 
-def test_without_colours_load_is_told_by_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_colours_load_is_shown_by_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     console = Console(width=40, height=10, file=io.StringIO(), force_terminal=True)
     with console.capture() as captured:

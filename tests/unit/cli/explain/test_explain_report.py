@@ -119,7 +119,7 @@ def test_what_comes_to_leaves_and_slots() -> None:
     assert any("nobody owns 3" in line for line in lines_of(world))
 
 
-def test_who_may_not_see_the_map_learns_the_rest() -> None:
+def test_a_caller_without_right_to_the_map_sees_the_rest() -> None:
     why = "token k3 has no scope 'admin'"
     loads = _report(
         SMALL, Cluster(_described(), None, "", None, why), RecentMatches(1_000, why="no store")
@@ -134,7 +134,7 @@ def test_who_may_not_see_the_map_learns_the_rest() -> None:
     assert "matched       not known: no store" in lines
 
 
-def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
+def test_matches_of_a_query_are_searched_by_a_snapshot_of_its_conditions() -> None:
     where = {"size": {"gte": 3}}
     ranked = {"kind": "ranked", "point": {"lon": 1, "lat": 2}, "radius_m": 5, "k": 1}
     query = parse_query(
@@ -159,7 +159,7 @@ def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
     }  # fmt: skip
 
 
-def test_where_an_object_may_go_is_said_as_such() -> None:
+def test_possible_slots_of_an_object_are_marked_as_possible() -> None:
     loads = _report(SMALL, Cluster(_described(), MAP, "none", None))
     loads["object"]["goes_to"] = {
         "leaves": [1],

@@ -63,7 +63,7 @@ def test_equal_repeats_are_left_out_and_others_are_bad(path: Path) -> None:
 
 @pytest.mark.parametrize("kept_bytes", [1 << 20, 1])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_repeats_in_a_pipe_are_judged_too(
+def test_repeats_in_a_pipe_are_validated_too(
     path: Path,
     pack: Callable[[bytes], bytes],
     kept_bytes: int,

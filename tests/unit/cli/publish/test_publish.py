@@ -121,7 +121,7 @@ def test_the_count_is_printed_after_an_interrupt(cluster: FakeCluster) -> None:
         assert json.loads(run.stdout.read())["objects"] == 2
 
 
-def test_a_file_that_is_not_there_is_said_before_anything_is_done(
+def test_a_missing_file_is_reported_before_anything_is_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["publish", "--router", "127.0.0.1:9", str(tmp_path / "none")]) == 2

@@ -26,7 +26,7 @@ def _answer(count: int, text: str = "fire") -> SearchAnswer:
     )
 
 
-def test_a_table_has_so_many_rows_and_says_how_many_there_are(
+def test_a_table_has_the_requested_rows_and_the_total(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show(_answer(3), None)
@@ -73,7 +73,7 @@ def test_a_table_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(shown) == 1
 
 
-def test_json_keeps_so_many_objects_as_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_keeps_the_requested_number_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     args = command.argparse.Namespace(json=True, limit=2, objects=False)  # type: ignore[attr-defined]
     command._print(_answer(5), args)
     assert capsys.readouterr().out == '{"query": "q", "objects": [0, 1]}\n'
@@ -82,7 +82,7 @@ def test_json_keeps_so_many_objects_as_asked_for(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == '{"query": "q", "objects": [0, 1, 2, 3, 4]}\n'
 
 
-def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     import tomllib  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 

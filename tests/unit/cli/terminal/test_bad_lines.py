@@ -5,7 +5,7 @@ from __future__ import annotations
 from sirocco.cli.terminal.bad_lines import EQUAL_MAX, BadLines
 
 
-def test_they_are_told_in_the_order_of_lines() -> None:
+def test_bad_lines_are_reported_in_the_order_of_lines() -> None:
     reported: list[str] = []
     bad = BadLines("f", reported.append)
     bad.add(7, "seven")
@@ -33,7 +33,7 @@ def test_the_eleventh_equal_one_is_counted() -> None:
     assert reported == ["f: 1 more line: lon: is missing"]
 
 
-def test_different_ones_are_all_told() -> None:
+def test_different_bad_lines_are_all_reported() -> None:
     reported: list[str] = []
     bad = BadLines("f", reported.append)
     for line in range(1, 51):

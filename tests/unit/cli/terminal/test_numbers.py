@@ -47,7 +47,7 @@ def test_what_is_out_of_range_is_refused_by_name(
         assert len(output) < 3_000
 
 
-def test_a_scale_is_refused_likewise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_scale_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for wanted in ("evaluator=²", "evaluator=65537", "evaluator=-1", "baker=2", "evaluator", "="):
         with pytest.raises(SystemExit) as ended:
             main(["local", "scale", wanted])

@@ -53,7 +53,7 @@ def test_the_environment_and_a_cluster_beside_name_the_router(
 
 
 @pytest.mark.parametrize("state", [None, "{", "[]", "{}"])
-def test_where_there_is_none_a_command_says_how_to_name_one(
+def test_without_a_cluster_a_command_prints_how_to_name_one(
     state: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if state is not None:
@@ -67,7 +67,7 @@ def test_where_there_is_none_a_command_says_how_to_name_one(
     assert output.count("\n") == 1
 
 
-def test_a_port_where_nobody_answers_is_named_while_it_is_tried(
+def test_a_silent_port_is_named_while_it_is_tried(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with socket.socket() as held:
@@ -80,7 +80,7 @@ def test_a_port_where_nobody_answers_is_named_while_it_is_tried(
     assert len(output) == 2
 
 
-def test_a_subscriber_is_told_what_it_listens_for(
+def test_a_subscriber_sees_its_name_and_address(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Client(cluster.router) as client:

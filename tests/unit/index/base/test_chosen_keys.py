@@ -103,7 +103,7 @@ def test_chosen_terms_share_no_bucket_of_counts() -> None:
         assert counts.max() <= FACTOR_MAX * counts.mean(), family.__name__
 
 
-def test_what_is_read_out_of_a_table_does_not_tell_its_secret() -> None:
+def test_contents_of_a_table_do_not_reveal_its_secret() -> None:
     keys = drawn(500, 2)
     reported = []
     for secret in ((3, 5), (0xF00D | 1, (1 << 63) | 1)):

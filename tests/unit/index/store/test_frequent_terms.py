@@ -173,7 +173,7 @@ def test_regions_that_are_no_boxes() -> None:
         assert dict(zip(*(c.tolist() for c in frequent), strict=True)) == most_frequent(found, 10)
 
 
-def test_terms_that_are_all_alike_are_counted_one_by_one() -> None:
+def test_terms_of_equal_hash_are_counted_one_by_one() -> None:
     rng = np.random.default_rng(6)
     words = rng.integers(0, 30_000, (ROWS, TERMS))
     rows = rows_of(rng.uniform(-50, 50, ROWS), rng.uniform(-50, 50, ROWS), words)

@@ -139,7 +139,7 @@ def joined(
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_a_slot_says_leads_to_the_list_of_all_objects(seed: int) -> None:
+def test_candidates_of_a_slot_lead_to_the_list_of_all_objects(seed: int) -> None:
     rng = random.Random(seed)
     known = HASHES[: rng.choice([6, 12, 30])]
     place = (lambda _: (13.4, 52.5)) if rng.random() < 0.15 else None

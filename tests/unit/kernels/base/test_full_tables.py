@@ -208,7 +208,7 @@ def test_blocks_of_no_class_and_of_full_arrays_are_refused() -> None:
     assert take_block(state, words, 1, 0) == -1
 
 
-def test_numbers_of_terms_that_find_no_room_and_ranks_of_missing_ones_are_told() -> None:
+def test_terms_without_room_and_ranks_of_missing_terms_are_reported() -> None:
     hashes, codes = np.zeros(4, U8), np.zeros(4, np.uint16)
     terms = np.arange(5, dtype=U8)
     numbers = np.arange(1, 6, dtype=np.uint16)

@@ -47,7 +47,7 @@ def test_sides_are_exact_on_and_beside_edges(digits: int) -> None:
         ([-0.6, -0.4, 1.8, 0.8, 0.9, -0.4], (1.0, 0.4)),
     ],
 )
-def test_the_kernel_says_what_the_model_says(ring: list[float], point: tuple[float, float]) -> None:
+def test_the_kernel_agrees_with_the_model(ring: list[float], point: tuple[float, float]) -> None:
     region = parse_region({"polygon": [[ring[i : i + 2] for i in range(0, len(ring), 2)]]})
     held = ring_side(np.array(ring), 0, 3, *point) > 0
     assert held == bool(region.contains(np.array([point[0]]), np.array([point[1]]))[0])
@@ -74,7 +74,7 @@ def test_sides_are_exact_where_products_underflow(values: list[float]) -> None:
         assert side_of(ax, ay, bx, by, x, y) == wanted, f"seed={seed}: {(ax, ay, bx, by, x, y)}"
 
 
-def test_polygons_beside_zero_hold_what_their_fractions_say() -> None:
+def test_polygons_near_zero_hold_the_points_of_exact_fractions() -> None:
     seed = drawn_seed()
     rng = random.Random(seed)
     for _ in range(300):

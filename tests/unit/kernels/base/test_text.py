@@ -175,7 +175,7 @@ def test_many_terms_are_sorted_and_distinct(count: int) -> None:
     assert_as_reference([" ".join(words), " ".join(reversed(words)), "same " * count])
 
 
-def test_no_text_within_the_limits_repeats_a_term_more_often_than_a_count_can_say() -> None:
+def test_repeats_of_a_term_within_the_limits_fit_a_count() -> None:
     # The results of a character are repeated as often as the text has room for them.
     most = {"a ": 0.5}
     for code in range(0x110000):

@@ -93,7 +93,7 @@ def test_nothing_that_starts_imports_what_waits() -> None:
 
 
 @pytest.mark.parametrize("at_start", [False, True])
-def test_a_mark_says_that_nothing_is_to_be_done(tmp_path: Path, at_start: bool) -> None:
+def test_a_stamp_file_skips_the_compilation(tmp_path: Path, at_start: bool) -> None:
     mark = "from sirocco.kernels.jit.cache import completion_mark; completion_mark('all').touch()\n"
     program = mark + COMPILED.format(at_start=at_start)
     assert run(program, SIROCCO_KERNEL_CACHE=str(tmp_path)) == "0\n"

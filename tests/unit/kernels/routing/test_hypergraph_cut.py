@@ -52,7 +52,7 @@ def random_nets(rng, vertices):
 
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
-def test_the_cut_is_what_it_says_and_within_the_balance(seed):
+def test_the_reported_cut_is_real_and_within_the_balance(seed):
     rng = np.random.default_rng(seed)
     vertices = int(rng.integers(2, 11))
     nets, weights = random_nets(rng, vertices)
@@ -87,7 +87,7 @@ def test_two_cliques_are_distinguished_and_sides_follow_the_load_wanted():
     assert (side == 0).sum() == 30
 
 
-def test_where_nets_say_nothing_the_loads_decide():
+def test_loads_decide_where_nets_do_not():
     loads = np.random.default_rng(2).uniform(1.0, 5.0, 60)
     _, side = cut([np.array([0, 1])], np.ones(1), loads, 0.3 * loads.sum(), 5.0)
     assert abs(loads[side == 0].sum() - 0.3 * loads.sum()) <= 5.0

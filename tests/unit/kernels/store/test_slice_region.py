@@ -67,7 +67,7 @@ def near(rng: random.Random, region: Region) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_points_are_inside_as_the_region_says(seed: int) -> None:
+def test_points_are_inside_as_the_region_defines(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(150):
         region = random_region(rng)
@@ -132,7 +132,7 @@ def test_runs_hold_all_rows_of_the_region(rows: int) -> None:
         assert total <= inside.sum() + 4 * BLOCK_ROWS + BLOCK_ROWS
 
 
-def test_collecting_gives_up_when_told() -> None:
+def test_collecting_stops_when_cancelled() -> None:
     lon = np.linspace(0, 100, 4_000)
     levels = np.array([0, 125, 133, 134], np.int64)
     boxes = np.empty(4 * 134, np.float32)

@@ -41,7 +41,7 @@ def test_terms_are_found_however_hashes_are_spread(size: int, spread: str) -> No
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_texts_hold_as_sets_say(seed: int) -> None:
+def test_texts_match_as_sets_of_terms(seed: int) -> None:
     rng = random.Random(seed)
     vocabulary = np.arange(10, 30, dtype=np.uint64) * np.uint64(3)
     rows = [sorted(rng.sample(range(20), rng.choice([0, 1, 4, 9]))) for _ in range(60)]

@@ -233,7 +233,7 @@ def test_what_cannot_be_decoded_is_an_invalid_argument(
     assert not ours
 
 
-def test_a_bad_row_of_many_is_told_to_the_servicer() -> None:
+def test_a_bad_row_of_many_is_passed_to_the_servicer() -> None:
     async def test(server: Served) -> None:
         request = pb.RegisterQueriesRequest()
         request.queries.add(id="a")
@@ -301,7 +301,7 @@ def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
     served(test, limits)
 
 
-def test_what_no_field_says_is_not_held_as_long_as_a_call() -> None:
+def test_unknown_fields_are_not_held_during_a_call() -> None:
     """A search or a wait of a few bytes, with megabytes in an unknown field."""
 
     async def test(server: Served) -> None:
@@ -333,7 +333,7 @@ def test_a_request_that_does_not_come_ends_its_call() -> None:
     served(test, EdgeLimits(request_s=0.05))
 
 
-def test_streams_that_are_not_begun_are_bounded_for_a_tenant() -> None:
+def test_unread_streams_are_bounded_for_a_tenant() -> None:
     async def test(server: Served) -> None:
         begun = pb.RegisterQueriesRequest().SerializeToString()
         async with grpc.aio.insecure_channel(server.address) as channel:
@@ -383,7 +383,7 @@ def test_an_answer_whose_client_has_gone_is_given_up() -> None:
     served(test)
 
 
-def test_answers_that_nobody_reads_are_bounded_and_end() -> None:
+def test_unread_answers_are_bounded_and_end() -> None:
     limits = EdgeLimits(budget_bytes=16 << 20, tenant_budget_bytes=8 << 20, unread_ms=1_000)
 
     async def test(server: Served) -> None:

@@ -62,7 +62,7 @@ def test_results_and_errors_come_back() -> None:
 
 
 @pytest.mark.parametrize("by", ["tenant", "connection"])
-def test_turns_go_round_between_those_who_ask(by: str) -> None:
+def test_turns_rotate_between_callers(by: str) -> None:
     """A sender of one job waits for one of each other, however many these have sent."""
 
     async def test(pool: WorkPool) -> None:
@@ -119,7 +119,7 @@ def test_what_waits_is_bounded() -> None:
     with_pool(test, threads=1, waiting_each_max=3)
 
 
-def test_who_has_gone_is_not_worked_for() -> None:
+def test_no_work_is_done_for_a_caller_that_has_gone() -> None:
     async def test(pool: WorkPool) -> None:
         gate = threading.Event()
         running = asks(pool, gate.wait, "acme")

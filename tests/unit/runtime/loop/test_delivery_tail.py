@@ -131,7 +131,7 @@ def test_a_tail_begins_where_the_log_ends_and_keeps_what_comes(
         tail.close()
 
 
-def test_who_waits_wakes_when_something_comes(
+def test_waiting_readers_wake_when_a_record_arrives(
     log: MemoryLog, loop: asyncio.AbstractEventLoop
 ) -> None:
     tail = Opened(log, loop)
@@ -165,7 +165,7 @@ def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_l
         tail.close()
 
 
-def test_what_was_truncated_is_told_to_who_reads_it(log: MemoryLog) -> None:
+def test_readers_of_truncated_records_receive_an_error(log: MemoryLog) -> None:
     writer = Writer(log, transactional=False)
     writer.window(*(delivered(seed) for seed in range(5)))
     log.truncate(DELIVERIES, 0, 3)

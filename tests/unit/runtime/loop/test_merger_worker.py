@@ -94,7 +94,7 @@ def cluster() -> Iterator[Cluster]:
     made.log.close()
 
 
-def test_a_successor_tells_what_leads_on_from_the_lists_of_its_predecessor(
+def test_a_successor_sends_changes_that_continue_its_predecessor_s_lists(
     cluster: Cluster,
 ) -> None:
     with cluster.merger("m1"):

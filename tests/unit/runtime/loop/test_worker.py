@@ -121,7 +121,7 @@ def test_large_records_wait_for_the_next_turn(log: MemoryLog) -> None:
     assert [len(first.entries), len(second.entries)] == [worker_module.POLL_RECORDS_MAX, 10]
 
 
-def test_a_loop_that_is_told_to_end_does_not_wait_for_a_log_that_is_away(
+def test_an_ending_loop_does_not_wait_for_an_unreachable_log(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = threading.Event()
@@ -165,7 +165,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(
         eventually(lambda: abs(machine.now_ms - now_ms()) < 20)
 
 
-def test_a_log_whose_topics_have_no_leader_yet_is_asked_again(
+def test_a_log_whose_topics_have_no_leader_yet_is_tried_again(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(log, CONTROL, ELECTED)
@@ -194,7 +194,7 @@ def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
     assert [entry.partition for entry in polled.entries] == [1]
 
 
-def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
+def test_a_process_that_stood_still_while_its_successor_truncated_learns_of_its_loss(
     log: MemoryLog,
 ) -> None:
     # init: the log begins after the followed offset
@@ -275,7 +275,7 @@ def test_barriers_wait_for_every_append_before_them(
         acks.release()
 
 
-def test_who_hangs_up_does_not_disturb_the_loop(
+def test_a_caller_that_hangs_up_does_not_disturb_the_loop(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acks = Acknowledging(monkeypatch)
@@ -331,7 +331,7 @@ class Held:
         self._go.set()
 
 
-def test_a_request_is_not_carried_out_when_nobody_waits_for_it_any_more(log: MemoryLog) -> None:
+def test_an_abandoned_request_is_not_carried_out(log: MemoryLog) -> None:
     # A client that gave up may have asked for the contrary since, at another router.
     def answer(event: Event) -> list[Effect]:
         return [Answer(event.token, (Outcome(7),))] if isinstance(event, ChangeRequests) else []
@@ -356,7 +356,7 @@ def test_a_request_is_not_carried_out_when_nobody_waits_for_it_any_more(log: Mem
         assert worker.failure is None
 
 
-def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
+def test_a_failed_append_ends_the_loop_and_barriers_never_release(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acks = Acknowledging(monkeypatch)
@@ -380,7 +380,7 @@ def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
             worker.change_queries(0, []).result(WAIT_S)
 
 
-def test_who_asked_a_loop_that_ends_before_it_comes_to_that_is_told(log: MemoryLog) -> None:
+def test_callers_of_a_loop_that_ends_first_receive_an_error(log: MemoryLog) -> None:
     with running(log, Script()) as worker:
         held = Held(worker)
         worker.fail(RuntimeError("a defect"))

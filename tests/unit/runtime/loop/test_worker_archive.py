@@ -276,7 +276,7 @@ def test_an_archive_that_does_not_answer_holds_up_loads_alone(log: MemoryLog) ->
     assert worker.failure is None
 
 
-def test_a_load_of_what_was_lost_meanwhile_is_given_up(log: MemoryLog) -> None:
+def test_a_load_of_a_partition_lost_in_between_is_given_up(log: MemoryLog) -> None:
     archive = AwayArchive()
     append(log, CONTROL, ELECTED)
     again = Load(INTAKE, 0, 9, "newer", 4)
@@ -366,7 +366,7 @@ def test_loads_are_tried_again_after_pauses_that_grow_up_to_a_bound() -> None:
     assert not waiting.due(now + 60_000)
 
 
-def test_a_log_that_is_away_is_asked_for_its_ends_until_it_is_back(
+def test_ends_of_an_unreachable_log_are_requested_until_it_is_back(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, asked = MemoryLog.bounds, [0]

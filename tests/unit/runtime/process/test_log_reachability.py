@@ -40,13 +40,13 @@ HEARS = {CONNECTED_S: CONNECTED_S_MIN}
         (SILENT_CHECKS_MAX, [{}, {CONNECTED_S: 0.0}, HEARS], True),
     ],
 )
-def test_only_who_hears_nothing_while_others_do_is_cut_off(
+def test_only_a_process_that_reads_nothing_while_others_do_is_cut_off(
     silent: int, others: list[dict[str, float]], expected: bool
 ) -> None:
     assert is_cut_off(silent, others) is expected
 
 
-def test_who_stood_still_is_no_proof_that_the_log_was_there(
+def test_a_process_that_stood_still_does_not_prove_that_the_log_was_reachable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # init: read for a minute, then paused for another
@@ -111,7 +111,7 @@ def store() -> Iterator[MemoryMapStore]:
     keeper.stop()
 
 
-def test_who_is_cut_off_is_told_once(store: MemoryMapStore) -> None:
+def test_a_cut_off_process_is_reported_once(store: MemoryMapStore) -> None:
     # init
     log: Any = FakeLog()
     reported: list[Exception] = []

@@ -86,7 +86,7 @@ def test_a_member_is_seen_from_its_start_to_its_stop(store: Store) -> None:
     assert (living(store), directory(store)) == ((), {})
 
 
-def test_who_has_ended_and_not_by_what_it_took_has_left(store: Store) -> None:
+def test_a_process_that_ended_without_harm_by_a_record_has_left(store: Store) -> None:
     for name, is_harmed in (("evaluator-1", False), ("evaluator-2", True)):
         keeper = LeaseKeeper(
             store,
@@ -141,13 +141,13 @@ def test_a_loop_that_stands_still_loses_its_lease(store: Store) -> None:
     keeper.stop()
 
 
-def test_ids_are_never_used_again_and_tell_the_service() -> None:
+def test_ids_are_never_reused_and_hold_the_service() -> None:
     ids = {new_member_id("evaluator") for _ in range(100)}
     assert len(ids) == 100
     assert {each.rsplit("-", 1)[0] for each in ids} == {"evaluator"}
 
 
-def test_ids_tell_which_process_it_is_and_no_other_service() -> None:
+def test_ids_hold_the_process_and_no_other_service() -> None:
     for name, begin in (("router-0", "router-0."), ("geo-7c-x9", "router-geo.7c.x9.")):
         found = new_member_id("router", name)
         assert found.startswith(begin)
@@ -164,7 +164,7 @@ def get(address: str, path: str) -> tuple[int, bytes]:
     return answer.status, body
 
 
-def test_health_answers_what_the_process_says() -> None:
+def test_health_reports_the_state_of_the_process() -> None:
     registry = CollectorRegistry()
     counter = Counter("asked", "how often", registry=registry)
     state = {"healthy": True, "ready": False}

@@ -67,7 +67,7 @@ def test_slots_without_owner_go_to_the_least_loaded(seed):
     assert placement.loads.sum() == cost.sum()
 
 
-def test_who_joins_gets_the_slot_that_evens_out_best():
+def test_a_joining_member_receives_the_slot_that_balances_best():
     cost = [5.0, 4.0, 3.0, 1.0]
     placement = placed(view_of(cost, "aaab", "abc"), np.array(cost))
     # Half of the 12 of a is 6: the slot of 5 is nearest.
@@ -96,7 +96,7 @@ def test_rounds_differ_by_chance_less_than_a_gain_has_to_be():
     assert exceeded <= 3
 
 
-def test_of_many_objects_chance_says_nothing():
+def test_chance_does_not_matter_with_many_objects():
     cost = [1e6, 1e6]
     placement = placed(view_of(cost, "ab", "ab", objects=[1e8, 1e8]), np.array(cost))
     assert least_gain(placement, 0) == GAIN_SHARE_MIN * 1e6

@@ -114,7 +114,7 @@ def test_nothing_is_lost_or_doubled_or_made_worse(scheme, seed):
 @pytest.mark.parametrize("scheme", BALANCERS)
 @settings(max_examples=25, deadline=None)
 @given(SEEDS)
-def test_slots_of_who_is_gone_find_an_owner(scheme, seed):
+def test_slots_of_a_leaving_member_find_an_owner(scheme, seed):
     rng = np.random.default_rng(seed)
     stream, view = random_view(rng, gone=int(rng.integers(1, 5)))
     plan = decide(BALANCERS[scheme], view, stream, 0)
@@ -123,7 +123,7 @@ def test_slots_of_who_is_gone_find_an_owner(scheme, seed):
 
 
 @pytest.mark.parametrize("scheme", BALANCERS)
-def test_who_joins_is_given_load_at_once(scheme):
+def test_a_joining_member_receives_load_at_once(scheme):
     rng = np.random.default_rng(8)
     stream, view = random_view(rng, keywords=0)
     owners = ("alpha",) * view.map.slots

@@ -43,7 +43,7 @@ def test_the_heaviest_first_each_to_the_least_loaded_slot():
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_who_stays_with_a_machine_stays_in_its_slot(seed):
+def test_a_leaf_that_stays_with_a_machine_stays_in_its_slot(seed):
     rng = np.random.default_rng(seed)
     slots = int(rng.integers(2, 7))
     owners = ["a", "b", *rng.choice(["a", "b"], slots - 2)]

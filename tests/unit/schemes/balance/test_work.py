@@ -80,7 +80,7 @@ def parted(met, queries):
     ],
     ids=["swarm", "sstd"],
 )
-def test_matches_are_load_and_queries_that_nobody_meets_are_not(balancer, papers) -> None:
+def test_matches_are_load_and_queries_without_objects_are_not(balancer, papers) -> None:
     stream, idle = parted([0] * 8, [900, 900, 10, 10, 10, 10, 10, 10])
     assert not decide(balancer, idle, stream, 0).changes
     assert decide(papers, idle, stream, 0).changes

@@ -68,7 +68,7 @@ def test_poor_samples_give_valid_maps(name, sample, leaves, slots):
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 7, 12, 64, 100])
-def test_the_uniform_grid_has_as_many_equal_leaves_as_asked_for(leaves):
+def test_the_uniform_grid_has_the_requested_number_of_equal_leaves(leaves):
     partition_map = SCHEMES["uniform-grid"].build(empty_sample(), leaves, 4)
     assert len(partition_map.leaves) == leaves
     sides = [

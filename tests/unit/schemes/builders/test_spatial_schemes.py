@@ -81,7 +81,7 @@ def touches(boxes, asked):
 @every_scheme
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
-def test_routing_is_what_the_boxes_say(name, seed):
+def test_routing_agrees_with_the_boxes(name, seed):
     rng = np.random.default_rng(seed)
     scheme = SCHEMES[name]
     leaves = int(rng.integers(1, 70))
@@ -109,7 +109,7 @@ def test_routing_is_what_the_boxes_say(name, seed):
 
 @every_scheme
 @pytest.mark.parametrize("leaves", [1, 2, 3, 5, 16, 37, 300, 1024])
-def test_there_are_as_many_leaves_as_asked_for(name, leaves):
+def test_maps_have_the_requested_number_of_leaves(name, leaves):
     rng = np.random.default_rng(leaves)
     for sample in (empty_sample(), random_sample(rng), sample_at([5.0] * 9, [5.0] * 9, [[]] * 9)):
         assert len(SCHEMES[name].build(sample, leaves, 4).leaves) == leaves

@@ -50,7 +50,7 @@ def test_the_key_of_a_query_is_the_term_that_fewest_objects_hold(seed):
         assert set(held.tolist()) == set(words) & set(workload.keys.tolist()), f"seed {seed}"
 
 
-def test_only_the_most_frequent_terms_are_told_and_the_others_count_as_rarer():
+def test_only_the_most_frequent_terms_are_counted_and_others_count_as_rarer():
     sample = sample_at([0.0] * 4, [0.0] * 4, [[1, 2, 3], [1, 2, 3], [1, 3], [4]])
     terms, frequencies = frequent_terms(sample, terms_max=2)
     assert terms.tolist() == [1, 3]

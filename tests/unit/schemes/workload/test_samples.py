@@ -146,7 +146,7 @@ def test_assumed_queries_follow_the_objects():
 
 
 @pytest.mark.parametrize("words", [2, 3, 8])
-def test_assumed_queries_ask_for_each_word_of_a_text_equally_often(words):
+def test_assumed_queries_use_each_word_of_a_text_equally_often(words):
     """Event keys are hashes of 64 bits: the lowest of them decide if there are few words."""
     rng = np.random.default_rng(6)
     sample = sample_at([1] * 1200, [2] * 1200, [list(range(words))] * 1200)

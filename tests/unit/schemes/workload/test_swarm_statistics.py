@@ -109,7 +109,7 @@ def test_the_whole_and_both_parts_of_every_cut_are_priced_exactly(seed):
 
 @settings(max_examples=80, deadline=None)
 @given(SEEDS)
-def test_cumulative_numbers_tell_of_all_cells_up_to_each(seed):
+def test_cumulative_numbers_sum_all_cells_up_to_each(seed):
     """4.2.1, Row 3 of Figure 5: objects in the first three rows, arrivals in the second."""
     rng = np.random.default_rng(seed)
     statistics, raw, columns, rows = random_leaf(rng)

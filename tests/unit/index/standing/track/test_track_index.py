@@ -304,7 +304,7 @@ def test_values_of_two_keys_that_share_a_set_stay_apart() -> None:
     ]  # fmt: skip
 
 
-def test_an_expired_query_says_nothing_and_changes_nothing() -> None:
+def test_an_expired_query_reports_nothing_and_changes_nothing() -> None:
     index = TrackIndex()
     live = {0: Tracker(box(0, 10, expires_ms=100), 1)}
     insert(index, list(live.values()), 0)
@@ -340,7 +340,7 @@ def test_a_replaced_query_knows_nothing() -> None:
     assert match(index, [at(-1.0, 4)], live) == [(0, ENTERS, 0)]
 
 
-def test_values_that_are_not_heard_of_any_more_take_no_memory() -> None:
+def test_values_without_further_objects_take_no_memory() -> None:
     """Also if the row of the query around them was reused for another query."""
     index = TrackIndex(limits=StandingLimits(track_garbage_min=10))
     for step in range(1, 4):

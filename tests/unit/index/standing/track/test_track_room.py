@@ -205,7 +205,7 @@ def random_batch(rng: random.Random, values: int) -> list[Seen]:
 
 @pytest.mark.parametrize("bytes_max", [0, 5_000, 60_000, 300_000])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_owner_of_a_slot_decides_alike(seed: int, bytes_max: int) -> None:
+def test_every_owner_of_a_slot_decides_equally(seed: int, bytes_max: int) -> None:
     """Else a successor would report an enter or an exit twice, or never."""
     rng = random.Random(seed)
     regions = [box(0, 10), box(0, 20), box(0, 20), box(10, 30), box(0, 30)]
