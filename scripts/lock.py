@@ -26,9 +26,9 @@ UV = "uv==0.13.9"
 # Level of scripts/setup.sh → extras of the engine. `kernels` comes first in each of them: kernels
 # are compiled while the rest is on its way.
 LEVELS = {
-    "run": ("demo",),
-    "dev": ("demo", "dev"),
-    "test": ("demo", "dev", "spark"),
+    "run": ("geo", "demo"),
+    "dev": ("geo", "demo", "dev"),
+    "test": ("geo", "demo", "dev", "spark"),
 }
 # What generates the client's code is of the oldest grpcio that it promises.
 GENERATOR = "grpcio-tools"
@@ -53,7 +53,10 @@ def wanted(extras: tuple[str, ...]) -> list[str]:
     named = [*engine["dependencies"], *client["dependencies"]]
     for extra in extras:
         named += engine["optional-dependencies"][extra]
-    return [each for each in named if each != OWN]
+    # `sirocco-client[geo]` stands for what that extra of the client asks for.
+    for owned in [each for each in named if each.startswith(f"{OWN}[")]:
+        named += client["optional-dependencies"][owned.removeprefix(f"{OWN}[").rstrip("]")]
+    return [each for each in named if not each.startswith(OWN)]
 
 
 def oldest() -> list[str]:

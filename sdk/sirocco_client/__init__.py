@@ -46,6 +46,7 @@ from sirocco_client.queries import (
     Weights,
 )
 from sirocco_client.query_json import query_from_json
+from sirocco_client.region_json import region_from_json
 from sirocco_client.regions import Circle, Polygon, Rectangle
 from sirocco_client.retry import Retry
 from sirocco_client.searching import FoundObject, PartialResult, SearchAnswer, SearchPart
@@ -125,4 +126,5 @@ __all__ = [
     "WindowTooLong",
     "__version__",
     "query_from_json",
+    "region_from_json",
 ]

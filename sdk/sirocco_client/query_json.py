@@ -18,7 +18,7 @@ from sirocco_client.members import (
     shown,
 )
 from sirocco_client.queries import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, Weights
-from sirocco_client.regions import region_from_json
+from sirocco_client.region_json import region_from_json
 
 _SHARED = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {

@@ -1,15 +1,15 @@
-"""Regions as typed values, with their message and JSON forms."""
+"""Regions as typed values, with their message form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sirocco_api.v1 import query_pb2 as pb
 
 from sirocco_client.errors import InvalidArgument
-from sirocco_client.members import read_mapping, read_number, refuse_unknown, required
+from sirocco_client.members import read_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,53 +86,3 @@ def read_region(message: pb.Region) -> Region | None:
             )
         )
     return None
-
-
-def region_from_json(value: object) -> Region:
-    """Returns the region of the public JSON form.
-
-    Raises:
-        InvalidArgument: It is not a region; `field` is the path of the wrong member.
-    """
-    members = read_mapping(value, "region")
-    if len(members) != 1:
-        raise InvalidArgument("must hold one of rect, circle, polygon", field="region")
-    (shape,) = members
-    if shape == "rect":
-        return Rectangle(*_numbers(members[shape], "region.rect", "west south east north"))
-    if shape == "circle":
-        return Circle(*_numbers(members[shape], "region.circle", "lon lat radius_m"))
-    if shape == "polygon":
-        return Polygon(
-            tuple(
-                tuple(_vertex(vertex, f"region.polygon[{i}][{j}]") for j, vertex in enumerate(ring))
-                for i, ring in enumerate(_rings(members[shape]))
-            )
-        )
-    raise InvalidArgument(
-        "unknown member; known are circle, polygon, rect", field=f"region.{shape!s:.80}"
-    )
-
-
-def _rings(value: object) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument("must be an array of rings", field="region.polygon")
-    for i, ring in enumerate(value):
-        if not isinstance(ring, list | tuple):
-            raise InvalidArgument("must be an array of points", field=f"region.polygon[{i}]")
-    return list(value)
-
-
-def _vertex(value: object, field: str) -> tuple[float, float]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise InvalidArgument("must be [lon, lat]", field=field)
-    return read_number(value[0], field), read_number(value[1], field)
-
-
-def _numbers(value: object, field: str, names: str) -> list[float]:
-    members = read_mapping(value, field)
-    refuse_unknown(members, frozenset(names.split()), f"{field}.")
-    return [
-        read_number(required(members, name, f"{field}.{name}"), f"{field}.{name}")
-        for name in names.split()
-    ]

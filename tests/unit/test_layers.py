@@ -110,6 +110,9 @@ ADAPTERS = {
     ),
     "pyspark": ("spark-jobs/*.py",),
     "rich": ("sirocco/cli/*.py",),
+    # Imported by name, at the first use.
+    "shapely": (),
+    "h3": (),
 }
 
 # Deciding code gets the time as an argument and has no I/O; only then a seed repeats a run.

@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {
     "kernels": None,
-    "run": ("demo",),
-    "dev": ("demo", "dev"),
-    "test": ("demo", "dev", "spark"),
+    "run": ("geo", "demo"),
+    "dev": ("geo", "demo", "dev"),
+    "test": ("geo", "demo", "dev", "spark"),
 }
 
 
@@ -48,6 +48,8 @@ def asked(extras: tuple[str, ...]) -> set[str]:
     named = [each for project in projects for each in project["project"]["dependencies"]]
     for extra in extras:
         named += projects[0]["project"]["optional-dependencies"][extra]
+    if "geo" in extras:
+        named += projects[1]["project"]["optional-dependencies"]["geo"]
     return {plain(re.split(r"[<>=!~ ;\[]", each)[0]) for each in named} - {"sirocco-client"}
 
 

@@ -19,6 +19,7 @@ from sirocco_client import (
     query_from_json,
 )
 from sirocco_client.queries import write_query
+from sirocco_client.region_json import with_plain_region
 
 from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.numbers import epoch_ms
@@ -139,7 +140,11 @@ def _read_query(file: str) -> ExplainedQuery:
     from sirocco.model.query import parse_query  # noqa: PLC0415
 
     text = read_whole(file, FILE_BYTES_MAX)
-    return _parsed(file, lambda: ExplainedQuery(parse_query(_loaded(text, "query"))))
+    try:
+        members = with_plain_region(_parsed(file, lambda: _loaded(text, "query")))
+    except InvalidArgument as error:
+        raise CommandError(f"{file}: {error}") from None
+    return _parsed(file, lambda: ExplainedQuery(parse_query(members)))
 
 
 def _read_object(args: argparse.Namespace) -> ObjectRow | None:

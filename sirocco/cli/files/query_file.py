@@ -9,6 +9,9 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
+from sirocco_client import InvalidArgument as InvalidRegion
+from sirocco_client.region_json import with_plain_region
+
 from sirocco.cli.files.query_documents import LOOKS_MAX, query_documents
 from sirocco.loadgen.damage import DamagedFileError
 from sirocco.loadgen.lines import BadLine, numbered_lines
@@ -28,7 +31,7 @@ class QueryLine:
 
     Attributes:
         line: Its number, from 1.
-        members: The query as written.
+        members: The query as written, its region as a rect, circle or polygon.
         query: The query as read.
     """
 
@@ -110,7 +113,10 @@ class _Lines:
 def _parse_line(number: int, line: bytes) -> QueryLine:
     if len(line) > LINE_BYTES_MAX:
         raise InvalidArgument(f"is longer than {LINE_BYTES_MAX} bytes", field="query")
-    members = load_json(line, "query")
+    try:
+        members = with_plain_region(load_json(line, "query"))
+    except InvalidRegion as error:
+        raise InvalidArgument(error.message, field=error.field) from None
     return QueryLine(number, members, parse_query(members))
 
 

@@ -94,6 +94,9 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     circle = tuple(number.upper() for number in _CIRCLE)
     region.add_argument("--circle", nargs=3, type=finite, metavar=circle, help="degrees, metres")
     region.add_argument("--polygon", type=filled, metavar="JSON", help="rings of [lon, lat]")
+    region.add_argument(
+        "--region", type=filled, metavar="JSON", help='any region, such as \'{"geohash": "u09"}\''
+    )
     group.add_argument("--point", nargs=2, type=finite, metavar=("LON", "LAT"), help="degrees")
     group.add_argument("--radius", type=finite, metavar="M", help="of a ranked query, metres")
     group.add_argument("-k", type=whole(), help="how many")
@@ -137,6 +140,8 @@ def _members(args: argparse.Namespace) -> dict[str, Any]:
         members["region"] = {"circle": dict(zip(_CIRCLE, args.circle, strict=True))}
     elif args.polygon is not None:
         members["region"] = {"polygon": _json(args.polygon, "--polygon")}
+    elif args.region is not None:
+        members["region"] = _json(args.region, "--region")
     if args.point is not None:
         members["point"] = dict(zip(("lon", "lat"), args.point, strict=True))
     if args.weights is not None:

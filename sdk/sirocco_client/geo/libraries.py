@@ -1,0 +1,26 @@
+"""Libraries that only some regions need, imported at their first use.
+
+They are the extra `geo` of the client: most clients send rectangles and circles, and a sensor's
+gateway need not install a geometry library for that.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sirocco_client.errors import FailedPrecondition
+
+
+def load(library: str, field: str) -> Any:
+    """Returns a library of the extra `geo`.
+
+    Raises:
+        FailedPrecondition: It is not installed; `field` is the member that needs it.
+    """
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise FailedPrecondition(
+            f"needs the library {library} ({error}): pip install 'sirocco-client[geo]'", field=field
+        ) from None
