@@ -108,7 +108,7 @@ def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[Rea
     else:
         chunks = _full(_until_damage(numbered_lines(path), name, damage), batch_rows)
     for chunk in chunks:
-        yield _read_chunk(chunk, name)
+        yield read_chunk(chunk, name)
     if damage:
         yield ReadBatch(ObjectColumnsBuilder().build(), np.empty(0, np.int64), damage)
 
@@ -134,7 +134,8 @@ def _until_damage(read: Iterator[T], name: str, damage: list[BadLine]) -> Iterat
         damage.append(BadLine(name, error.line, InvalidArgument(str(error), field="object")))
 
 
-def _read_chunk(chunk: list[NumberedLine], name: str) -> ReadBatch:
+def read_chunk(chunk: list[NumberedLine], name: str) -> ReadBatch:
+    """Reads some lines together; `name` is the file's in errors."""
     try:
         objects = _columns_of([orjson.loads(line) for _, line in chunk])
         if len(objects.attributes) and may_exceed_64_bits(b"\n".join(line for _, line in chunk)):

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from sirocco.cli.__main__ import _COMMANDS, _DESCRIPTION, command_module
 from sirocco.model.durations import format_duration
 from sirocco.runtime import settings
+from sirocco.services.gateway import settings as gateway_settings
 from sirocco.telemetry import metrics
 
 ROOT = Path(__file__).parents[1]
@@ -149,6 +150,7 @@ def _rows(registry: CollectorRegistry) -> Iterator[str]:
 # Values that turn on what other settings depend on, so that those are read, too.
 _EXAMPLES = {
     "SIROCCO_KAFKA": "kafka:9092",
+    "SIROCCO_ROUTER": "router:7070",
     "SIROCCO_KAFKA_SECURITY": "sasl_ssl",
     "SIROCCO_KAFKA_SASL_MECHANISM": "PLAIN",
     "SIROCCO_KAFKA_SASL_USERNAME": "sirocco",
@@ -207,8 +209,9 @@ class _Recorder:
 def read_settings() -> dict[str, tuple[str, str]]:
     """Returns each setting of a service with its default and the values that it takes."""
     recorder = _Recorder()
-    with mock.patch.object(settings, "_Reader", return_value=recorder):
+    with mock.patch.object(settings, "Reader", return_value=recorder):
         settings.from_environment({})
+        gateway_settings.from_environment({})
     return recorder.found
 
 

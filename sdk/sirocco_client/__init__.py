@@ -38,6 +38,7 @@ from sirocco_client.outbox import PublishFlow, PublishResult
 from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
     KnnQuery,
+    QueryPage,
     RangeQuery,
     RankedQuery,
     RegisteredQuery,
@@ -99,6 +100,7 @@ __all__ = [
     "PublishFlow",
     "PublishResult",
     "Publisher",
+    "QueryPage",
     "RangeQuery",
     "RankedChange",
     "RankedQuery",

@@ -52,6 +52,7 @@ from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
     Duration,
     Query,
+    QueryPage,
     RegisteredQuery,
     RegistrationResult,
     read_registered,
@@ -168,17 +169,29 @@ class AsyncClient:
         """As `Client.list`."""
         token = ""
         while True:
-            request = pb.ListQueriesRequest(
-                page_size=PAGE_SIZE,
-                page_token=token,
-                subscriber=read_text(subscriber or "", "subscriber"),
-            )
-            response = await self._call(QueryServiceStub, "ListQueries", request)
-            for each in response.registered_queries:
-                yield read_registered(each)
-            token = response.next_page_token
+            page = await self.list_page(subscriber, page_token=token)
+            for each in page.queries:
+                yield each
+            token = page.next_page_token
             if not token:
                 return
+
+    async def list_page(
+        self,
+        subscriber: str | None = None,
+        *,
+        page_size: int = PAGE_SIZE,
+        page_token: str = "",
+    ) -> QueryPage:
+        """As `Client.list_page`."""
+        request = pb.ListQueriesRequest(
+            page_size=read_whole(page_size, "page_size", 1, PAGE_SIZE),
+            page_token=read_text(page_token, "page_token"),
+            subscriber=read_text(subscriber or "", "subscriber"),
+        )
+        response = await self._call(QueryServiceStub, "ListQueries", request)
+        found = tuple(map(read_registered, response.registered_queries))
+        return QueryPage(found, response.next_page_token)
 
     async def register_many(
         self,

@@ -57,6 +57,7 @@ from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
     Duration,
     Query,
+    QueryPage,
     RegisteredQuery,
     RegistrationResult,
     read_registered,
@@ -243,16 +244,34 @@ class Client:
         """Yields all queries, or those of one subscriber, page by page."""
         token = ""
         while True:
-            request = pb.ListQueriesRequest(
-                page_size=PAGE_SIZE,
-                page_token=token,
-                subscriber=read_text(subscriber or "", "subscriber"),
-            )
-            response = self._call(QueryServiceStub, "ListQueries", request)
-            yield from map(read_registered, response.registered_queries)
-            token = response.next_page_token
+            page = self.list_page(subscriber, page_token=token)
+            yield from page.queries
+            token = page.next_page_token
             if not token:
                 return
+
+    def list_page(
+        self,
+        subscriber: str | None = None,
+        *,
+        page_size: int = PAGE_SIZE,
+        page_token: str = "",
+    ) -> QueryPage:
+        """Returns one page of all queries, or of those of one subscriber.
+
+        Args:
+            subscriber: Whose queries; None: everybody's.
+            page_size: Queries of the page; the server may return fewer.
+            page_token: The `next_page_token` of the page before; empty: the first page.
+        """
+        request = pb.ListQueriesRequest(
+            page_size=read_whole(page_size, "page_size", 1, PAGE_SIZE),
+            page_token=read_text(page_token, "page_token"),
+            subscriber=read_text(subscriber or "", "subscriber"),
+        )
+        response = self._call(QueryServiceStub, "ListQueries", request)
+        found = tuple(map(read_registered, response.registered_queries))
+        return QueryPage(found, response.next_page_token)
 
     def register_many(
         self,

@@ -183,6 +183,19 @@ class RegisteredQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryPage:
+    """Some of the registered queries.
+
+    Attributes:
+        queries: The queries.
+        next_page_token: Asks for the page after it; empty after the last one.
+    """
+
+    queries: tuple[RegisteredQuery, ...]
+    next_page_token: str
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrationResult:
     """Result for one query of a bulk change.
 

@@ -28,6 +28,10 @@ from sirocco.local.usage import Usage, usage_of
 # finds its receiver.
 SERVICES = ("coordinator", "merger", "evaluator", "router")
 
+# A client of the cluster: it starts when the addresses of routers are known, and there may be none.
+GATEWAY = "gateway"
+ALL_SERVICES = (*SERVICES, GATEWAY)
+
 # The compilation of all kernels by four processes at once on two cores, with nothing cached.
 _START_S = 180.0
 # A drain hands over slots and waits for their output; pods get as long.
@@ -36,6 +40,9 @@ _POLL_S = 0.05
 # Restarts of one process follow each other at this distance, so that one that cannot start does
 # not take a core.
 _RESTART_S = 1.0
+
+# A killed process counts as ended before all of its threads have: its port is free a little later.
+_CLOSING_S = 1.0
 
 HOST = "127.0.0.1"
 """Where all processes listen that have no place of their own."""
@@ -75,6 +82,7 @@ class LocalClusterSettings:
         counts: Number of processes of each service.
         options: Further environment of all services, such as `SIROCCO_SLOTS`.
         places: Name of a process → where it runs; not known to other commands.
+        gateway_port: Of the first gateway at its first start; 0: a free one.
     """
 
     cluster: str
@@ -84,6 +92,7 @@ class LocalClusterSettings:
     counts: Mapping[str, int]
     options: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
+    gateway_port: int = 0
 
     def environment(self) -> dict[str, str]:
         """Returns what every service finds in its environment."""
@@ -111,12 +120,13 @@ class ServiceProcess:
     """One process of a service, which keeps its ports over restarts.
 
     Args:
-        service: One of `SERVICES`.
+        service: One of `ALL_SERVICES`.
         number: From 0 among those of the service.
         directory: Of its files.
         settings: Of the cluster.
         outlive: See `LocalProcess`.
         addresses: Where it listened before.
+        routers: Returns the addresses of routers, for a gateway.
     """
 
     def __init__(
@@ -128,7 +138,9 @@ class ServiceProcess:
         *,
         outlive: bool,
         addresses: Addresses | None = None,
+        routers: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
+        self._routers = routers
         self.service = service
         self.name = f"{service}-{number}"
         self.addresses = addresses
@@ -199,6 +211,15 @@ class ServiceProcess:
     def _ports(self, host: str) -> dict[str, str]:
         """Free ports at the first start, the same ones later: clients know the address."""
         known = self.addresses
+        if self.service == GATEWAY:
+            wished = self._settings.gateway_port if self.name == f"{GATEWAY}-0" else 0
+            return {
+                "SIROCCO_ROUTER": ",".join(self._routers()),
+                "SIROCCO_HTTP_PORT": "0",
+                "SIROCCO_GATEWAY_PORT": str(wished)
+                if known is None
+                else self._port_of(host, known.http),
+            }
         return {
             "SIROCCO_GRPC_PORT": "0" if known is None else self._port_of(host, known.grpc),
             "SIROCCO_HTTP_PORT": "0" if known is None else self._port_of(host, known.http),
@@ -209,7 +230,7 @@ class ServiceProcess:
         port = address.rpartition(":")[2]
         # In a place of its own, only the process itself can tell.
         is_here = self.name not in self._settings.places
-        return "0" if is_here and not is_free(host, int(port)) else port
+        return "0" if is_here and not _becomes_free(host, int(port)) else port
 
     def _listening(self) -> Addresses | None:
         """The addresses that the process has logged since its start."""
@@ -297,6 +318,12 @@ class LocalCluster:
         found = (one.addresses for one in self.processes if one.service == service)
         return tuple(each.grpc for each in found if each is not None)
 
+    @property
+    def gateway_addresses(self) -> tuple[str, ...]:
+        """HOST:PORT of the HTTP API of every gateway."""
+        found = (one.addresses for one in self.processes if one.service == GATEWAY)
+        return tuple(each.http for each in found if each is not None)
+
     def start(self) -> None:
         """Starts what does not run, all at once, and waits until all are ready.
 
@@ -304,15 +331,17 @@ class LocalCluster:
             LocalError: A process ended or was not ready in time; then all are stopped.
         """
         last = _addresses_of(_read(self.directory / LAST))
-        for service in SERVICES:
-            for number in range(self.settings.counts[service]):
+        for service in ALL_SERVICES:
+            for number in range(self.settings.counts.get(service, 0)):
                 self._add(service, number, last.get(f"{service}-{number}"))
         self._write_state()
         try:
-            for one in self.processes:
-                one.launch()
-            for one in self.processes:
-                one.await_ready()
+            for services in (SERVICES, (GATEWAY,)):
+                some = [one for one in self.processes if one.service in services]
+                for one in some:
+                    one.launch()
+                for one in some:
+                    one.await_ready()
         except BaseException:
             self.stop()
             raise
@@ -328,7 +357,7 @@ class LocalCluster:
             self._write(LAST)
         with self._mending:
             self._stopping.set()
-        for service in reversed(SERVICES):
+        for service in reversed(ALL_SERVICES):
             self._end([one for one in self.processes if one.service == service])
         self._processes.clear()
         # Only now: who reads it finds the routers until the last of them has ended.
@@ -342,9 +371,9 @@ class LocalCluster:
             WrongUseError: No such service, or fewer than one.
             LocalError: A new one does not come up.
         """
-        if service not in SERVICES:
-            raise WrongUseError(f"no service {service!r}: there are {', '.join(SERVICES)}")
-        if count < 1:
+        if service not in ALL_SERVICES:
+            raise WrongUseError(f"no service {service!r}: there are {', '.join(ALL_SERVICES)}")
+        if count < 1 and service != GATEWAY:
             raise WrongUseError(
                 f"at least one {service} is needed; `{_command(self.directory)} down` stops all"
             )
@@ -409,6 +438,7 @@ class LocalCluster:
             self.settings,
             outlive=self._outlive,
             addresses=addresses,
+            routers=lambda: self.router_addresses,
         )
         return self._processes.setdefault(one.name, one)
 
@@ -444,10 +474,18 @@ class LocalCluster:
         written.rename(self.directory / name)
 
 
+def _becomes_free(host: str, port: int) -> bool:
+    """Whether a port is free, or is so in a moment: a killed process still closes its files."""
+    end_s = time.monotonic() + _CLOSING_S
+    while not (is_there := is_free(host, port)) and time.monotonic() < end_s:
+        time.sleep(_POLL_S)
+    return is_there
+
+
 def stop_leftovers(directory: Path) -> list[str]:
     """Stops services of a directory whose state is gone, by their process files; returns which."""
     stopped = []
-    for service in reversed(SERVICES):
+    for service in reversed(ALL_SERVICES):
         for path in sorted(directory.glob(f"{service}-*.pid")):
             one = LocalProcess(path.stem, directory, f"services.{service}", outlive=True)
             if one.pid is not None:
@@ -514,7 +552,8 @@ def _parsed(
     texts = (settings.cluster, settings.kafka, settings.redis, settings.archive)
     if not all(isinstance(each, str) for each in (*texts, *settings.options.values())):
         raise TypeError
-    counts = [settings.counts[service] for service in SERVICES]
+    # States of before there were gateways name none.
+    counts = [*(settings.counts[each] for each in SERVICES), settings.counts.get(GATEWAY, 0)]
     addresses = _addresses_of(state)
     known = [each for each in addresses.values() if each is not None]
     if not all(isinstance(count, int) for count in counts):

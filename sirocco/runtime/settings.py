@@ -228,7 +228,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
     Raises:
         InvalidArgument: one is missing or out of range; `field` is the variable's name.
     """
-    read = _Reader(os.environ if environment is None else environment)
+    read = Reader(os.environ if environment is None else environment)
     event_time = read.choice("SIROCCO_ARRIVAL", "wall", ("wall", "event")) == "event"
     cluster = ClusterSettings(
         cluster=read.text("SIROCCO_CLUSTER", DEFAULTS.cluster),
@@ -302,14 +302,14 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
     )
 
 
-def _name(read: _Reader) -> str:
+def _name(read: Reader) -> str:
     name = read.text("SIROCCO_NAME", "")
     if name and not _NAME.fullmatch(name):
         raise InvalidArgument("is not up to 253 of a-z, 0-9, - and .", field="SIROCCO_NAME")
     return name
 
 
-def _security(read: _Reader) -> SecuritySettings:
+def _security(read: Reader) -> SecuritySettings:
     certificate = read.text("SIROCCO_TLS_CERTIFICATE", "")
     encrypted = read.when(bool(certificate), "no SIROCCO_TLS_CERTIFICATE")
     tls = TlsFiles(
@@ -338,7 +338,7 @@ SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def _kafka(read: _Reader, cluster: str) -> KafkaSettings:
+def _kafka(read: Reader, cluster: str) -> KafkaSettings:
     security = read.choice("SIROCCO_KAFKA_SECURITY", "plaintext", SECURITY)
     sasl = read.when(security.startswith("sasl"), f"SIROCCO_KAFKA_SECURITY={security}")
     tls = read.when(security.endswith("ssl"), f"SIROCCO_KAFKA_SECURITY={security}")
@@ -364,7 +364,7 @@ def _kafka(read: _Reader, cluster: str) -> KafkaSettings:
     )
 
 
-def _redis(read: _Reader) -> tuple[str, str]:
+def _redis(read: Reader) -> tuple[str, str]:
     """Returns the address and the path of the authorities' certificates."""
     url = read.text("SIROCCO_REDIS", None)
     # An error does not repeat the value: it may hold a password.
@@ -387,44 +387,52 @@ def shown_retention(duration_ms: int | None) -> str:
     return "unlimited" if duration_ms is None else format_duration(duration_ms)
 
 
-class _Reader:
+class Reader:
+    """Reads settings, and refuses values that make no sense by the variable's name."""
+
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
 
     def text(self, name: str, default: str | None) -> str:
+        """Returns a text; without a default the setting is required."""
         return self._read(name, default, str)
 
     def integer(self, name: str, default: int, greatest: int, *, least: int = 1) -> int:
+        """Returns an integer of a range."""
         value = self._read(name, default, int)
         if not least <= value <= greatest:
             raise InvalidArgument(f"{value} is not within {least} … {greatest}", field=name)
         return value
 
     def number(self, name: str, default: float, least: float, greatest: float) -> float:
+        """Returns a number of a range."""
         value = self._read(name, default, float)
         if not least <= value <= greatest:
             raise InvalidArgument(f"{value:g} is not within {least:g} … {greatest:g}", field=name)
         return value
 
     def duration_ms(self, name: str, default_ms: int, least: int) -> int:
+        """Returns a duration of at least so many milliseconds."""
         value = parse_duration_ms(self.text(name, format_duration(default_ms)), name)
         if value < least:
             raise InvalidArgument(f"{value} ms is less than {least} ms", field=name)
         return value
 
     def retention_ms(self, name: str, default_ms: int | None) -> int | None:
-        """A duration; None for `unlimited`."""
+        """Returns a duration; None for `unlimited`."""
         raw = self.text(name, shown_retention(default_ms))
         return None if raw == "unlimited" else parse_duration_ms(raw, name)
 
-    def when(self, is_used: bool, otherwise: str) -> _Reader:
+    def when(self, is_used: bool, otherwise: str) -> Reader:
         """Returns a reader of settings that depend on another one: it refuses them where unused."""
         return self if is_used else _Unused(self._environment, otherwise)
 
     def switch(self, name: str, default: bool) -> bool:
+        """Returns whether a setting is `on`."""
         return self.choice(name, "on" if default else "off", ("on", "off")) == "on"
 
     def choice(self, name: str, default: str | None, choices: tuple[str, ...]) -> str:
+        """Returns one of some values."""
         value = self._read(name, default, str)
         if value not in choices:
             raise InvalidArgument(f"{value!r} is none of {', '.join(choices)}", field=name)
@@ -442,7 +450,7 @@ class _Reader:
             raise InvalidArgument(f"{raw!r} is no {convert.__name__}", field=name) from None
 
 
-class _Unused(_Reader):
+class _Unused(Reader):
     def __init__(self, environment: Mapping[str, str], reason: str) -> None:
         super().__init__(environment)
         self._reason = reason

@@ -14,6 +14,11 @@ SEARCH_S = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 1
 CHANGE_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
+def new_registry() -> CollectorRegistry:
+    """Returns an empty registry for the metrics of a process."""
+    return CollectorRegistry()
+
+
 class RouterMetrics:
     """Metrics of a router."""
 
@@ -367,6 +372,66 @@ class CoordinatorMetrics:
 
 
 # Why an edge refuses a call or a message (`runtime.grpc.edge`).
+# Why a gateway refuses or ends something.
+REFUSED_BY_THE_GATEWAY = (
+    *("body", "calls", "connections", "headers", "late", "memory", "size", "streams", "unread"),
+)
+
+
+class GatewayMetrics:
+    """Metrics of a gateway."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
+            "sirocco_gateway_requests",
+            "Requests answered; a stream counts when it ends",
+            ["route", "status"],
+            registry=registry,
+        )
+        self.latency = Histogram(
+            "sirocco_gateway_latency_seconds",
+            "Time from a request's head to the end of its answer, without streams",
+            ["route"],
+            buckets=LATENCY_S,
+            registry=registry,
+        )
+        self.objects = Counter(
+            "sirocco_gateway_objects", "Objects that the cluster acknowledged", registry=registry
+        )
+        self.bad_lines = Counter(
+            "sirocco_gateway_bad_lines",
+            "Lines of bodies that were no objects, or that the cluster refused",
+            registry=registry,
+        )
+        self.body_bytes = Counter(
+            "sirocco_gateway_body_bytes", "Bytes of bodies of objects, unpacked", registry=registry
+        )
+        self.notifications = Counter(
+            "sirocco_gateway_notifications", "Notifications written to streams", registry=registry
+        )
+        self.streams = Gauge(
+            "sirocco_gateway_streams", "Open streams of notifications", registry=registry
+        )
+        self.connections = Gauge(
+            "sirocco_gateway_connections",
+            "Open HTTP connections, without WebSockets",
+            registry=registry,
+        )
+        self.memory = Gauge(
+            "sirocco_gateway_memory_bytes",
+            "Memory taken from the limit by bodies that are read or processed",
+            registry=registry,
+        )
+        self.refused = Counter(
+            "sirocco_gateway_refusals",
+            "Connections, bodies, requests and streams refused or ended, by what was at its limit",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in REFUSED_BY_THE_GATEWAY:
+            self.refused.labels(reason=reason)
+
+
 REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message", "unread")
 
 

@@ -25,7 +25,10 @@ LAYERS = (
     ("sirocco.codec",),
     ("sirocco.transport", "sirocco.telemetry"),
     ("sirocco.runtime",),
+    ("sirocco.explain",),
     ("sirocco.services", "sirocco.loadgen", "sirocco.local"),
+    # A client of the cluster, as the command line is.
+    ("sirocco.services.gateway",),
     ("sirocco.cli",),
 )
 # Folders of a layer may import the folders named here, themselves, and no others.
@@ -85,7 +88,8 @@ LINKED = ("services", "loadgen")
 
 # Services, which run as processes, and the module that combines them: none imports another.
 SERVICES = tuple(
-    f"sirocco.services.{each}" for each in ("router", "evaluator", "merger", "coordinator")
+    f"sirocco.services.{each}"
+    for each in ("router", "evaluator", "merger", "coordinator", "gateway")
 )
 APART = frozenset({*SERVICES, "sirocco.services.embedded"})
 
@@ -108,6 +112,7 @@ ADAPTERS = {
         "sirocco/runtime/*.py",
         "spark-jobs/sirocco_spark/telemetry.py",
     ),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn"), ("services/gateway/*.py",)),
     "pyspark": ("spark-jobs/*.py",),
     "rich": ("sirocco/cli/*.py",),
     # Imported by name, at the first use.
@@ -123,7 +128,10 @@ IMPURE = (
 )
 
 # Packages that use the cluster from outside, and so through the client.
-CLIENT_USERS = ("sirocco.loadgen", "sirocco.cli", "sirocco.local", "sirocco_client")
+CLIENT_USERS = (
+    *("sirocco.loadgen", "sirocco.cli", "sirocco.local", "sirocco.explain"),
+    *("sirocco.services.gateway", "sirocco_client"),
+)
 # Generated code: contracts for clients, and those between our processes.
 MESSAGES = ("sirocco_api", "sirocco.internal_api")
 # Layers without wire formats: those above turn messages into values.
@@ -179,10 +187,9 @@ def within(module: str, packages: Iterable[str]) -> bool:
 
 
 def rank_of(module: str) -> tuple[int, str] | None:
-    for package, rank in RANKS.items():
-        if within(module, (package,)):
-            return rank, package
-    return None
+    # The innermost package counts: the gateway is a layer of its own among the services.
+    found = [package for package in RANKS if within(module, (package,))]
+    return (RANKS[max(found, key=len)], max(found, key=len)) if found else None
 
 
 def faults_of(found: Import) -> Iterator[str]:
@@ -326,6 +333,10 @@ def test_no_folder_of_the_engine_is_crowded() -> None:
         ("services/evaluator/a.py", "import confluent_kafka", "confluent_kafka is for"),
         ("sirocco/runtime/a.py", "from pyarrow import fs", "pyarrow.fs is for"),
         ("sirocco/codec/a.py", "import grpc.aio", "grpc is for"),
+        ("services/gateway/a.py", "import grpc.aio\nimport sirocco.cli", "does not stand above"),
+        ("services/router/a.py", "import sirocco.services.gateway", "one service imports another"),
+        ("services/router/a.py", "import sirocco_client", "its own client"),
+        ("services/merger/a.py", "from fastapi import FastAPI", "fastapi is for"),
     ],
 )
 def test_a_forbidden_import_is_found(path: str, source: str, fault: str) -> None:
@@ -345,6 +356,8 @@ def test_a_forbidden_import_is_found(path: str, source: str, fault: str) -> None
         ("sirocco/transport/redis_map_store.py", "import redis.exceptions"),
         ("sirocco/runtime/a.py", "import pyarrow\nimport redistribute"),
         ("loadgen/a.py", "import sirocco_client"),
+        ("services/gateway/a.py", "import sirocco_client\nfrom sirocco.loadgen import lines"),
+        ("services/gateway/a.py", "from fastapi import FastAPI\nimport sirocco.explain.report"),
     ],
 )
 def test_an_allowed_import_is_not_blamed(path: str, source: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {
     "kernels": None,
-    "run": ("geo", "demo"),
-    "dev": ("geo", "demo", "dev"),
-    "test": ("geo", "demo", "dev", "spark"),
+    "run": ("geo", "demo", "gateway"),
+    "dev": ("geo", "demo", "gateway", "dev"),
+    "test": ("geo", "demo", "gateway", "dev", "spark"),
 }
 
 

@@ -7,18 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sirocco_client import (
-    Client,
-    DeadlineExceeded,
-    FailedPrecondition,
-    InvalidArgument,
-    OutOfRange,
-    PartialResult,
-    PermissionDenied,
-    Unavailable,
-    query_from_json,
-)
-from sirocco_client.queries import write_query
+from sirocco_client import InvalidArgument
 from sirocco_client.region_json import with_plain_region
 
 from sirocco.cli.files.whole_file import read_whole
@@ -29,11 +18,8 @@ from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import print_json, print_lines
 
 if TYPE_CHECKING:
-    from sirocco.cli.explain.report import Cluster, ExplainedQuery, RecentMatches
+    from sirocco.explain.report import ExplainedQuery
     from sirocco.model.objects import ObjectRow
-
-# Objects that are counted; for more, the exact number does not matter.
-COUNTED_MAX = 100_000
 
 # A query at all limits, or an object, takes a few megabytes however it is indented. JSON of small
 # arrays takes thirty times its length once it is read.
@@ -91,16 +77,25 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     _check(args)
     with connect(args) as client:
-        explained = _registered(client, args.id) if args.file is None else _read_query(args.file)
         # Imported here, and below: the engine with its compiler, which takes a while.
-        from sirocco.cli.explain.report import report, window_of  # noqa: PLC0415
+        from sirocco.explain.cluster_state import (  # noqa: PLC0415
+            count_recent,
+            read_cluster,
+            read_registered,
+        )
+        from sirocco.explain.report import RecentMatches, report, window_of  # noqa: PLC0415
 
+        explained = (
+            read_registered(client, args.id) if args.file is None else _read_query(args.file)
+        )
         checked = _read_object(args)
         window_ms = window_of(explained.query, _window_ms(args.window))
         members = report(
             explained,
-            _read_cluster(client),
-            _recent_matches(client, explained, window_ms, is_enabled=not args.no_search),
+            read_cluster(client),
+            RecentMatches(window_ms, why="--no-search is given")
+            if args.no_search
+            else count_recent(client, explained, window_ms),
             checked,
             now_ms=time.time_ns() // 1_000_000,
             arrival_ms=args.arrival,
@@ -126,17 +121,8 @@ def _check(args: argparse.Namespace) -> None:
 # --- the query and the object
 
 
-def _registered(client: Client, query_id: str) -> ExplainedQuery:
-    found = client.get(query_id)
-    from sirocco.cli.explain.report import ExplainedQuery  # noqa: PLC0415
-    from sirocco.codec.queries import read_query  # noqa: PLC0415
-
-    query, subscriber = read_query(write_query(found.query))
-    return ExplainedQuery(query, subscriber, found.revision, found.start_ms, found.start_given)
-
-
 def _read_query(file: str) -> ExplainedQuery:
-    from sirocco.cli.explain.report import ExplainedQuery  # noqa: PLC0415
+    from sirocco.explain.report import ExplainedQuery  # noqa: PLC0415
     from sirocco.model.query import parse_query  # noqa: PLC0415
 
     text = read_whole(file, FILE_BYTES_MAX)
@@ -179,51 +165,3 @@ def _parsed(source: str, parse: Callable[[], _Found]) -> _Found:
         return parse()
     except BadMember as error:
         raise CommandError(f"{source}: {error}") from None
-
-
-# --- the state of the cluster
-
-
-def _read_cluster(client: Client) -> Cluster:
-    """Returns the known state of the cluster; a client with fewer rights gets less."""
-    from sirocco.cli.explain.report import Cluster  # noqa: PLC0415
-    from sirocco.schemes.map.map_bytes import from_bytes  # noqa: PLC0415
-
-    described = client.describe(leaves=True)
-    try:
-        change = client.map_change(with_map=True)
-        balance = client.balance()
-    except PermissionDenied as error:
-        return Cluster(described, None, "", None, str(error))
-    if not change.map_version:
-        return Cluster(described, None, "", balance, "the cluster has no map yet")
-    return Cluster(described, from_bytes(change.partition_map), change.phase, balance)
-
-
-def _recent_matches(
-    client: Client, explained: ExplainedQuery, window_ms: int, *, is_enabled: bool
-) -> RecentMatches:
-    """Counts the query's objects within the window, by a search for the same conditions."""
-    from sirocco.cli.explain.report import RecentMatches, count_search  # noqa: PLC0415
-
-    if not is_enabled:
-        return RecentMatches(window_ms, why="--no-search is given")
-    count = 0
-    try:
-        search = query_from_json(count_search(explained.query, window_ms), "")
-        for part in client.search_parts(search):
-            count += len(part)
-            if count >= COUNTED_MAX:
-                break
-    except FailedPrecondition as error:
-        return RecentMatches(window_ms, why=str(error), has_store=False)
-    except (
-        DeadlineExceeded,
-        InvalidArgument,
-        OutOfRange,
-        PartialResult,
-        PermissionDenied,
-        Unavailable,
-    ) as error:
-        return RecentMatches(window_ms, why=str(error))
-    return RecentMatches(window_ms, min(count, COUNTED_MAX), count >= COUNTED_MAX, has_store=True)

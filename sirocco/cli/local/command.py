@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +19,9 @@ from sirocco.cli.terminal.remote import DIRECTORY
 from sirocco.cli.terminal.status import CommandError
 from sirocco.cli.terminal.terminal import note, print_json, print_lines
 from sirocco.local.cluster import (
-    SERVICES,
+    ALL_SERVICES,
+    GATEWAY,
+    HOST,
     STATE,
     LocalCluster,
     LocalClusterSettings,
@@ -34,7 +38,10 @@ from sirocco.transport.errors import TopicMismatch
 
 # Processes that `up` starts of each service by default. The parser leaves its options empty: for an
 # existing cluster, only given options matter.
-_COUNTS = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
+_COUNTS = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1, GATEWAY: 1}
+
+# What a gateway needs beside the engine: the extra `gateway` of the package.
+_GATEWAY_LIBRARIES = ("fastapi", "uvicorn", "httptools", "websockets")
 
 # On a few processors, fewer slots mean fewer, larger records and shorter paths (ADR 8).
 _SLOTS = "8"
@@ -72,6 +79,13 @@ def add_parser(commands: Any) -> None:
     up.add_argument("--evaluators", type=count, metavar="N", help="processes (2)")
     up.add_argument("--mergers", type=count, metavar="N", help="processes (1)")
     up.add_argument("--coordinators", type=count, metavar="N", help="processes (1)")
+    up.add_argument(
+        "--gateways",
+        type=whole(0),
+        metavar="N",
+        help="processes of the HTTP gateway (1; SIROCCO_HTTP, HOST:PORT, names the first one's "
+        "port)",
+    )
     up.add_argument("--scheme", choices=SCHEMES, help="how the workload is split (qt-tree)")
     up.add_argument("--slots", type=count, metavar="N", help="fixed at the first start (8)")
     up.add_argument("--leaves", type=count, metavar="N", help="of the first map (64)")
@@ -105,13 +119,13 @@ def add_parser(commands: Any) -> None:
 def _wanted(text: str) -> tuple[str, int]:
     service, _, wanted = text.partition("=")
     try:
-        if service in SERVICES:
+        if service in ALL_SERVICES:
             # Zero is refused with advice.
             return service, whole(0, COUNT_GREATEST)(wanted)
     except argparse.ArgumentTypeError:
         pass
     raise argparse.ArgumentTypeError(
-        f"{text!r:.60} is not SERVICE=N with SERVICE one of {', '.join(SERVICES)} and "
+        f"{text!r:.60} is not SERVICE=N with SERVICE one of {', '.join(ALL_SERVICES)} and "
         f"N up to {COUNT_GREATEST}"
     )
 
@@ -158,6 +172,8 @@ def _start(args: argparse.Namespace) -> int:
     start_keeper(directory)
     _print_status(cluster, as_json=args.json)
     if not args.json:
+        for address in cluster.gateway_addresses[:1]:
+            print_lines("", f"export SIROCCO_HTTP=http://{address}")
         print_lines("", f"try: {program()} cluster{_connection(args, cluster)}")
     return 0
 
@@ -209,7 +225,7 @@ def _refuse_others(args: argparse.Namespace, cluster: LocalCluster) -> None:
     counts = {
         service: wanted
         for service in _COUNTS
-        if (wanted := getattr(args, f"{service}s")) not in (None, settings.counts[service])
+        if (wanted := getattr(args, f"{service}s")) not in (None, settings.counts.get(service, 0))
     }
     others = [f"--{service}s {wanted}" for service, wanted in counts.items()]
     for option, (variable, default) in _OPTIONS.items():
@@ -255,6 +271,9 @@ def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterS
     last = last_settings(directory)
     counts = _COUNTS | last.get("counts", {})
     given = {service: getattr(args, f"{service}s") for service in _COUNTS}
+    if given[GATEWAY] is None and not _has_gateway():
+        note("no HTTP gateway: pip install 'sirocco[gateway]'")
+        given[GATEWAY] = 0
     options = {"SIROCCO_SLOTS": _SLOTS} | last.get("options", {})
     options |= {
         variable: value
@@ -268,7 +287,27 @@ def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterS
         archive=str(directory / "archive"),
         counts={service: counts[service] if n is None else n for service, n in given.items()},
         options=options,
+        gateway_port=_gateway_port(),
     )
+
+
+def _has_gateway() -> bool:
+    return all(find_spec(name) is not None for name in _GATEWAY_LIBRARIES)
+
+
+def _gateway_port() -> int:
+    """Returns the port that SIROCCO_HTTP names, 0 for none.
+
+    Raises:
+        CommandError: It is no address of this machine.
+    """
+    named = os.environ.get("SIROCCO_HTTP", "")
+    if not named:
+        return 0
+    host, _, port = named.removeprefix("http://").rstrip("/").rpartition(":")
+    if host not in {"", "localhost", HOST} or not _is_port(port):
+        raise CommandError(f"SIROCCO_HTTP: {named!r:.60} is not {HOST}:PORT")
+    return int(port)
 
 
 @contextmanager
@@ -388,7 +427,7 @@ def _print_status(cluster: LocalCluster, *, as_json: bool) -> None:
     rows: dict[str, Mapping[str, Any]] = {
         one.name: {
             "pid": one.process.pid,
-            "grpc": one.addresses.grpc if one.addresses else None,
+            "grpc": (one.addresses.grpc or None) if one.addresses else None,
             "http": one.addresses.http if one.addresses else None,
         }
         for one in cluster.processes
@@ -396,9 +435,12 @@ def _print_status(cluster: LocalCluster, *, as_json: bool) -> None:
     settings = cluster.settings
     if as_json:
         servers = {"cluster": settings.cluster, "kafka": settings.kafka, "redis": settings.redis}
-        print_json(servers | {"processes": rows})
+        addresses = [f"http://{address}" for address in cluster.gateway_addresses[:1]]
+        http = {"http": addresses[0]} if addresses else {}
+        print_json(servers | http | {"processes": rows})
         return
     print_lines(f"{'kafka':<16}{settings.kafka}", f"{'redis':<16}{settings.redis}")
     for name, row in rows.items():
         state = f"pid {row['pid']}" if row["pid"] is not None else "does not run"
-        print_lines(f"{name:<16}{state:<14}gRPC {row['grpc']}  HTTP {row['http']}")
+        grpc = "" if name.startswith(GATEWAY) else f"gRPC {row['grpc']}  "
+        print_lines(f"{name:<16}{state:<14}{grpc}HTTP {row['http']}")

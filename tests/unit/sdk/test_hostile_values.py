@@ -25,7 +25,7 @@ from sirocco_client.queries import read_query, write_query
 
 from sirocco.codec import queries as engine
 from sirocco.codec.columns import read_objects
-from sirocco.loadgen.lines import _read_chunk
+from sirocco.loadgen.lines import read_chunk
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import load_json
 from sirocco.model.objects import FIXED_MEMBERS, ObjectRow, parse_object, split_valid
@@ -158,7 +158,7 @@ def row_of(members: Members, row: ObjectRow) -> tuple[Any, ...]:
 
 
 def by_line(members: Members, line: str) -> Any:
-    batch = _read_chunk([(1, line.encode())], "objects")
+    batch = read_chunk([(1, line.encode())], "objects")
     for bad in batch.bad:
         raise bad.error
     return row_of(members, batch.objects.row(0))

@@ -8,7 +8,8 @@ from sirocco_client import Balance, ClusterDescription
 from sirocco_client.balance import LeafLoad, SlotLoad
 from sirocco_client.cluster import Leaf, Ownership
 
-from sirocco.cli.explain.report import (
+from sirocco.cli.explain.view import lines_of
+from sirocco.explain.report import (
     Cluster,
     ExplainedQuery,
     RecentMatches,
@@ -16,7 +17,6 @@ from sirocco.cli.explain.report import (
     report,
     window_of,
 )
-from sirocco.cli.explain.view import lines_of
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import Query, parse_query
 from sirocco.schemes.builders.scheme import scheme_named

@@ -1,0 +1,184 @@
+"""The gateway's application: its routes, and what holds for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Response
+from fastapi.exceptions import RequestValidationError
+from sirocco_client import SiroccoError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sirocco import __version__
+from sirocco.model.errors import SiroccoError as EngineError
+from sirocco.services.gateway import openapi, problems
+from sirocco.services.gateway.front import Front
+from sirocco.services.gateway.notifications import Notifications
+from sirocco.services.gateway.objects import Objects
+from sirocco.services.gateway.queries import Queries
+from sirocco.services.gateway.searches import Searches
+
+_PAGES = Path(__file__).parent / "pages"
+
+# Pages hold no script of others and load nothing from elsewhere.
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+
+# Pages and their paths. All are read at the start.
+_PATHS = {
+    "/": "index.html",
+    "/docs": "docs.html",
+    "/pages/docs.js": "docs.js",
+    "/pages/index.js": "index.js",
+    "/pages/style.css": "style.css",
+}
+
+# How long an answer of the cluster counts for /readyz: probes come every few seconds.
+_READY_S = 2.0
+_READY_TIMEOUT_S = 2.0
+
+
+def make_app(front: Front) -> FastAPI:
+    """Returns the application of a gateway."""
+    app = FastAPI(
+        title="Sirocco",
+        summary="Standing and one-off questions over a live stream of objects",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers={
+            SiroccoError: problems.on_error,
+            EngineError: problems.on_error,
+            RequestValidationError: problems.on_parameter_error,
+            HTTPException: problems.on_http_error,
+            Exception: problems.on_defect,
+        },
+    )
+    _add_calls(app, front)
+    _add_pages(app, front)
+    described = app.openapi
+    app.openapi = lambda: openapi.completed(described())  # type: ignore[method-assign]
+    if front.settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=front.settings.origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["authorization", "content-type", "last-event-id"],
+            expose_headers=["retry-after"],
+        )
+    app.add_middleware(_Measured, front=front)
+    return app
+
+
+def _add_calls(app: FastAPI, front: Front) -> None:
+    objects, queries, searches = Objects(front), Queries(front), Searches(front)
+    notifications = Notifications(front)
+    calls: tuple[tuple[str, str, Callable[..., Any], dict[str, Any]], ...] = (
+        ("POST", "/v1/objects", objects.publish, openapi.PUBLISH),
+        ("GET", "/v1/queries", queries.list, openapi.LIST_QUERIES),
+        ("PUT", "/v1/queries/{id:path}", queries.put, openapi.PUT_QUERY),
+        ("GET", "/v1/queries/{id:path}", queries.get, openapi.GET_QUERY),
+        ("DELETE", "/v1/queries/{id:path}", queries.delete, openapi.DELETE_QUERY),
+        ("POST", "/v1/search", searches.search, openapi.SEARCH),
+        ("POST", "/v1/explain", searches.explain, openapi.EXPLAIN),
+    )
+    for method, path, call, extra in calls:
+        app.add_api_route(
+            path, call, methods=[method], openapi_extra=extra, response_class=Response
+        )
+    path = "/v1/subscribers/{name:path}/notifications"
+    app.add_api_route(
+        path,
+        notifications.stream,
+        methods=["GET"],
+        openapi_extra=openapi.NOTIFICATIONS,
+        response_class=Response,
+    )
+    app.add_api_websocket_route(path, notifications.socket)
+
+
+def _add_pages(app: FastAPI, front: Front) -> None:
+    readiness = _Readiness(front)
+
+    async def healthz() -> Response:
+        return Response(b"", 200)
+
+    app.add_api_route("/healthz", healthz, include_in_schema=False)
+    app.add_api_route("/readyz", readiness.answer, include_in_schema=False)
+    for path, name in _PATHS.items():
+        app.add_api_route(path, _page(name), include_in_schema=False)
+
+
+def _page(name: str) -> Callable[[], Any]:
+    content = (_PAGES / name).read_bytes()
+    media_type = _MEDIA_TYPES[Path(name).suffix]
+
+    async def page() -> Response:
+        return Response(content, 200, _PAGE_HEADERS, f"{media_type}; charset=utf-8")
+
+    return page
+
+
+class _Readiness:
+    """Whether a router answers, asked no more often than every few seconds."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._is_ready = False
+        self._asked_s = float("-inf")
+
+    async def answer(self) -> Response:
+        """Answers a probe."""
+        if self._front.stopping.is_set():
+            return Response(b"", 503)
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= _READY_S:
+            self._asked_s = now_s
+            self._is_ready = await self._front.reaches_cluster(_READY_TIMEOUT_S)
+        return Response(b"", 200 if self._is_ready else 503)
+
+
+class _Measured:
+    """Counts requests and their time by route."""
+
+    def __init__(self, app: ASGIApp, front: Front) -> None:
+        self._app = app
+        self._metrics = front.metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        begin_s, status = time.perf_counter(), "none"
+        is_stream = scope["type"] == "websocket"
+
+        async def observed(message: Message) -> None:
+            nonlocal status, is_stream
+            if message["type"].endswith("response.start"):
+                status = str(message["status"])
+                is_stream |= (b"content-type", b"text/event-stream; charset=utf-8") in message.get(
+                    "headers", ()
+                )
+            elif message["type"] == "websocket.accept":
+                status = "101"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.requests.labels(route=route, status=status).inc()
+            if not is_stream:
+                elapsed_s = time.perf_counter() - begin_s
+                self._metrics.latency.labels(route=route).observe(elapsed_s)

@@ -1,0 +1,204 @@
+"""Who makes a request, and the client that makes its calls to the cluster.
+
+The gateway checks no token: it hands it on, and the cluster refuses it. A token is tried once
+before anything large is read for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from sirocco_client import AsyncClient, Retry, Tls, Unauthenticated
+from sirocco_client.channels import TOKEN_LENGTH_MAX
+from starlette.requests import HTTPConnection
+
+from sirocco.model.errors import ResourceExhausted
+from sirocco.services.gateway.connections import peer_of
+from sirocco.services.gateway.publishing import SharedPublisher
+
+# A browser that cannot send headers with a WebSocket names its token among the subprotocols.
+BEARER_PROTOCOL = "bearer."
+
+# Tokens that are tried at once: each costs the cluster a call.
+TRIALS_MAX = 32
+
+# A client unused for so long is closed.
+UNUSED_S = 600.0
+
+_FULL_RETRY_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request.
+
+    Attributes:
+        token: Bearer token; None without.
+        key: Digest of the token; empty without. Callers with a token share by it, others by peer.
+        peer: The connection.
+    """
+
+    token: str | None = field(repr=False)
+    key: str
+    peer: str
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Returns the caller of a request.
+
+    Raises:
+        Unauthenticated: The header is no bearer token.
+    """
+    token = _token_of(connection)
+    key = "" if token is None else blake2b(token.encode(), digest_size=16).hexdigest()
+    client = connection.client
+    return Caller(token, key, peer_of(None if client is None else (client.host, client.port)))
+
+
+def _token_of(connection: HTTPConnection) -> str | None:
+    header = connection.headers.get("authorization")
+    if header is None:
+        for name in connection.headers.get("sec-websocket-protocol", "").split(","):
+            if name.strip().startswith(BEARER_PROTOCOL):
+                return _checked(name.strip().removeprefix(BEARER_PROTOCOL))
+        return None
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthenticated("only `Authorization: Bearer TOKEN` is understood")
+    return _checked(token.strip())
+
+
+def _checked(token: str) -> str:
+    is_plain = token.isascii() and token.isprintable() and " " not in token
+    if not (is_plain and 0 < len(token) <= TOKEN_LENGTH_MAX):
+        raise Unauthenticated("the token is empty, too long or no line of ASCII characters")
+    return token
+
+
+@dataclass(slots=True, eq=False)
+class Connected:
+    """A client of one token, and its publisher.
+
+    Attributes:
+        client: makes the calls.
+        publisher: publishes for all requests with this token.
+        users: requests that use it now.
+        used_s: when it was last used, monotonic seconds.
+        tried: whether the cluster has accepted the token.
+    """
+
+    client: AsyncClient
+    publisher: SharedPublisher
+    users: int = 0
+    used_s: float = 0.0
+    tried: bool = False
+
+
+class Clients:
+    """The clients of a gateway, one for each token in use.
+
+    Connections to the cluster are shared by all of them: gRPC keeps one for each address.
+
+    Args:
+        routers: host:port of routers.
+        tls: how they are reached.
+        tokens_max: clients that are kept.
+        publish_s: for the acknowledgement of a body's objects.
+        clock_s: the time, seconds.
+    """
+
+    def __init__(
+        self,
+        routers: str,
+        tls: Tls | None,
+        tokens_max: int,
+        publish_s: float,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._routers = routers
+        self._tls = tls
+        self._tokens_max = tokens_max
+        self._publish_s = publish_s
+        self._clock_s = clock_s
+        # The longest unused first.
+        self._connected: OrderedDict[str, Connected] = OrderedDict()
+        self._trials = asyncio.Semaphore(TRIALS_MAX)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._connected)
+
+    @asynccontextmanager
+    async def use(self, caller: Caller) -> AsyncIterator[Connected]:
+        """Yields the client of a caller.
+
+        Raises:
+            SiroccoError: The cluster refuses the token, or cannot be asked.
+            ResourceExhausted: Too many tokens are in use.
+        """
+        one = self._connected.get(caller.key) or self._connect(caller)
+        self._connected.move_to_end(caller.key)
+        one.users += 1
+        try:
+            if caller.token is not None and not one.tried:
+                async with self._trials:
+                    if not one.tried:
+                        await one.client.describe()
+                        one.tried = True
+            yield one
+        except Unauthenticated:
+            # It has expired or was revoked.
+            one.tried = False
+            raise
+        finally:
+            one.users -= 1
+            one.used_s = self._clock_s()
+            if not one.tried and not one.users and caller.token is not None:
+                self._drop(caller.key)
+
+    async def close(self) -> None:
+        """Closes all."""
+        for key in list(self._connected):
+            self._drop(key)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _connect(self, caller: Caller) -> Connected:
+        self._make_room()
+        client = AsyncClient(
+            self._routers, tls=self._tls, token=caller.token, retry=Retry(attempts=20)
+        )
+        one = Connected(client, SharedPublisher(client.publisher, self._publish_s))
+        self._connected[caller.key] = one
+        return one
+
+    def _make_room(self) -> None:
+        now_s = self._clock_s()
+        for key, one in list(self._connected.items()):
+            is_full = len(self._connected) >= self._tokens_max
+            if one.users or not (is_full or now_s - one.used_s > UNUSED_S):
+                continue
+            self._drop(key)
+        if len(self._connected) >= self._tokens_max:
+            raise ResourceExhausted(
+                f"{self._tokens_max} tokens are in use", retry_after_ms=_FULL_RETRY_MS
+            )
+
+    def _drop(self, key: str) -> None:
+        one = self._connected.pop(key, None)
+        if one is None:
+            return
+        task = asyncio.create_task(_close(one), name="sirocco-gateway-close")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _close(one: Connected) -> None:
+    await one.publisher.close()
+    await one.client.close()

@@ -1,0 +1,126 @@
+"""What the handlers of a gateway share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
+
+from sirocco_client import PermissionDenied, Unauthenticated
+from sirocco_client.errors import SiroccoError as ClientError
+from starlette.requests import HTTPConnection, Request
+
+from sirocco.model.errors import ResourceExhausted, Unavailable
+from sirocco.runtime.grpc.shares import Shares
+from sirocco.services.gateway.bodies import Bodies
+from sirocco.services.gateway.callers import Caller, Clients, Connected, caller_of
+from sirocco.services.gateway.connections import Connections
+from sirocco.services.gateway.settings import GatewaySettings
+from sirocco.telemetry.metrics import GatewayMetrics
+
+T = TypeVar("T")
+
+# Bodies that are read beside the loop at once. More would only take turns: reading holds the
+# interpreter.
+_READERS = 2
+
+# Reports of `explain` at once, each of which makes some calls.
+_EXPLAINERS = 4
+
+
+class Front:
+    """Clients, limits and metrics of one gateway. Belongs to the server's loop.
+
+    Args:
+        settings: of the process.
+        metrics: of the process.
+    """
+
+    def __init__(self, settings: GatewaySettings, metrics: GatewayMetrics) -> None:
+        limits = settings.limits
+        self.settings = settings
+        self.limits = limits
+        self.metrics = metrics
+        self.stopping = asyncio.Event()
+        self.clients = Clients(settings.routers, settings.tls(), limits.tokens, limits.publish_s)
+        self.connections = Connections(limits, self.count_refused)
+        self.bodies = Bodies(limits, self.count_refused)
+        self.calls = Shares(
+            "requests", limits.calls, limits.caller_calls, 500, connection_max=limits.caller_calls
+        )
+        self.streams = Shares(
+            "streams",
+            limits.streams,
+            limits.caller_streams,
+            2_000,
+            connection_max=limits.caller_streams,
+        )
+        self._readers = ThreadPoolExecutor(_READERS, "gateway-bodies")
+        self._explainers = ThreadPoolExecutor(_EXPLAINERS, "gateway-explain")
+
+    def count_refused(self, reason: str) -> None:
+        """Counts a connection, body, request or stream that was refused."""
+        self.metrics.refused.labels(reason=reason).inc()
+
+    @asynccontextmanager
+    async def call(self, request: Request) -> AsyncIterator[tuple[Caller, Connected]]:
+        """Yields who makes a request, and their client; the request takes a place meanwhile."""
+        caller = caller_of(request)
+        with self.place(self.calls, "calls", caller):
+            async with self.clients.use(caller) as connected:
+                yield caller, connected
+
+    @contextmanager
+    def place(self, shares: Shares, reason: str, caller: Caller) -> Iterator[None]:
+        """Holds a place for a caller.
+
+        Raises:
+            ResourceExhausted: None is free for it.
+        """
+        try:
+            shares.take(caller.key, peer=caller.peer)
+        except ResourceExhausted:
+            self.count_refused(reason)
+            raise
+        try:
+            yield
+        finally:
+            shares.give_back(caller.key, peer=caller.peer)
+
+    @asynccontextmanager
+    async def stream(self, connection: HTTPConnection) -> AsyncIterator[Connected]:
+        """Yields the client of a stream; the stream takes a place meanwhile."""
+        caller = caller_of(connection)
+        if self.stopping.is_set():
+            raise Unavailable("this gateway is being stopped")
+        with self.place(self.streams, "streams", caller):
+            async with self.clients.use(caller) as connected:
+                yield connected
+
+    async def reaches_cluster(self, timeout_s: float) -> bool:
+        """Whether a router answers, or refuses a call without a token."""
+        nobody = Caller(None, "", "")
+        try:
+            async with self.clients.use(nobody) as connected:
+                await connected.client.describe(timeout_s=timeout_s)
+        except (Unauthenticated, PermissionDenied):
+            return True
+        except (ClientError, ResourceExhausted):
+            return False
+        return True
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Does what takes long beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def explain(self, work: Callable[[], T]) -> T:
+        """Makes blocking calls beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._explainers, work)
+
+    async def close(self) -> None:
+        """Closes the clients and ends the threads."""
+        await self.clients.close()
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._explainers.shutdown(wait=False, cancel_futures=True)

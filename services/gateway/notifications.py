@@ -1,0 +1,483 @@
+"""`GET /v1/subscribers/{name}/notifications`: server-sent events, or a WebSocket.
+
+A cursor of the cluster lies between two messages, and a message holds many notifications. The place
+of a single one is therefore written `CURSOR~N`: N notifications after the cursor. Messages are
+records of the log, so the same cursor always leads to the same notifications in the same order, and
+a client that resumes at any of them gets each of the others once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import orjson
+from fastapi import Query, Request, Response, WebSocket
+from sirocco_client import (
+    AsyncClient,
+    AsyncSubscription,
+    DeadlineExceeded,
+    InvalidArgument,
+    NotificationBatch,
+    PermissionDenied,
+    Unavailable,
+)
+from sirocco_client.errors import SiroccoError as ClientError
+from starlette.types import Message, Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
+
+from sirocco.model.errors import SiroccoError as EngineError
+from sirocco.services.gateway.connections import TRANSPORT
+from sirocco.services.gateway.front import Front
+from sirocco.services.gateway.json_forms import change_members, object_members
+from sirocco.services.gateway.problems import problem_of, problem_response
+
+EVENT_STREAM = "text/event-stream"
+
+# The subprotocol of a WebSocket whose client names its token as another one.
+SUBPROTOCOL = "sirocco.v1"
+
+# Matches that the cluster may send ahead of a client: a hundredth of a usual subscription's. A
+# gateway has thousands of streams.
+CREDIT = 1_000
+
+# How much is written at once: what waits in the connection's buffer is beyond this one piece.
+_PIECE_BYTES = 1 << 16
+
+# A browser tries again after this time, milliseconds.
+_RETRY_MS = 1_000
+
+_POSITION = re.compile(r"([0-9]{1,10}[.][0-9]{1,19})(?:~([0-9]{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a stream begins.
+
+    Attributes:
+        cursor: Of the cluster; None: the present end.
+        skip: Notifications after it that the client has.
+    """
+
+    cursor: str | None
+    skip: int = 0
+
+
+def position_of(text: str, field: str) -> Position:
+    """Reads the id of an event; empty: the present end.
+
+    Raises:
+        InvalidArgument: It is no id of this gateway and no cursor.
+    """
+    if not text:
+        return Position(None)
+    found = _POSITION.fullmatch(text)
+    if found is None:
+        raise InvalidArgument("is no cursor", field=field)
+    return Position(found[1], int(found[2] or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One notification, or only a place without one.
+
+    Attributes:
+        id: Where to resume after it.
+        data: JSON; empty for a place alone.
+    """
+
+    id: str
+    data: bytes
+
+
+def events_of(batch: NotificationBatch, skip: int = 0) -> Iterator[Event]:
+    """Yields the notifications of a message after the first `skip`.
+
+    Raises:
+        InvalidArgument: The message has no more than `skip`.
+    """
+    total = len(batch)
+    if skip >= total:
+        raise InvalidArgument("is no cursor of this subscriber", field="cursor")
+    for number, data in enumerate(_data_of(batch), 1):
+        if number > skip:
+            place = batch.cursor if number == total else f"{batch.begin_cursor}~{number}"
+            yield Event(place, data)
+
+
+def _data_of(batch: NotificationBatch) -> Iterator[bytes]:
+    """Yields the JSON of each notification. An object is written once however many it matches."""
+    names = [b'{"query":%s,"object":' % orjson.dumps(one) for one in batch.query_ids]
+    objects: list[bytes] = [b""] * len(batch.objects)
+    changes, tracks = batch.match_changes, batch.match_tracks
+    for i, (query, row) in enumerate(zip(batch.match_queries, batch.match_objects, strict=True)):
+        if not objects[row]:
+            objects[row] = orjson.dumps(object_members(batch.objects[row]))
+        if changes[i] == "match":
+            yield b"%s%s}" % (names[query], objects[row])
+        else:
+            event, track = orjson.dumps(changes[i]), orjson.dumps(tracks[i])
+            yield b'%s%s,"event":%s,"track":%s}' % (names[query], objects[row], event, track)
+    for change in batch.lists:
+        yield orjson.dumps(change_members(change))
+
+
+class Notifications:
+    """The streams of a gateway."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def stream(
+        self,
+        request: Request,
+        name: str,
+        cursor: Annotated[str, Query(description="an event's id: everything after it")] = "",
+        from_earliest: Annotated[
+            bool, Query(description="without a cursor: everything that is kept")
+        ] = False,
+    ) -> Response:
+        """Sends the notifications of a subscriber as server-sent events, from now on.
+
+        The id of an event is where to resume; `Last-Event-ID`, which browsers send by themselves,
+        goes before `cursor`. A silent stream sends a comment every 15 seconds.
+        """
+        last = request.headers.get("last-event-id", "")
+        begin = position_of(last or cursor, "Last-Event-ID" if last else "cursor")
+        return _EventStream(self._front, name, begin, from_earliest, resumes=bool(last))
+
+    async def socket(
+        self, websocket: WebSocket, name: str, cursor: str = "", from_earliest: bool = False
+    ) -> None:
+        """Sends the same over a WebSocket: `{"id": …, "data": …}` for each notification."""
+        front = self._front
+        try:
+            check_origin(websocket, front.settings.origins)
+            begin = position_of(cursor, "cursor")
+            async with (
+                front.stream(websocket) as connected,
+                await _opened(connected.client, name, begin, from_earliest) as opened,
+            ):
+                await websocket.accept(_subprotocol(websocket))
+                await _Writer(front, opened, begin, _SocketWire(front, websocket)).run()
+        except (ClientError, EngineError) as error:
+            await websocket.send_denial_response(problem_response(problem_of(error)))
+
+
+async def _opened(
+    client: AsyncClient, name: str, begin: Position, from_earliest: bool
+) -> AsyncSubscription:
+    """Returns a subscription whose place in the log the cluster has confirmed."""
+    opened = client.subscribe(name, begin.cursor, from_earliest=from_earliest, credit=CREDIT)
+    try:
+        await opened.open()
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
+
+
+def check_origin(websocket: WebSocket, origins: Iterable[str]) -> None:
+    """Refuses pages of other origins: browsers do not, for WebSockets.
+
+    Raises:
+        PermissionDenied: The page is of another origin, and not of those that may call.
+    """
+    origin = websocket.headers.get("origin")
+    if origin is None or origin in origins or "*" in origins:
+        return
+    if urlsplit(origin).netloc != websocket.headers.get("host"):
+        raise PermissionDenied("pages of this origin may not call", field="Origin")
+
+
+def _subprotocol(websocket: WebSocket) -> str | None:
+    return SUBPROTOCOL if SUBPROTOCOL in websocket.scope.get("subprotocols", ()) else None
+
+
+class _EventStream(Response):
+    """The answer that is a stream of events."""
+
+    def __init__(
+        self, front: Front, name: str, begin: Position, from_earliest: bool, *, resumes: bool
+    ) -> None:
+        self._front = front
+        self._name = name
+        self._begin = begin
+        self._from_earliest = from_earliest
+        self._resumes = resumes
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        wire = _EventWire(self._front, scope, receive, send)
+        try:
+            async with (
+                self._front.stream(Request(scope)) as connected,
+                await _opened(
+                    connected.client, self._name, self._begin, self._from_earliest
+                ) as opened,
+            ):
+                await wire.start()
+                await _Writer(self._front, opened, self._begin, wire).run()
+        except (ClientError, EngineError) as error:
+            if self._resumes and isinstance(error, Unavailable | DeadlineExceeded):
+                # A browser tries again after the end of a stream, and never after an error.
+                await wire.start()
+                await wire.end()
+                return
+            await problem_response(problem_of(error))(scope, receive, send)
+
+
+class _Writer:
+    """Writes the notifications of a subscription until one of both sides ends.
+
+    Args:
+        front: of the gateway.
+        opened: the subscription, whose place is confirmed.
+        begin: where the client asked to begin.
+        wire: how events are written.
+    """
+
+    def __init__(
+        self, front: Front, opened: AsyncSubscription, begin: Position, wire: _Wire
+    ) -> None:
+        self._front = front
+        self._opened = opened
+        self._skip = begin.skip
+        self._wire = wire
+        cursor = opened.cursor
+        # What the client has been told last.
+        self._told = f"{cursor}~{begin.skip}" if begin.skip else cursor
+        self._is_idle = False
+        self._is_quiet = True
+
+    async def run(self) -> None:
+        """Returns at the end of the stream; errors are written as its last event."""
+        helpers = (
+            asyncio.create_task(self._until_gone()),
+            asyncio.create_task(self._until_stopped()),
+            asyncio.create_task(self._keep_alive()),
+        )
+        self._front.metrics.streams.inc()
+        try:
+            await self._wire.place(self._told)
+            await self._write_all()
+            await self._wire.end()
+        except _GoneError:
+            pass
+        except (ClientError, EngineError) as error:
+            with suppress(_GoneError):
+                await self._wire.problem(problem_of(error))
+                await self._wire.end()
+        finally:
+            self._front.metrics.streams.dec()
+            for helper in helpers:
+                helper.cancel()
+
+    async def _write_all(self) -> None:
+        while True:
+            self._is_idle = True
+            batch = await self._opened.next_batch()
+            self._is_idle = False
+            if batch is None:
+                return
+            # The first message is the one in which the client stopped.
+            skip, self._skip = self._skip, 0
+            count = 0
+            for event in events_of(batch, skip):
+                await self._wire.event(event)
+                self._told = event.id
+                count += 1
+            await self._wire.flush()
+            self._is_quiet = False
+            self._front.metrics.notifications.inc(count)
+
+    async def _until_gone(self) -> None:
+        await self._wire.gone()
+        await self._opened.close()
+
+    async def _until_stopped(self) -> None:
+        await self._front.stopping.wait()
+        await self._opened.close()
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(self._front.limits.keep_alive_s)
+            if not self._is_quiet:
+                self._is_quiet = True
+                continue
+            # The place of a silent subscriber moves on, and so must the browser's: what lies
+            # before the earliest place that is kept cannot be resumed from.
+            cursor = self._opened.cursor
+            moved = self._is_idle and not self._skip and cursor != self._told
+            if moved:
+                self._told = cursor
+            try:
+                await self._wire.keep_alive(cursor if moved else "")
+            except _GoneError:
+                await self._opened.close()
+                return
+
+
+class _GoneError(Exception):
+    """The client has gone, or did not read."""
+
+
+class _Wire:
+    """How the events of a stream are written.
+
+    Args:
+        front: of the gateway.
+        transport: of the connection, which is cut where its client does not read.
+    """
+
+    def __init__(self, front: Front, transport: Any) -> None:
+        self._front = front
+        self._transport = transport
+
+    async def place(self, cursor: str) -> None:
+        """Writes where the stream begins."""
+
+    async def event(self, event: Event) -> None:
+        """Writes one notification, or keeps it until `flush`."""
+
+    async def flush(self) -> None:
+        """Writes what was kept."""
+
+    async def keep_alive(self, cursor: str) -> None:
+        """Shows that the stream is alive; with a cursor also its place."""
+
+    async def problem(self, members: dict[str, Any]) -> None:
+        """Writes why the stream ends."""
+
+    async def end(self) -> None:
+        """Ends the stream."""
+
+    async def gone(self) -> None:
+        """Returns when the client has gone."""
+
+    async def _in_time(self, sending: Awaitable[None]) -> None:
+        """Waits for the client to read; cuts the connection if it does not.
+
+        Raises:
+            _GoneError: It did not.
+        """
+        try:
+            async with asyncio.timeout(self._front.limits.unread_s):
+                await sending
+        except TimeoutError:
+            self._front.count_refused("unread")
+            if self._transport is not None:
+                self._transport.abort()
+            raise _GoneError from None
+
+
+class _EventWire(_Wire):
+    """Server-sent events."""
+
+    def __init__(self, front: Front, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(front, scope.get("state", {}).get(TRANSPORT))
+        self._receive = receive
+        self._send = send
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._has_ended = False
+
+    async def start(self) -> None:
+        """Begins the answer."""
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            # Proxies shall pass events on at once, and keep none.
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._write(b"retry: %d\n\n" % _RETRY_MS)
+
+    async def place(self, cursor: str) -> None:
+        """Writes where the stream begins: an id without data, which browsers keep."""
+        await self._write(b"id: %s\n\n" % cursor.encode())
+
+    async def event(self, event: Event) -> None:
+        """Keeps an event; writes when enough are kept."""
+        self._kept.append(b"id: %s\ndata: %s\n\n" % (event.id.encode(), event.data))
+        self._kept_bytes += len(event.data)
+        if self._kept_bytes >= _PIECE_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Writes the kept events."""
+        kept, self._kept, self._kept_bytes = self._kept, [], 0
+        if kept:
+            await self._write(b"".join(kept))
+
+    async def keep_alive(self, cursor: str) -> None:
+        """Writes a comment."""
+        place = b"id: %s\n" % cursor.encode() if cursor else b""
+        await self._write(b": keep-alive\n%s\n" % place)
+
+    async def problem(self, members: dict[str, Any]) -> None:
+        """Writes an event of the type `problem`."""
+        await self._write(b"event: problem\ndata: %s\n\n" % orjson.dumps(members))
+
+    async def end(self) -> None:
+        """Ends the answer."""
+        self._has_ended = True
+        await self._in_time(self._send({"type": "http.response.body", "body": b""}))
+
+    async def gone(self) -> None:
+        """Returns when the client has gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _write(self, data: bytes) -> None:
+        if self._has_ended:
+            raise _GoneError
+        message: Message = {"type": "http.response.body", "body": data, "more_body": True}
+        await self._in_time(self._send(message))
+
+
+class _SocketWire(_Wire):
+    """Messages of a WebSocket; pings of the server show that it is alive."""
+
+    def __init__(self, front: Front, websocket: WebSocket) -> None:
+        super().__init__(front, websocket.scope.get("state", {}).get(TRANSPORT))
+        self._websocket = websocket
+
+    async def place(self, cursor: str) -> None:
+        """Writes where the stream begins."""
+        await self._write(b'{"id":%s}' % orjson.dumps(cursor))
+
+    async def event(self, event: Event) -> None:
+        """Writes one notification."""
+        await self._write(b'{"id":%s,"data":%s}' % (orjson.dumps(event.id), event.data))
+
+    async def keep_alive(self, cursor: str) -> None:
+        """Writes the place of a silent stream."""
+        if cursor:
+            await self.place(cursor)
+
+    async def problem(self, members: dict[str, Any]) -> None:
+        """Writes why the stream ends."""
+        await self._write(b'{"problem":%s}' % orjson.dumps(members))
+
+    async def end(self) -> None:
+        """Closes the socket: 1012, the client shall come back."""
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await self._in_time(self._websocket.close(1012))
+
+    async def gone(self) -> None:
+        """Returns when the client has gone; what it says meanwhile is dropped."""
+        while (await self._websocket.receive())["type"] != "websocket.disconnect":
+            pass
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._in_time(self._websocket.send_text(data.decode()))
+        except (WebSocketDisconnect, RuntimeError):
+            raise _GoneError from None

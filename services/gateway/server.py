@@ -1,0 +1,157 @@
+"""The gateway's HTTP servers: the API on one loop, metrics and probes in a thread beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import uvicorn
+
+from sirocco.runtime.process.health import HealthServer
+from sirocco.services.gateway.app import make_app
+from sirocco.services.gateway.front import Front
+from sirocco.services.gateway.settings import GatewaySettings
+from sirocco.telemetry.metrics import GatewayMetrics, ProcessMetrics, new_registry
+
+# Of `start` in a program: the loop and the routes take a moment.
+_START_S = 30.0
+
+_BACKLOG = 1_024
+
+
+class Gateway:
+    """One gateway, on a loop of its own in a thread, or on that of the caller with `serve`.
+
+    Attributes:
+        address: host:port of the API.
+        metrics_address: host:port of /metrics and the probes.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.settings = settings
+        self.registry = new_registry()
+        self.metrics = GatewayMetrics(self.registry)
+        ProcessMetrics(self.registry, "gateway", settings.name or "gateway")
+        self._socket = _listening(settings.host, settings.port)
+        self.address = f"{settings.host}:{self._socket.getsockname()[1]}"
+        self._health: HealthServer | None = None
+        self._front: Front | None = None
+        self._server: _Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_serving = threading.Event()
+        self._failure: BaseException | None = None
+
+    @property
+    def metrics_address(self) -> str:
+        """host:port of /metrics and the probes."""
+        return "" if self._health is None else self._health.address
+
+    async def serve(self) -> None:
+        """Serves until `stop`, or SIGTERM on the main thread."""
+        self._loop = asyncio.get_running_loop()
+        front = self._front = Front(self.settings, self.metrics)
+        server = self._server = _Server(_config(front), front, self._is_serving)
+        self._health = HealthServer(
+            self.settings.host,
+            self.settings.metrics_port,
+            self.registry,
+            is_healthy=lambda: True,
+            is_ready=lambda: not front.stopping.is_set(),
+            refresh=self._refresh,
+        )
+        try:
+            await server.serve(sockets=[self._socket])
+        finally:
+            await front.close()
+            self._health.stop()
+
+    def start(self) -> None:
+        """Serves in a thread until `stop`."""
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+        self._thread.start()
+        if not self._is_serving.wait(_START_S) or self._failure is not None:
+            raise RuntimeError("the gateway did not start") from self._failure
+
+    def stop(self) -> None:
+        """Ends streams, waits for requests under way, and stops serving; from any thread."""
+        if self._loop is not None and self._server is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._server.end)
+        if self._thread is not None:
+            self._thread.join(self.settings.limits.stop_s + 10)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self.serve())
+        except BaseException as error:
+            self._failure = error
+            raise
+        finally:
+            self._is_serving.set()
+
+    def _refresh(self) -> None:
+        front = self._front
+        if front is not None:
+            self.metrics.connections.set(front.connections.places.held)
+            self.metrics.memory.set(front.bodies.memory.held)
+
+
+class _Server(uvicorn.Server):
+    """Tells streams to end before the server waits for them."""
+
+    def __init__(self, config: uvicorn.Config, front: Front, is_serving: threading.Event) -> None:
+        super().__init__(config)
+        self._front = front
+        self._is_serving = is_serving
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Also reports that it serves."""
+        await super().startup(sockets)
+        self._is_serving.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the streams first: they would last as long as the server waits."""
+        self._front.stopping.set()
+        await super().shutdown(sockets)
+
+    def end(self) -> None:
+        """Ends the server, on its loop."""
+        self.should_exit = True
+
+
+def _config(front: Front) -> uvicorn.Config:
+    limits = front.limits
+    http, websocket = front.connections.protocols()
+    return uvicorn.Config(
+        make_app(front),
+        loop="asyncio",
+        http=http,
+        ws=websocket,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Whose request it is decides what it may take: addresses that clients claim do not count.
+        proxy_headers=False,
+        timeout_keep_alive=int(limits.idle_s),
+        timeout_graceful_shutdown=int(limits.stop_s),
+        ws_max_size=limits.message_bytes,
+        # A compressor takes 300 kB for each socket.
+        ws_per_message_deflate=False,
+        backlog=_BACKLOG,
+    )
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError:
+        found.close()
+        raise
+    found.listen(_BACKLOG)
+    found.setblocking(False)
+    return found
