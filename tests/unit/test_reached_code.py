@@ -22,6 +22,9 @@ ALLOWED = {
     # Called by http.server.
     *("verify_request", "shutdown_request", "service_actions", "handle_error"),
     *("do_GET", "log_message"),
+    # Called by uvicorn.
+    *("connection_lost", "data_received", "on_header", "on_headers_complete"),
+    *("on_response_complete", "handle_websocket_upgrade", "startup"),
     # Called by rich.
     "render_str",
 }
