@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 from sirocco_client import Client, FailedPrecondition, query_from_json
+from sirocco_client.region_json import with_plain_region
 
 from sirocco.explain.cluster_state import count_recent, read_cluster, read_registered
 from sirocco.explain.report import ExplainedQuery, RecentMatches, report, window_of
@@ -104,7 +105,9 @@ class Searches:
                 read_registered(client, named)
                 if isinstance(named, str)
                 else ExplainedQuery(
-                    parse_query({"mode": "continuous", "id": "query"} | dict(named))
+                    parse_query(
+                        with_plain_region({"mode": "continuous", "id": "query"} | dict(named))
+                    )
                 )
             )
             one = parse_object(asked["object"]) if "object" in asked else None
