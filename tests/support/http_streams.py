@@ -28,10 +28,10 @@ class EventSource:
     subscriber: str
     last_id: str = ""
     headers: dict[str, str] = field(default_factory=dict)
-    received: list[Any] = field(default_factory=list)
-    kinds: list[str] = field(default_factory=list)
-    comments: list[str] = field(default_factory=list)
-    opened: threading.Event = field(default_factory=threading.Event)
+    received: list[Any] = field(default_factory=list, init=False)
+    kinds: list[str] = field(default_factory=list, init=False)
+    comments: list[str] = field(default_factory=list, init=False)
+    opened: threading.Event = field(default_factory=threading.Event, init=False)
 
     def read(self, count: int, timeout_s: float = 30.0) -> None:
         """Connects once, and reads until so many events have been received, or the stream ends."""
