@@ -63,6 +63,7 @@ class Profile:
         removes: queries are removed for good soon after their registration.
         clock_ms: the step of coarse clocks.
         maps: share of the worlds in which the map changes.
+        steps: share of the new maps that differ little from the one in force.
         searched: share of the worlds in which clients search.
         searches: bounds of their number.
         stops_copies: routers pause while they copy for a change of the map.
@@ -104,6 +105,7 @@ class Profile:
     removes: bool = False
     clock_ms: int = 50
     maps: float = 0.5
+    steps: float = 0.0
     searched: float = 0.6
     searches: tuple[int, int] = (4, 16)
     stops_copies: bool = False
@@ -181,6 +183,18 @@ PROFILES = {
             during=(Change, Installed, Installed),
             maps=1.0,
             stops_copies=True,
+        ),
+        # Maps that differ by a leaf or a word: most queries are not looked at.
+        Profile(name="stepping", mean_ms={"spell": 3_000}, maps=1.0, steps=0.9, churn=2, mixed=0.5),
+        Profile(
+            name="stepping-kills",
+            mean_ms={"kill": 5_000, "pause": 5_000, "compact": 4_000},
+            services=("router", "router", "evaluator"),
+            duration_ms=40_000,
+            maps=1.0,
+            steps=0.9,
+            churn=3,
+            mixed=0.2,
         ),
         Profile(
             name="balancing",

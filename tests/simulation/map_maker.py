@@ -14,6 +14,7 @@ from sirocco.protocol.contract.map_change import Phase, progress
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from tests.simulation.faults import Profile
 from tests.simulation.keyword_map import quartered_map
+from tests.simulation.map_steps import stepped
 from tests.simulation.services import CoordinatorNode
 from tests.simulation.world import WORDS, built_map
 
@@ -43,6 +44,9 @@ class MapMaker:
         self._attempt = 0
         self._end_ms = profile.duration_ms
         self._left = self._dice.randint(1, 3) if self._dice.random() < profile.maps else 0
+        self._steps = profile.steps
+        if profile.steps and self._left:
+            self._left += 2
         if self._left:
             self._scheduler.at(FIRST_MS + self._dice.uniform(0, self._end_ms / 2), self._try)
 
@@ -74,7 +78,7 @@ class MapMaker:
             return
         node = self._dice.choice(nodes)
         version = node.machine.view.map_version
-        proposal = self._proposal(version + 1)
+        proposal = self._proposal(version + 1, node.machine.view.partition_map)
 
         def answered(outcomes: tuple[Outcome, ...]) -> None:
             self._scheduler.after(self._call_ms(), lambda: self._hear(attempt, outcomes[0]))
@@ -85,8 +89,13 @@ class MapMaker:
         self._scheduler.after(self._call_ms(), arrive)
         self._scheduler.after(PATIENCE_MS, lambda: self._time_out(attempt))
 
-    def _proposal(self, version: int) -> bytes:
-        """Returns a map with other owners for everything; sometimes one that is refused."""
+    def _proposal(self, version: int, in_force: bytes) -> bytes:
+        """Returns a map with other owners for everything; sometimes one that is refused.
+
+        Or one that differs little from the map in force.
+        """
+        if self._steps and in_force and self._dice.random() < self._steps:
+            return to_bytes(stepped(self._dice, from_bytes(in_force)))
         slots = self._cluster.world.shape.slots
         scheme = self._dice.choice(SCHEMES)
         if scheme == "quarters":

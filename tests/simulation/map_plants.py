@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from sirocco.protocol.router import machine as router
 from sirocco.protocol.router.map_change.query_copies import copy
 from sirocco.protocol.router.queries import registry_partition
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
+from sirocco.protocol.router.queries.place_sets import PlaceSets
 from sirocco.protocol.router.queries.query_placement import Routings
 from sirocco.protocol.router.queries.registry_partition import Registry
-from sirocco.schemes.map.map_difference import slots_of_change
+from sirocco.schemes.map import map_difference
+from sirocco.schemes.map.map_difference import MapDifference
 from sirocco.schemes.map.routing import RoutingArrays
 from tests.simulation.plants import Plant
 
@@ -32,8 +35,31 @@ def _copy_late(
     return late
 
 
-def _gaining(base: RoutingArrays, following: RoutingArrays) -> frozenset[int] | None:
-    return slots_of_change(following, base)
+def _nothing(base: RoutingArrays, following: RoutingArrays) -> MapDifference:
+    names = base.leaf_ids.tolist()
+    return MapDifference(frozenset(), frozenset(), dict(zip(names, names, strict=True)))
+
+
+def _in_one_slot(base: RoutingArrays, following: RoutingArrays) -> MapDifference | None:
+    change = _differ(base, following)
+    if change is None:
+        return None
+    slots = frozenset(sorted(change.slots)[:1])
+    kept = zip(base.leaf_ids.tolist(), base.slot_of_leaf.tolist(), strict=True)
+    return replace(change, leaves=change.leaves & {leaf for leaf, slot in kept if slot in slots})
+
+
+def _without_names(base: RoutingArrays, following: RoutingArrays) -> MapDifference | None:
+    change = _differ(base, following)
+    return change and replace(change, renamed={leaf: leaf for leaf in change.renamed})
+
+
+def _mixed_up(self: PlaceSets, numbers: NDArray[np.int32]) -> dict[str, Any]:
+    return _leaves_state(self, np.roll(numbers, 1))
+
+
+_differ = map_difference.map_difference
+_leaves_state = PlaceSets.leaves_state
 
 
 # Epoch of an owner → copies that it has yet to send.
@@ -59,12 +85,27 @@ MAP_PLANTS = (
     Plant(
         "no query moves when the map changes",
         "changing",
-        ((registry_partition, "slots_of_change", lambda *_: frozenset()),),
+        ((registry_partition, "map_difference", _nothing),),
     ),
     Plant(
-        "only queries in the slots that gain leaves may move",
+        "only queries of one slot may move",
         "changing",
-        ((registry_partition, "slots_of_change", _gaining),),
+        ((registry_partition, "map_difference", _in_one_slot),),
+    ),
+    Plant(
+        "leaves keep the names of the map before",
+        "stepping",
+        ((registry_partition, "map_difference", _without_names),),
+    ),
+    Plant(
+        "words that move to other leaves move no queries",
+        "stepping",
+        ((map_difference, "_losing_words", lambda *_: set()),),
+    ),
+    Plant(
+        "a checkpoint gives queries the leaves of others",
+        "stepping-kills",
+        ((PlaceSets, "leaves_state", _mixed_up),),
     ),
     Plant(
         "the map is switched before the copies are complete",

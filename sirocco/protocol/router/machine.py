@@ -94,6 +94,8 @@ class RouterMachine:
             event_time=settings.event_time,
             clocks_differ_ms=settings.limits.clocks_differ_ms,
         )
+        # Queries sent to slots because the map changed.
+        self.copied_total = 0
         # (topic, Kafka partition) → offset, time, map version of its last checkpoint.
         self._checkpointed: dict[tuple[str, int], tuple[int, int, int]] = {}
         # Intake partitions whose reading is paused.
@@ -120,9 +122,7 @@ class RouterMachine:
                 registry = self.registries.get(event.partition)
                 return registry.republish(event.offset, event.change) if registry else []
             case RegistryRecords():
-                registry = self.registries.get(event.partition)
-                routings = self.intake.routings
-                return copy(registry, event.changes, routings) if registry else []
+                return self._copy(event)
             case ControlRead():
                 return self._control(event)
             case Loaded():
@@ -226,6 +226,15 @@ class RouterMachine:
             error = Unavailable("this router does not own that part of the registry; try again")
             return [Answer(event.token, (Outcome(NO_REVISION, error),) * len(event.requests))]
         return registry.take_requests(event.token, event.requests)
+
+    def _copy(self, event: RegistryRecords) -> list[Effect]:
+        registry = self.registries.get(event.partition)
+        if registry is None:
+            return []
+        waiting = registry.live.unplaced
+        effects = copy(registry, event.changes, self.intake.routings)
+        self.copied_total += waiting - registry.live.unplaced
+        return effects
 
     def _control(self, event: ControlRead) -> list[Effect]:
         declaration = event.declaration

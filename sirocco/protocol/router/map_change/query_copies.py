@@ -92,7 +92,8 @@ def copy(
     # still in transit. Slots that it is to leave do not: a later owner may not know of them any
     # more.
     installs.install(kept, placed.rows, placed.slots, placed.receivers)
-    live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
+    rows_placed = np.array(kept_rows, np.int32)
+    live.placed(rows_placed, placed.slots, placed.wanted, placed.leaves)
     effects = installs.effects()
     if registry.keyword_summary:
         effects += registry.keyword_summary.placed(kept_rows)

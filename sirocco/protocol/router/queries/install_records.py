@@ -270,10 +270,31 @@ def _filter_of(change: Change) -> str:
     return orjson.dumps(change.query.where.canonical()).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class RoutedQueries:
+    """The places of some queries by one map.
+
+    Attributes:
+        rows: their conditions.
+        slots: those that each one meets.
+        leaves: ids of the leaves that each one touches, ascending.
+    """
+
+    rows: QueryRows
+    slots: list[tuple[int, ...]]
+    leaves: list[tuple[int, ...]]
+
+
 def routed_queries(
     changes: list[Change], routing: RoutingArrays
 ) -> tuple[QueryRows, list[tuple[int, ...]]]:
-    """Compiles changed queries, none of which is removed; returns the slots that each one meets.
+    """Compiles changed queries, none of which is removed; returns the slots that each one meets."""
+    routed = query_places(changes, routing)
+    return routed.rows, routed.slots
+
+
+def query_places(changes: list[Change], routing: RoutingArrays) -> RoutedQueries:
+    """Compiles changed queries, none of which is removed, and finds their places.
 
     The nearest objects may be anywhere, and objects that are followed are distributed by their
     common value, wherever they are: queries of these two kinds are in every slot.
@@ -286,13 +307,18 @@ def routed_queries(
         key_offsets = np.cumsum([0, *map(len, each)]).astype(np.int64)
         keys = np.array([key for some in each for key in some], np.uint64)
     routes = routing.route_boxes(rows.boxes, rows.box_offsets, key_offsets, keys)
-    flat, offsets = routes.slots.tolist(), routes.slot_offsets.tolist()
-    slots = [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
+    slots = _tuples(routes.slots, routes.slot_offsets)
+    leaves = [tuple(sorted(each)) for each in _tuples(routes.leaves, routes.leaf_offsets)]
     everywhere = tuple(range(routing.slots))
     for row, query in enumerate(queries):
         if kind_number(query) in {KIND_KNN, KIND_TRACKED}:
             slots[row] = everywhere
-    return rows, slots
+    return RoutedQueries(rows, slots, leaves)
+
+
+def _tuples(column: NDArray[np.int32], offsets: NDArray[np.int64]) -> list[tuple[int, ...]]:
+    flat = column.tolist()
+    return [tuple(flat[begin:end]) for begin, end in pairwise(offsets.tolist())]
 
 
 def names_of(changes: list[Change]) -> QueryNames:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,8 @@ from sirocco.index.base.handle_table import HandleTable
 from sirocco.model.query import fingerprint_of
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION
+from sirocco.protocol.router.queries.place_sets import Leaves, PlaceSets, leaves_of_state
+from sirocco.schemes.map.map_difference import MapDifference
 
 # The fingerprint of a query whose id is unknown.
 UNKNOWN = 0
@@ -35,13 +37,12 @@ _COLUMNS = (
 class LiveQueries:
     """The live queries of one registry partition, in arrays: about 65 bytes each.
 
-    Slot sets are interned: queries are many, the sets of slots that regions meet are few.
-
     Attributes:
         fingerprints: distinguish the id of each from others with its handle, see
             `fingerprint_of`; `UNKNOWN` where the definition was not found.
-        slot_sets: the slots that may hold each query.
-        wanted_sets: those that are to hold it when no change of the map is under way.
+        slot_sets: numbers of the slots that may hold each query, see `PlaceSets`.
+        wanted_sets: of those that are to hold it when no change of the map is under way, and of the
+            leaves that it touches; the same number where the slots are the same.
         is_placed: whether it is known to be where the maps want it; if not, the map is changing,
             its definition has not been read since, and other slots may hold it as well.
         unplaced: how many are not placed.
@@ -62,8 +63,7 @@ class LiveQueries:
         self.unplaced = 0
         self.is_overdue = False
         self.has_surplus = False
-        self._sets: list[tuple[int, ...]] = [()]
-        self._set_ids: dict[tuple[int, ...], int] = {(): 0}
+        self._places = PlaceSets()
         self._free: list[int] = []
         self._end = 0
 
@@ -100,7 +100,7 @@ class LiveQueries:
 
     def slots(self, row: int) -> tuple[int, ...]:
         """Returns the slots that may hold a query."""
-        return self._sets[int(self.slot_sets[row])]
+        return self._places.slots(int(self.slot_sets[row]))
 
     def places(self) -> NDArray[np.int64]:
         """Returns the rows of all live queries, in the order of the columns of `state`."""
@@ -108,7 +108,7 @@ class LiveQueries:
 
     def slot_set(self, set_id: int) -> tuple[int, ...]:
         """Returns the slots of an entry of `slot_sets`."""
-        return self._sets[set_id]
+        return self._places.slots(set_id)
 
     def put(
         self,
@@ -119,6 +119,7 @@ class LiveQueries:
         slots: list[tuple[int, ...]],
         wanted: list[tuple[int, ...]] | None = None,
         fingerprints: Sequence[int] | None = None,
+        leaves: Sequence[Leaves | None] | None = None,
     ) -> None:
         """Enters queries or their new versions; no handle twice.
 
@@ -127,6 +128,7 @@ class LiveQueries:
                 fingerprints are not known.
             slots: those that may hold each of them.
             wanted: those that are to hold it; None: the same.
+            leaves: those that it touches, by the later map in force; None where unknown.
         """
         rows = self.rows.get(handles)
         fresh = np.flatnonzero(rows < 0)
@@ -138,45 +140,55 @@ class LiveQueries:
         )
         self.digests[rows] = np.array(digests, np.uint64)
         self.expires_ms[rows] = expires_ms
-        self._settle(rows, slots, wanted)
+        self.placed(rows, slots, wanted, leaves)
 
     def placed(
-        self, rows: NDArray[np.int32], slots: list[tuple[int, ...]], wanted: list[tuple[int, ...]]
-    ) -> None:
-        """Marks queries as placed, in slots as for `put`."""
-        self._settle(rows, slots, wanted)
-
-    def _settle(
         self,
         rows: NDArray[np.int32],
         slots: list[tuple[int, ...]],
         wanted: list[tuple[int, ...]] | None,
+        leaves: Sequence[Leaves | None] | None = None,
     ) -> None:
+        """Marks queries as placed, in slots as for `put`."""
         self.unplaced -= int((~self.is_placed[rows]).sum())
         self.is_placed[rows] = True
-        self.slot_sets[rows] = [self._set_id(each) for each in slots]
-        self.wanted_sets[rows] = self.slot_sets[rows]
-        if wanted is not None and wanted != slots:
-            self.wanted_sets[rows] = [self._set_id(each) for each in wanted]
-            self.has_surplus |= bool((self.wanted_sets[rows] != self.slot_sets[rows]).any())
+        wanted = slots if wanted is None else wanted
+        leaves = [None] * len(slots) if leaves is None else leaves
+        number = self._places.number
+        self.wanted_sets[rows] = [number(*each) for each in zip(wanted, leaves, strict=True)]
+        self.slot_sets[rows] = self.wanted_sets[rows]
+        if wanted == slots:
+            return
+        for row, held, kept in zip(rows.tolist(), slots, wanted, strict=True):
+            if held != kept:
+                self.slot_sets[row] = number(held, None)
+                self.has_surplus = True
 
-    def unplace(self, among: Container[int] | None, slots_total: int) -> None:
+    def unplace(self, change: MapDifference | None, slots_total: int) -> None:
         """Marks queries as unplaced: the map is to change.
 
         Args:
-            among: only queries in one of these slots may move; None: any may.
+            change: where it differs from the one that follows; None: any query may move.
             slots_total: how many slots there are. A query that is to be in all of them stays there.
         """
         self.is_overdue = self.unplaced > 0
-        live = self.revisions[: self._end] != NO_REVISION
-        if among is not None:
-            may_move = np.array(
-                [len(each) > 0 and any(slot in among for slot in each) for each in self._sets]
+        end = self._end
+        is_live = self.revisions[:end] != NO_REVISION
+        held, wanted, places = self.slot_sets[:end], self.wanted_sets[:end], self._places
+        may_move = is_live
+        if change is not None:
+            may_move = np.where(
+                places.are_located()[wanted],
+                places.touch(change.leaves)[wanted],
+                places.are_in(change.slots)[held],
             )
-            is_whole = np.array([len(each) == slots_total for each in self._sets])
-            live &= may_move[self.slot_sets[: self._end]] & ~is_whole[self.wanted_sets[: self._end]]
-        self.is_placed[: self._end] &= ~live
-        self.unplaced = int((~self.is_placed[: self._end]).sum())
+            may_move &= is_live & ~places.are_whole(slots_total)[wanted]
+        self.is_placed[:end] &= ~may_move
+        self.unplaced = int((~self.is_placed[:end]).sum())
+        is_used = np.zeros(len(places), np.bool_)
+        is_used[held[is_live]] = is_used[wanted[is_live]] = True
+        numbers = places.follow(change, is_used)
+        held[:], wanted[:] = numbers[held], numbers[wanted]
 
     def unplaced_rows(self) -> NDArray[np.intp]:
         """Returns the rows of the queries that are not placed; in any thread."""
@@ -187,7 +199,7 @@ class LiveQueries:
         rows = self.rows.get(handles)
         self.unplaced += int(self.is_placed[rows].sum())
         self.is_placed[rows] = False
-        self.slot_sets[rows] = self._set_id(slots)
+        self.slot_sets[rows] = self._places.number(slots, None)
 
     def take_surplus(self, count_max: int) -> list[tuple[int, int, tuple[int, ...]]]:
         """Drops the slots of queries that are not wanted, for some queries.
@@ -203,7 +215,7 @@ class LiveQueries:
         self.has_surplus = len(rows) > count_max
         taken = []
         for row in rows[:count_max].tolist():
-            wanted = self._sets[int(self.wanted_sets[row])]
+            wanted = self._places.slots(int(self.wanted_sets[row]))
             surplus = tuple(slot for slot in self.slots(row) if slot not in wanted)
             taken.append((int(self.handles[row]), int(self.revisions[row]), surplus))
         self.slot_sets[rows[:count_max]] = self.wanted_sets[rows[:count_max]]
@@ -237,6 +249,8 @@ class LiveQueries:
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns all queries as columns, for a checkpoint."""
         rows = self.places()
+        slots, slot_offsets = self._places.slots_of(self.slot_sets[rows])
+        wanted, wanted_offsets = self._places.slots_of(self.wanted_sets[rows])
         return {
             "handles": self.handles[rows],
             "fingerprints": self.fingerprints[rows],
@@ -244,8 +258,9 @@ class LiveQueries:
             "digests": self.digests[rows],
             "expires_ms": self.expires_ms[rows],
             "is_placed": self.is_placed[rows],
-            **self._sets_state("slots", "slot_offsets", self.slot_sets[rows]),
-            **self._sets_state("wanted", "wanted_offsets", self.wanted_sets[rows]),
+            **{"slots": slots, "slot_offsets": slot_offsets},
+            **{"wanted": wanted, "wanted_offsets": wanted_offsets},
+            **self._places.leaves_state(self.wanted_sets[rows]),
         }
 
     def restore(self, state: State) -> None:
@@ -260,26 +275,12 @@ class LiveQueries:
             slots,
             _sets(state, "wanted", "wanted_offsets") if "wanted" in state else slots,
             state["fingerprints"].tolist() if "fingerprints" in state else None,
+            leaves_of_state(state),
         )
         if "is_placed" in state:
             unplaced = ~np.asarray(state["is_placed"], np.bool_)
             self.is_placed[self.rows.get(handles[unplaced])] = False
             self.unplaced = int(unplaced.sum())
-
-    def _sets_state(
-        self, name: str, offsets_name: str, set_ids: NDArray[np.int32]
-    ) -> dict[str, NDArray[Any]]:
-        sets = [self._sets[set_id] for set_id in set_ids.tolist()]
-        offsets = np.zeros(len(sets) + 1, np.int64)
-        np.cumsum([len(slots) for slots in sets], out=offsets[1:])
-        flat = np.array([slot for slots in sets for slot in slots], np.int32)
-        return {name: flat, offsets_name: offsets}
-
-    def _set_id(self, slots: tuple[int, ...]) -> int:
-        set_id = self._set_ids.setdefault(slots, len(self._sets))
-        if set_id == len(self._sets):
-            self._sets.append(slots)
-        return set_id
 
     def _extend(self) -> int:
         if self._end == len(self.handles):

@@ -17,11 +17,12 @@ from sirocco.index.base.query_rows import QueryRows
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NO_PAST, Change
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.router.queries.install_records import routed_queries
+from sirocco.protocol.router.queries.install_records import query_places
 from sirocco.schemes.map.routing import RoutingArrays
 
 Routings = Mapping[int, RoutingArrays]
 Slots = tuple[int, ...]
+Leaves = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -86,12 +87,14 @@ class Placed:
         wanted: of each, its slots afterwards.
         receivers: of each, the slots that must hold it while both maps are in force; it leaves
             the others.
+        leaves: of each, the leaves of the later map that it touches.
     """
 
     rows: QueryRows
     slots: list[Slots]
     wanted: list[Slots]
     receivers: list[Slots]
+    leaves: list[Leaves]
 
 
 def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed:
@@ -131,15 +134,16 @@ def stays_put(change: Change) -> bool:
 
 
 def _placed(changes: list[Change], stage: Stage, routings: Routings) -> Placed:
-    rows, slots = routed_queries(changes, routings[stage.base])
+    base = query_places(changes, routings[stage.base])
     if not stage.following:
-        return Placed(rows, slots, list(slots), list(slots))
-    _, wanted = routed_queries(changes, routings[stage.following])
-    both = [_joined(*each) for each in zip(slots, wanted, strict=True)]
+        return Placed(base.rows, base.slots, list(base.slots), list(base.slots), base.leaves)
+    following = query_places(changes, routings[stage.following])
+    wanted = following.slots
+    both = [_joined(*each) for each in zip(base.slots, wanted, strict=True)]
     for row, change in enumerate(changes):
         if stays_put(change):
             wanted[row] = both[row]
-    return Placed(rows, both, wanted, list(both))
+    return Placed(base.rows, both, wanted, list(both), following.leaves)
 
 
 def _joined(first: Slots, second: Slots) -> Slots:

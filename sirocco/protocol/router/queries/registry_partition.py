@@ -43,7 +43,7 @@ from sirocco.protocol.router.queries.query_placement import Routings, Stage
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from sirocco.protocol.router.queries.report_locators import Locators
 from sirocco.protocol.router.queries.slot_updates import SlotUpdates
-from sirocco.schemes.map.map_difference import slots_of_change
+from sirocco.schemes.map.map_difference import map_difference
 
 DEPOSED = "the owner of this part of the registry has changed; try again"
 
@@ -220,8 +220,8 @@ class Registry:
         if isinstance(record, Prepare):
             if self.stage.prepare(record.version):
                 base, following = routings[self.stage.base], routings.get(record.version)
-                among = None if following is None else slots_of_change(base, following)
-                self.live.unplace(among, base.slots)
+                change = None if following is None else map_difference(base, following)
+                self.live.unplace(change, base.slots)
         elif self.stage.retire(record.version, record.at_ms):
             self.live.has_surplus = True
         self.offset = offset + 1

@@ -143,6 +143,7 @@ class SlotUpdates:
             placed.slots,
             placed.wanted,
             [fingerprint_of(c.query.id) for _, c in kept if c.query is not None],
+            placed.leaves,
         )
 
     def _drop(self, gone: list[int]) -> None:

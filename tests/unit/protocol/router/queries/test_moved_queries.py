@@ -6,6 +6,8 @@ import numpy as np
 
 from sirocco.protocol.contract.messages import NEVER_MS
 from sirocco.protocol.router.queries.live_queries import LiveQueries
+from sirocco.protocol.router.queries.place_sets import LEAVES_MAX, LOCATED_MAX, PlaceSets
+from sirocco.schemes.map.map_difference import MapDifference
 
 SLOT_SETS: list[tuple[int, ...]] = [(0,), (1,), (1, 2), (0, 1, 2, 3), (3,)]
 
@@ -18,6 +20,12 @@ def some_live() -> LiveQueries:
     return live
 
 
+def change_of(slots: set[int], leaves: set[int] | None = None, **renamed: int) -> MapDifference:
+    """A change that concerns leaves in some slots; `renamed`: _OLD=NEW."""
+    names = {int(old[1:]): new for old, new in renamed.items()}
+    return MapDifference(frozenset(leaves or ()), frozenset(slots), names)
+
+
 def unplaced(live: LiveQueries) -> list[int]:
     assert live.unplaced == len(live.unplaced_rows())
     return live.handles[live.unplaced_rows()].tolist()
@@ -25,14 +33,14 @@ def unplaced(live: LiveQueries) -> list[int]:
 
 def test_queries_in_slots_of_the_change_may_move_and_those_in_all_slots_stay() -> None:
     live = some_live()
-    live.unplace({1}, 4)
+    live.unplace(change_of({1}), 4)
     assert unplaced(live) == [11, 12]
     assert not live.is_overdue
 
 
 def test_nothing_moves_where_no_slot_changes() -> None:
     live = some_live()
-    live.unplace(frozenset(), 4)
+    live.unplace(change_of(set()), 4)
     assert unplaced(live) == []
 
 
@@ -46,7 +54,7 @@ def test_what_was_unplaced_before_stays_so_and_removed_queries_do_not_count() ->
     live = some_live()
     live.drop(np.array([11], np.uint64))
     live.lose(np.array([14], np.uint64), (0, 3))
-    live.unplace({1}, 4)
+    live.unplace(change_of({1}), 4)
     assert unplaced(live) == [12, 14]
     assert live.is_overdue
 
@@ -54,5 +62,72 @@ def test_what_was_unplaced_before_stays_so_and_removed_queries_do_not_count() ->
 def test_a_query_that_is_in_all_slots_for_a_change_alone_may_move() -> None:
     live = some_live()
     live.placed(np.array([1], np.int32), [(0, 1, 2, 3)], [(1,)])
-    live.unplace({1}, 4)
+    live.unplace(change_of({1}), 4)
     assert unplaced(live) == [11, 12]
+
+
+def located(leaves: list[tuple[int, ...] | None]) -> LiveQueries:
+    """Queries 10, 11, ... of slot 1 in these leaves."""
+    live = LiveQueries()
+    count = len(leaves)
+    handles = np.arange(10, 10 + count, dtype=np.uint64)
+    slots: list[tuple[int, ...]] = [(1,)] * count
+    ends = np.full(count, NEVER_MS)
+    live.put(handles, [7] * count, [0] * count, ends, slots, leaves=leaves)
+    return live
+
+
+def test_of_a_slot_only_queries_in_leaves_of_the_change_move() -> None:
+    live = located([(4,), (4, 5), (6,), None])
+    live.unplace(change_of({1}, {5}, _4=4, _6=6), 4)
+    assert unplaced(live) == [11, 13]
+
+
+def test_leaves_have_the_names_of_the_map_that_follows() -> None:
+    live = located([(4,), (5,), (6,)])
+    live.unplace(change_of({1}, {4}, _5=4, _6=9), 4)
+    assert unplaced(live) == [10]
+    live.placed(np.array([0], np.int32), [(1,)], [(1,)], [(5,)])
+    live.unplace(change_of({1}, {5}, _4=4, _9=9), 4)
+    assert unplaced(live) == [10]
+    live.placed(np.array([0], np.int32), [(1,)], [(1,)], [(5,)])
+    live.unplace(change_of({1}, {9}, _4=4, _5=5), 4)
+    assert unplaced(live) == [12]
+
+
+def test_leaves_outlive_a_checkpoint_and_are_unknown_after_one_of_an_older_version() -> None:
+    live = located([(4,), (4, 5), None, (6,)])
+    live.drop(np.array([10], np.uint64))
+    successors = LiveQueries(), LiveQueries()
+    state = live.state()
+    successors[0].restore(state)
+    successors[1].restore({name: state[name] for name in state if not name.startswith("leaf_")})
+    for successor in successors:
+        successor.unplace(change_of({1}, {6}, _4=4, _5=5), 4)
+    assert [unplaced(each) for each in successors] == [[12, 13], [11, 12, 13]]
+
+
+def test_a_query_in_another_slot_for_a_change_keeps_its_leaves() -> None:
+    live = located([(4,), (5,)])
+    live.unplace(change_of({1}, {4}, _5=5), 4)
+    live.placed(np.array([0], np.int32), [(1, 2)], [(2,)], [(4,)])
+    assert live.slots(0) == (1, 2)
+    live.unplace(change_of({1, 2}, {5}, _4=4), 4)
+    assert unplaced(live) == [11]
+    live.has_surplus = True
+    assert live.take_surplus(9) == [(10, 7, (1,))]
+    assert live.slots(0) == (2,)
+
+
+def test_places_are_forgotten_with_their_queries_and_bounded() -> None:
+    places = PlaceSets()
+    for leaf in range(LOCATED_MAX + 5):
+        places.number((leaf % 3,), (leaf,))
+    assert places.are_located().sum() == LOCATED_MAX
+    assert places.number((0,), tuple(range(LEAVES_MAX + 1))) == places.number((0,), None)
+    is_used = np.zeros(len(places), np.bool_)
+    is_used[places.number((1,), (1,))] = True
+    numbers = places.follow(change_of(set(), set(), _1=8), is_used)
+    assert (len(places), np.count_nonzero(numbers)) == (2, 1)
+    assert places.number((1,), (8,)) == numbers.max()
+    assert not places.touch(frozenset({1})).any()
