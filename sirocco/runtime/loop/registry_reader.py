@@ -15,6 +15,10 @@ from sirocco.transport.log import Log, Record
 # How long the log may return nothing of what it has before the read is given up.
 READ_S = 2.0
 
+# Records of one read: of all, as many as one piece of work takes; where few are wanted, more, since
+# each read has its price.
+RECORDS, RECORDS_SIFTED = 500, 5_000
+
 
 def read_changes(
     log: Log, partition: int, begin: int, end: int, wanted: NDArray[np.int64] | None = None
@@ -37,10 +41,11 @@ def read_changes(
         return
     reader = HopReader(lambda *_: None)
     consumer = log.consumer(f"stored-{partition}")
+    records_max = RECORDS if wanted is None else RECORDS_SIFTED
     try:
         consumer.assign({(REGISTRY, partition): position})
         while consumer.positions()[REGISTRY, partition] < end:
-            records = consumer.poll(500, READ_S)
+            records = consumer.poll(records_max, READ_S)
             if not records and consumer.positions()[REGISTRY, partition] < end:
                 # Without the error this would look like the end of the log.
                 raise Unavailable("the registry cannot be read at the moment; try again")
@@ -54,8 +59,11 @@ def read_changes(
 def _at(records: Sequence[Record], wanted: NDArray[np.int64] | None) -> Sequence[Record]:
     if wanted is None or not records:
         return records
-    offsets = np.array([each.offset for each in records])
-    rows = np.searchsorted(wanted, offsets)
-    is_wanted = rows < len(wanted)
-    is_wanted[is_wanted] = wanted[rows[is_wanted]] == offsets[is_wanted]
-    return [records[row] for row in np.flatnonzero(is_wanted).tolist()]
+    first, last = records[0].offset, records[-1].offset
+    begin, end = np.searchsorted(wanted, (first, last + 1)).tolist()
+    due = wanted[begin:end].tolist()
+    if last - first + 1 == len(records):
+        # Nothing was compacted away: a record's place follows from its offset.
+        return [records[offset - first] for offset in due]
+    is_due = set(due)
+    return [each for each in records if each.offset in is_due]

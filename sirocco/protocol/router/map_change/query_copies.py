@@ -66,16 +66,16 @@ def copy(
     if is_behind or not registry.is_announced or not registry.stage.is_known(routings):
         return []
     live = registry.live
-    rows = live.rows.get(np.array([change.handle for _, change in reread], np.uint64)).tolist()
-    kept: list[tuple[int, Change]] = []
-    kept_rows: list[int] = []
-    for (offset, change), row in zip(reread, rows, strict=True):
-        is_due = change.query is not None and row >= 0 and not live.is_placed[row]
-        if is_due and registry.place(change.handle) == offset:
-            kept.append((int(live.revisions[row]), change))
-            kept_rows.append(row)
-    if not kept:
+    rows = live.rows.get(np.array([change.handle for _, change in reread], np.uint64))
+    offsets = np.array([offset for offset, _ in reread], np.int64)
+    is_due = (rows >= 0) & ~live.is_placed[rows] & (registry.repair.places_of(rows) == offsets)
+    is_due &= np.array([change.query is not None for _, change in reread], np.bool_)
+    if not is_due.any():
         return []
+    kept_rows = rows[is_due].tolist()
+    revisions = live.revisions[kept_rows].tolist()
+    due = [reread[row][1] for row in np.flatnonzero(is_due).tolist()]
+    kept = list(zip(revisions, due, strict=True))
     changes = [change for _, change in kept]
     is_by_keyword = registry.stage.is_by_keyword(routings)
     for change in changes:

@@ -293,14 +293,22 @@ def routed_queries(
     return routed.rows, routed.slots
 
 
-def query_places(changes: list[Change], routing: RoutingArrays) -> RoutedQueries:
-    """Compiles changed queries, none of which is removed, and finds their places.
+def query_places(
+    changes: list[Change], routing: RoutingArrays, rows: QueryRows | None = None
+) -> RoutedQueries:
+    """Finds the places of changed queries, none of which is removed.
 
     The nearest objects may be anywhere, and objects that are followed are distributed by their
     common value, wherever they are: queries of these two kinds are in every slot.
+
+    Args:
+        changes: the queries.
+        routing: of the map.
+        rows: their conditions; None: they are compiled here.
     """
     queries = [change.query for change in changes if change.query is not None]
-    rows = compile_queries(queries, [change.start_ms for change in changes])
+    if rows is None:
+        rows = compile_queries(queries, [change.start_ms for change in changes])
     key_offsets = keys = None
     if routing.is_by_keyword:
         each = [keys_of(change) for change in changes]

@@ -125,9 +125,7 @@ def leaves_of_state(state: Mapping[str, NDArray[Any]]) -> list[Leaves | None] | 
     if "leaf_sets" not in state:
         return None
     flat, ends = state["leaf_sets"].tolist(), state["leaf_set_offsets"].tolist()
-    sets: list[Leaves | None] = [
-        tuple(flat[begin:end]) for begin, end in pairwise(ends)
-    ]
+    sets: list[Leaves | None] = [tuple(flat[begin:end]) for begin, end in pairwise(ends)]
     sets.append(None)
     return [sets[row] for row in state["leaf_set_rows"].tolist()]
 

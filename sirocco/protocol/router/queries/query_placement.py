@@ -137,7 +137,7 @@ def _placed(changes: list[Change], stage: Stage, routings: Routings) -> Placed:
     base = query_places(changes, routings[stage.base])
     if not stage.following:
         return Placed(base.rows, base.slots, list(base.slots), list(base.slots), base.leaves)
-    following = query_places(changes, routings[stage.following])
+    following = query_places(changes, routings[stage.following], base.rows)
     wanted = following.slots
     both = [_joined(*each) for each in zip(base.slots, wanted, strict=True)]
     for row, change in enumerate(changes):

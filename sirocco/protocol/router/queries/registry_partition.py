@@ -154,12 +154,7 @@ class Registry:
 
         In any thread: of changes meanwhile it may miss some, or name some in vain.
         """
-        rows = self.live.unplaced_rows()
-        places = self.live.revisions[rows]
-        if again := self.repair.places.copy():
-            own = zip(self.live.handles[rows].tolist(), places.tolist(), strict=True)
-            places = np.array([again.get(handle, place) for handle, place in own], np.int64)
-        return np.sort(places)
+        return np.sort(self.repair.places_of(self.live.unplaced_rows()))
 
     @property
     def is_deposed(self) -> bool:

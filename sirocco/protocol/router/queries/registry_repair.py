@@ -10,6 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.protocol.contract.effects import Append, Effect, State
 from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY, Change
@@ -39,6 +40,17 @@ class RegistryRepair:
         """Returns the offset of a live query's definition; `NO_REVISION` when there is none."""
         place = self.places.get(handle)
         return self.live.revision(handle) if place is None else place
+
+    def places_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Returns the offsets of the definitions of live queries, i8[q], by row.
+
+        In any thread; of changes meanwhile it may miss some.
+        """
+        places: NDArray[np.int64] = self.live.revisions[rows]
+        if again := self.places.copy():
+            own = zip(self.live.handles[rows].tolist(), places.tolist(), strict=True)
+            places = np.array([again.get(handle, place) for handle, place in own], np.int64)
+        return places
 
     def note_void(self, change: Change) -> None:
         """Notes that the newest record of a query is void."""

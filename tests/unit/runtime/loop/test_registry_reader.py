@@ -51,3 +51,15 @@ def test_only_changes_at_wanted_offsets_are_decoded(
 def test_none_wanted_is_none_read(filled: MemoryLog) -> None:
     assert list(read_changes(filled, 0, 0, 10, np.empty(0, np.int64))) == []
     assert registry_reader._at(list[Record](), np.array([3])) == []
+
+
+@pytest.mark.parametrize("gone", [set(), {4, 9, 10}])
+def test_of_records_with_and_without_gaps_those_wanted_are_taken(gone: set[int]) -> None:
+    records = [
+        Record(topic=REGISTRY, partition=0, offset=offset, timestamp_ms=0, key=None, value=b"")
+        for offset in range(3, 12)
+        if offset not in gone
+    ]
+    wanted = np.array([1, 3, 4, 8, 11, 40])
+    taken = [each.offset for each in registry_reader._at(records, wanted)]
+    assert taken == [offset for offset in (3, 4, 8, 11) if offset not in gone]
