@@ -267,6 +267,20 @@ PROFILES = {
             removes=True,
             searched=0.0,
         ),
+        # Changes that paused routers append when the query has been removed for good.
+        Profile(
+            name="late-changes",
+            mean_ms={"pause": 1_500},
+            services=("router",),
+            maps=0.0,
+            nodes_min=3,
+            mixed=0.0,
+            pause_ms=(9_000, 20_000),
+            during=(Change,),
+            queries=(12, 30),
+            removes=True,
+            searched=0.0,
+        ),
         # No router for longer than queries outlast their lifetime, while objects wait.
         Profile(
             name="outage",

@@ -248,6 +248,7 @@ class ListLedger:
         self, name: str, asked: list[Asked], lists: list[Told], others: list[Asked]
     ) -> None:
         versions = [version for version in asked if version.kind in (KIND_TERMS, KIND_RANKED)]
+        reported: Asked | None = None
         for each in lists:
             assert each.at_ms is not None
             fitting = [version for version in versions if version.has_step(each.at_ms)]
@@ -263,6 +264,9 @@ class ListLedger:
             if each.at_ms >= version.bounds_ms()[1]:
                 self._fail(f"{name}: step {each.at_ms} was told when a slot had ended it")
             version.told[each.at_ms] = each
+            if reported is not version:
+                version.resumed_ms.add(each.at_ms)
+            reported = version
         former: Asked | None = None
         stands: list[int | str] = []
         for version in versions:
@@ -275,6 +279,11 @@ class ListLedger:
             clears = bool(stands)
             stands = self._check_ranked(name, version, stands if goes_on else [], clears=clears)
             former = version
+            is_last = version is versions[-1] and any(self._required_ms(version))
+            is_last &= reported is not None and reported.kind == KIND_RANKED
+            # Steps of an earlier version may be reported between those of a later one.
+            if is_last and lists[-1].ids != stands:
+                self._fail(f"{name}: the last list reported is of an earlier version")
 
     def _objections(self, version: Asked, told: Told) -> int:
         """Returns the number of contradictions between a step and a version."""
@@ -352,8 +361,10 @@ class ListLedger:
         first = min(version.told, default=None)
         for at_ms in steps:
             reported = version.told.get(at_ms)
-            is_first = at_ms == first and clears
-            if reported is not None and reported.ids == before and not is_first:
+            # A repeat replaces the list of another version that was reported since.
+            is_repeat = at_ms not in version.resumed_ms
+            is_repeat &= not (at_ms == first and clears)
+            if reported is not None and reported.ids == before and is_repeat:
                 self._fail(f"{name}: step {at_ms} repeats the list")
             if at_ms in required:
                 ranking = self._ranking(scorer, version, at_ms)

@@ -29,6 +29,7 @@ class Asked:
         is_start_said: whether its begin was given with it.
         since: the revision that began the chain of versions it continues; -1: it begins one.
         told: step → what was reported of it.
+        resumed_ms: its steps reported directly after a step of another version.
     """
 
     revision: int
@@ -42,6 +43,7 @@ class Asked:
     is_start_said: bool
     since: int
     told: dict[int, Any] = field(default_factory=dict)
+    resumed_ms: set[int] = field(default_factory=set)
 
     @property
     def kind(self) -> int:

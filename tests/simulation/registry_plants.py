@@ -32,11 +32,6 @@ def _believe_as_new(
     return _believe(self, offset, replace(change, is_republished=False), current)
 
 
-def _hear_what_is_untrue(self: RegistryRepair, change: Change) -> None:
-    if change.query is not None or self.live.revision(change.handle) != NO_REVISION:
-        _hear_void(self, change)
-
-
 def _tick_as_if_awake(self: RouterMachine, now_ms: int) -> list[Effect]:
     self._ticked_ms, self._awake_ms = now_ms, 0
     return _tick(self, now_ms)
@@ -49,7 +44,6 @@ def _state_without_fingerprints(self: LiveQueries) -> dict[str, Any]:
 _state = LiveQueries.state
 _fits = ChangeValidation._fits
 _believe = ChangeValidation._accept
-_hear_void = RegistryRepair.note_void
 _tick = RouterMachine._tick
 
 # The code before fingerprints existed.
@@ -87,13 +81,9 @@ REGISTRY_PLANTS = (
     ),
     Plant(
         "a removal is not republished after a void change",
-        "gaps",
+        "late-changes",
         ((RegistryRepair, "republish_removals", lambda self, in_doubt: []),),
-    ),
-    Plant(
-        "a void removal of a removed query stays the newest record",
-        "forgetting",
-        ((RegistryRepair, "note_void", _hear_what_is_untrue),),
+        first_seed=6,
     ),
     Plant(
         "a republished version counts as a new one",

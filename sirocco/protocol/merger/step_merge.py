@@ -257,11 +257,12 @@ class StepMerges:
 
     def _note_sent(self, version: Version) -> None:
         """Notes that a list of a version was sent."""
-        query, revision = version.query, version.revision
-        if not query or self._sent_revisions.get(query, (0, 0))[0] > revision:
+        query = version.query
+        if not query:
             return
+        # Also of a version before that of the former list: the later one then repeats its list.
         if version.sent.shape[1]:
-            self._sent_revisions[query] = revision, version.dropped_by
+            self._sent_revisions[query] = version.revision, version.dropped_by
         else:
             self._sent_revisions.pop(query, None)
 

@@ -1070,6 +1070,19 @@ def test_a_ranked_version_without_results_empties_the_former_list(
     assert ranked_lists(slots.told()) == [(400, [8])]
 
 
+def test_a_later_ranked_version_repeats_its_list_after_a_step_of_the_version_before() -> None:
+    """Slots may lag: then the later version begins while steps of the earlier one are waiting."""
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    say_ranked(slots, NEW, 110, 8)
+    say_ranked(slots, OLD, 200, 7, 6)
+    assert ranked_lists(slots.told()) == [(100, [7]), (110, [8]), (200, [6, 7])]
+    # Without it, the subscriber would keep the list of the earlier version.
+    say_ranked(slots, NEW, 210, 8)
+    say_ranked(slots, NEW, 310, 8)
+    assert ranked_lists(slots.told()) == [(210, [8])]
+
+
 @pytest.mark.parametrize("order", [(False, True), (True, False)])
 def test_a_slot_that_a_ranked_query_leaves_does_not_end_its_list(
     order: tuple[bool, bool],
