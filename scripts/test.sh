@@ -12,38 +12,40 @@ scripts/setup.sh test oldest servers helm kernels
 scripts/lint.sh
 say "set-up and linters took $(($(date +%s) - SIROCCO_TEST_STARTED)) s"
 
-# env takes its place as a process, as nice does: $! below is the pytest that runs the worlds.
+# env takes its place as a process, as nice does: $! below is the pytest in the background.
 pytest=(env "PATH=$PWD/.cache/bin:$PATH" "PYTHONPATH=scripts${PYTHONPATH:+:$PYTHONPATH}"
   .venv/bin/python -m pytest -p pytest_stages -rfEs --durations=10)
 run() { "${pytest[@]}" "$@"; }
 
-# Worlds of the simulator run in virtual time: no result depends on how long one takes. So they use
+# Tests in virtual time, and of state alone: no result depends on how long they take. So they use
 # the moments in which tests on real parts wait for leases, brokers and processes: at the lowest
-# priority they take next to nothing of the cores from those. While the others work a world stands
+# priority they take next to nothing of the cores from those. While the others work they stand
 # still, for minutes at times, which is no failure: the limit of a test is that of the whole stage.
-worlds_pid=""
-worlds_log=""
-begin_worlds() {
-  worlds_log=$(mktemp)
+# Not among them: tests with Hypothesis, which takes a slow example for a fault.
+patient=(tests/simulation tests/unit/protocol tests/unit/index)
+patient_pid=""
+patient_log=""
+begin_patient() {
+  patient_log=$(mktemp)
   nice -n 19 "${pytest[@]}" -n auto --maxprocesses=4 --dist=worksteal --timeout=3600 \
-    tests/simulation >"$worlds_log" 2>&1 &
-  worlds_pid=$!
-  # An interrupted run leaves nothing behind: no worlds, and no engine that was started here.
-  trap stop_worlds EXIT
+    "${patient[@]}" >"$patient_log" 2>&1 &
+  patient_pid=$!
+  # An interrupted run leaves nothing running: neither these nor an engine that was started here.
+  trap stop_patient EXIT
 }
 
-stop_worlds() {
-  [[ -z $worlds_pid ]] || kill "$worlds_pid" 2>/dev/null || true
-  rm -f "$worlds_log"
+stop_patient() {
+  [[ -z $patient_pid ]] || kill "$patient_pid" 2>/dev/null || true
+  rm -f "$patient_log"
   stop_engine
 }
 
-end_worlds() {
+end_patient() {
   local failed=0
-  wait "$worlds_pid" || failed=$?
-  worlds_pid=""
-  say "the simulator's worlds, which ran beside the tests above"
-  cat "$worlds_log"
+  wait "$patient_pid" || failed=$?
+  patient_pid=""
+  say "beside the tests above, at the lowest priority: ${patient[*]}"
+  cat "$patient_log"
   return "$failed"
 }
 
@@ -59,7 +61,8 @@ done
 # First what runs on one core, on several at once; then, one by one, what takes all of them. Each
 # part runs, whatever failed before. A process takes half a gigabyte: four are enough.
 status=0
-run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${tests[@]}" || status=$?
+run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${patient[@]/#/--ignore=}" \
+  "${tests[@]}" || status=$?
 # The system out of its images, which the first of these tests builds: where a Docker engine answers
 # or is installed. Elsewhere they are skipped, and say why.
 if try_engine; then
@@ -69,7 +72,7 @@ else
 fi
 run tests/images || status=$?
 stop_engine
-begin_worlds
-run -m alone "${tests[@]}" || status=$?
-end_worlds || status=$?
+begin_patient
+run -m alone "${patient[@]/#/--ignore=}" "${tests[@]}" || status=$?
+end_patient || status=$?
 exit "$status"
