@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,11 +14,13 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
+from sirocco.formats.rows import Row
 from sirocco.loadgen.damage import DamagedFileError
 from sirocco.loadgen.live_lines import CHUNK_BYTES_MAX, NumberedLine, is_live, live_chunks
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.moments import moment_ms
 from sirocco.model.objects import (
     MISSING_TS,
     Bytes,
@@ -145,6 +148,27 @@ def read_chunk(chunk: list[NumberedLine], name: str) -> ReadBatch:
     return ReadBatch(objects, np.array([number for number, _ in chunk], np.int64))
 
 
+def read_members(rows: list[Row], name: str) -> ReadBatch:
+    """Returns the objects of rows of any format; `name` is the file's in errors."""
+    good = [(line, row) for line, row in rows if not isinstance(row, InvalidArgument)]
+    bad = [BadLine(name, line, row) for line, row in rows if isinstance(row, InvalidArgument)]
+    lines = [line for line, _ in good]
+    try:
+        objects = _columns_of([row for _, row in good])
+    except (orjson.JSONEncodeError, UnicodeEncodeError, _NotPlainError):
+        builder, lines = ObjectColumnsBuilder(), []
+        for line, row in good:
+            try:
+                builder.add(parse_object(row))
+            except InvalidArgument as error:
+                bad.append(BadLine(name, line, error.with_traceback(None)))
+            else:
+                lines.append(line)
+        objects = builder.build()
+    bad.sort(key=attrgetter("line"))
+    return ReadBatch(objects, np.array(lines, np.int64), bad)
+
+
 def object_lines(batch: ObjectColumns) -> Iterator[bytes]:
     """Yields the objects of a batch as lines of JSON, without the line's end."""
     texts = texts_of(batch.text, batch.text_offsets)
@@ -205,7 +229,7 @@ def _columns_of(members: list[Any]) -> ObjectColumns:
         ids, lon, lat = ([row[name] for row in members] for name in ("id", "lon", "lat"))
     except KeyError:
         raise _NotPlainError from None
-    ts = [row.get("ts", MISSING_TS) for row in members]
+    ts = _times_of(members)
     texts = [row.get("text", "") for row in members]
     plain = (
         _types(lon) <= {int, float}
@@ -237,6 +261,17 @@ def _columns_of(members: list[Any]) -> ObjectColumns:
         raise _NotPlainError from None
     _refuse_limits(columns)
     return columns
+
+
+def _times_of(members: list[Any]) -> list[Any]:
+    """Returns the column of times, with those in ISO 8601 as epoch ms."""
+    ts = [row.get("ts", MISSING_TS) for row in members]
+    if str not in _types(ts):
+        return ts
+    try:
+        return [moment_ms(each, "ts") if type(each) is str else each for each in ts]
+    except InvalidArgument:
+        raise _NotPlainError from None
 
 
 def _types(values: list[Any]) -> set[type]:

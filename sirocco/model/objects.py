@@ -23,6 +23,7 @@ from sirocco.model.members import (
     read_string,
     required,
 )
+from sirocco.model.moments import moment_ms
 from sirocco.model.text import hash_rows, invalid_utf8_rows
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -300,6 +301,8 @@ def _parse_id(value: object, limits: Limits) -> tuple[int, str]:
 def _parse_ts(value: object, limits: Limits) -> int:
     if value is None:
         return MISSING_TS
+    if isinstance(value, str):
+        value = moment_ms(value, "ts")
     # Tables exported through floats contain 1405123200000.0, which is exact.
     if isinstance(value, float) and value.is_integer() and abs(value) <= limits.ts_ms:
         return int(value)

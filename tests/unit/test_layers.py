@@ -22,7 +22,7 @@ LAYERS = (
     ("sirocco.model",),
     ("sirocco.schemes", "sirocco.index"),
     ("sirocco.protocol", "sirocco.internal_api"),
-    ("sirocco.codec",),
+    ("sirocco.codec", "sirocco.formats"),
     ("sirocco.transport", "sirocco.telemetry"),
     ("sirocco.runtime",),
     ("sirocco.explain",),
@@ -121,7 +121,10 @@ ADAPTERS = {
 }
 
 # Deciding code gets the time as an argument and has no I/O; only then a seed repeats a run.
-PURE = ("sirocco.model", "sirocco.schemes", "sirocco.index", "sirocco.protocol", "sirocco.codec")
+PURE = (
+    *("sirocco.model", "sirocco.schemes", "sirocco.index", "sirocco.protocol", "sirocco.codec"),
+    "sirocco.formats",
+)
 IMPURE = (
     *("asyncio", "multiprocessing", "random", "secrets", "select", "socket", "subprocess"),
     *("threading", "time", "uuid"),

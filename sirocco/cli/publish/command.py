@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from sirocco.cli.files.object_format import add_format
 from sirocco.cli.terminal.numbers import rate
 from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection
@@ -14,7 +15,8 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "publish",
-        description="Publishes objects, lines of JSON, and returns when all are acknowledged.",
+        description="Publishes objects and returns when all are acknowledged: lines of JSON, "
+        "GeoJSON, CSV or TSV with a header, or Parquet.",
     )
     parser.add_argument(
         "file",
@@ -23,6 +25,7 @@ def add_parser(commands: Any) -> None:
         default="-",
         help="plain or gzip; - is standard input (the default)",
     )
+    add_format(parser)
     parser.add_argument("--rate", type=rate, metavar="OBJECTS_PER_S", help="no faster than this")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     add_connection(parser)

@@ -12,6 +12,7 @@ from pathlib import Path
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, Publisher, Rejected, SiroccoError
 
+from sirocco.cli.files.object_format import read_by_options
 from sirocco.cli.files.object_lines import ObjectLines
 from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.progress import Bar, lines_total
@@ -19,7 +20,7 @@ from sirocco.cli.terminal.remote import connect
 from sirocco.cli.terminal.status import ExitCode, counted
 from sirocco.cli.terminal.terminal import print_json, print_lines
 from sirocco.codec.columns import put_objects
-from sirocco.loadgen.lines import ReadBatch, read_objects
+from sirocco.loadgen.lines import ReadBatch
 from sirocco.loadgen.live_lines import is_live
 from sirocco.loadgen.pace import Pace
 from sirocco.model.errors import InvalidArgument
@@ -40,7 +41,10 @@ def run_publish(args: argparse.Namespace) -> int:
     if not is_live(path):
         # Before anything else is started.
         path.open("rb").close()
-    run = _Run(path, args.file, Pace(args.rate))
+    pace = Pace(args.rate)
+    rows = pace.batch_rows(_BATCH_ROWS)
+    batches = read_by_options(path, args.file, rows, args.format, args.map)
+    run = _Run(path, args.file, pace, batches)
     begin_s = time.monotonic()
     try:
         with connect(args) as client, Bar() as bar:
@@ -62,10 +66,10 @@ class _Run:
         bad: Lines that were not objects, or that the cluster refused.
     """
 
-    def __init__(self, path: Path, name: str, pace: Pace) -> None:
+    def __init__(self, path: Path, name: str, pace: Pace, batches: Iterator[ReadBatch]) -> None:
         self.bad = BadLines(name)
         self._path = path
-        self._name = name
+        self._batches = batches
         self._pace = pace
         self._lines = ObjectLines()
         # Number of objects taken, and the last line of these.
@@ -94,8 +98,7 @@ class _Run:
         with self._settling():
             try:
                 bar.begin("publishing objects", lines_total(self._path, bar))
-                batches = read_objects(self._path, self._name, self._pace.batch_rows(_BATCH_ROWS))
-                for batch in batches:
+                for batch in self._batches:
                     self._send(batch, publisher)
                     bar.advance(len(batch.lines) + len(batch.bad))
                 publisher.flush()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from sirocco_client import Client
 
+from sirocco.cli.files.object_format import add_format
 from sirocco.cli.replay.results import ResultsFile
 from sirocco.cli.terminal.numbers import count, duration_ms, rate
 from sirocco.cli.terminal.paths import filled, path
@@ -15,6 +17,7 @@ from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import print_json
 from sirocco.loadgen.live_lines import is_live
+from sirocco.model.errors import InvalidArgument
 
 SCHEMES = (
     "qt-tree",
@@ -37,10 +40,11 @@ def add_parser(commands: Any) -> None:
         "replay",
         description="Starts all services, registers the queries, publishes the objects in file "
         "order, writes every match to OUT as a line of JSON, and prints a summary as JSON. Files "
-        "are lines of JSON, plain or gzip.",
+        "are lines of JSON, plain or gzip; objects may also be GeoJSON, CSV, TSV or Parquet.",
     )
     files = parser.add_argument_group("files")
     files.add_argument("--objects", type=path, required=True, metavar="FILE", help="objects")
+    add_format(files)
     files.add_argument("--queries", type=path, metavar="FILE", help="queries")
     files.add_argument("--results", type=path, required=True, metavar="OUT", help="overwritten")
     files.add_argument(
@@ -113,7 +117,8 @@ def _replay(args: argparse.Namespace) -> int:
         backend_of = _backend(args)
         bar.begin("starting services")
         files = ReplayFiles(
-            args.objects, args.queries, args.arrival == "event", args.rate, args.arrival_skew_max
+            *(args.objects, args.queries, args.arrival == "event", args.rate),
+            *(args.arrival_skew_max, args.format, args.map),
         )
         with ResultsFile(args.results) as out, backend_of as backend:
             with Client(backend.router_address) as client:
@@ -125,6 +130,20 @@ def _replay(args: argparse.Namespace) -> int:
             bar.begin("stopping services")
     print_json(summary)
     return ExitCode.BAD_LINES if replay.bad_lines else ExitCode.OK
+
+
+def _sample(args: argparse.Namespace) -> Path | None:
+    """Returns the objects as their own sample; None where services could not read them."""
+    from sirocco.loadgen.object_files import is_lines  # noqa: PLC0415 - the engine
+
+    # Objects read from a pipe for a sample would be missing from the stream.
+    if is_live(args.objects) or args.format not in (None, "ndjson"):
+        return None
+    try:
+        return args.objects if args.format or is_lines(args.objects, args.objects.name) else None
+    except InvalidArgument:
+        # Its reader reports that it is no text.
+        return None
 
 
 def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
@@ -139,8 +158,7 @@ def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
         leaves=args.leaves or max(64, 4 * slots),
         scheme=args.scheme,
         event_arrivals=args.arrival == "event",
-        # Objects read from a pipe for a sample would be missing from the stream.
-        sample=args.sample or (None if is_live(args.objects) else args.objects),
+        sample=args.sample or _sample(args),
         balances=args.balance == "on",
         store=args.store == "on",
     )

@@ -26,6 +26,7 @@ from sirocco_client import (
 )
 from sirocco_client import SiroccoError as SdkError
 
+from sirocco.cli.files.object_format import read_by_options
 from sirocco.cli.files.object_lines import ObjectLines
 from sirocco.cli.files.query_file import QueryLine, read_queries
 from sirocco.cli.replay.arrivals import Arrivals
@@ -34,7 +35,7 @@ from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.terminal import note
 from sirocco.codec.columns import put_objects
 from sirocco.loadgen.latency import LatencyHistogram, SendTimes
-from sirocco.loadgen.lines import BadLine, ReadBatch, read_objects
+from sirocco.loadgen.lines import BadLine, ReadBatch
 from sirocco.loadgen.pace import Pace
 from sirocco.loadgen.receiver import Receiver
 from sirocco.model.errors import InvalidArgument
@@ -68,11 +69,13 @@ class ReplayFiles:
     """Input of a replay.
 
     Attributes:
-        objects: Lines of objects.
+        objects: Objects.
         queries: Lines of queries, or None.
         event_arrivals: Arrivals follow the objects' own times.
         objects_per_s: Rate of publishing; None: as fast as they are accepted.
         skew_max_ms: How far those times may be ahead of the clock; None: no bounds.
+        form: Format of the objects; None: by the file's name, or how it begins.
+        columns: Columns of a table, as in the option --map.
     """
 
     objects: Path
@@ -80,6 +83,8 @@ class ReplayFiles:
     event_arrivals: bool = False
     objects_per_s: float | None = None
     skew_max_ms: int | None = None
+    form: str | None = None
+    columns: str | None = None
 
 
 class Replay:
@@ -226,7 +231,9 @@ class Replay:
         name = str(self._files.objects)
         pace = Pace(self._files.objects_per_s)
         has_started = not self._files.event_arrivals
-        for batch in read_objects(self._files.objects, name, pace.batch_rows(_BATCH_ROWS)):
+        rows = pace.batch_rows(_BATCH_ROWS)
+        form, columns = self._files.form, self._files.columns
+        for batch in read_by_options(self._files.objects, name, rows, form, columns):
             for bad in batch.bad:
                 self._report(bad)
             found = batch

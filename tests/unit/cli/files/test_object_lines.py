@@ -31,3 +31,15 @@ def test_neighbouring_lines_are_one_run() -> None:
     assert known.line_of(1) == 1
     assert known.line_of(10_000) == 10_000
     assert len(known._first_numbers) == 1
+
+
+def test_objects_may_share_a_line_or_take_several() -> None:
+    known = ObjectLines()
+    lines = [1, 1, 1, 4, 7, 10, 10, 11, 12, 40]
+    for part in (lines[:2], lines[2:5], lines[5:]):
+        known.add(np.array(part, np.int64))
+    assert [known.line_of(i) for i in range(1, 11)] == lines
+    one = ObjectLines()
+    for _ in range(10):
+        one.add(np.full(1_000, 1))
+    assert len(one._first_numbers) <= 2

@@ -128,3 +128,37 @@ def test_a_missing_file_is_reported_before_anything_is_done(
     out, err = capsys.readouterr()
     assert not out
     assert "No such file" in err
+
+
+def test_tables_and_geojson_are_published(
+    cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = ["nr,Longitude,y,title", "1,1.5,2,fire", "2,x,2,fire", *["3,,2,"] * 12, "4,1,2,"]
+    assert publish(cluster, tmp_path / "o.csv", table, "--map", "id=nr,text=title") == 3
+    assert cluster.ids == [1, 4]
+    output = capsys.readouterr().err.splitlines()
+    assert output[0] == f"{tmp_path}/o.csv:3: lon: 'x' is no number"
+    assert output[-1] == f"{tmp_path}/o.csv: 2 more lines: lon: is missing"
+    point = '{"type": "Feature", "id": %d, "geometry": {"type": "Point", "coordinates": [1, 2]}}'
+    assert publish(cluster, tmp_path / "o", [point % 7, point % 8]) == 0
+    assert cluster.ids == [1, 4, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "header: has no column for id"),
+        (("--map", "id=number"), "map: there is no column 'number'; there are nr, x, y"),
+        (("--map", "number"), "map: 'number' is none of lon="),
+        (("--format", "parquet"), "file: cannot be read as Parquet"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_as_a_whole(
+    cluster: FakeCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    assert publish(cluster, tmp_path / "o.csv", ["nr,x,y", "1,2,3"], *options) == 2
+    assert message in capsys.readouterr().err

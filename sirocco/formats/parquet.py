@@ -1,0 +1,187 @@
+"""Parquet, and GeoParquet with points: WKB or pairs of columns (GeoParquet 1.1).
+
+A row's number stands for its line. Columns of bytes are no attributes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from datetime import time as time_of_day
+from decimal import Decimal
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet as pq
+
+from sirocco.formats.column_map import ChosenColumns, Columns, find_columns, joined
+from sirocco.formats.rows import Row
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.members import shown
+
+# What a coordinate reference system may be: WGS 84, by its authorities' names.
+_WGS_84 = {("OGC", "CRS84"), ("EPSG", "4326"), ("OGC", "CRS84h"), ("EPSG", "4979")}
+
+# Well-known binary: byte order, type, x, y. With Z or M the type differs, and more follows.
+_WKB_POINTS = {1, 1001, 2001, 3001, 0x80000001, 0x40000001, 0xC0000001}
+_WKB_SRID = 0x20000000
+
+
+def read_parquet(source: IO[bytes], chosen: ChosenColumns, batch_rows: int) -> Iterator[Row]:
+    """Yields the objects of a file.
+
+    Args:
+        source: The file, which can be read at any place.
+        chosen: Columns that the user named.
+        batch_rows: How many rows are in memory, beside the pages they are from.
+
+    Raises:
+        InvalidArgument: It is no such file, or has no such columns; `field` is `file`, `header` or
+            `map`.
+    """
+    try:
+        file = pq.ParquetFile(source)
+        schema = file.schema_arrow
+        place = _geometry(schema)
+        names = [name for name in schema.names if name != place]
+        elsewhere = ("lon", "lat") if place is not None else ()
+        columns = find_columns(names, chosen, elsewhere=elsewhere)
+        _check_time(schema, names, columns)
+        count = 0
+        for batch in file.iter_batches(batch_rows):
+            for members in _members(batch, names, columns, place):
+                count += 1
+                yield count, members
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidArgument(f"cannot be read as Parquet: {error!s:.300}", field="file") from None
+
+
+def _geometry(schema: Any) -> str | None:
+    """Returns the column of the points; None if there is none.
+
+    Raises:
+        InvalidArgument: It is in other coordinates, or cannot be read.
+    """
+    text = (schema.metadata or {}).get(b"geo")
+    if text is None:
+        return None
+    try:
+        geo = json.loads(text)
+        name = geo["primary_column"]
+        column = geo["columns"][name]
+        encoding, crs = column["encoding"], column.get("crs")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InvalidArgument("has damaged metadata `geo`", field="file") from None
+    if encoding not in ("WKB", "point") or name not in schema.names:
+        raise InvalidArgument(f"encoding {shown(encoding)} is not read", field=f"{name!s:.80}")
+    identity = crs.get("id") if isinstance(crs, dict) else None
+    known = identity is None or (identity.get("authority"), str(identity.get("code"))) in _WGS_84
+    if crs is not None and not (isinstance(identity, dict) and known):
+        raise InvalidArgument("is not in WGS 84 (EPSG:4326)", field=f"{name!s:.80}")
+    return str(name)
+
+
+def _check_time(schema: Any, names: list[str], columns: Columns) -> None:
+    if columns.ts is None:
+        return
+    kind = schema.field(names[columns.ts]).type
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        raise InvalidArgument(f"column {shown(names[columns.ts])} has no time zone", field="ts")
+
+
+def _members(
+    batch: Any, names: list[str], columns: Columns, place: str | None
+) -> Iterator[dict[str, Any] | InvalidArgument]:
+    """Yields the members of the rows of a batch."""
+    cells = {index: _cells(batch.column(names[index])) for index in _used(columns)}
+    points = None if place is None else batch.column(place).to_pylist()
+    times = None if columns.ts is None else _times(batch.column(names[columns.ts]))
+    for row in range(batch.num_rows):
+        members: dict[str, Any] = {}
+        for index, name in columns.others:
+            value = cells[index][row]
+            if value is not None and not isinstance(value, bytes):
+                members[name] = value
+        for member, at in (("id", columns.id), ("lon", columns.lon), ("lat", columns.lat)):
+            if at is not None and (value := cells[at][row]) is not None:
+                members[member] = value
+        if times is not None and times[row] is not None:
+            members["ts"] = times[row]
+        if columns.text:
+            members["text"] = joined([cells[index][row] for index in columns.text])
+        if points is not None and columns.lon is None:
+            try:
+                members["lon"], members["lat"] = _point(points[row])
+            except InvalidArgument as error:
+                yield error.with_traceback(None)
+                continue
+        yield members
+
+
+def _used(columns: Columns) -> set[int]:
+    single = {columns.id, columns.lon, columns.lat} - {None}
+    return {*single, *columns.text, *(index for index, _ in columns.others)}  # type: ignore[arg-type]
+
+
+def _cells(column: Any) -> list[Any]:
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        # Python's times have microseconds.
+        column = pc.cast(column, pa.timestamp("us", kind.tz), safe=False)
+    return [_plain(value) for value in column.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON has it."""
+    if isinstance(value, str | int | None):
+        return value
+    if isinstance(value, float):
+        # Tables write what is missing so.
+        return None if math.isnan(value) else value
+    if isinstance(value, datetime | date | time_of_day):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return value
+
+
+def _times(column: Any) -> list[Any]:
+    """Returns epoch ms where the column has moments, else what it has."""
+    if not pa.types.is_timestamp(column.type):
+        return _cells(column)
+    moments = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False)
+    return list(pc.cast(moments, pa.int64()).to_pylist())
+
+
+def _point(value: Any) -> tuple[float, float]:
+    """Returns (lon, lat) of a point.
+
+    Raises:
+        InvalidArgument: It is something else.
+    """
+    if isinstance(value, dict) and {"x", "y"} <= value.keys():
+        return value["x"], value["y"]
+    if value is None:
+        raise InvalidArgument("is missing", field="geometry")
+    try:
+        order = "<" if value[0] == 1 else ">"
+        (kind,) = struct.unpack_from(f"{order}I", value, 1)
+        start = 9 if kind & _WKB_SRID else 5
+        if kind & ~_WKB_SRID not in _WKB_POINTS:
+            raise InvalidArgument("is not a Point", field="geometry")
+        lon, lat = struct.unpack_from(f"{order}dd", value, start)
+    except (struct.error, TypeError, IndexError):
+        raise InvalidArgument("is no WKB", field="geometry") from None
+    if math.isnan(lon) or math.isnan(lat):
+        raise InvalidArgument("is an empty point", field="geometry")
+    return lon, lat

@@ -1,0 +1,118 @@
+"""Parquet and GeoParquet."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import struct
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from sirocco.formats.column_map import read_map
+from sirocco.formats.parquet import read_parquet
+from sirocco.model.errors import InvalidArgument
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+NOON_MS = 1_767_268_800_000
+
+
+def rows(columns: dict[str, Any], geo: Any = None, chosen: str = "") -> list[Any]:
+    table = pa.table(columns)
+    if geo is not None:
+        table = table.replace_schema_metadata({b"geo": json.dumps(geo).encode()})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    found = read_parquet(out, read_map(chosen) if chosen else {}, 2)
+    return [
+        (number, str(row) if isinstance(row, InvalidArgument) else row) for number, row in found
+    ]
+
+
+def test_columns_become_members() -> None:
+    found = rows(
+        {
+            "id": [1, 2, 3],
+            "lon": [1.5, 2.5, None],
+            "lat": pa.array([1, 2, 3], pa.float32()),
+            "title": ["a", None, ""],
+            "body": ["b", "c", None],
+            "when": pa.array([NOON, None, NOON], pa.timestamp("ns", "Europe/Paris")),
+            "day": [dt.date(2026, 1, 1)] * 3,
+            "price": pa.array([Decimal("1.50")] * 3),
+            "tags": [["x"], None, []],
+            "raw": [b"x"] * 3,
+            "gap": [1.0, float("nan"), None],
+            "kind": pa.array(["k", "l", "k"]).dictionary_encode(),
+        },
+        chosen="text=title+body,ts=when",
+    )
+    shared = {"day": "2026-01-01", "price": 1.5}
+    assert found == [
+        (1, shared | {"id": 1, "lon": 1.5, "lat": 1.0, "text": "a b", "ts": NOON_MS, "tags": ["x"],
+                      "gap": 1.0, "kind": "k"}),
+        (2, shared | {"id": 2, "lon": 2.5, "lat": 2.0, "text": "c", "kind": "l"}),
+        (3, shared | {"id": 3, "lat": 3.0, "text": "", "ts": NOON_MS, "tags": [], "kind": "k"}),
+    ]  # fmt: skip
+
+
+def geo(encoding: str = "WKB", **others: Any) -> dict[str, Any]:
+    return {"primary_column": "place", "columns": {"place": {"encoding": encoding, **others}}}
+
+
+def test_points_of_geoparquet() -> None:
+    points = [
+        struct.pack("<BIdd", 1, 1, 2.5, 48.5),
+        struct.pack(">BIddd", 0, 1001, 2.5, 48.5, 9.0),
+        struct.pack("<BIIdd", 1, 0x20000001, 4326, 2.5, 48.5),
+        struct.pack("<BIdd", 1, 1, float("nan"), float("nan")),
+        struct.pack("<BII", 1, 2, 0),
+        b"\x01\x01",
+        b"",
+        None,
+    ]
+    found = rows({"id": list(range(8)), "place": points}, geo())
+    assert [row for _, row in found[:3]] == [{"id": i, "lon": 2.5, "lat": 48.5} for i in range(3)]
+    assert [str(row) for _, row in found[3:]] == [
+        "geometry: is an empty point",
+        "geometry: is not a Point",
+        "geometry: is no WKB",
+        "geometry: is no WKB",
+        "geometry: is missing",
+    ]
+    pairs = pa.array([{"x": 2.5, "y": 48.5}])
+    crs = {"id": {"authority": "EPSG", "code": 4326}}
+    assert rows({"id": ["a"], "place": pairs}, geo("point", crs=crs)) == [
+        (1, {"id": "a", "lon": 2.5, "lat": 48.5})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "metadata", "field", "message"),
+    [
+        ({"id": [1], "lon": [1.0]}, None, "header", "no column for lat"),
+        ({"id": [1], "lon": [1.0], "lat": [1.0], "ts": pa.array([dt.datetime(2026, 1, 1)])}, None,
+         "ts", "has no time zone"),
+        ({"id": [1], "place": [b""]}, geo(crs={"id": {"authority": "EPSG", "code": 3857}}),
+         "place", "not in WGS 84"),
+        ({"id": [1], "place": [b""]}, geo(crs={"name": "mine"}), "place", "not in WGS 84"),
+        ({"id": [1], "place": [b""]}, geo("polygon"), "place", "'polygon' is not read"),
+        ({"id": [1], "place": [b""]}, {"columns": 5}, "file", "damaged metadata"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_refused(
+    columns: dict[str, Any], metadata: Any, field: str, message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message) as caught:
+        rows(columns, metadata)
+    assert caught.value.field == field
+
+
+def test_what_is_no_parquet_is_refused() -> None:
+    for content in (b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1"):
+        with pytest.raises(InvalidArgument, match="cannot be read as Parquet"):
+            list(read_parquet(io.BytesIO(content), {}, 10))
