@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TypeVar
@@ -253,7 +253,7 @@ class Balancing:
             leaf = partition_map.leaves[position].id
             self._metrics.leaf_load.labels(leaf=leaf).set(float(cost[position]) / whole)
 
-    def _agreed(self, answer: Future[tuple[Outcome, ...]]) -> None:
+    def _agreed(self, answer: Future[Sequence[Outcome]]) -> None:
         (outcome,) = self._waited(answer)
         if outcome.error is not None:
             raise outcome.error

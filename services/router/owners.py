@@ -20,7 +20,13 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.model.limits import STORED_LIMITS
-from sirocco.protocol.contract.effects import ChangeRequest, Outcome
+from sirocco.protocol.contract.effects import (
+    ChangeRequest,
+    Outcome,
+    Outcomes,
+    PlainRequests,
+    errors_of,
+)
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, REGISTRY
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.grpc.grpc_errors import unary
@@ -87,21 +93,23 @@ class Owners:
             await asyncio.sleep(pause_s)
         raise AssertionError("pauses do not end")
 
-    async def apply(self, partition: int, requests: Sequence[ChangeRequest]) -> tuple[Outcome, ...]:
+    async def apply(self, partition: int, requests: Sequence[ChangeRequest]) -> Sequence[Outcome]:
         """Applies change requests; repeats them at a new owner if the old one disappears."""
         # After this time, the client of a waiting change has been told that it failed.
         deadline_ms = now_ms() + round(self._times.seek_s * 1_000)
 
         calls = 0
 
-        async def call_here() -> tuple[Outcome, ...]:
+        async def call_here() -> Sequence[Outcome]:
             nonlocal calls
             calls += 1
-            return await asyncio.wrap_future(
-                self._worker.change_queries(partition, requests, deadline_ms)
-            )
+            if isinstance(requests, PlainRequests):
+                taken = self._worker.change_plain_queries(partition, requests, deadline_ms)
+            else:
+                taken = self._worker.change_queries(partition, requests, deadline_ms)
+            return await asyncio.wrap_future(taken)
 
-        async def call_there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
+        async def call_there(stub: OwnerServiceStub) -> Sequence[Outcome]:
             nonlocal calls
             calls += 1
             outcomes: list[Outcome] = []
@@ -113,11 +121,11 @@ class Owners:
                 outcomes.extend(map(_decode_outcome, response.results))
             return tuple(outcomes)
 
-        async def attempt() -> tuple[Outcome, ...]:
+        async def attempt() -> Sequence[Outcome]:
             outcomes = await self._ask(partition, call_here, call_there)
-            if any(isinstance(outcome.error, Unavailable) for outcome in outcomes):
+            if any(isinstance(error, Unavailable) for error in errors_of(outcomes)):
                 raise Unavailable("the owner changed meanwhile")
-            if calls == 1:
+            if calls == 1 or isinstance(outcomes, Outcomes):
                 return outcomes
             # An earlier owner may have removed it, and disappeared before it answered.
             return tuple(

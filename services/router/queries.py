@@ -19,6 +19,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 import grpc
+import numpy as np
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.query_pb2 import Query
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
@@ -45,7 +46,13 @@ from sirocco.model.query import (
     fingerprint_of,
     query_handle,
 )
-from sirocco.protocol.contract.effects import ChangeRequest, Outcome
+from sirocco.protocol.contract.effects import (
+    ChangeRequest,
+    Outcome,
+    Outcomes,
+    PlainRequests,
+    errors_of,
+)
 from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.contract.record_sizes import check_change
 from sirocco.protocol.contract.storeless_limits import check_standing
@@ -58,6 +65,7 @@ from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import now_ms
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
+from sirocco.services.router.plain_rows import PlainRows, plain_rows
 from sirocco.services.router.quotas import QueryQuota, TenantFigures
 from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.telemetry.metrics import RouterMetrics
@@ -86,6 +94,8 @@ STEP_MS_MIN = 100
 
 
 Request = TypeVar("Request")
+
+_Decision: TypeAlias = asyncio.Future[Sequence[Outcome]]
 
 # Registry partition → rows of a bulk request and their changes.
 _Changes: TypeAlias = dict[int, list[tuple[int, ChangeRequest]]]
@@ -243,8 +253,8 @@ class QueryFront(QueryServiceServicer):
     async def _answered(
         self,
         requests: AsyncIterator[Request],
-        decide: Callable[[Request], Awaitable[list[Outcome]]],
-    ) -> AsyncGenerator[list[Outcome]]:
+        decide: Callable[[Request], Awaitable[Sequence[Outcome]]],
+    ) -> AsyncGenerator[Sequence[Outcome]]:
         """Yields the outcomes of the requests of a bulk call, which has a place until it ends."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
             async with aclosing(_answered(requests, decide, self._times.begin_s)) as answers:
@@ -255,7 +265,7 @@ class QueryFront(QueryServiceServicer):
         self,
         action: str,
         received: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         """Registers or updates the queries of a request; each is refused separately."""
         request, refused = (
             (received.message, received.refused)
@@ -273,7 +283,54 @@ class QueryFront(QueryServiceServicer):
             except SiroccoError as error:
                 return error
 
-        return await self._decided(action, await self._pool.map(read, range(len(request.queries))))
+        plain = None
+        # Limits of tenants are per query.
+        if not grant.tenant and lifetime[1] == NO_PAST:
+            plain = await self._pool.run(lambda: plain_rows(request))
+        if plain is None:
+            rows = await self._pool.map(read, range(len(request.queries)))
+            return await self._decided(action, rows)
+        is_other = np.ones(len(request.queries), np.bool_)
+        is_other[plain.rows] = False
+        others = np.flatnonzero(is_other).tolist()
+        outcomes = Outcomes(np.full(len(is_other), NO_REVISION, np.int64), {})
+        await asyncio.gather(
+            self._decide_plain(action, plain, lifetime, outcomes),
+            self._decide_others(action, read, others, outcomes),
+        )
+        return outcomes
+
+    async def _decide_plain(
+        self, action: str, plain: PlainRows, lifetime: _Lifetime, outcomes: Outcomes
+    ) -> None:
+        """Applies changes of plain queries, and sets the outcomes of their rows."""
+        start_ms, _, is_start_given = lifetime
+
+        async def decide(partition: int, some: PlainRows) -> None:
+            requests = PlainRequests(
+                is_update=action == "update",
+                queries=some.queries,
+                start_ms=start_ms,
+                is_start_given=is_start_given,
+            )
+            decided = await self._owners.apply(partition, requests)
+            outcomes.put(some.rows, decided)
+            self._count(action, decided)
+
+        parts = plain.of_partitions(self._partitions)
+        await asyncio.gather(*(decide(partition, some) for partition, some in parts.items()))
+
+    async def _decide_others(
+        self,
+        action: str,
+        read: Callable[[int], ChangeRequest | SiroccoError],
+        rows: Sequence[int],
+        outcomes: Outcomes,
+    ) -> None:
+        """The same for the other rows, which are read first."""
+        if rows:
+            decided = await self._decided(action, await self._pool.map(read, rows))
+            outcomes.put(np.array(rows), decided)
 
     async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> list[Outcome]:
         """Removes the queries of a request."""
@@ -501,19 +558,21 @@ class QueryFront(QueryServiceServicer):
         return query_handle(change.id) % self._partitions
 
     def _count(self, action: str, outcomes: Sequence[Outcome]) -> None:
-        names = Counter("ok" if each.error is None else each.error.code for each in outcomes)
+        errors = errors_of(outcomes)
+        names = Counter(each.code for each in errors)
+        names["ok"] = len(outcomes) - len(errors)
         for name, count in names.items():
             self._metrics.query_changes.labels(action=action, outcome=name).inc(count)
 
 
 async def _answered(
     requests: AsyncIterator[Request],
-    decide: Callable[[Request], Awaitable[list[Outcome]]],
+    decide: Callable[[Request], Awaitable[Sequence[Outcome]]],
     begin_s: float,
-) -> AsyncGenerator[list[Outcome]]:
+) -> AsyncGenerator[Sequence[Outcome]]:
     """Yields the outcomes of the requests of a bulk call; a few are in progress at once."""
-    under_way: asyncio.Queue[asyncio.Future[list[Outcome]] | None] = asyncio.Queue(IN_FLIGHT_MAX)
-    begun: set[asyncio.Future[list[Outcome]]] = set()
+    under_way: asyncio.Queue[_Decision | None] = asyncio.Queue(IN_FLIGHT_MAX)
+    begun: set[_Decision] = set()
 
     async def read() -> None:
         try:
@@ -552,6 +611,8 @@ def _without(changes: _Changes, refused: Container[int]) -> _Changes:
 
 
 def _results(outcomes: Sequence[Outcome]) -> list[pb.RegistrationResult]:
+    if isinstance(outcomes, Outcomes) and not outcomes.errors:
+        return [pb.RegistrationResult(revision=each) for each in outcomes.revisions.tolist()]
     return [
         pb.RegistrationResult(revision=each.revision)
         if each.error is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -70,15 +70,7 @@ class KafkaProducer:
             raise RecordTooLarge(topic, size, RECORD_BYTES_MAX)
         self._check_live()
         self._log.check(topic, partition)
-
-        def delivered(error: KafkaError | None, message: Any) -> None:
-            self._count(-1)
-            failure: TransportError | None = None
-            if error is not None:
-                failure = self._lost(error, f"append to {topic}/{partition}")
-            if on_ack is not None:
-                on_ack(failure, message.offset() if failure is None else -1)
-
+        delivered = self._delivered(f"append to {topic}/{partition}", on_ack)
         deadline: float | None = None
         while True:
             try:
@@ -108,6 +100,61 @@ class KafkaProducer:
                     raise RuntimeError("append outside a transaction") from error
                 self.poll(0.0)  # fetches the reason why the client refuses
                 raise self._fatal or typed(cause, f"append to {topic}") from error
+
+    def append_many(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes]],
+        *,
+        headers: Headers = (),
+        on_ack: OnAck | None = None,
+    ) -> int:
+        """See `Producer.append_many`."""
+        largest = max((record_bytes(key, value, headers) for key, value in records), default=0)
+        if self._transactional:
+            raise RuntimeError("append_many of a transactional producer")
+        if largest > RECORD_BYTES_MAX:
+            raise RecordTooLarge(topic, largest, RECORD_BYTES_MAX)
+        self._check_live()
+        self._log.check(topic, partition)
+        outer, produce = self._log.outer(topic), self._producer.produce
+        listed: list[Any] = list(headers)
+        delivered = self._delivered(f"append to {topic}/{partition}", on_ack)
+        taken = 0
+        try:
+            for key, value in records:
+                produce(
+                    outer,
+                    value=value or None,
+                    key=key,
+                    partition=partition,
+                    headers=listed,
+                    on_delivery=delivered,
+                )
+                taken += 1
+        except BufferError as error:
+            if not taken:
+                raise LogFull(f"{self.name}: the queue is full") from error
+        except KafkaException as error:
+            self.poll(0.0)  # fetches the reason why the client refuses
+            raise self._fatal or typed(cause_of(error), f"append to {topic}") from error
+        finally:
+            self._count(taken)
+        return taken
+
+    def _delivered(
+        self, what: str, on_ack: OnAck | None
+    ) -> Callable[[KafkaError | None, Any], None]:
+        """Returns what the client calls for each record that the log has or never will."""
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            self._count(-1)
+            failure = None if error is None else self._lost(error, what)
+            if on_ack is not None:
+                on_ack(failure, message.offset() if failure is None else -1)
+
+        return delivered
 
     def poll(self, timeout_s: float) -> None:
         """See `Producer.poll`."""

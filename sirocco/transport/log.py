@@ -116,6 +116,26 @@ class Producer(Protocol):
             Closed: after `close`.
         """
 
+    def append_many(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes]],
+        *,
+        headers: Headers = (),
+        on_ack: OnAck | None = None,
+    ) -> int:
+        """Queues records, as many calls of `append` would; returns how many there was room for.
+
+        Args:
+            topic, partition, headers: of all of them.
+            records: key and value of each.
+            on_ack: called for each of those that were taken.
+
+        Raises:
+            LogFull: not even one was taken; all other errors as `append`.
+        """
+
     def poll(self, timeout_s: float) -> None:
         """Runs the callbacks that are due; waits up to `timeout_s` for the first."""
 

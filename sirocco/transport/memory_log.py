@@ -243,6 +243,43 @@ class MemoryProducer:
                 target.open_from.setdefault(self, offset)
                 self._open.append((target, offset))
 
+    def append_many(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes]],
+        *,
+        headers: Headers = (),
+        on_ack: OnAck | None = None,
+    ) -> int:
+        """See `Producer.append_many`; there is always room."""
+        sizes = [record_bytes(key, value, headers) for key, value in records]
+        if max(sizes, default=0) > RECORD_BYTES_MAX:
+            raise RecordTooLarge(topic, max(sizes), RECORD_BYTES_MAX)
+        timestamp_ms = time.time_ns() // 1_000_000
+        log = self._log
+        with log.lock:
+            self._check_live()
+            if self._transactional_id is not None:
+                raise RuntimeError("append_many of a transactional producer")
+            target = log.find(topic, partition)
+            for offset, ((key, value), size) in enumerate(
+                zip(records, sizes, strict=True), target.end
+            ):
+                record = Record(
+                    topic=topic,
+                    partition=partition,
+                    offset=offset,
+                    timestamp_ms=timestamp_ms,
+                    key=key,
+                    value=value,
+                    headers=headers,
+                )
+                log.put(target, record, size)
+                self._acks.append((on_ack, None, offset))
+            target.wake()
+        return len(records)
+
     def poll(self, timeout_s: float) -> None:
         """See `Producer.poll`; never waits, as there is nothing to wait for."""
         while self._acks:

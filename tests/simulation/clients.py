@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -241,7 +242,7 @@ class QueryOwner:
             return
         deadline_ms = self._scheduler.now_ms + PATIENCE_MS
 
-        def answered(outcomes: tuple[Outcome, ...] | None) -> None:
+        def answered(outcomes: Sequence[Outcome] | None) -> None:
             self._scheduler.after(self._call_ms(), lambda: self._hear(attempt, outcomes))
 
         def arrive() -> None:
@@ -276,7 +277,7 @@ class QueryOwner:
             self._is_uncertain = True
             self._try()
 
-    def _hear(self, attempt: int, outcomes: tuple[Outcome, ...] | None) -> None:
+    def _hear(self, attempt: int, outcomes: Sequence[Outcome] | None) -> None:
         if attempt != self._attempt:
             return
         self._attempt += 1
@@ -404,7 +405,7 @@ class Rival:
         call_ms = self._scheduler.between(*self._log.delays.call)
         self._scheduler.after(call_ms, lambda: node.post(arrive))
 
-    def _hear(self, action: str, outcomes: tuple[Outcome, ...] | None) -> None:
+    def _hear(self, action: str, outcomes: Sequence[Outcome] | None) -> None:
         error = None if outcomes is None else outcomes[0].error
         if outcomes is None or isinstance(error, Unavailable):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -80,7 +81,7 @@ class MapMaker:
         version = node.machine.view.map_version
         proposal = self._proposal(version + 1, node.machine.view.partition_map)
 
-        def answered(outcomes: tuple[Outcome, ...]) -> None:
+        def answered(outcomes: Sequence[Outcome]) -> None:
             self._scheduler.after(self._call_ms(), lambda: self._hear(attempt, outcomes[0]))
 
         def arrive() -> None:

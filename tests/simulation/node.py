@@ -23,6 +23,7 @@ from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    AppendChanges,
     ChangeRequest,
     ChangeRequests,
     Committed,
@@ -44,6 +45,7 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     LoadSlices,
     Outcome,
+    PlainChangeRequests,
     Polled,
     ProposedMap,
     RebalanceRequest,
@@ -62,7 +64,9 @@ from sirocco.protocol.contract.messages import (
     DELIVERIES,
     NO_REVISION,
     PARTIALS,
+    REGISTRY,
     SLOTS,
+    Change,
     Message,
     Progress,
 )
@@ -76,6 +80,7 @@ from tests.simulation.checkpoint_steps import Saver
 from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
 from tests.simulation.store import SimArchive, SimStore
 from tests.simulation.terms import TERMS
+from tests.support.plain_columns import plain_entries, plain_requests
 
 # Virtual time 0, as the machines see it.
 EPOCH_MS = 1_700_000_000_000
@@ -136,6 +141,21 @@ class Reading:
     fetched_ms: float
 
 
+def _entries(key: tuple[str, int], found: Sequence[Stored]) -> list[Entry]:
+    """Returns what a machine reads; changes of plain queries, every other poll, as columns."""
+    entries: list[Entry] = []
+    records: list[tuple[int, Change]] = []
+    for stored in found:
+        if isinstance(stored.message, Change) and found[0].offset % 2:
+            records.append((stored.offset, stored.message))
+            continue
+        if records:
+            entries += plain_entries(key[1], records)
+            records = []
+        entries.append(Entry(*key, stored.offset, stored.message))
+    return entries + (plain_entries(key[1], records) if records else [])
+
+
 class Node:
     """One process with one machine.
 
@@ -166,7 +186,7 @@ class Node:
         self._acknowledged: set[int] = set()
         self._settled = 0
         self._barriers: deque[tuple[int, Callable[[], None]]] = deque()
-        self._answers: dict[int, Callable[[tuple[Outcome, ...]], None]] = {}
+        self._answers: dict[int, Callable[[Sequence[Outcome]], None]] = {}
         self._tokens = 0
         self._slow = 0
         self._generations: dict[int, int] = {}
@@ -283,7 +303,7 @@ class Node:
         self,
         partition: int,
         requests: tuple[ChangeRequest, ...],
-        answered: Callable[[tuple[Outcome, ...]], None],
+        answered: Callable[[Sequence[Outcome]], None],
     ) -> None:
         """Passes change requests to the machine; to be called in a turn."""
         if self._is_draining:
@@ -292,11 +312,14 @@ class Node:
             return
         self._tokens += 1
         self._answers[self._tokens] = answered
-        self._step(ChangeRequests(self._tokens, partition, requests))
+        # Every other one as columns, if it can be.
+        plain = plain_requests(requests) if self._tokens % 2 else None
+        if plain is None:
+            self._step(ChangeRequests(self._tokens, partition, requests))
+        else:
+            self._step(PlainChangeRequests(self._tokens, partition, plain))
 
-    def propose(
-        self, partition_map: bytes, answered: Callable[[tuple[Outcome, ...]], None]
-    ) -> None:
+    def propose(self, partition_map: bytes, answered: Callable[[Sequence[Outcome]], None]) -> None:
         """Passes a proposed map to the machine; to be called in a turn."""
         self._tokens += 1
         self._answers[self._tokens] = answered
@@ -305,7 +328,7 @@ class Node:
     def rebalance(
         self,
         moves: Mapping[int, tuple[str, str]],
-        answered: Callable[[tuple[Outcome, ...]], None],
+        answered: Callable[[Sequence[Outcome]], None],
     ) -> None:
         """Passes slots that should change owners to the machine; to be called in a turn."""
         self._tokens += 1
@@ -371,7 +394,7 @@ class Node:
             if key == (CONTROL, 0):
                 control = found
             else:
-                entries += [Entry(*key, stored.offset, stored.message) for stored in found]
+                entries += _entries(key, found)
             if room <= 0:
                 break
         for stored in control:
@@ -403,12 +426,19 @@ class Node:
         if effects := self.machine.step(event, self.now_ms):
             self.carry_out(effects)
 
+    def _carry_out_append(self, effect: Append | AppendChanges) -> None:
+        if isinstance(effect, Append):
+            self._append(effect.topic, effect.partition, effect.message)
+            return
+        for row in range(len(effect.changes)):
+            self._append(REGISTRY, effect.partition, effect.changes.change(row))
+
     def carry_out(self, effects: list[Effect]) -> None:
         """Carries out effects, in order; published views are not used here."""
         for effect in effects:
             match effect:
-                case Append(topic, partition, message):
-                    self._append(topic, partition, message)
+                case Append() | AppendChanges():
+                    self._carry_out_append(effect)
                 case Follow(topic, partition, offset):
                     self._follow(topic, partition, offset)
                 case Unfollow(topic, partition):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -184,7 +184,7 @@ class RouterNode(Node):
         partition: int,
         requests: tuple[ChangeRequest, ...],
         deadline_ms: float,
-        answered: Callable[[tuple[Outcome, ...] | None], None],
+        answered: Callable[[Sequence[Outcome] | None], None],
     ) -> None:
         """Passes change requests to the owner known to this router; None: try again."""
         owner = self.machine.holdings.view.owners.get((REGISTRY, partition))

@@ -6,6 +6,7 @@ twice as many moves, each in the middle of the work that the one before has begu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ class SlotMover:
             for slot in self._dice.sample(sorted(owners), count)
         }
 
-        def answered(outcomes: tuple[Outcome, ...]) -> None:
+        def answered(outcomes: Sequence[Outcome]) -> None:
             is_done = outcomes[0].error is None
             self._cluster.events["slots moved" if is_done else "slots not moved"] += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sirocco.protocol.contract.effects import Answer, Append, ChangeRequest, Effect, Outcome
@@ -44,7 +45,7 @@ class Log:
         self.registry = Registry(partition=3, offset=offset, floor=offset, epoch=7, limits=limits)
         self.registry.validation.epoch_seen = 7
         self.records: list[Change] = []
-        self.answers: dict[int, tuple[Outcome, ...]] = {}
+        self.answers: dict[int, Sequence[Outcome]] = {}
         self.installs: list[tuple[int, Installed]] = []
         # Intake partition, and the records about members that queries track.
         self.said: list[tuple[int, TrackedMember | TrackedMemberSet]] = []

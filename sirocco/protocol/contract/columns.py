@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.index.base.ragged import take_ragged
+from sirocco.model.query import query_handle
+
 # The effect of an object on a query.
 MATCHES = 0
 ENTERS = 1
@@ -224,4 +227,43 @@ def event_keys(events: EventColumns) -> NDArray[np.uint64]:
     """Returns a u64 for each object, computed from its event key, to break ties."""
     return (events.sessions * np.uint64(0x9E3779B97F4A7C15)) ^ (
         events.numbers * np.uint64(0xC2B2AE3D27D4EB4F)
+    )
+
+
+def names_of_pairs(
+    pairs: list[tuple[str, str]], handles: NDArray[np.uint64] | None = None
+) -> QueryNames:
+    """Returns the names of queries from id and subscriber; `handles` u8[n] if they are known."""
+    if handles is None:
+        handles = np.array([query_handle(query) for query, _ in pairs], np.uint64)
+    ids = [query.encode() for query, _ in pairs]
+    offsets = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum([len(text) for text in ids], out=offsets[1:])
+    names: dict[str, int] = {}
+    subscriber_rows = [names.setdefault(subscriber, len(names)) for _, subscriber in pairs]
+    return QueryNames(
+        handles,
+        np.frombuffer(b"".join(ids), np.uint8),
+        offsets,
+        np.array(subscriber_rows, np.uint32),
+        tuple(names),
+    )
+
+
+def take_names(names: QueryNames, rows: NDArray[np.integer]) -> QueryNames:
+    """Returns some of the names of plain queries, with those subscribers alone that they have."""
+    id_offsets, places = take_ragged(names.id_offsets, rows)
+    subscriber_rows, subscribers = names.subscriber_rows[rows], names.subscribers
+    if not len(rows):
+        subscribers = ()
+    elif len(subscribers) > 1:
+        # In the order of their appearance, as `names_of_pairs` writes them.
+        used, first, place = np.unique(subscriber_rows, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty(len(order), np.uint32)
+        rank[order] = np.arange(len(order))
+        subscribers = tuple(subscribers[row] for row in used[order].tolist())
+        subscriber_rows = rank[place]
+    return QueryNames(
+        names.handles[rows], names.ids[places], id_offsets, subscriber_rows, subscribers
     )

@@ -10,9 +10,9 @@ never carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from sirocco.model.errors import SiroccoError
 from sirocco.model.query import Query
 from sirocco.protocol.contract.control_records import Declaration
 from sirocco.protocol.contract.messages import NO_PAST, Change, Message
+from sirocco.protocol.contract.plain_queries import PlainChanges, PlainQueries, PlainRecords
 
 # The state of one owned Kafka partition, as named columns.
 State = Mapping[str, NDArray[Any]]
@@ -39,12 +40,12 @@ class ControlRead:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record of an owned Kafka partition."""
+    """One record of an owned Kafka partition; of `PlainRecords` several, `offset` is the first."""
 
     topic: str
     partition: int
     offset: int
-    message: Message
+    message: Message | PlainRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,60 @@ class ChangeRequests:
     token: int
     partition: int
     requests: tuple[ChangeRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainRequests(Sequence[ChangeRequest]):
+    """Change requests for plain queries, all registered or all updated; n rows.
+
+    Attributes:
+        is_update: else they are registered.
+        queries: the queries; no id twice.
+        start_ms, is_start_given: as of `ChangeRequest`, of all.
+    """
+
+    is_update: bool
+    queries: PlainQueries
+    start_ms: int
+    is_start_given: bool = False
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @overload
+    def __getitem__(self, row: int) -> ChangeRequest: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[ChangeRequest]: ...
+
+    def __getitem__(self, row: int | slice) -> ChangeRequest | Sequence[ChangeRequest]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        return self.request(row)
+
+    def __iter__(self) -> Iterator[ChangeRequest]:
+        return map(self.request, range(len(self)))
+
+    def request(self, row: int) -> ChangeRequest:
+        """Returns a request as a value."""
+        query = self.queries.query(row)
+        return ChangeRequest(
+            action="update" if self.is_update else "register",
+            id=query.id,
+            query=query,
+            subscriber=self.queries.subscriber(row),
+            start_ms=self.start_ms,
+            is_start_given=self.is_start_given,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlainChangeRequests:
+    """`ChangeRequests` of plain queries."""
+
+    token: int
+    partition: int
+    requests: PlainRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +297,7 @@ Event = (
     | Committed
     | Fenced
     | ChangeRequests
+    | PlainChangeRequests
     | RecoveredDefinition
     | RegistryRecords
     | ProposedMap
@@ -267,6 +323,14 @@ class Append:
     topic: str
     partition: int
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class AppendChanges:
+    """Append changes of plain queries to a Kafka partition of `registry`, a record each."""
+
+    partition: int
+    changes: PlainChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,11 +466,62 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcomes(Sequence[Outcome]):
+    """The results of many change requests, as columns.
+
+    Attributes:
+        revisions: i8[n], of those without an error.
+        errors: row → error.
+    """
+
+    revisions: NDArray[np.int64]
+    errors: dict[int, SiroccoError] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.revisions)
+
+    @overload
+    def __getitem__(self, row: int) -> Outcome: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Outcome]: ...
+
+    def __getitem__(self, row: int | slice) -> Outcome | Sequence[Outcome]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        return self._of(row)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return map(self._of, range(len(self)))
+
+    def _of(self, row: int) -> Outcome:
+        return Outcome(int(self.revisions[row]), self.errors.get(row))
+
+    def put(self, rows: NDArray[np.integer], outcomes: Sequence[Outcome]) -> None:
+        """Sets the results of some rows."""
+        if isinstance(outcomes, Outcomes):
+            self.revisions[rows] = outcomes.revisions
+            self.errors.update((int(rows[row]), error) for row, error in outcomes.errors.items())
+            return
+        for row, each in zip(rows.tolist(), outcomes, strict=True):
+            self.revisions[row] = each.revision
+            if each.error is not None:
+                self.errors[row] = each.error
+
+
+def errors_of(outcomes: Sequence[Outcome]) -> list[SiroccoError]:
+    """Returns the errors among some outcomes."""
+    if isinstance(outcomes, Outcomes):
+        return list(outcomes.errors.values())
+    return [each.error for each in outcomes if each.error is not None]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Barrier. Send the outcomes to the caller of the event with this token."""
 
     token: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: Sequence[Outcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +554,7 @@ class Publish:
 
 Effect = (
     Append
+    | AppendChanges
     | Declare
     | Load
     | LoadSlices

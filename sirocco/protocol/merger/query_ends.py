@@ -15,11 +15,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sirocco.protocol.contract.byte_columns import packed, unpacked
-from sirocco.protocol.contract.columns import BY_REMOVAL, BY_TTL, NO_EVENTS, ListColumns, QueryNames
+from sirocco.protocol.contract.columns import (
+    BY_REMOVAL,
+    BY_TTL,
+    NO_EVENTS,
+    ListColumns,
+    QueryNames,
+    names_of_pairs,
+)
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.contract.query_names import names_of_pairs
 from sirocco.protocol.contract.query_specs import Spec
 from sirocco.protocol.merger.list_batch import ListBatch
 

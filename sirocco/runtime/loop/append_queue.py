@@ -8,14 +8,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from sirocco.protocol.contract.messages import Message, without_content
+from sirocco.protocol.contract.plain_queries import PlainChanges
 from sirocco.runtime.loop.barriers import Barriers
 from sirocco.runtime.loop.hops import DeadLetter, HopWriter
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.telemetry.logging import event
 from sirocco.transport.errors import LogFull, RecordTooLarge
 from sirocco.transport.log import Log
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +70,18 @@ class AppendQueue:
             if rest is not None:
                 self._in_time(partial(self._writer.append, topic, partition, rest))
 
+    def append_changes(self, partition: int, changes: PlainChanges) -> None:
+        """Appends changes of plain queries, a record each; waits for room.
+
+        Raises:
+            LogFull: There was no room for `APPEND_WAIT_MS`.
+        """
+        number = self._barriers.begin()
+        appends = self._writer.append_changes(partition, changes)
+        appends.on_end(lambda done: self._appended(number, done.error, -1))
+        while not self._once_there_is_room(appends.more):
+            pass
+
     def reject(self, letter: DeadLetter) -> None:
         """Sets a record aside that cannot be processed; waits for room, as `append`."""
         extra = event(
@@ -103,14 +119,17 @@ class AppendQueue:
 
     def _in_time(self, append: Callable[[int], object]) -> None:
         number = self._barriers.begin()
+        try:
+            self._once_there_is_room(partial(append, number))
+        except RecordTooLarge:
+            self._barriers.end(number)
+            raise
+
+    def _once_there_is_room(self, append: Callable[[], T]) -> T:
         deadline_ms: int | None = None
         while True:
             try:
-                append(number)
-                return
-            except RecordTooLarge:
-                self._barriers.end(number)
-                raise
+                return append()
             except LogFull:
                 now_ms = monotonic_ms()
                 deadline_ms = now_ms + APPEND_WAIT_MS if deadline_ms is None else deadline_ms

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 from google.protobuf.empty_pb2 import Empty
+from numpy.typing import NDArray
 
 from sirocco.codec.hops import HOPS, Hop, decode, encode, key_of
+from sirocco.codec.plain_queries import read_plain_changes, write_plain_changes
 from sirocco.internal_api.v1 import (
     control_service_pb2_grpc as control,
 )
@@ -32,8 +35,9 @@ from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.protocol.contract.control_records import MapActivated, MapPrepared
 from sirocco.protocol.contract.control_view import read_map
 from sirocco.protocol.contract.effects import Entry, SetAside
-from sirocco.protocol.contract.messages import DEAD_LETTERS, Message
-from sirocco.transport.calls import LogChannel, LogContext, LogServer, StreamMethod
+from sirocco.protocol.contract.messages import DEAD_LETTERS, REGISTRY, Change, Message
+from sirocco.protocol.contract.plain_queries import PlainChanges, PlainRecords
+from sirocco.transport.calls import METHOD_HEADER, LogChannel, LogContext, LogServer, StreamMethod
 from sirocco.transport.log import Producer, Record
 
 # Bytes of a rejected record that are kept for an operator to inspect.
@@ -41,6 +45,12 @@ DEAD_LETTER_BYTES_MAX = 64 << 10
 
 # Limit of the reason, which quotes what a client wrote: the log takes no letter that is too large.
 REASON_CHARACTERS_MAX = 1_000
+
+# From so many records of the registry on, changes of plain queries are read as columns: what that
+# costs for a single one does not pay.
+PLAIN_RECORDS_MIN = 8
+
+_CHANGE_HEADERS = ((METHOD_HEADER, HOPS[Change].method_path.encode()),)
 
 # The generated code of each service. A message is declared in `HOPS` alone.
 _GENERATED: dict[str, Any] = {
@@ -92,6 +102,13 @@ class HopWriter:
         on_ack = functools.partial(self._acknowledged, number)
         return method.send(request, key=key_of(message), on_ack=on_ack)
 
+    def append_changes(self, partition: int, changes: PlainChanges) -> PlainAppends:
+        """Returns the appends of changes, a record each; they are made by `PlainAppends.more`."""
+        values = write_plain_changes(changes)
+        keys = changes.queries.handles.astype(">u8").tobytes()
+        records = [(keys[8 * row : 8 * row + 8], value) for row, value in enumerate(values)]
+        return PlainAppends(self._producer, partition, records)
+
     def dead_letter(self, letter: DeadLetter, number: int) -> None:
         """Appends a record that could not be processed to `dead-letters`."""
         headers = (
@@ -107,6 +124,52 @@ class HopWriter:
             headers=headers,
             on_ack=functools.partial(self._acknowledged, number),
         )
+
+
+class PlainAppends:
+    """Records of the registry that are appended as one, as far as there is room at a time.
+
+    Attributes:
+        error: why the log has not taken one of them.
+    """
+
+    def __init__(
+        self, producer: Producer, partition: int, records: list[tuple[bytes, bytes]]
+    ) -> None:
+        self.error: Exception | None = None
+        self._producer = producer
+        self._partition = partition
+        self._records = records
+        self._unacknowledged = len(records)
+        self._done: Callable[[PlainAppends], None] = lambda _: None
+
+    def on_end(self, done: Callable[[PlainAppends], None]) -> None:
+        """Calls a function when the log has all of them, and with the first error."""
+        self._done = done
+
+    def more(self) -> bool:
+        """Appends what there is room for; returns whether that was all that was left.
+
+        Raises:
+            TransportError: as `Producer.append_many`.
+        """
+        taken = self._producer.append_many(
+            REGISTRY,
+            self._partition,
+            self._records,
+            headers=_CHANGE_HEADERS,
+            on_ack=self._acknowledged,
+        )
+        self._records = self._records[taken:]
+        return not self._records
+
+    def _acknowledged(self, error: Exception | None, _offset: int) -> None:
+        self._unacknowledged -= 1
+        if error is not None and self.error is None:
+            self.error = error
+            self._done(self)
+        elif not self._unacknowledged and self.error is None:
+            self._done(self)
 
 
 class DeadLetter(NamedTuple):
@@ -137,9 +200,11 @@ class HopReader:
 
     Args:
         rejected: called with records that are not a known call, or are invalid.
+        in_columns: many changes of plain queries are read as one entry (`PlainRecords`).
     """
 
-    def __init__(self, rejected: Callable[[DeadLetter], None]) -> None:
+    def __init__(self, rejected: Callable[[DeadLetter], None], *, in_columns: bool = False) -> None:
+        self._in_columns = in_columns
         self._entries: list[Entry] = []
         self._rejected = rejected
         self._server = LogServer(self._reject)
@@ -149,11 +214,61 @@ class HopReader:
             getattr(generated, f"add_{service}Servicer_to_server")(servicer, self._server)
 
     def entries(self, records: Sequence[Record]) -> list[Entry]:
-        """Decodes records, in order; rejects those that cannot be decoded."""
+        """Decodes records, in order; rejects those that cannot be decoded.
+
+        The order between Kafka partitions may change.
+        """
+        if self._in_columns:
+            records = self._take_many(records)
         self._server.dispatch(records)
         entries = self._entries.copy()
         self._entries.clear()
         return entries
+
+    def _take_many(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Decodes records of Kafka partitions that bring many changes; returns the others."""
+        changes: dict[int, list[Record]] = {}
+        # Records of maps are between those of queries.
+        mixed: set[int] = set()
+        for record in records:
+            if record.topic != REGISTRY:
+                continue
+            if record.headers == _CHANGE_HEADERS:
+                changes.setdefault(record.partition, []).append(record)
+            else:
+                mixed.add(record.partition)
+        many = {p for p, some in changes.items() if len(some) >= PLAIN_RECORDS_MIN} - mixed
+        if not many:
+            return records
+        for partition in many:
+            self._take_changes(partition, changes[partition])
+        return [r for r in records if r.topic != REGISTRY or r.partition not in many]
+
+    def _take_changes(self, partition: int, records: list[Record]) -> None:
+        """Decodes changes of one Kafka partition, those of plain queries as columns."""
+        found = read_plain_changes([record.value for record in records])
+        if found is None:
+            self._server.dispatch(records)
+            return
+        rows, changes = found
+        offsets = np.array([record.offset for record in records], np.int64)
+        if len(rows) == len(records):
+            self._take_plain(partition, offsets, changes)
+            return
+        # Consecutive ones together; between them are the others.
+        done = 0
+        for piece in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) > 1) + 1):
+            begin = int(rows[piece[0]])
+            self._server.dispatch(records[done:begin])
+            done = int(rows[piece[-1]]) + 1
+            self._take_plain(partition, offsets[begin:done], changes.take(piece))
+        self._server.dispatch(records[done:])
+
+    def _take_plain(
+        self, partition: int, offsets: NDArray[np.int64], changes: PlainChanges
+    ) -> None:
+        message = PlainRecords(offsets, changes)
+        self._entries.append(Entry(REGISTRY, partition, int(offsets[0]), message))
 
     def _reject(self, record: Record, reason: str) -> None:
         why = reason[:REASON_CHARACTERS_MAX]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ class LoopInbox:
         self._machine_step = step
         self._is_open = is_open
         self._inbox: queue.SimpleQueue[Turn] = queue.SimpleQueue()
-        self._answers: dict[int, Future[tuple[Outcome, ...]]] = {}
+        self._answers: dict[int, Future[Sequence[Outcome]]] = {}
         # Futures of all other requests.
         self._waiting: set[Future[Any]] = set()
         self._is_closed = False
@@ -54,7 +54,7 @@ class LoopInbox:
 
     def ask(
         self, event_of: Callable[[int], Event], deadline_ms: int | None
-    ) -> Future[tuple[Outcome, ...]]:
+    ) -> Future[Sequence[Outcome]]:
         """Gives an event to the machine; the future has the outcomes of its answer.
 
         Args:
@@ -64,7 +64,7 @@ class LoopInbox:
         with self._token_lock:
             self._tokens += 1
             token = self._tokens
-        answer: Future[tuple[Outcome, ...]] = Future()
+        answer: Future[Sequence[Outcome]] = Future()
         if not self._is_open():
             answer.set_exception(errors.Unavailable("this process is ending; try another one"))
             return answer
@@ -135,7 +135,7 @@ class LoopInbox:
         while not self._inbox.empty():
             yield self._inbox.get()()
 
-    def answer(self, token: int, outcomes: tuple[Outcome, ...]) -> None:
+    def answer(self, token: int, outcomes: Sequence[Outcome]) -> None:
         """Passes on the machine's answer."""
         self._answers.pop(token).set_result(outcomes)
 

@@ -26,6 +26,7 @@ from sirocco.protocol.contract.control_records import (
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    AppendChanges,
     ChangeRequest,
     ChangeRequests,
     Compute,
@@ -44,6 +45,8 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     LoadSlices,
     Outcome,
+    PlainChangeRequests,
+    PlainRequests,
     Polled,
     ProposedMap,
     Publish,
@@ -160,7 +163,7 @@ class Worker:
         self._transactions = Transactions(member, log, transaction_prefix)
         self._consumer = log.consumer(member)
         self._appends = AppendQueue(member, log, self._beat)
-        self._reader = HopReader(self._appends.reject)
+        self._reader = HopReader(self._appends.reject, in_columns=True)
         self._void_grants = 0
         self._term = 0
         # Followed partitions that stand still since the log lacks their offset; and since when.
@@ -215,7 +218,7 @@ class Worker:
 
     def change_queries(
         self, partition: int, requests: Sequence[ChangeRequest], deadline_ms: int | None = None
-    ) -> Future[tuple[Outcome, ...]]:
+    ) -> Future[Sequence[Outcome]]:
         """Gives change requests for queries to the machine; the future has their outcomes.
 
         They are dropped if the future is cancelled, or `deadline_ms` (epoch) has passed, before the
@@ -225,15 +228,23 @@ class Worker:
             lambda token: ChangeRequests(token, partition, tuple(requests)), deadline_ms
         )
 
+    def change_plain_queries(
+        self, partition: int, requests: PlainRequests, deadline_ms: int | None = None
+    ) -> Future[Sequence[Outcome]]:
+        """As `change_queries`, for plain queries."""
+        return self._inbox.ask(
+            lambda token: PlainChangeRequests(token, partition, requests), deadline_ms
+        )
+
     def look(self, at: Callable[[], T]) -> Future[T]:
         """Calls a function in the loop, between two steps; the future has what it returns."""
         return self._inbox.look(at)
 
-    def rebalance(self, moves: Mapping[int, tuple[str, str]]) -> Future[tuple[Outcome, ...]]:
+    def rebalance(self, moves: Mapping[int, tuple[str, str]]) -> Future[Sequence[Outcome]]:
         """Gives the machine slots that are to change their owner."""
         return self._inbox.ask(lambda token: RebalanceRequest(token, moves), None)
 
-    def propose(self, partition_map: bytes) -> Future[tuple[Outcome, ...]]:
+    def propose(self, partition_map: bytes) -> Future[Sequence[Outcome]]:
         """Gives the machine a map to put in force; the outcome's revision is its version."""
         return self._inbox.ask(lambda token: ProposedMap(token, partition_map), None)
 
@@ -401,8 +412,8 @@ class Worker:
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Append(topic, partition, message):
-                    self._appends.append(topic, partition, message)
+                case Append() | AppendChanges():
+                    self._append(effect)
                 case Follow(topic, partition, offset):
                     self._consumer.add({(topic, partition): offset})
                 case Unfollow(topic, partition):
@@ -437,6 +448,12 @@ class Worker:
                 case Publish():
                     if self._publish is not None:
                         self._publish(effect)
+
+    def _append(self, effect: Append | AppendChanges) -> None:
+        if isinstance(effect, Append):
+            self._appends.append(effect.topic, effect.partition, effect.message)
+        else:
+            self._appends.append_changes(effect.partition, effect.changes)
 
     def _after_appends(
         self, effect: SaveCheckpoint | Declare | Answer | Truncate

@@ -115,6 +115,32 @@ def test_order_and_callbacks_per_partition(log: Log, topic: str) -> None:
     assert consumer.positions() == {(topic, p): 500 for p in range(4)}
 
 
+def test_many_records_are_appended_as_one_by_one(log: Log, topic: str) -> None:
+    producer, consumer = log.producer("p"), log.consumer("c")
+    headers = (("method", b"/a.B/C"),)
+    records = [(number.to_bytes(4, "big"), b"v" * (number % 3)) for number in range(500)]
+    acked: list[tuple[Exception | None, int]] = []
+    producer.append(topic, 1, b"before")
+    taken = producer.append_many(
+        topic, 1, records, headers=headers, on_ack=lambda *ack: acked.append(ack)
+    )
+    producer.append(topic, 1, b"after")
+    assert taken == 500
+    assert producer.flush(15.0) == 0
+    assert producer.pending == 0
+    assert acked == [(None, offset) for offset in range(1, 501)]
+    consumer.assign({(topic, 1): 0})
+    read = take(consumer, 502)
+    assert [(r.key, r.value) for r in read[1:-1]] == records
+    assert {r.headers for r in read[1:-1]} == {headers}
+    assert [read[0].value, read[-1].value] == [b"before", b"after"]
+    with pytest.raises(UnknownTopic):
+        producer.append_many(topic, 4, records)
+    with pytest.raises(RecordTooLarge):
+        producer.append_many(topic, 1, [(b"k", b"x" * RECORD_BYTES_MAX)])
+    assert producer.pending == 0
+
+
 def test_callbacks_run_only_inside_calls_of_the_producer(log: Log, topic: str) -> None:
     producer = log.producer("p")
     thread_ids: list[int] = []

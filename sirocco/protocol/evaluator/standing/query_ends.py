@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.protocol.contract.byte_columns import packed, unpacked
-from sirocco.protocol.contract.columns import NO_EVENTS, NO_MATCHES, QueryNames
+from sirocco.protocol.contract.columns import NO_EVENTS, NO_MATCHES, QueryNames, names_of_pairs
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import (
     NEVER_MS,
@@ -26,7 +26,6 @@ from sirocco.protocol.contract.messages import (
     Installed,
 )
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, place_of
-from sirocco.protocol.contract.query_names import names_of_pairs
 from sirocco.protocol.contract.query_specs import end_spec
 from sirocco.protocol.contract.record_sizes import (
     MATCH_BYTES,

@@ -17,16 +17,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sirocco.model.access import tenant_of
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.model.query import fingerprint_of, query_handle
-from sirocco.protocol.contract.effects import Append, ChangeRequest, Effect, Outcome
+from sirocco.protocol.contract.effects import (
+    Append,
+    AppendChanges,
+    ChangeRequest,
+    Effect,
+    Outcome,
+    PlainRequests,
+)
 from sirocco.protocol.contract.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
+from sirocco.protocol.contract.plain_queries import PlainChanges
 from sirocco.protocol.contract.record_sizes import check_change
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.life_starts import LifeStarts
-from sirocco.protocol.router.queries.live_queries import UNKNOWN, LiveQueries, has_expired
+from sirocco.protocol.router.queries.live_queries import UNKNOWN, Known, LiveQueries, has_expired
 from sirocco.protocol.router.queries.member_declarations import (
     MemberCounts,
     MemberDeclarations,
@@ -35,8 +46,10 @@ from sirocco.protocol.router.queries.member_declarations import (
 )
 from sirocco.protocol.router.queries.pending_changes import (
     Pending,
+    PlainBatch,
     QueuedRequest,
     RequestBatch,
+    are_same,
     collision,
     digest_of,
     is_same,
@@ -82,6 +95,9 @@ class PendingRequests:
     limits: RouterLimits = LIMITS
     # Handle → id → its pending append; requests for another id do not wait for it.
     _pending: dict[int, dict[str, Pending]] = field(default_factory=dict)
+    # Handle → the batch and row of a pending change of a plain query. No other request is for that
+    # query; at the first one the change moves to `_pending`.
+    _plain: dict[int, tuple[PlainBatch, int]] = field(default_factory=dict)
     # Probe → the handles and ids whose requests it decides.
     _probed: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _probes: int = 0
@@ -93,7 +109,7 @@ class PendingRequests:
 
         A probe for another id, which only checks whether that is free, blocks nothing.
         """
-        return any(
+        return handle in self._plain or any(
             not pending.change.is_probe or self.live.has(handle, query_id)
             for query_id, pending in self._pending.get(handle, {}).items()
         )
@@ -102,6 +118,102 @@ class PendingRequests:
         """Takes the change requests of a client; each is decided at once or appended."""
         batch = RequestBatch(token, [None] * len(requests), len(requests))
         return self._consider([(batch, row, request) for row, request in enumerate(requests)])
+
+    def take_plain(self, token: int, requests: PlainRequests) -> list[Effect]:
+        """Takes change requests for plain queries; those that need an append are one effect."""
+        queries, count = requests.queries, len(requests)
+        handles = queries.handles.tolist()
+        known = self.live.known_columns(queries.handles)
+        changes = PlainChanges(
+            queries=queries,
+            starts_ms=np.full(count, requests.start_ms, np.int64),
+            expected_revisions=known.revisions,
+            epochs=np.full(count, self.epoch, np.int64),
+            sinces=self._sinces(requests, known.revisions),
+            are_starts_given=np.full(count, requests.is_start_given, np.bool_),
+        )
+        batch = PlainBatch(token, requests, changes)
+        is_usual = np.zeros(count, np.bool_)
+        if self.validation.is_announced and self._needs_no_locator and len(set(handles)) == count:
+            now_ms = requests.start_ms if self.now_ms is None else self.now_ms
+            is_usual = usual_rows(requests, known, now_ms)
+            is_usual &= ~self._are_pending(handles)
+        appended = np.flatnonzero(is_usual)
+        others = np.flatnonzero(~is_usual).tolist()
+        effects: list[Effect] = []
+        if len(appended):
+            self._plain.update((handles[row], (batch, row)) for row in appended.tolist())
+            some = changes if len(appended) == count else changes.take(appended)
+            effects.append(AppendChanges(self.partition, some))
+        return effects + self._consider([(batch, row, requests.request(row)) for row in others])
+
+    @property
+    def _needs_no_locator(self) -> bool:
+        """Whether `Locators.choose` returns nothing for any query, as without keyword maps."""
+        return self.routing is None or not (
+            self.routing.is_by_keyword
+            or (self.next_routing is not None and self.next_routing.is_by_keyword)
+            or self.locators.live
+            or self.locators.removed
+        )
+
+    def _sinces(self, requests: PlainRequests, revisions: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not requests.is_update:
+            return np.full(len(requests), NO_REVISION, np.int64)
+        handles = requests.queries.handles.tolist()
+        known = map(self.life_starts.since, handles, revisions.tolist())
+        return np.fromiter(known, np.int64, len(handles))
+
+    def _are_pending(self, handles: list[int]) -> NDArray[np.bool_]:
+        """Returns bool[n], for which queries an append is under way, or for another of a handle."""
+        if self._pending.keys().isdisjoint(handles) and self._plain.keys().isdisjoint(handles):
+            return np.zeros(len(handles), np.bool_)
+        return np.array([each in self._pending or each in self._plain for each in handles])
+
+    def take_plain_records(self, offsets: NDArray[np.int64], changes: PlainChanges) -> list[Effect]:
+        """Takes valid changes of plain queries from the log; as `take_record`.
+
+        Args:
+            offsets: i8[n]
+            changes: of distinct queries.
+        """
+        rows_of: dict[PlainBatch, tuple[list[int], list[int]]] = {}
+        others: list[int] = []
+        for row, handle in enumerate(changes.queries.handles.tolist()):
+            found = self._plain.get(handle)
+            if found is None:
+                if handle in self._pending:
+                    others.append(row)
+                continue
+            batch, own = found
+            rows, places = rows_of.setdefault(batch, ([], []))
+            rows.append(row)
+            places.append(own)
+        effects: list[Effect] = []
+        for batch, (rows, places) in rows_of.items():
+            shown, asked = np.array(rows), np.array(places)
+            is_own = are_same(changes, shown, batch.changes, asked)
+            others += shown[~is_own].tolist()
+            shown, asked = shown[is_own], asked[is_own]
+            for handle in changes.queries.handles[shown].tolist():
+                del self._plain[handle]
+            effects += batch.settle_valid(asked, offsets[shown]) if len(asked) else []
+        for row in others:
+            effects += self.take_record(int(offsets[row]), changes.change(row), is_valid=True)
+        return effects
+
+    def _single(self, handle: int) -> None:
+        """Makes the pending change of a plain query one like any other."""
+        found = self._plain.pop(handle, None)
+        if found is not None:
+            batch, row = found
+            request, change = batch.requests.request(row), batch.changes.change(row)
+            pending = Pending(batch, row, request, change)
+            self._pending.setdefault(handle, {})[request.id] = pending
+
+    def _single_all(self) -> None:
+        for handle in list(self._plain):
+            self._single(handle)
 
     def probe(self, now_ms: int) -> Change:
         """Returns a probe to be appended: a record that changes nothing."""
@@ -124,6 +236,7 @@ class PendingRequests:
         if change.is_probe:
             probed = [self._take(*each) for each in self._probed.pop(change.digest, [])]
             return self._continue(probed, is_settled=False)
+        self._single(change.handle)
         for pending in self._pending.get(change.handle, {}).values():
             if is_same(change, pending.change):
                 break
@@ -145,6 +258,8 @@ class PendingRequests:
         objects are routed by the next map: of an object that matches both versions, each would
         leave the report to other slots.
         """
+        if not self._needs_no_locator:
+            self._single_all()
         return all(
             self.locators.choose(one.change, self.routing, self.next_routing) == one.change.locator
             for one in self._all()
@@ -152,6 +267,7 @@ class PendingRequests:
 
     def refuse(self, error: SiroccoError) -> list[Effect]:
         """Answers all waiting requests with an error: this process decides no more."""
+        self._single_all()
         effects: list[Effect] = []
         for pending in self._all():
             waiters = [(pending.batch, pending.row)]
@@ -188,6 +304,7 @@ class PendingRequests:
         for (batch, row, request), handle, known in zip(
             queued, handles, self.live.known(handles), strict=True
         ):
+            self._single(handle)
             pending = self._pending.get(handle, {}).get(request.id)
             if pending is not None:
                 effects += queue(pending, batch, row, request, self.limits.waiting_changes_max)
@@ -285,3 +402,17 @@ def _immediate_outcome(
         return Outcome(revision)
     error = objection(request, exists=exists)
     return None if error is None else Outcome(NO_REVISION, error)
+
+
+def usual_rows(requests: PlainRequests, known: Known, now_ms: int) -> NDArray[np.bool_]:
+    """Returns bool[n]: the requests for which `_immediate_outcome` would return None.
+
+    Those that it answers at once are left to it.
+    """
+    if not requests.is_update:
+        return np.asarray(known.revisions == NO_REVISION)
+    queries = requests.queries
+    is_its_own = (known.fingerprints == queries.fingerprints) | (known.fingerprints == UNKNOWN)
+    exists = (known.revisions != NO_REVISION) & ~has_expired(known.expires_ms, now_ms)
+    usual: NDArray[np.bool_] = exists & is_its_own & (known.digests != queries.digests)
+    return usual

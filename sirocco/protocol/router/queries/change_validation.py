@@ -12,6 +12,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.protocol.contract.messages import NO_REVISION, Change
 from sirocco.protocol.router.queries.compaction_gaps import CompactionGaps, Doubt
@@ -67,6 +68,15 @@ class ChangeValidation:
         unplaced = list(self._unplaced_versions)
         self._unplaced_versions.clear()
         return unplaced
+
+    def are_certain(self, epochs: NDArray[np.int64]) -> bool:
+        """Whether changes of these epochs are in force if they replace what is, beyond doubt."""
+        return (
+            self.is_announced
+            and not self._gaps
+            and not self._doubts
+            and bool((epochs == self.epoch).all())
+        )
 
     def note_gap(self, begin: int, end: int) -> None:
         """Notes that the records [begin, end) were not in the log when it was read."""

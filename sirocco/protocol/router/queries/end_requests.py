@@ -89,6 +89,10 @@ class EndRequests:
         has_ended = bool(has_expired(known.expires_ms, change.start_ms))
         return End(known.query, known.subscriber, known.revision, revision, has_ended)
 
+    def knows(self, handles: list[int]) -> bool:
+        """Whether a change of one of these queries would be noted, though the query is plain."""
+        return not self._known.keys().isdisjoint(handles)
+
     def state(self) -> State:
         """Returns the state for a checkpoint."""
         end_requests = list(self._known.values())

@@ -14,7 +14,7 @@ from sirocco.index.base.compile import compile_queries, take_queries
 from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.base.query_rows import FIXED_BYTES, QueryRows
 from sirocco.model.limits import DEFAULT_LIMITS
-from sirocco.protocol.contract.columns import NO_NAMES, QueryNames
+from sirocco.protocol.contract.columns import NO_NAMES, QueryNames, names_of_pairs
 from sirocco.protocol.contract.effects import Append, Effect
 from sirocco.protocol.contract.messages import (
     AT_ONCE_MS,
@@ -29,7 +29,6 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.query_definitions import (
     spec_of,
 )
-from sirocco.protocol.contract.query_names import names_of_pairs
 from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.queries.end_requests import End, reports_end
 from sirocco.protocol.router.queries.report_locators import keys_of

@@ -37,6 +37,10 @@ class LifeStarts:
         elif self._sinces:
             self._sinces.pop(change.handle, None)
 
+    def knows(self, handles: list[int]) -> bool:
+        """Whether a change of one of these queries would be noted, though the query is plain."""
+        return not self._sinces.keys().isdisjoint(handles)
+
     def state(self) -> State:
         """Returns the state for a checkpoint."""
         return {

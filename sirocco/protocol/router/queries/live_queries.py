@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -13,8 +14,10 @@ from sirocco.index.base.handle_table import HandleTable
 from sirocco.model.query import fingerprint_of
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION
+from sirocco.protocol.contract.plain_queries import PlainQueries
 from sirocco.protocol.router.queries.place_sets import Leaves, PlaceSets, leaves_of_state
 from sirocco.schemes.map.map_difference import MapDifference
+from sirocco.schemes.map.routing import QueryRoutes
 
 # The fingerprint of a query whose id is unknown.
 UNKNOWN = 0
@@ -32,6 +35,22 @@ _COLUMNS = (
     *("handles", "fingerprints", "revisions", "digests", "expires_ms"),
     *("slot_sets", "wanted_sets", "is_placed"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of some handles; n rows.
+
+    Attributes:
+        revisions: i8[n], `NO_REVISION` where no query is live.
+        digests, fingerprints: u8[n]
+        expires_ms: i8[n]
+    """
+
+    revisions: NDArray[np.int64]
+    digests: NDArray[np.uint64]
+    expires_ms: NDArray[np.int64]
+    fingerprints: NDArray[np.uint64]
 
 
 class LiveQueries:
@@ -72,13 +91,20 @@ class LiveQueries:
 
     def known(self, handles: list[int]) -> list[tuple[int, int, int, int]]:
         """Returns revision (`NO_REVISION` for none), digest, expiry (epoch ms), fingerprint."""
-        rows = self.rows.get(np.array(handles, np.uint64))
-        is_here = rows >= 0
-        revisions = np.where(is_here, self.revisions[rows], NO_REVISION)
-        digests = np.where(is_here, self.digests[rows], np.uint64(0))
-        expires_ms = self.expires_ms[rows]
-        columns = revisions, digests, expires_ms, self.fingerprints[rows]
+        known = self.known_columns(np.array(handles, np.uint64))
+        columns = known.revisions, known.digests, known.expires_ms, known.fingerprints
         return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def known_columns(self, handles: NDArray[np.uint64]) -> Known:
+        """Returns what is known of some handles."""
+        rows = self.rows.get(handles)
+        is_here = rows >= 0
+        return Known(
+            np.where(is_here, self.revisions[rows], NO_REVISION),
+            np.where(is_here, self.digests[rows], np.uint64(0)),
+            self.expires_ms[rows],
+            self.fingerprints[rows],
+        )
 
     def has(self, handle: int, query_id: str) -> bool:
         """Whether the query of that handle has the id, as far as is known."""
@@ -130,17 +156,44 @@ class LiveQueries:
             wanted: those that are to hold it; None: the same.
             leaves: those that it touches, by the later map in force; None where unknown.
         """
-        rows = self.rows.get(handles)
-        fresh = np.flatnonzero(rows < 0)
-        rows[fresh] = [self._free.pop() if self._free else self._extend() for _ in fresh]
-        self.rows.put(handles[fresh], rows[fresh])
-        self.handles[rows], self.revisions[rows] = handles, revisions
-        self.fingerprints[rows] = (
-            UNKNOWN if fingerprints is None else np.array(fingerprints, np.uint64)
-        )
-        self.digests[rows] = np.array(digests, np.uint64)
+        known = UNKNOWN if fingerprints is None else np.array(fingerprints, np.uint64)
+        rows = self._enter(handles, np.array(revisions, np.int64), np.array(digests, np.uint64))
+        self.fingerprints[rows] = known
         self.expires_ms[rows] = expires_ms
         self.placed(rows, slots, wanted, leaves)
+
+    def put_plain(
+        self, queries: PlainQueries, revisions: NDArray[np.int64], places: NDArray[np.int32]
+    ) -> None:
+        """Enters plain queries or their new versions, in the places that are wanted."""
+        rows = self._enter(queries.handles, revisions, queries.digests)
+        self.fingerprints[rows] = queries.fingerprints
+        self.expires_ms[rows] = NEVER_MS
+        self.unplaced -= int((~self.is_placed[rows]).sum())
+        self.is_placed[rows] = True
+        self.slot_sets[rows] = self.wanted_sets[rows] = places
+
+    def _enter(
+        self,
+        handles: NDArray[np.uint64],
+        revisions: NDArray[np.int64],
+        digests: NDArray[np.uint64],
+    ) -> NDArray[np.int32]:
+        """Returns the rows of queries, old or new, with their revisions and digests."""
+        rows = self.rows.get(handles)
+        fresh = np.flatnonzero(rows < 0)
+        if len(fresh):
+            again = [self._free.pop() for _ in range(min(len(fresh), len(self._free)))]
+            begin = self._extend(len(fresh) - len(again))
+            rows[fresh[: len(again)]] = again
+            rows[fresh[len(again) :]] = np.arange(begin, self._end)
+            self.rows.put(handles[fresh], rows[fresh])
+        self.handles[rows], self.revisions[rows], self.digests[rows] = handles, revisions, digests
+        return rows
+
+    def places_of(self, routes: QueryRoutes) -> NDArray[np.int32]:
+        """Returns i4[n], the numbers for `slot_sets` of some queries' places."""
+        return self._places.numbers(routes)
 
     def placed(
         self,
@@ -282,14 +335,17 @@ class LiveQueries:
             self.is_placed[self.rows.get(handles[unplaced])] = False
             self.unplaced = int(unplaced.sum())
 
-    def _extend(self) -> int:
-        if self._end == len(self.handles):
-            room = 2 * self._end
+    def _extend(self, count: int) -> int:
+        """Adds rows; returns the first one."""
+        begin, room = self._end, len(self.handles)
+        while begin + count > room:
+            room *= 2
+        if room > len(self.handles):
             for name in _COLUMNS:
                 setattr(self, name, np.resize(getattr(self, name), room))
-            self.is_placed[self._end :] = True
-        self._end += 1
-        return self._end - 1
+            self.is_placed[begin:] = True
+        self._end += count
+        return begin
 
 
 def _sets(state: State, name: str, offsets_name: str) -> list[tuple[int, ...]]:

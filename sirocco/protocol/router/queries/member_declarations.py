@@ -111,6 +111,10 @@ class MemberDeclarations:
         self._known.add(member)
         return [TrackedMember(member, self._partition, self._epoch)]
 
+    def knows(self, handles: list[int]) -> bool:
+        """Whether a change of one of these queries would be noted, though the query is plain."""
+        return not self._member_of.keys().isdisjoint(handles)
+
     @property
     def is_due(self) -> bool:
         """Whether the full list is due: many known members are tracked no more."""

@@ -10,12 +10,22 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from sirocco.model.errors import AlreadyExists, NotFound, ResourceExhausted, SiroccoError
 from sirocco.model.query import identity_of
-from sirocco.protocol.contract.effects import Answer, ChangeRequest, Effect, Outcome
+from sirocco.protocol.contract.effects import (
+    Answer,
+    ChangeRequest,
+    Effect,
+    Outcome,
+    Outcomes,
+    PlainRequests,
+)
 from sirocco.protocol.contract.messages import NO_REVISION, Change
+from sirocco.protocol.contract.plain_queries import PlainChanges
 
 _NONE = "no query is registered under this id"
 
@@ -36,8 +46,51 @@ class RequestBatch:
     outcomes: list[Outcome | None]
     open: int
 
+    def settle(self, row: int, outcome: Outcome) -> list[Effect]:
+        """Notes the outcome of a change request; answers the call when it was the last one."""
+        self.outcomes[row] = outcome
+        self.open -= 1
+        if self.open:
+            return []
+        return [Answer(self.token, tuple(o for o in self.outcomes if o is not None))]
 
-QueuedRequest: TypeAlias = tuple[RequestBatch, int, ChangeRequest]
+
+class PlainBatch:
+    """One pending `PlainChangeRequests`: the outcomes so far, and how many are open.
+
+    Attributes:
+        requests: what was asked for.
+        changes: what each was appended as, if it was; of the other rows they are void.
+    """
+
+    def __init__(self, token: int, requests: PlainRequests, changes: PlainChanges) -> None:
+        self.requests = requests
+        self.changes = changes
+        self._token = token
+        self._revisions = np.full(len(requests), NO_REVISION, np.int64)
+        self._errors: dict[int, SiroccoError] = {}
+        self._open = len(requests)
+
+    def settle(self, row: int, outcome: Outcome) -> list[Effect]:
+        """As of `RequestBatch`."""
+        self._revisions[row] = outcome.revision
+        if outcome.error is not None:
+            self._errors[row] = outcome.error
+        self._open -= 1
+        return self._answer()
+
+    def settle_valid(self, rows: NDArray[np.integer], revisions: NDArray[np.int64]) -> list[Effect]:
+        """The same for many changes that are in force."""
+        self._revisions[rows] = revisions
+        self._open -= len(rows)
+        return self._answer()
+
+    def _answer(self) -> list[Effect]:
+        return [] if self._open else [Answer(self._token, Outcomes(self._revisions, self._errors))]
+
+
+AnyBatch: TypeAlias = RequestBatch | PlainBatch
+QueuedRequest: TypeAlias = tuple[AnyBatch, int, ChangeRequest]
 
 
 @dataclass(slots=True)
@@ -50,7 +103,7 @@ class Pending:
         covered: how many of them arrived before the append.
     """
 
-    batch: RequestBatch
+    batch: AnyBatch
     row: int
     request: ChangeRequest
     change: Change
@@ -74,8 +127,26 @@ def _id_of(change: Change) -> str | None:
     return None if change.query is None else change.query.id
 
 
+def are_same(
+    changes: PlainChanges,
+    rows: NDArray[np.integer],
+    own: PlainChanges,
+    own_rows: NDArray[np.integer],
+) -> NDArray[np.bool_]:
+    """Returns bool[n]: `is_same`, for pairs of changes of queries with one handle each."""
+    queries, own_queries = changes.queries, own.queries
+    same: NDArray[np.bool_] = (
+        (queries.digests[rows] == own_queries.digests[own_rows])
+        # The digest is over the id as well.
+        & (queries.fingerprints[rows] == own_queries.fingerprints[own_rows])
+        & (changes.expected_revisions[rows] == own.expected_revisions[own_rows])
+        & (changes.starts_ms[rows] == own.starts_ms[own_rows])
+    )
+    return same
+
+
 def queue(
-    pending: Pending, batch: RequestBatch, row: int, request: ChangeRequest, waiting_max: int
+    pending: Pending, batch: AnyBatch, row: int, request: ChangeRequest, waiting_max: int
 ) -> list[Effect]:
     """Makes a request wait for an append for its query, if there is room."""
     if len(pending.waiting) < waiting_max:
@@ -105,10 +176,6 @@ def collision(request: ChangeRequest) -> SiroccoError:
     return NotFound(_NONE, field="id")
 
 
-def settle(batch: RequestBatch, row: int, outcome: Outcome) -> list[Effect]:
+def settle(batch: AnyBatch, row: int, outcome: Outcome) -> list[Effect]:
     """Notes the outcome of a change request; answers the call when it was the last one."""
-    batch.outcomes[row] = outcome
-    batch.open -= 1
-    if batch.open:
-        return []
-    return [Answer(batch.token, tuple(o for o in batch.outcomes if o is not None))]
+    return batch.settle(row, outcome)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.ragged import take_ragged
 from sirocco.schemes.map.map_difference import MapDifference
+from sirocco.schemes.map.routing import QueryRoutes
 
 Slots = tuple[int, ...]
 Leaves = tuple[int, ...]
@@ -26,6 +27,9 @@ LEAVES_MAX = 16
 # Places with leaves of one registry partition, so that what clients register decides no memory:
 # some 4 MB. Small queries on 1,000 leaves are in some 5,000 places.
 LOCATED_MAX = 16_384
+
+# The leaf in the number of a pair; ids are not negative.
+_LOW = 0xFFFF_FFFF
 
 
 class PlaceSets:
@@ -63,6 +67,28 @@ class PlaceSets:
         self._numbers[slots, leaves] = len(self._places)
         self._places.append((slots, leaves))
         return len(self._places) - 1
+
+    def numbers(self, routes: QueryRoutes) -> NDArray[np.int32]:
+        """Returns i4[n], the numbers of the places of routed queries."""
+        slots, leaves = routes.slots, routes.leaves
+        slot_begins, leaf_begins = routes.slot_offsets, routes.leaf_offsets
+        numbers = np.empty(len(slot_begins) - 1, np.int32)
+        is_single = (np.diff(slot_begins) == 1) & (np.diff(leaf_begins) == 1)
+        slot_of = slots[slot_begins[:-1][is_single]].astype(np.int64)
+        pairs = slot_of << 32 | leaves[leaf_begins[:-1][is_single]]
+        distinct, rows = np.unique(pairs, return_inverse=True)
+        own = [
+            self.number((slot,), (leaf,))
+            for slot, leaf in zip(
+                (distinct >> 32).tolist(), (distinct & _LOW).tolist(), strict=True
+            )
+        ]
+        numbers[is_single] = np.array(own, np.int32)[rows]
+        for row in np.flatnonzero(~is_single).tolist():
+            held = slots[slot_begins[row] : slot_begins[row + 1]].tolist()
+            touched = leaves[leaf_begins[row] : leaf_begins[row + 1]].tolist()
+            numbers[row] = self.number(tuple(held), tuple(sorted(touched)))
+        return numbers
 
     def are_located(self) -> NDArray[np.bool_]:
         """Returns bool[p], of which places the leaves are known."""

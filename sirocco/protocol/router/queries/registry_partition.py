@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import Unavailable
-from sirocco.protocol.contract.effects import Answer, Append, ChangeRequest, Effect, Outcome, State
+from sirocco.protocol.contract.effects import (
+    Answer,
+    Append,
+    ChangeRequest,
+    Effect,
+    Outcome,
+    PlainRequests,
+    State,
+)
 from sirocco.protocol.contract.messages import (
     INTAKE,
     NO_REVISION,
@@ -30,6 +38,7 @@ from sirocco.protocol.contract.messages import (
     TrackedMember,
     TrackedMemberSet,
 )
+from sirocco.protocol.contract.plain_queries import PlainChanges, PlainRecords
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.change_requests import PendingRequests
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
@@ -39,6 +48,7 @@ from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
+from sirocco.protocol.router.queries.plain_updates import PlainUpdates
 from sirocco.protocol.router.queries.query_placement import Routings, Stage
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from sirocco.protocol.router.queries.report_locators import Locators
@@ -47,7 +57,12 @@ from sirocco.schemes.map.map_difference import map_difference
 
 DEPOSED = "the owner of this part of the registry has changed; try again"
 
-Read = tuple[int, Change | Prepare | Retire]
+# A record with its offset, or the first offset of several.
+Read = tuple[int, Change | Prepare | Retire | PlainRecords]
+
+# Changes of plain queries that are forwarded at once; with the longest ids and texts they still fit
+# one record of a slot.
+PLAIN_MAX = 1_024
 
 
 @dataclass(slots=True, kw_only=True)
@@ -186,6 +201,12 @@ class Registry:
             return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(requests))]
         return self.pending_requests.take_requests(token, requests)
 
+    def take_plain_requests(self, token: int, requests: PlainRequests) -> list[Effect]:
+        """The same for plain queries."""
+        if self.is_deposed:
+            return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(requests))]
+        return self.pending_requests.take_plain(token, requests)
+
     def read(self, records: Sequence[Read], routings: Routings) -> list[Effect]:
         """Takes the next records of the partition: (offset, record) in order.
 
@@ -203,6 +224,10 @@ class Registry:
                 changes = [each for each in takewhile(_is_change, self._held) if _is_change(each)]
                 del self._held[: len(changes)]
                 effects += self._read(changes, routings)
+                continue
+            if isinstance(first, PlainRecords):
+                effects += self._read_plain(first, routings)
+                del self._held[0]
                 continue
             self._read_stage(offset, first, routings)
             del self._held[0]
@@ -249,6 +274,46 @@ class Registry:
                 offset, change, is_valid=offset in valid_offsets
             )
         return effects + self.abandon() if self.is_deposed else effects
+
+    def _read_plain(self, records: PlainRecords, routings: Routings) -> list[Effect]:
+        effects: list[Effect] = []
+        for begin in range(0, len(records.offsets), PLAIN_MAX):
+            offsets, changes = records.offsets, records.changes
+            if len(offsets) > PLAIN_MAX:
+                rows = np.arange(begin, min(begin + PLAIN_MAX, len(offsets)))
+                offsets, changes = offsets[rows], changes.take(rows)
+            if self._are_usual(changes, routings):
+                self.repair.note_plain(changes.queries.handles)
+                self.offset = int(offsets[-1]) + 1
+                routing = routings[self.stage.base]
+                updates = PlainUpdates(self.partition, self.floor, self.live, routing)
+                effects += updates.forward(offsets, changes)
+                effects += self.pending_requests.take_plain_records(offsets, changes)
+            else:
+                each = enumerate(offsets.tolist())
+                effects += self._read([(at, changes.change(row)) for row, at in each], routings)
+        return effects
+
+    def _are_usual(self, changes: PlainChanges, routings: Routings) -> bool:
+        """Whether some changes are all valid, and nothing but slots and callers hears of them.
+
+        That is: they were appended by this owner, replace what is in force, are of distinct
+        queries, and nothing is in doubt, missing or moving.
+        """
+        if not self.validation.are_certain(changes.epochs):
+            return False
+        if self.stage.following or self.stage.is_by_keyword(routings) or self.keyword_summary:
+            return False
+        handles = changes.queries.handles
+        known = self.live.rows.get(handles)
+        revisions = np.where(known >= 0, self.live.revisions[known], NO_REVISION)
+        if not np.array_equal(revisions, changes.expected_revisions):
+            return False
+        if self.live.unplaced and not self.live.is_placed[known[known >= 0]].all():
+            return False
+        listed = handles.tolist()
+        noted = (self.end_requests, self.life_starts, self.member_declarations, self.locators)
+        return len(set(listed)) == len(listed) and not any(one.knows(listed) for one in noted)
 
     def abandon(self) -> list[Effect]:
         """Answers all waiting requests that the owner has changed; callers may try again there."""

@@ -65,6 +65,13 @@ class RegistryRepair:
         else:
             self.places.pop(change.handle, None)
 
+    def note_plain(self, handles: NDArray[np.uint64]) -> None:
+        """The same for many queries, none of them republished."""
+        if self.hidden or self.places:
+            for handle in handles.tolist():
+                self.hidden.pop(handle, None)
+                self.places.pop(handle, None)
+
     def republish(self, offset: int, change: Change) -> list[Effect]:
         """Republishes the version in force of a query whose newest record is void.
 

@@ -192,6 +192,11 @@ class Locators:
         elif former is not None:
             self.live[handle] = former
 
+    def knows(self, handles: list[int]) -> bool:
+        """Whether a change of one of these queries would be noted where maps split space alone."""
+        live, removed = self.live.keys(), self.removed.keys()
+        return not (live.isdisjoint(handles) and removed.isdisjoint(handles))
+
     def state(self) -> State:
         """Returns the state for a checkpoint."""
         entries = [*self.live.items(), *self.removed.items()]

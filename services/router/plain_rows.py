@@ -1,0 +1,63 @@
+"""The plain queries of a bulk request, which go to their owners as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sirocco_api.v1 import query_service_pb2 as pb
+
+from sirocco.codec.plain_queries import read_plain_queries
+from sirocco.model.query import query_handle
+from sirocco.protocol.contract.plain_queries import PlainQueries
+
+# From so many queries on; what columns cost for a single one does not pay.
+PLAIN_ROWS_MIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Plain queries of a request.
+
+    Attributes:
+        rows: i8[n], ascending, their rows in the request.
+        queries: with n rows.
+    """
+
+    rows: NDArray[np.intp]
+    queries: PlainQueries
+
+    def of_partitions(self, partitions: int) -> dict[int, PlainRows]:
+        """Returns those of each registry partition."""
+        own = (self.queries.handles % np.uint64(partitions)).astype(np.int64)
+        found: dict[int, PlainRows] = {}
+        for partition in np.unique(own).tolist():
+            rows = np.flatnonzero(own == partition)
+            found[partition] = PlainRows(self.rows[rows], self.queries.take(rows))
+        return found
+
+
+def plain_rows(request: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest) -> PlainRows | None:
+    """Returns the plain queries of a checked request; None if there are none.
+
+    Queries whose id is in several rows are not among them: these are decided in order.
+    """
+    count = len(request.queries)
+    if count < PLAIN_ROWS_MIN:
+        return None
+    found = read_plain_queries(request.SerializeToString(), count)
+    if found is None:
+        return None
+    rows, queries = found
+    is_other = np.ones(count, np.bool_)
+    is_other[rows] = False
+    others = [query_handle(request.queries[r].id) for r in np.flatnonzero(is_other).tolist()]
+    _, place, counts = np.unique(queries.handles, return_inverse=True, return_counts=True)
+    is_alone = counts[place] == 1
+    if others:
+        is_alone &= ~np.isin(queries.handles, np.array(others, np.uint64))
+    if is_alone.all():
+        return PlainRows(rows, queries)
+    kept = np.flatnonzero(is_alone)
+    return PlainRows(rows[kept], queries.take(kept)) if len(kept) else None

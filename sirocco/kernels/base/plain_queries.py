@@ -1,0 +1,688 @@
+"""Reads and writes protobuf messages of plain range queries, many at a time, without building them.
+
+A plain query has a rectangle or no region, words that must all be held or no text, and nothing
+else. All other messages are only recognised as such, and left to the usual readers. The numbers of
+fields are those of `query.proto` and `registry_service.proto`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.base.words import load_u64, store_u64
+from sirocco.kernels.base.xxh3 import hash_span
+from sirocco.kernels.jit.compiled import kernel
+
+__all__ = [
+    "CHANGE_NUMBERS",
+    "FIXED_BYTES_MAX",
+    "IDENTITY_BYTES_MAX",
+    "ID_BYTES_MAX",
+    "TEXT_BYTES_MAX",
+    "digest_plain",
+    "intern_terms",
+    "read_changes",
+    "read_queries",
+    "split_rows",
+    "write_changes",
+]
+
+# Longer ids and texts go the usual way. Both are far beyond what is common; the first is the limit
+# of `fingerprint_spans`.
+ID_BYTES_MAX = 128
+TEXT_BYTES_MAX = 256
+
+# Bytes of a written change besides id, subscriber and text; of an identity besides these, a text
+# counted four times, and numbers.
+FIXED_BYTES_MAX = 192
+IDENTITY_BYTES_MAX = 256
+
+# Columns of the numbers of a change: start_ms, expected_revision, epoch, since, start_given.
+CHANGE_NUMBERS = 5
+
+_U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
+_I4_IN = types.Array(types.int32, 1, "C", readonly=True)
+_I8_IN = types.Array(types.int64, 1, "C", readonly=True)
+_U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
+_F8_2_IN = types.Array(types.float64, 2, "C", readonly=True)
+_B1_IN = types.Array(types.boolean, 1, "C", readonly=True)
+_I8_2_IN = types.Array(types.int64, 2, "C", readonly=True)
+
+_SEVEN, _LOW_7, _MORE = np.uint64(7), np.uint64(0x7F), np.uint64(0x80)
+
+
+@kernel(inline=True)
+def _varint(data: Any, position: Any, end: Any) -> Any:
+    """Returns the value of a varint and the position after it; (0, -1) if there is none."""
+    value = np.uint64(0)
+    for i in range(10):
+        if position + i >= end:
+            return np.uint64(0), np.int64(-1)
+        byte = np.uint64(data[position + i])
+        value |= (byte & _LOW_7) << np.uint64(7 * i)
+        if byte < _MORE:
+            return value, np.int64(position + i + 1)
+    return np.uint64(0), np.int64(-1)
+
+
+@kernel
+def _piece(data: Any, position: Any, end: Any) -> Any:
+    """Returns begin and end of a length-delimited piece; (-1, -1) if there is none."""
+    length, begin = _varint(data, position, end)
+    if begin < 0 or length > np.uint64(end - begin):
+        return np.int64(-1), np.int64(-1)
+    return begin, np.int64(begin + np.int64(length))
+
+
+@kernel(types.int64(_U1_IN, types.int64, types.int64[::1], types.int64[::1]))
+def split_rows(data: Any, tag: Any, begins: Any, ends: Any) -> Any:
+    """Finds the pieces of a repeated submessage, as far as there is room for them.
+
+    Args:
+        data: u1[b], a sound message.
+        tag: of the field.
+        begins, ends: i8[n], overwritten.
+
+    Returns:
+        How many there are; -1 if the message is malformed.
+    """
+    position, count, end = np.int64(0), np.int64(0), np.int64(data.shape[0])
+    while position < end:
+        found, position = _varint(data, position, end)
+        if position < 0:
+            return np.int64(-1)
+        wire = np.int64(found & np.uint64(7))
+        begin = position
+        if wire == 2:
+            begin, position = _piece(data, position, end)
+        elif wire == 0:
+            _, position = _varint(data, position, end)
+        elif wire == 1:
+            position += 8
+        elif wire == 5:
+            position += 4
+        else:
+            return np.int64(-1)
+        if position < 0 or position > end:
+            return np.int64(-1)
+        if np.int64(found) == tag:
+            if count < begins.shape[0]:
+                begins[count], ends[count] = begin, position
+            count += 1
+    return count
+
+
+@kernel
+def _rectangle(data: Any, begin: Any, end: Any, box: Any) -> Any:
+    """Reads `Rectangle` into box f8[4]; returns whether it is an ordinary one."""
+    box[:] = 0.0
+    sides = box.view(np.uint64)
+    position = begin
+    while position < end:
+        tag = np.int64(data[position])
+        if (tag & 7) != 1 or tag < 9 or tag > 33 or position + 9 > end:
+            return False
+        sides[(tag >> 3) - 1] = load_u64(data, position + 1)
+        position += 9
+    for i in range(4):
+        # -0.0 becomes 0.0.
+        box[i] += 0.0
+    # The antimeridian belongs to both sides: a rectangle that reaches it has two boxes.
+    return (
+        box[0] > -180.0
+        and box[0] <= box[2]
+        and box[2] < 180.0
+        and box[1] >= -90.0
+        and box[1] <= box[3]
+        and box[3] <= 90.0
+    )
+
+
+@kernel
+def _is_simple(data: Any, begin: Any, end: Any) -> Any:
+    """Whether a name is printable ASCII that JSON writes as it is."""
+    for i in range(begin, end):
+        byte = data[i]
+        if byte < 0x20 or byte > 0x7E or byte in (0x22, 0x5C):
+            return False
+    return True
+
+
+@kernel
+def _is_operator(data: Any, begin: Any, length: Any) -> Any:
+    """Returns 1 for AND, 2 for OR, NOT and ANY, else 0."""
+    if length == 2:
+        return 2 if data[begin] == 0x4F and data[begin + 1] == 0x52 else 0
+    if length != 3:
+        return 0
+    a, b, c = data[begin], data[begin + 1], data[begin + 2]
+    if a == 0x41 and b == 0x4E and c == 0x44:
+        return 1
+    if (a == 0x4E and b == 0x4F and c == 0x54) or (a == 0x41 and b == 0x4E and c == 0x59):
+        return 2
+    return 0
+
+
+@kernel
+def _is_plain_text(data: Any, begin: Any, end: Any) -> Any:
+    """Whether an expression is words with single spaces or ` AND ` between them."""
+    position = begin
+    was_word = False
+    while True:
+        start = position
+        while position < end:
+            byte = data[position]
+            is_word = (
+                (byte >= 0x61 and byte <= 0x7A)
+                or (byte >= 0x30 and byte <= 0x39)
+                or (byte >= 0x41 and byte <= 0x5A)
+                or byte == 0x5F
+            )
+            if not is_word:
+                break
+            position += 1
+        if position == start:
+            return False
+        operator = _is_operator(data, start, position - start)
+        if operator == 2 or (operator == 1 and not was_word):
+            return False
+        was_word = operator == 0
+        if position == end:
+            return was_word
+        if data[position] != 0x20:
+            return False
+        position += 1
+
+
+@kernel
+def _range_kind(data: Any, begin: Any, end: Any, span: Any, box: Any) -> Any:
+    """Reads `RangeKind`; returns 0 if it is not plain, 1 without a region, 2 with a rectangle.
+
+    Args:
+        data: the bytes; begin, end: of the message.
+        span: i8[6], its last two get begin and end of the text.
+        box: f8[4], gets the rectangle.
+    """
+    position, found = begin, 1
+    while position < end:
+        tag = data[position]
+        first, after = _piece(data, position + 1, end)
+        if after < 0:
+            return 0
+        if tag == 0x0A and found == 1:
+            # A region of nothing but one rectangle.
+            if first >= after or data[first] != 0x0A:
+                return 0
+            inner, last = _piece(data, first + 1, after)
+            if last != after or not _rectangle(data, inner, last, box):
+                return 0
+            found = 2
+        elif tag == 0x12 and span[4] == span[5]:
+            span[4], span[5] = first, after
+        else:
+            return 0
+        position = after
+    if span[5] - span[4] > TEXT_BYTES_MAX:
+        return 0
+    if span[4] < span[5] and not _is_plain_text(data, span[4], span[5]):
+        return 0
+    return found
+
+
+@kernel
+def _query(data: Any, begin: Any, end: Any, span: Any, box: Any) -> Any:
+    """Reads `Query`; returns as `_range_kind`.
+
+    Args:
+        data: the bytes; begin, end: of the message.
+        span: i8[6], gets begin and end of id, subscriber and text.
+        box: f8[4], gets the rectangle.
+    """
+    span[:] = 0
+    box[:] = 0.0
+    position, found, is_continuous = begin, 0, False
+    while position < end:
+        tag = data[position]
+        if tag == 0x18:
+            if position + 1 >= end or data[position + 1] != 1:
+                return 0
+            is_continuous = True
+            position += 2
+            continue
+        first, after = _piece(data, position + 1, end)
+        if after < 0:
+            return 0
+        if tag == 0x0A and span[1] == 0:
+            span[0], span[1] = first, after
+        elif tag == 0x12 and span[3] == 0:
+            span[2], span[3] = first, after
+        elif tag == 0x52 and found == 0:
+            found = _range_kind(data, first, after, span, box)
+            if found == 0:
+                return 0
+        else:
+            return 0
+        position = after
+    for name in range(0, 4, 2):
+        length = span[name + 1] - span[name]
+        if length == 0 or length > ID_BYTES_MAX or not _is_simple(data, span[name], span[name + 1]):
+            return 0
+    return found if is_continuous else 0
+
+
+@kernel(
+    types.void(_U1_IN, _I8_IN, _I8_IN, types.uint8[::1], types.int64[:, ::1], types.float64[:, ::1])
+)
+def read_queries(data: Any, begins: Any, ends: Any, kinds: Any, spans: Any, boxes: Any) -> None:
+    """Reads `Query` messages.
+
+    Args:
+        data: u1[b], with eight readable bytes after the last message.
+        begins, ends: i8[n], of each message.
+        kinds: u1[n], overwritten: 0 for what is not plain, 1 without a region, 2 with a rectangle.
+        spans: i8[n, 6], overwritten: begin and end of id, subscriber and text.
+        boxes: f8[n, 4], overwritten: west, south, east, north.
+    """
+    for row in range(kinds.shape[0]):
+        kinds[row] = _query(data, begins[row], ends[row], spans[row], boxes[row])
+
+
+@kernel(
+    types.void(
+        *(_U1_IN, _I8_IN, _I8_IN, types.uint8[::1], types.int64[:, ::1], types.float64[:, ::1]),
+        *(types.uint64[:, ::1], types.int64[:, ::1]),
+    )
+)
+def read_changes(
+    data: Any,
+    begins: Any,
+    ends: Any,
+    kinds: Any,
+    spans: Any,
+    boxes: Any,
+    hashes: Any,
+    numbers: Any,
+) -> None:
+    """Reads `ChangeRequest` messages of plain queries; the arguments are as of `read_queries`.
+
+    Args:
+        data, begins, ends, kinds, spans, boxes: of the queries.
+        hashes: u8[n, 2], overwritten: handle, digest.
+        numbers: i8[n, CHANGE_NUMBERS], overwritten.
+    """
+    for row in range(kinds.shape[0]):
+        kinds[row] = 0
+        hashes[row, :] = np.uint64(0)
+        numbers[row, :] = 0
+        numbers[row, 3] = -1
+        position, end, found = begins[row], ends[row], 0
+        while position < end:
+            tag = data[position]
+            if tag in (0x09, 0x29):
+                if position + 9 > end:
+                    break
+                hashes[row, 0 if tag == 0x09 else 1] = load_u64(data, position + 1)
+                position += 9
+            elif tag == 0x12 and found == 0:
+                first, after = _piece(data, position + 1, end)
+                if after < 0:
+                    break
+                found = _query(data, first, after, spans[row], boxes[row])
+                if found == 0:
+                    break
+                position = after
+            elif tag in (0x18, 0x20, 0x30, 0x50, 0x58):
+                value, after = _varint(data, position + 1, end)
+                # A negative number of 0x58 would read like a missing one.
+                if after < 0 or (tag == 0x58 and np.int64(value) < 0):
+                    break
+                column = 0
+                if tag == 0x20:
+                    column = 1
+                elif tag == 0x30:
+                    column = 2
+                elif tag == 0x58:
+                    column = 3
+                elif tag == 0x50:
+                    column = 4
+                numbers[row, column] = np.int64(value)
+                position = after
+            else:
+                break
+        if position == end:
+            kinds[row] = found
+
+
+@kernel(inline=True)
+def _lower(byte: Any) -> Any:
+    return byte + np.uint8(0x20) if byte >= 0x41 and byte <= 0x5A else byte
+
+
+@kernel
+def _compare(words: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> Any:
+    """Returns less than, equal to or more than 0, as bytes are ordered."""
+    for i in range(min(a_length, b_length)):
+        if words[a + i] != words[b + i]:
+            return np.int64(words[a + i]) - np.int64(words[b + i])
+    return a_length - b_length
+
+
+@kernel(
+    types.int64(
+        *(_U1_IN, _I8_IN, types.int64[::1], types.int32[::1], types.uint8[::1]),
+        *(types.int64[::1], types.uint64[::1]),
+    )
+)
+def intern_terms(
+    texts: Any,
+    offsets: Any,
+    term_offsets: Any,
+    term_rows: Any,
+    words: Any,
+    word_offsets: Any,
+    hashes: Any,
+) -> Any:
+    """Splits plain texts into their terms: distinct within a text, in order of their bytes.
+
+    Args:
+        texts: u1[b]; offsets: i8[n + 1].
+        term_offsets: i8[n + 1], overwritten.
+        term_rows: i4[t], overwritten: the word of each term; t as `(b + n) // 2 + n` at most.
+        words: u1[b + 8], overwritten: distinct words, in order of appearance.
+        word_offsets: i8[t + 1], overwritten.
+        hashes: u8[t], overwritten: xxh3-64 of each word.
+
+    Returns:
+        How many words there are.
+    """
+    size = np.int64(16)
+    while size < 2 * hashes.shape[0]:
+        size *= 2
+    table = np.zeros(size, np.int32)
+    line = np.zeros(TEXT_BYTES_MAX + 16, np.uint8)
+    begins = np.zeros(TEXT_BYTES_MAX, np.int64)
+    lengths = np.zeros(TEXT_BYTES_MAX, np.int64)
+    count, terms, used = np.int64(0), np.int64(0), np.int64(0)
+    word_offsets[0] = 0
+    term_offsets[0] = 0
+    for row in range(offsets.shape[0] - 1):
+        begin, length = offsets[row], offsets[row + 1] - offsets[row]
+        held = np.int64(0)
+        start = 0
+        for i in range(length + 1):
+            if i < length and texts[begin + i] != 0x20:
+                line[i] = _lower(texts[begin + i])
+                continue
+            # A word ends. AND in capitals is the operator, a word in any other form.
+            if _is_operator(texts, begin + start, i - start) != 1:
+                place = held
+                is_new = i > start
+                while place > 0 and is_new:
+                    order = _compare(line, start, i - start, begins[place - 1], lengths[place - 1])
+                    if order > 0:
+                        break
+                    is_new = order != 0
+                    place -= 1
+                if is_new:
+                    for j in range(held, place, -1):
+                        begins[j], lengths[j] = begins[j - 1], lengths[j - 1]
+                    begins[place], lengths[place] = start, i - start
+                    held += 1
+            start = i + 1
+        for j in range(held):
+            hashed = hash_span(line, begins[j], lengths[j])
+            slot = np.int64(hashed & np.uint64(size - 1))
+            word = np.int64(-1)
+            while table[slot] > 0:
+                other = np.int64(table[slot]) - 1
+                if hashes[other] == hashed:
+                    other_length = word_offsets[other + 1] - word_offsets[other]
+                    is_same = other_length == lengths[j]
+                    k = 0
+                    while is_same and k < other_length:
+                        is_same = words[word_offsets[other] + k] == line[begins[j] + k]
+                        k += 1
+                    if is_same:
+                        word = other
+                        break
+                slot = (slot + 1) & (size - 1)
+            if word < 0:
+                word = count
+                table[slot] = np.int32(count + 1)
+                hashes[count] = hashed
+                for k in range(lengths[j]):
+                    words[used + k] = line[begins[j] + k]
+                used += lengths[j]
+                count += 1
+                word_offsets[count] = used
+            term_rows[terms] = np.int32(word)
+            terms += 1
+        term_offsets[row + 1] = terms
+    return count
+
+
+@kernel(inline=True)
+def _copied(out: Any, at: Any, data: Any, begin: Any, end: Any) -> Any:
+    """Copies bytes; returns the position after them."""
+    for i in range(begin, end):
+        out[at + i - begin] = data[i]
+    return at + end - begin
+
+
+_HEAD = np.frombuffer(b'["range",["', np.uint8)
+_MODE = np.frombuffer(b'","continuous",', np.uint8)
+_SIDES = np.frombuffer(b'{"west":"south":"east":"north":', np.uint8)
+_NULL = np.frombuffer(b"null", np.uint8)
+_POSITIVE = np.frombuffer(b'[{"positive":[', np.uint8)
+_NEGATIVE = np.frombuffer(b'],"negative":[]}]', np.uint8)
+_TAIL = np.frombuffer(b",null,null,null,null,[]]]", np.uint8)
+_SIDE_ENDS = np.array([0, 8, 16, 23, 31], np.int64)
+
+
+@kernel(
+    types.void(
+        *(_U1_IN, _I8_IN, _U1_IN, _I8_IN, _B1_IN, _U1_IN, _I8_IN, _I4_IN, _U1_IN, _I8_IN),
+        types.uint64[::1],
+    )
+)
+def digest_plain(
+    ids: Any,
+    id_offsets: Any,
+    names: Any,
+    name_offsets: Any,
+    has_box: Any,
+    numbers: Any,
+    term_offsets: Any,
+    term_rows: Any,
+    words: Any,
+    word_offsets: Any,
+    out: Any,
+) -> None:
+    """Writes the digest of each query: xxh3-64 of its identity in JSON and its subscriber.
+
+    Args:
+        ids, names: u1, ids and subscribers; id_offsets, name_offsets: i8[n + 1].
+        has_box: b1[n], whether it has a rectangle.
+        numbers: u1, a JSON array with the four sides of each row in brackets, also of rows without.
+        term_offsets, term_rows, words, word_offsets: as of `intern_terms`.
+        out: u8[n], overwritten.
+    """
+    scratch = np.zeros(4_096, np.uint8)
+    at_number = np.int64(1)
+    for row in range(out.shape[0]):
+        name_length = name_offsets[row + 1] - name_offsets[row]
+        needed = 512 + id_offsets[row + 1] - id_offsets[row] + name_length
+        for t in range(term_offsets[row], term_offsets[row + 1]):
+            needed += 3 + word_offsets[term_rows[t] + 1] - word_offsets[term_rows[t]]
+        if needed > scratch.shape[0]:
+            scratch = np.zeros(2 * needed, np.uint8)
+        at = _copied(scratch, np.int64(0), _HEAD, 0, _HEAD.shape[0])
+        at = _copied(scratch, at, ids, id_offsets[row], id_offsets[row + 1])
+        at = _copied(scratch, at, _MODE, 0, _MODE.shape[0])
+        # Behind the bracket of the row's numbers.
+        at_number += 1
+        for side in range(4):
+            start = at_number
+            while numbers[at_number] != 0x2C and numbers[at_number] != 0x5D:
+                at_number += 1
+            if has_box[row]:
+                if side > 0:
+                    scratch[at] = 0x2C
+                    at += 1
+                at = _copied(scratch, at, _SIDES, _SIDE_ENDS[side], _SIDE_ENDS[side + 1])
+                at = _copied(scratch, at, numbers, start, at_number)
+            at_number += 1
+        # The comma between rows.
+        at_number += 1
+        if has_box[row]:
+            scratch[at] = 0x7D
+            at += 1
+        else:
+            at = _copied(scratch, at, _NULL, 0, 4)
+        scratch[at] = 0x2C
+        at += 1
+        if term_offsets[row] == term_offsets[row + 1]:
+            at = _copied(scratch, at, _NULL, 0, 4)
+        else:
+            at = _copied(scratch, at, _POSITIVE, 0, _POSITIVE.shape[0])
+            for t in range(term_offsets[row], term_offsets[row + 1]):
+                if t > term_offsets[row]:
+                    scratch[at] = 0x2C
+                    at += 1
+                scratch[at] = 0x22
+                word = term_rows[t]
+                at = _copied(scratch, at + 1, words, word_offsets[word], word_offsets[word + 1])
+                scratch[at] = 0x22
+                at += 1
+            at = _copied(scratch, at, _NEGATIVE, 0, _NEGATIVE.shape[0])
+        at = _copied(scratch, at, _TAIL, 0, _TAIL.shape[0])
+        at = _copied(scratch, at, names, name_offsets[row], name_offsets[row + 1])
+        out[row] = hash_span(scratch, np.int64(0), at)
+
+
+@kernel(inline=True)
+def _put_varint(out: Any, at: Any, value: Any) -> Any:
+    left = np.uint64(value)
+    while left >= _MORE:
+        out[at] = np.uint8((left & _LOW_7) | _MORE)
+        left >>= _SEVEN
+        at += 1
+    out[at] = np.uint8(left)
+    return at + 1
+
+
+@kernel(inline=True)
+def _varint_bytes(value: Any) -> Any:
+    left, count = np.uint64(value), np.int64(1)
+    while left >= _MORE:
+        left >>= _SEVEN
+        count += 1
+    return count
+
+
+@kernel(inline=True)
+def _put_number(out: Any, at: Any, tag: Any, value: Any) -> Any:
+    """Writes a varint field, nothing for 0."""
+    if value == 0:
+        return at
+    out[at] = np.uint8(tag)
+    return _put_varint(out, at + 1, value)
+
+
+@kernel(inline=True)
+def _put_word(out: Any, at: Any, tag: Any, value: Any) -> Any:
+    """Writes a fixed field of eight bytes, nothing for 0."""
+    if value == np.uint64(0):
+        return at
+    out[at] = np.uint8(tag)
+    store_u64(out, at + 1, value)
+    return at + 9
+
+
+@kernel(inline=True)
+def _put_piece(out: Any, at: Any, tag: Any, data: Any, begin: Any, end: Any) -> Any:
+    """Writes a length-delimited field."""
+    out[at] = np.uint8(tag)
+    at = _put_varint(out, at + 1, end - begin)
+    return _copied(out, at, data, begin, end)
+
+
+@kernel(
+    types.void(
+        *(_U1_IN, _I8_IN, _U1_IN, _I8_IN, _U1_IN, _I8_IN, _B1_IN, _F8_2_IN),
+        *(_U8_IN, _U8_IN, _I8_2_IN, types.uint8[::1], types.int64[::1]),
+    )
+)
+def write_changes(
+    ids: Any,
+    id_offsets: Any,
+    names: Any,
+    name_offsets: Any,
+    texts: Any,
+    text_offsets: Any,
+    has_box: Any,
+    boxes: Any,
+    handles: Any,
+    digests: Any,
+    numbers: Any,
+    out: Any,
+    ends: Any,
+) -> None:
+    """Writes the `ChangeRequest` of each plain query, one behind the other.
+
+    Args:
+        ids, names, texts: u1, ids, subscribers, expressions; their offsets: i8[n + 1].
+        has_box: b1[n]; boxes: f8[n, 4].
+        handles, digests: u8[n].
+        numbers: i8[n, CHANGE_NUMBERS].
+        out: u1, overwritten: n * FIXED_BYTES_MAX bytes and those of ids, names and texts.
+        ends: i8[n], overwritten: where each message ends.
+    """
+    at = np.int64(0)
+    sides = boxes.view(np.uint64)
+    for row in range(ends.shape[0]):
+        rectangle = np.int64(0)
+        if has_box[row]:
+            for side in range(4):
+                rectangle += 9 * np.int64(sides[row, side] != np.uint64(0))
+        text = text_offsets[row + 1] - text_offsets[row]
+        kind = np.int64(0)
+        if has_box[row]:
+            kind += 4 + rectangle
+        if text:
+            kind += 1 + _varint_bytes(text) + text
+        identity = id_offsets[row + 1] - id_offsets[row]
+        name = name_offsets[row + 1] - name_offsets[row]
+        query = 1 + _varint_bytes(identity) + identity + 1 + _varint_bytes(name) + name
+        query += 3 + _varint_bytes(kind) + kind
+        at = _put_word(out, at, 0x09, handles[row])
+        out[at] = 0x12
+        at = _put_varint(out, at + 1, query)
+        at = _put_piece(out, at, 0x0A, ids, id_offsets[row], id_offsets[row + 1])
+        at = _put_piece(out, at, 0x12, names, name_offsets[row], name_offsets[row + 1])
+        out[at] = 0x18
+        out[at + 1] = 0x01
+        out[at + 2] = 0x52
+        at = _put_varint(out, at + 3, kind)
+        if has_box[row]:
+            out[at] = 0x0A
+            out[at + 1] = np.uint8(rectangle + 2)
+            out[at + 2] = 0x0A
+            out[at + 3] = np.uint8(rectangle)
+            at += 4
+            for side in range(4):
+                at = _put_word(out, at, 0x09 + 8 * side, sides[row, side])
+        if text:
+            at = _put_piece(out, at, 0x12, texts, text_offsets[row], text_offsets[row + 1])
+        at = _put_number(out, at, 0x18, numbers[row, 0])
+        at = _put_number(out, at, 0x20, numbers[row, 1])
+        at = _put_word(out, at, 0x29, digests[row])
+        at = _put_number(out, at, 0x30, numbers[row, 2])
+        at = _put_number(out, at, 0x50, numbers[row, 4])
+        if numbers[row, 3] >= 0:
+            out[at] = 0x58
+            at = _put_varint(out, at + 1, numbers[row, 3])
+        ends[row] = at

@@ -1,0 +1,112 @@
+"""Forwards changes of plain queries to slots, as `slot_updates` does those of any query."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.compile import take_queries
+from sirocco.protocol.contract.columns import take_names
+from sirocco.protocol.contract.effects import Append, Effect
+from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_REVISION, SLOTS, Installed
+from sirocco.protocol.contract.plain_queries import PlainChanges
+from sirocco.protocol.router.queries.live_queries import LiveQueries
+from sirocco.schemes.map.routing import QueryRoutes, RoutingArrays
+
+
+@dataclass(frozen=True, slots=True)
+class PlainUpdates:
+    """What the changes of one batch are forwarded with.
+
+    Attributes:
+        partition: of the registry.
+        floor: offset of its last checkpoint.
+        live: the queries; updated with all that is forwarded.
+        routing: the only map in force, which does not split the vocabulary.
+    """
+
+    partition: int
+    floor: int
+    live: LiveQueries
+    routing: RoutingArrays
+
+    def forward(self, offsets: NDArray[np.int64], changes: PlainChanges) -> list[Effect]:
+        """Returns the records for slots.
+
+        Args:
+            offsets: i8[n], of the changes.
+            changes: in force, of distinct queries, few enough for one record; those that replace
+                a version replace a placed one.
+        """
+        rows = changes.queries.rows
+        routes = self.routing.route_boxes(rows.boxes, rows.box_offsets)
+        places = self.live.places_of(routes)
+        left = self._left(offsets, changes, places)
+        effects = self._records(offsets, changes, routes, left)
+        self.live.put_plain(changes.queries, offsets, places)
+        return effects
+
+    def _left(
+        self, offsets: NDArray[np.int64], changes: PlainChanges, places: NDArray[np.int32]
+    ) -> dict[int, list[tuple[int, int]]]:
+        """Returns slot → handle and revision of what is no longer there."""
+        live, handles = self.live, changes.queries.handles
+        known = live.rows.get(handles)
+        former = np.where(known >= 0, live.slot_sets[known], places)
+        left: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for row in np.flatnonzero(former != places).tolist():
+            here = live.slot_set(int(places[row]))
+            for slot in set(live.slot_set(int(former[row]))).difference(here):
+                left[slot].append((int(handles[row]), int(offsets[row])))
+        return left
+
+    def _records(
+        self,
+        offsets: NDArray[np.int64],
+        changes: PlainChanges,
+        routes: QueryRoutes,
+        left: dict[int, list[tuple[int, int]]],
+    ) -> list[Effect]:
+        owners = np.repeat(np.arange(len(changes)), np.diff(routes.slot_offsets))
+        order = np.argsort(routes.slots, kind="stable")
+        slots, begins = np.unique(routes.slots[order], return_index=True)
+        pieces = np.split(owners[order], begins[1:]) if len(slots) else []
+        chosen_of = dict(zip(slots.tolist(), pieces, strict=True))
+        nothing = np.empty(0, np.intp)
+        return [
+            Append(
+                SLOTS,
+                slot,
+                self._installed(offsets, changes, chosen_of.get(slot, nothing), left.get(slot, [])),
+            )
+            for slot in sorted(chosen_of.keys() | left.keys())
+        ]
+
+    def _installed(
+        self,
+        offsets: NDArray[np.int64],
+        changes: PlainChanges,
+        chosen: NDArray[np.intp],
+        ended: list[tuple[int, int]],
+    ) -> Installed:
+        queries = changes.queries
+        is_all = len(chosen) == len(changes)
+        record = Installed.plain(
+            self.partition,
+            self.floor,
+            queries.names if is_all else take_names(queries.names, chosen),
+            offsets[chosen],
+            queries.rows if is_all else take_queries(queries.rows, chosen),
+            None,
+            np.array([handle for handle, _ in ended], np.uint64),
+            np.array([revision for _, revision in ended], np.int64),
+        )
+        begins_ms, sinces = changes.begins_ms[chosen], changes.sinces[chosen]
+        if (begins_ms != AT_ONCE_MS).any():
+            record = replace(record, begins_ms=begins_ms)
+        if (sinces != NO_REVISION).any():
+            record = replace(record, sinces=sinces)
+        return record

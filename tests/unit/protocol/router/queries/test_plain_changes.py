@@ -1,0 +1,271 @@
+"""Changes of plain queries as columns lead to the same as single ones."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from sirocco.model.query import parse_query
+from sirocco.protocol.contract.effects import (
+    AppendChanges,
+    ChangeRequest,
+    Effect,
+    Outcomes,
+    PlainRequests,
+)
+from sirocco.protocol.contract.messages import Change, Installed
+from sirocco.protocol.router.queries import registry_partition
+from sirocco.protocol.router.queries.place_sets import leaves_of_state
+from sirocco.protocol.router.queries.plain_updates import PlainUpdates
+from sirocco.schemes.map.routing import RoutingArrays
+from tests.support.plain_columns import plain_entries, plain_requests
+from tests.support.registry_log import ROUTING, Log, query
+
+NOW_MS = 1_000
+
+
+class ColumnLog(Log):
+    """As `Log`; requests and records are columns wherever they can be."""
+
+    def __init__(self, offset: int = 0, *, routing: RoutingArrays = ROUTING) -> None:
+        super().__init__(offset, routing=routing)
+        self.appended_as_columns = 0
+
+    def request(self, *requests: ChangeRequest) -> int:
+        columns = plain_requests(requests)
+        return super().request(*requests) if columns is None else self.request_columns(columns)
+
+    def request_columns(self, columns: PlainRequests) -> int:
+        self._tokens += 1
+        self.carry_out(self.registry.take_plain_requests(self._tokens, columns))
+        return self._tokens
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, AppendChanges):
+                assert effect.partition == 3
+                changes = effect.changes
+                self.records += [changes.change(row) for row in range(len(changes))]
+                self.appended_as_columns += len(changes)
+            else:
+                super().carry_out([effect])
+
+    def read(self, upto: int | None = None) -> None:
+        while self.registry.offset < (self.head if upto is None else upto):
+            begin = self.registry.offset
+            batch = [(o, self.records[o - self._begin]) for o in range(begin, upto or self.head)]
+            entries = plain_entries(3, batch)
+            read = [(entry.offset, entry.message) for entry in entries]
+            self.carry_out(self.registry.read(read, self._routings))  # type: ignore[arg-type]
+
+
+def asked(action: str, query_id: str, text: str = "a", west: float = -100.0) -> ChangeRequest:
+    if action == "unregister":
+        members = None
+    else:
+        members = parse_query(query(query_id, west, west + 30, text=text))
+    return ChangeRequest(action=action, id=query_id, query=members, subscriber="s", start_ms=NOW_MS)
+
+
+@pytest.fixture(name="forwarded")
+def _forwarded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Returns a list that gets how many changes are forwarded as columns."""
+    counts: list[int] = []
+    forward = PlainUpdates.forward
+
+    def counted(self, offsets, changes):  # type: ignore[no-untyped-def]
+        counts.append(len(changes))
+        return forward(self, offsets, changes)
+
+    monkeypatch.setattr(PlainUpdates, "forward", counted)
+    return counts
+
+
+def kinds(log: Log, token: int) -> list[object]:
+    return [each.revision if each.error is None else each.error.code for each in log.answers[token]]
+
+
+def installed(log: Log) -> list[tuple[int, object]]:
+    """Returns what slots were sent, comparable."""
+    return [(slot, _comparable(message)) for slot, message in log.installs]
+
+
+def _comparable(message: Installed) -> object:
+    parts: dict[str, object] = {"subscribers": message.names.subscribers, "floor": message.floor}
+    named = {**{n: getattr(message.rows, n) for n in message.rows.__slots__}}
+    named |= {n: getattr(message.names, n) for n in ("handles", "ids", "id_offsets")}
+    named |= {n: getattr(message, n) for n in ("revisions", "removed", "removed_revisions")}
+    named |= {"sinces": message.sinces, "begins_ms": message.begins_ms, "kinds": message.kinds}
+    parts |= {n: None if each is None else (each.dtype, each.tolist()) for n, each in named.items()}
+    return parts
+
+
+def test_both_ways_append_forward_and_answer_the_same(forwarded: list[int]) -> None:
+    single, columns = Log(), ColumnLog()
+    rounds = (
+        [asked("register", f"q{n}", f"word{n % 7} b", -150.0 + n) for n in range(60)],
+        [asked("update", f"q{n}", f"word{n % 5}", -110.0 + n) for n in range(60)],
+        [asked("update", f"q{n}", "c", 10.0) for n in range(0, 60, 2)],
+        [asked("unregister", f"q{n}") for n in range(0, 60, 3)],
+        [asked("register", f"q{n}", "d", 20.0) for n in range(0, 60, 3)],
+    )
+    for requests in rounds:
+        for log in (single, columns):
+            token = log.request(*requests)
+            log.read()
+        assert kinds(single, token) == kinds(columns, token)
+        assert single.records == columns.records
+        assert installed(single) == installed(columns)
+    assert sum(forwarded) == 60 + 60 + 30 + 20
+    one, other = single.registry.state(), columns.registry.state()
+    assert leaves_of_state(one) == leaves_of_state(other)
+    for name in one.keys() - {"leaf_sets", "leaf_set_offsets", "leaf_set_rows"}:
+        np.testing.assert_array_equal(one[name], other[name], name)
+    assert isinstance(columns.answers[1], Outcomes)
+
+
+def test_rows_that_need_no_change_are_answered_as_single_ones() -> None:
+    log = ColumnLog()
+    log.request(asked("register", "old"), asked("register", "same"))
+    log.read()
+    token = log.request(
+        asked("register", "new"), asked("register", "old", "other"), asked("register", "same")
+    )
+    log.read()
+    assert kinds(log, token) == [2, "ALREADY_EXISTS", 1]
+    token = log.request(asked("update", "old", "third"), asked("update", "none"))
+    log.read()
+    # Behind the probe that decided about the rest.
+    assert kinds(log, token) == [4, "NOT_FOUND"]
+
+
+def test_requests_for_a_query_wait_for_its_change_in_columns() -> None:
+    log = ColumnLog()
+    first = log.request(*(asked("register", f"q{n}") for n in range(3)))
+    again = log.request(*(asked("register", f"q{n}") for n in range(3)))
+    gone = log.request(asked("unregister", "q1"))
+    assert len(log.records) == 3
+    log.read()
+    assert kinds(log, first) == kinds(log, again) == [0, 1, 2]
+    assert log.outcome(gone).error is None
+    assert {name for ids in log.told().values() for name in ids} == {"q0", "q2"}
+
+
+def test_a_change_of_another_owner_comes_first() -> None:
+    """The column of that query is void; its request is decided again, the others are not."""
+    log = ColumnLog()
+    log.request(asked("register", "q1"))
+    log.read()
+    stranger = log.records[0]
+    token = log.request(asked("update", "q1", "x"))
+    own = log.records.pop()
+    log.records += [
+        Change(
+            handle=stranger.handle,
+            query=None,
+            subscriber="",
+            start_ms=5,
+            expected_revision=0,
+            digest=0,
+            epoch=7,
+        ),
+        own,
+    ]
+    log.read()
+    assert kinds(log, token) == ["NOT_FOUND"]
+
+
+def test_a_new_owner_reads_columns_that_it_has_not_asked_for(forwarded: list[int]) -> None:
+    first = ColumnLog()
+    first.request(*(asked("register", f"q{n}", west=-160.0 + n) for n in range(20)))
+    first.read()
+    second = ColumnLog()
+    second.records = first.records
+    second.read()
+    assert second.told() == first.told()
+    assert forwarded == [20, 20]
+    assert not second.answers
+
+
+def test_a_deposed_owner_refuses_columns() -> None:
+    log = ColumnLog()
+    log.registry.validation.epoch_seen = 8
+    token = log.request(asked("register", "q1"), asked("register", "q2"))
+    assert kinds(log, token) == ["UNAVAILABLE"] * 2
+
+
+def test_an_owner_that_loses_its_partition_answers_columns() -> None:
+    log = ColumnLog()
+    token = log.request(*(asked("register", f"q{n}") for n in range(4)))
+    log.carry_out(log.registry.abandon())
+    assert kinds(log, token) == ["UNAVAILABLE"] * 4
+
+
+def test_an_unannounced_owner_appends_a_probe_alone() -> None:
+    log = ColumnLog()
+    log.registry.validation.epoch_seen = 0
+    token = log.request(*(asked("register", f"q{n}") for n in range(4)))
+    assert [change.is_probe for change in log.records] == [True]
+    log.read()
+    assert len(kinds(log, token)) == 4
+    assert log.changes == 4
+
+
+def test_a_query_asked_for_twice_is_decided_in_order() -> None:
+    log = ColumnLog()
+    requests = [asked("register", "q1"), asked("register", "q2")]
+    columns = plain_requests(requests)
+    assert columns is not None
+    twice = PlainRequests(
+        is_update=False, queries=columns.queries.take(np.array([0, 1, 0])), start_ms=NOW_MS
+    )
+    token = log.request_columns(twice)
+    log.read()
+    assert kinds(log, token) == [0, 1, 0]
+
+
+def test_many_changes_are_forwarded_in_parts(
+    monkeypatch: pytest.MonkeyPatch, forwarded: list[int]
+) -> None:
+    monkeypatch.setattr(registry_partition, "PLAIN_MAX", 16)
+    log = ColumnLog()
+    token = log.request(*(asked("register", f"q{n}", west=-160.0 + n) for n in range(40)))
+    log.read()
+    assert forwarded == [16, 16, 8]
+    assert kinds(log, token) == list(range(40))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_lives_are_the_same_either_way(seed: int) -> None:
+    """Batches of all kinds, read at random: the same queries in the same slots, equal answers."""
+    dice = random.Random(seed)
+    single, columns = Log(), ColumnLog()
+    tokens: list[tuple[int, int]] = []
+    for _ in range(60):
+        action = dice.choice(["register", "register", "update", "unregister"])
+        names = [f"q{n}" for n in dice.sample(range(12), dice.randint(1, 6))]
+        if dice.random() < 0.2:
+            names.append(names[0])
+        requests = [
+            asked(action, name, dice.choice("ab"), dice.choice([-150.0, -60.0, 20.0, 60.0]))
+            for name in names
+        ]
+        tokens.append((single.request(*requests), columns.request(*requests)))
+        if dice.random() < 0.6:
+            single.read()
+            columns.read()
+    single.read()
+    columns.read()
+    for one, other in tokens:
+        pairs = zip(single.answers[one], columns.answers[other], strict=True)
+        assert all(type(a.error) is type(b.error) for a, b in pairs), f"seed {seed}"
+    told = [{slot: set(ids) for slot, ids in log.told().items()} for log in (single, columns)]
+    assert told[0] == told[1], f"seed {seed}"
+    digests = [
+        dict(zip(log.registry.state()["handles"], log.registry.state()["digests"], strict=True))
+        for log in (single, columns)
+    ]
+    assert digests[0] == digests[1]
+    assert columns.appended_as_columns > 0
