@@ -13,7 +13,7 @@ from tests.simulation import services
 from tests.simulation.plants import Plant
 
 
-def _nobody_leaves(self: CoordinatorMachine, event: MembersSeen, now_ms: int) -> list[Effect]:
+def _no_member_leaves(self: CoordinatorMachine, event: MembersSeen, now_ms: int) -> list[Effect]:
     staying = tuple(replace(member, is_leaving=False) for member in event.members)
     return _members(self, MembersSeen(staying, event.leading, event.departed), now_ms)
 
@@ -50,7 +50,7 @@ BALANCE_PLANTS = (
     Plant(
         "a leaving evaluator is given slots like the others",
         "scaling",
-        ((CoordinatorMachine, "_members", _nobody_leaves),),
+        ((CoordinatorMachine, "_members", _no_member_leaves),),
     ),
     Plant(
         "an evaluator that has announced its end ends at once",

@@ -248,7 +248,7 @@ class BalancingThread:
                 # In the order of the requests, not of the answers.
                 send({member: found[member] for member in asked if member in found})
 
-        def hear(member: str, answer: Any) -> None:
+        def take_answer(member: str, answer: Any) -> None:
             waiting.discard(member)
             if answer is not None:
                 found[member] = answer
@@ -256,7 +256,7 @@ class BalancingThread:
                 end()
 
         for member in sorted(waiting):
-            self._call(known[member], asked[member], partial(hear, member))
+            self._call(known[member], asked[member], partial(take_answer, member))
         if waiting:
             self._scheduler.after(1_000 * patience_s, end)
         else:

@@ -13,7 +13,7 @@ from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import DELIVERIES, NO_REVISION, REGISTRY, Change, Delivered
 from sirocco.protocol.merger.delivery_records import of_subscriber
 from tests.simulation.ledger import Ledger
-from tests.simulation.list_ledger import told_lists
+from tests.simulation.list_ledger import sent_lists
 from tests.simulation.log import SimLog, Stored
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.services import PublishRequest, RouterNode
@@ -127,11 +127,11 @@ class Publisher:
         self._node, self._next, self._in_flight = node, self._acknowledged + 1, 0
         self._moved_ms = self._sent_ms = self._scheduler.now_ms
 
-        heard_ms = [0.0]
+        answered_ms = [0.0]
 
         def acknowledged(number: int, offset: int) -> None:
-            heard_ms[0] = max(heard_ms[0], self._scheduler.now_ms + self._call_ms())
-            self._scheduler.at(heard_ms[0], lambda: self._hear(serial, number, offset))
+            answered_ms[0] = max(answered_ms[0], self._scheduler.now_ms + self._call_ms())
+            self._scheduler.at(answered_ms[0], lambda: self._take_answer(serial, number, offset))
 
         def broken() -> None:
             self._scheduler.after(
@@ -165,7 +165,7 @@ class Publisher:
 
         self._scheduler.at(self._sent_ms, arrive)
 
-    def _hear(self, serial: int, number: int, offset: int) -> None:
+    def _take_answer(self, serial: int, number: int, offset: int) -> None:
         if serial != self._serial:
             return
         self.token_offset = max(offset, self.token_offset)
@@ -243,7 +243,7 @@ class QueryOwner:
         deadline_ms = self._scheduler.now_ms + PATIENCE_MS
 
         def answered(outcomes: Sequence[Outcome] | None) -> None:
-            self._scheduler.after(self._call_ms(), lambda: self._hear(attempt, outcomes))
+            self._scheduler.after(self._call_ms(), lambda: self._take_answer(attempt, outcomes))
 
         def arrive() -> None:
             # A server drops a request whose deadline is over.
@@ -277,7 +277,7 @@ class QueryOwner:
             self._is_uncertain = True
             self._try()
 
-    def _hear(self, attempt: int, outcomes: Sequence[Outcome] | None) -> None:
+    def _take_answer(self, attempt: int, outcomes: Sequence[Outcome] | None) -> None:
         if attempt != self._attempt:
             return
         self._attempt += 1
@@ -399,13 +399,13 @@ class Rival:
                 self._partition,
                 (request,),
                 deadline_ms,
-                lambda outcomes: self._hear(action, outcomes),
+                lambda outcomes: self._take_answer(action, outcomes),
             )
 
         call_ms = self._scheduler.between(*self._log.delays.call)
         self._scheduler.after(call_ms, lambda: node.post(arrive))
 
-    def _hear(self, action: str, outcomes: Sequence[Outcome] | None) -> None:
+    def _take_answer(self, action: str, outcomes: Sequence[Outcome] | None) -> None:
         error = None if outcomes is None else outcomes[0].error
         if outcomes is None or isinstance(error, Unavailable):
             return
@@ -440,12 +440,12 @@ class Subscriber:
             if isinstance(stored.message, Delivered):
                 mine = of_subscriber(stored.message, self.name)
                 if mine is not None:
-                    self.received += told_in(mine)
+                    self.received += notifications_in(mine)
         self.cursor = position
         self._scheduler.after(self._scheduler.between(50, 400), self._read)
 
 
-def told_in(delivered: Delivered) -> list[Any]:
+def notifications_in(delivered: Delivered) -> list[Any]:
     """Returns all notifications of a part's only subscriber, in order."""
     queries, events, matches = delivered.queries, delivered.events, delivered.matches
     assert len(queries.subscribers) == 1
@@ -459,4 +459,4 @@ def told_in(delivered: Delivered) -> list[Any]:
             strict=True,
         )
     )
-    return reported + [(handle, one) for _, handle, one in told_lists(delivered)]
+    return reported + [(handle, one) for _, handle, one in sent_lists(delivered)]

@@ -30,7 +30,7 @@ from tests.simulation.log import Delays, SimLog
 from tests.simulation.map_maker import MapMaker
 from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.poison import poisoned, poisonous
-from tests.simulation.registry_truth import untold
+from tests.simulation.registry_truth import unpublished
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.searchers import Searchers
 from tests.simulation.services import (
@@ -263,7 +263,7 @@ class Cluster:
             self.profile.name,
             self.scheduler.now_ms,
             sum(1 for each in self.ledger.objects.values() if each.places),
-            sum(map(len, self.ledger.told.values())),
+            sum(map(len, self.ledger.sent.values())),
             self.events,
         )
 
@@ -274,7 +274,7 @@ class Cluster:
         slots = [self.log.partition(SLOTS, slot).high for slot in range(self.world.shape.slots)]
         self._run_until(limit_ms, lambda: self._is_merged(slots), "all is delivered")
         highs = [self.log.partition(DELIVERIES, p).high for p in range(self.world.shape.partials)]
-        reported = {name: len(each) for name, each in self.ledger.told.items()}
+        reported = {name: len(each) for name, each in self.ledger.sent.items()}
         self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
         return reported
 
@@ -332,7 +332,7 @@ class Cluster:
 
     def _is_registry_true(self) -> bool:
         logs = [self.log.partition(REGISTRY, p).records for p in range(self.world.shape.registry)]
-        return not any(untold([stored.message for stored in log]) for log in logs)
+        return not any(unpublished([stored.message for stored in log]) for log in logs)
 
     def _are_checkpoints_whole(self) -> bool:
         return not unreadable(self.log, self.parts.archive)
@@ -360,7 +360,7 @@ class Cluster:
             # Time advances: there may be more to read by now than has been read.
             received = len(subscriber.received)
             is_all = received >= least.get(subscriber.name, 0)
-            if not is_all or subscriber.received != self.ledger.told[subscriber.name][:received]:
+            if not is_all or subscriber.received != self.ledger.sent[subscriber.name][:received]:
                 raise BrokenPromiseError(
                     f"{subscriber.name} received other than what was delivered to it"
                 )

@@ -27,7 +27,7 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
 from sirocco.protocol.contract.record_sizes import partition_of
 from tests.simulation.log import SimLog
-from tests.simulation.query_versions import Asked, version_of
+from tests.simulation.query_versions import QueryVersion, version_of
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
 
@@ -51,20 +51,20 @@ class EndLedger:
         self._truth = truth
         self._fail = fail
         # (subscriber, query handle) → reasons, in the order of `deliveries`.
-        self._told: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self._sent: dict[tuple[str, int], list[int]] = defaultdict(list)
         # (registry partition, revision) → slot → position of its record there.
-        self._said: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        self._published: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         # (query handle, revision) of versions that were copied for a change of the map.
         self._copied: set[tuple[int, int]] = set()
 
     @property
     def ends_total(self) -> int:
         """How many ends were reported."""
-        return sum(map(len, self._told.values()))
+        return sum(map(len, self._sent.values()))
 
-    def told(self, subscriber: str, handle: int, reason: int) -> None:
+    def add_sent(self, subscriber: str, handle: int, reason: int) -> None:
         """Records a delivered end."""
-        self._told[subscriber, handle].append(reason)
+        self._sent[subscriber, handle].append(reason)
 
     def installed(self, slot: int, offset: int, installed: Installed) -> None:
         """Records an append by the registry's owner to the log of a slot."""
@@ -74,42 +74,42 @@ class EndLedger:
         if installed.ended is None:
             return
         for revision in installed.ended.revisions.tolist():
-            reported = self._said[installed.registry_partition, revision]
+            reported = self._published[installed.registry_partition, revision]
             reported.setdefault(slot, offset)
 
     # --- the checks
 
     def check(
-        self, versions: Callable[[int], list[Asked]], told: Mapping[str, Sequence[Any]]
+        self, versions: Callable[[int], list[QueryVersion]], sent: Mapping[str, Sequence[Any]]
     ) -> None:
         """Compares the reports with the required ones.
 
         Args:
             versions: of a query, by its handle.
-            told: subscriber → all notifications, in order.
+            sent: subscriber → all notifications, in order.
         """
         for query_id in self._world.life_starts:
             handle = query_handle(query_id)
             ended, current = self._ended_by(handle)
-            asked = self._with_skipped(handle, versions(handle), ended)
-            for subscriber in sorted({version.subscriber for version in asked}):
+            registered = self._with_skipped(handle, versions(handle), ended)
+            for subscriber in sorted({version.subscriber for version in registered}):
                 own = [
                     self._ends(version, ended.get(version.revision), current)
-                    for version in asked
+                    for version in registered
                     if version.subscriber == subscriber and "ended" in version.query.events
                 ]
-                reasons = self._told.pop((subscriber, handle), [])
+                reasons = self._sent.pop((subscriber, handle), [])
                 name = f"{query_id} of {subscriber}"
                 self._check_query(name, own, reasons)
-                last = asked[-1]
+                last = registered[-1]
                 if own and own[-1].is_due and last.subscriber == subscriber and reasons:
-                    self._check_last(name, handle, last, told[subscriber])
-        for subscriber, handle in self._told:
-            self._fail(f"{subscriber} was told the end of {handle}, which it never had")
+                    self._check_last(name, handle, last, sent[subscriber])
+        for subscriber, handle in self._sent:
+            self._fail(f"{subscriber} was sent the end of {handle}, which it never had")
 
     def _with_skipped(
-        self, handle: int, held: list[Asked], ended: Mapping[int, tuple[int, Change]]
-    ) -> list[Asked]:
+        self, handle: int, held: list[QueryVersion], ended: Mapping[int, tuple[int, Change]]
+    ) -> list[QueryVersion]:
         """Adds the versions that ended and that no slot ever held.
 
         An owner that reads such a version together with what replaced it sends slots only what is
@@ -124,22 +124,22 @@ class EndLedger:
     def _check_query(self, name: str, own: list[_Ends], reasons: list[int]) -> None:
         due, most = sum(each.is_due for each in own), sum(bool(each.reasons) for each in own)
         if not due <= len(reasons) <= most:
-            self._fail(f"{name}: {len(reasons)} ends were told, wanted {due} to {most}")
+            self._fail(f"{name}: {len(reasons)} ends were sent, wanted {due} to {most}")
         for reason in (BY_TTL, BY_REMOVAL):
             possible = sum(reason in each.reasons for each in own)
             needed = sum(each.is_due and each.reasons == {reason} for each in own)
             if not needed <= reasons.count(reason) <= possible:
                 self._fail(f"{name}: ends by {reasons}, wanted {needed} to {possible} by {reason}")
 
-    def _check_last(self, name: str, handle: int, last: Asked, told: Sequence[Any]) -> None:
+    def _check_last(self, name: str, handle: int, last: QueryVersion, sent: Sequence[Any]) -> None:
         """Checks that nothing is reported after the end of the newest version."""
         if "ended" not in last.query.events:
             return
-        of_query = [each for each in told if each[0] == handle]
+        of_query = [each for each in sent if each[0] == handle]
         if not getattr(of_query[-1][1], "ended", 0):
-            self._fail(f"{name}: {of_query[-1]} was told behind the end")
+            self._fail(f"{name}: {of_query[-1]} was sent after the end")
 
-    def _ends(self, version: Asked, by: tuple[int, Change] | None, current: int) -> _Ends:
+    def _ends(self, version: QueryVersion, by: tuple[int, Change] | None, current: int) -> _Ends:
         handle = query_handle(version.query.id)
         partition = handle % self._world.shape.registry
         reasons: set[int] = set()
@@ -156,13 +156,13 @@ class EndLedger:
         if by is not None:
             _, change = by
             reasons.add(BY_TTL if version.expires_ms <= change.start_ms else BY_REMOVAL)
-            reported = self._said.get((partition, version.revision), {})
+            reported = self._published.get((partition, version.revision), {})
             stays = version.stays.values()
             is_lost = self._is_lost(partition, version.revision, change)
             has_ended = all(stay.end is not None for stay in stays)
             if has_ended and len(reported) < len(slots) and not is_lost:
                 self._fail(
-                    f"the end of version {version.revision} was said in slots {reported} alone"
+                    f"the end of version {version.revision} was published in slots {reported} alone"
                 )
             is_due |= len(reported) == len(slots) and all(
                 positions.get(slot, 0) > position_of(offset) for slot, offset in reported.items()
@@ -175,7 +175,7 @@ class EndLedger:
         epochs = (each.message.epoch for each in records if isinstance(each.message, Change))
         return records[revision].is_hidden and max(epochs) > change.epoch
 
-    def _passed(self, version: Asked) -> bool:
+    def _passed(self, version: QueryVersion) -> bool:
         """Returns whether its lifetime ended while a slot held it."""
         for slot, stay in version.stays.items():
             passed = self._truth.passed_at(slot, version.expires_ms)

@@ -36,13 +36,13 @@ def _learn_of_any(self: EndRequests, revision: int, change: Change) -> End | Non
     return _learn(self, revision, change)
 
 
-def _hear_one(
+def _take_report_of_one(
     self: QueryEnds, spec: Spec, query: str, subscriber: str, slot: int, slots: int
 ) -> None:
     _hear(self, spec, query, subscriber, slot, 1)
 
 
-def _say_again(self: QueryEndings, message: Installed, floor: int) -> Any:
+def _republish_ends(self: QueryEndings, message: Installed, floor: int) -> Any:
     self._reported.clear()
     return _said(self, message, 0)
 
@@ -72,7 +72,7 @@ END_PLANTS = (
     Plant(
         "a query has ended when one slot reports it",
         "calm",
-        ((QueryEnds, "take_report", _hear_one),),
+        ((QueryEnds, "take_report", _take_report_of_one),),
     ),
     Plant(
         "a router forgets at a take-over whose end is to be reported",
@@ -113,6 +113,6 @@ END_PLANTS = (
     Plant(
         "a slot reports an end again when the registry repeats it",
         "storm",
-        ((QueryEndings, "registry_ends", _say_again),),
+        ((QueryEndings, "registry_ends", _republish_ends),),
     ),
 )

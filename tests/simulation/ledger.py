@@ -40,9 +40,9 @@ from sirocco.protocol.contract.messages import (
 from sirocco.protocol.contract.poison_trials import DEATHS_MAX
 from tests.oracle import Members, Region, holds, satisfies
 from tests.simulation.end_ledger import EndLedger
-from tests.simulation.list_ledger import ListLedger, told_lists
+from tests.simulation.list_ledger import ListLedger, sent_lists
 from tests.simulation.log import SimLog, Stored
-from tests.simulation.query_versions import Asked, EventKey, versions_of
+from tests.simulation.query_versions import EventKey, QueryVersion, versions_of
 from tests.simulation.search_ledger import SearchLedger
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.track_ledger import MemberDeclarations, TrackLedger, values_of
@@ -95,7 +95,7 @@ class Version:
     begin_ms: float
     end_ms: float = float("inf")
     past_ms: int = NO_PAST
-    is_start_said: bool = False
+    is_start_given: bool = False
     # Begin and end of its lifetime by the log; None while unknown.
     start_ms: int | None = None
     expires_ms: int | None = None
@@ -137,7 +137,7 @@ class Ledger:
         self.names = {query_handle(query_id): query_id for query_id in world.life_starts}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
         # Subscriber → all notifications, in the order of `deliveries`.
-        self.told: dict[str, list[Any]] = defaultdict(list)
+        self.sent: dict[str, list[Any]] = defaultdict(list)
         # (subscriber, query handle, event), in the order of `deliveries`.
         self.orders: list[tuple[str, int, EventKey]] = []
         self.slots = SlotTruth(world.shape.intake)
@@ -182,7 +182,7 @@ class Ledger:
             subscriber=act.subscriber,
             begin_ms=now_ms,
             past_ms=act.past_ms,
-            is_start_said=act.starts_in_ms is not None,
+            is_start_given=act.starts_in_ms is not None,
         )
         self.versions[query_id].append(version)
 
@@ -214,7 +214,7 @@ class Ledger:
         assert isinstance(change, Change)
         assert change.handle == query_handle(query_id)
         # An equal registration changes nothing: the first one's begin stays.
-        version.start_ms, version.is_start_said = change.start_ms, change.is_start_given
+        version.start_ms, version.is_start_given = change.start_ms, change.is_start_given
         if "track" in version.members:
             span = MemberDeclarations(version.members["track"], self._log.scheduler.now_ms)
             self._tracking[query_id] = span
@@ -257,10 +257,10 @@ class Ledger:
             self.ends.installed(partition, stored.offset, message)
         elif topic == DELIVERIES and isinstance(message, Delivered):
             self._delivered(partition, message)
-            for subscriber, handle, reported in told_lists(message):
-                self.told[subscriber].append((handle, reported))
+            for subscriber, handle, reported in sent_lists(message):
+                self.sent[subscriber].append((handle, reported))
                 if reported.ended:
-                    self.ends.told(subscriber, handle, reported.ended)
+                    self.ends.add_sent(subscriber, handle, reported.ended)
             self.lists.delivered(message)
 
     def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:
@@ -308,9 +308,9 @@ class Ledger:
                 self.fail(f"a notification of something unknown: {key}")
             name = self.names[handle]
             subscriber = queries.subscribers[int(queries.subscriber_rows[query_row])]
-            self.told[subscriber].append((*key, change))
+            self.sent[subscriber].append((*key, change))
             if change != MATCHES:
-                self.tracks.told(subscriber, handle, event, change)
+                self.tracks.add_sent(subscriber, handle, event, change)
                 continue
             if key in self.deliveries:
                 self.fail(f"{name} was notified twice of {event}")
@@ -348,12 +348,12 @@ class Ledger:
         present = self._present()
         for query_id in self.versions:
             self._check_query(query_id, present)
-        self.lists.check(self._asked)
-        self.tracks.check(self._asked)
-        self.ends.check(self._asked, self.told)
+        self.lists.check(self._versions_of)
+        self.tracks.check(self._versions_of)
+        self.ends.check(self._versions_of, self.sent)
         self.searches.check()
 
-    def _asked(self, handle: int) -> list[Asked]:
+    def _versions_of(self, handle: int) -> list[QueryVersion]:
         records = self._log.partition(REGISTRY, handle % self._world.shape.registry).records
         return versions_of(handle, self.slots, records)
 
@@ -428,7 +428,7 @@ class Ledger:
             if verdicts == {False}:
                 self.fail(f"{query_id} was notified of {key} without reason, {published.when}")
             if delivery.subscriber not in {version.subscriber for version in possible}:
-                self.fail(f"{query_id}: {delivery.subscriber} was told of {key}, {published.when}")
+                self.fail(f"{query_id}: {delivery.subscriber} was sent {key}, {published.when}")
 
     def _is_lost(self, published: Published) -> bool:
         """Returns whether an object is in no slot, as is allowed until it is acknowledged."""
@@ -454,7 +454,7 @@ class Ledger:
                 return None
             if published.arrival_ms >= version.expires_ms:
                 return False
-        if version.is_start_said:
+        if version.is_start_given:
             if version.start_ms is None or published.is_held_back:
                 return None
             if published.arrival_ms < version.start_ms - max(0, version.past_ms):

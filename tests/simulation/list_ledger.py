@@ -27,7 +27,7 @@ from tests.oracle import knn, ranked
 from tests.oracle.ranking import Ranking
 from tests.oracle.table import Objects
 from tests.simulation.log import SimLog
-from tests.simulation.query_versions import Asked, EventKey
+from tests.simulation.query_versions import EventKey, QueryVersion
 from tests.simulation.world import World
 
 
@@ -40,7 +40,7 @@ class Placed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SentList:
     """One list, as a subscriber receives it.
 
     Attributes:
@@ -90,27 +90,27 @@ class ListLedger:
         self._objects = objects
         self._fail = fail
         # (subscriber, query handle) → its lists in the order of `deliveries`.
-        self.told: dict[tuple[str, int], list[Told]] = defaultdict(list)
+        self.sent: dict[tuple[str, int], list[SentList]] = defaultdict(list)
 
     @property
     def lists_total(self) -> int:
         """How many lists were sent."""
-        return sum(map(len, self.told.values()))
+        return sum(map(len, self.sent.values()))
 
     def delivered(self, delivered: Delivered) -> None:
         """Records a record of `deliveries`."""
-        for subscriber, handle, reported in told_lists(delivered):
+        for subscriber, handle, reported in sent_lists(delivered):
             if reported.ended:
                 continue
             for name, key in zip(reported.ids, reported.keys, strict=False):
                 published = self._objects.get(key)
                 if published is None or published.members["id"] != name:
                     self._fail(f"a list names object {key} as {name}")
-            self.told[subscriber, handle].append(reported)
+            self.sent[subscriber, handle].append(reported)
 
     # --- the checks
 
-    def check(self, versions: Callable[[int], list[Asked]]) -> None:
+    def check(self, versions: Callable[[int], list[QueryVersion]]) -> None:
         """Compares all lists with the required ones.
 
         Args:
@@ -119,17 +119,17 @@ class ListLedger:
         self._build()
         for query_id in self._world.life_starts:
             handle = query_handle(query_id)
-            asked = versions(handle)
-            for subscriber in {version.subscriber for version in asked}:
-                own = [version for version in asked if version.subscriber == subscriber]
-                lists = self.told.pop((subscriber, handle), [])
+            registered = versions(handle)
+            for subscriber in {version.subscriber for version in registered}:
+                own = [version for version in registered if version.subscriber == subscriber]
+                lists = self.sent.pop((subscriber, handle), [])
                 name = f"{query_id} of {subscriber}"
                 nearest = [each for each in lists if each.at_ms is None]
-                self._check_nearest(name, own, nearest, asked)
+                self._check_nearest(name, own, nearest, registered)
                 steps = [each for each in lists if each.at_ms is not None]
-                self._check_steps(name, own, steps, asked)
-        for subscriber, handle in self.told:
-            self._fail(f"{subscriber} was told a list of query {handle}, which it never had")
+                self._check_steps(name, own, steps, registered)
+        for subscriber, handle in self.sent:
+            self._fail(f"{subscriber} was sent a list of query {handle}, which it never had")
 
     def _build(self) -> None:
         placed = [(key, each) for key, each in self._objects.items() if each.places]
@@ -155,7 +155,7 @@ class ListLedger:
 
     # --- knn
 
-    def _eligible(self, version: Asked) -> NDArray[np.int64]:
+    def _eligible(self, version: QueryVersion) -> NDArray[np.int64]:
         """Returns the rows of the objects that may be in the lists of a knn query."""
         return np.array(
             [
@@ -167,7 +167,7 @@ class ListLedger:
         )
 
     @staticmethod
-    def _counts(version: Asked, placed: Placed) -> bool:
+    def _counts(version: QueryVersion, placed: Placed) -> bool:
         if not version.lives_at(placed.arrival_ms):
             return False
         for slot, (offset, _) in placed.places.items():
@@ -181,9 +181,13 @@ class ListLedger:
         return False
 
     def _check_nearest(
-        self, name: str, asked: list[Asked], lists: list[Told], others: list[Asked]
+        self,
+        name: str,
+        registered: list[QueryVersion],
+        lists: list[SentList],
+        others: list[QueryVersion],
     ) -> None:
-        versions = [version for version in asked if version.kind == KIND_KNN]
+        versions = [version for version in registered if version.kind == KIND_KNN]
         if not versions:
             if lists:
                 self._fail(f"{name}: a list without a step, and it never was a knn query")
@@ -194,7 +198,7 @@ class ListLedger:
         }
         # Versions to which the last sent list may belong.
         possible = list(rankings)
-        before = Told(None, (), (), (), ())
+        before = SentList(None, (), (), (), ())
         for number, reported in enumerate(lists, 1):
             follows = _follows(before, reported)
             if not follows and not reported.is_first:
@@ -225,30 +229,34 @@ class ListLedger:
         # A version that ends before its report is complete is no longer reported.
         if is_in_force and last.is_whole and rankings[last.revision].size:
             if last.revision not in possible or not lists:
-                self._fail(f"{name}: nothing was told of its last version")
+                self._fail(f"{name}: nothing was sent of its last version")
             wrong = rankings[last.revision].difference(before.ids, before.values)
             if wrong:
                 self._fail(f"{name}: the last list {wrong}")
 
-    def _may_be(self, ranking: Ranking, told: Told) -> bool:
+    def _may_be(self, ranking: Ranking, sent: SentList) -> bool:
         """Returns whether a list may belong to a version that is still being installed."""
         places = {self._keys[row]: place for place, row in enumerate(ranking.rows.tolist())}
-        found = [places.get(key, -1) for key in told.keys]
+        found = [places.get(key, -1) for key in sent.keys]
         if min(found, default=0) < 0 or len(found) > ranking.k:
             return False
         # Objects of one id at one distance may be in either order.
         ranks = [(ranking.values[place], self._table.keys[ranking.rows[place]]) for place in found]
         if len(set(found)) < len(found) or ranks != sorted(ranks):
             return False
-        return bool(np.allclose(ranking.values[found], told.values, rtol=0, atol=0.001_001))
+        return bool(np.allclose(ranking.values[found], sent.values, rtol=0, atol=0.001_001))
 
     # --- terms and ranked
 
     def _check_steps(
-        self, name: str, asked: list[Asked], lists: list[Told], others: list[Asked]
+        self,
+        name: str,
+        registered: list[QueryVersion],
+        lists: list[SentList],
+        others: list[QueryVersion],
     ) -> None:
-        versions = [version for version in asked if version.kind in (KIND_TERMS, KIND_RANKED)]
-        reported: Asked | None = None
+        versions = [version for version in registered if version.kind in (KIND_TERMS, KIND_RANKED)]
+        reported: QueryVersion | None = None
         for each in lists:
             assert each.at_ms is not None
             fitting = [version for version in versions if version.has_step(each.at_ms)]
@@ -257,17 +265,17 @@ class ListLedger:
             # Steps of two versions may have the same time.
             fitting.sort(key=lambda version: self._objections(version, each))
             version = fitting[0]
-            if each.at_ms in version.told:
-                self._fail(f"{name}: step {each.at_ms} was told twice")
-            if version.told and max(version.told) > each.at_ms:
-                self._fail(f"{name}: step {each.at_ms} was told behind {max(version.told)}")
+            if each.at_ms in version.sent:
+                self._fail(f"{name}: step {each.at_ms} was sent twice")
+            if version.sent and max(version.sent) > each.at_ms:
+                self._fail(f"{name}: step {each.at_ms} was sent after {max(version.sent)}")
             if each.at_ms >= version.bounds_ms()[1]:
-                self._fail(f"{name}: step {each.at_ms} was told when a slot had ended it")
-            version.told[each.at_ms] = each
+                self._fail(f"{name}: step {each.at_ms} was sent when a slot had ended it")
+            version.sent[each.at_ms] = each
             if reported is not version:
                 version.resumed_ms.add(each.at_ms)
             reported = version
-        former: Asked | None = None
+        former: QueryVersion | None = None
         stands: list[int | str] = []
         for version in versions:
             if version.kind == KIND_TERMS:
@@ -285,37 +293,37 @@ class ListLedger:
             if is_last and lists[-1].ids != stands:
                 self._fail(f"{name}: the last list reported is of an earlier version")
 
-    def _objections(self, version: Asked, told: Told) -> int:
+    def _objections(self, version: QueryVersion, sent: SentList) -> int:
         """Returns the number of contradictions between a step and a version."""
-        assert told.at_ms is not None
+        assert sent.at_ms is not None
         from_ms, before_ms = version.bounds_ms()
         return (
-            8 * (not self._is_possible(version, told))
-            + 4 * (told.at_ms >= before_ms or told.at_ms in version.told)
-            + 2 * (not self._is_right(version, told))
-            + (told.at_ms < from_ms)
+            8 * (not self._is_possible(version, sent))
+            + 4 * (sent.at_ms >= before_ms or sent.at_ms in version.sent)
+            + 2 * (not self._is_right(version, sent))
+            + (sent.at_ms < from_ms)
         )
 
-    def _is_possible(self, version: Asked, told: Told) -> bool:
+    def _is_possible(self, version: QueryVersion, sent: SentList) -> bool:
         """Returns whether a step can be a version's: it may count only a part of the objects."""
-        assert told.at_ms is not None
-        if len(told.entries) > version.members["k"]:
+        assert sent.at_ms is not None
+        if len(sent.entries) > version.members["k"]:
             return False
         if version.kind == KIND_TERMS:
-            counts = self._terms(version, told.at_ms)
-            return all(value <= counts[str(term)] for term, value in told.entries)
-        ranking = self._ranking(ranked.Scorer(self._table, version.members), version, told.at_ms)
-        return {self._keys[row] for row in ranking.rows.tolist()}.issuperset(told.keys)
+            counts = self._terms(version, sent.at_ms)
+            return all(value <= counts[str(term)] for term, value in sent.entries)
+        ranking = self._ranking(ranked.Scorer(self._table, version.members), version, sent.at_ms)
+        return {self._keys[row] for row in ranking.rows.tolist()}.issuperset(sent.keys)
 
-    def _is_right(self, version: Asked, told: Told) -> bool:
-        assert told.at_ms is not None
+    def _is_right(self, version: QueryVersion, sent: SentList) -> bool:
+        assert sent.at_ms is not None
         if version.kind == KIND_TERMS:
-            counts = self._terms(version, told.at_ms)
-            return list(told.entries) == _first(counts, version.members["k"])
-        ranking = self._ranking(ranked.Scorer(self._table, version.members), version, told.at_ms)
-        return ranking.difference(told.ids, told.values) is None
+            counts = self._terms(version, sent.at_ms)
+            return list(sent.entries) == _first(counts, version.members["k"])
+        ranking = self._ranking(ranked.Scorer(self._table, version.members), version, sent.at_ms)
+        return ranking.difference(sent.ids, sent.values) is None
 
-    def _required_ms(self, version: Asked) -> Iterator[int]:
+    def _required_ms(self, version: QueryVersion) -> Iterator[int]:
         """Yields the steps that have to be exact."""
         from_ms, before_ms = version.bounds_ms()
         complete_ms = self._complete_ms[partition_of(version.subscriber, len(self._complete_ms))]
@@ -325,11 +333,11 @@ class ListLedger:
             if at_ms >= from_ms:
                 yield at_ms
 
-    def _check_terms(self, name: str, version: Asked) -> None:
+    def _check_terms(self, name: str, version: QueryVersion) -> None:
         required = set(self._required_ms(version))
-        if missing := sorted(required - set(version.told)):
-            self._fail(f"{name}: steps {missing[:3]} were not told")
-        for at_ms, reported in version.told.items():
+        if missing := sorted(required - set(version.sent)):
+            self._fail(f"{name}: steps {missing[:3]} were not sent")
+        for at_ms, reported in version.sent.items():
             if at_ms in required:
                 wanted = _first(self._terms(version, at_ms), version.members["k"])
                 if list(reported.entries) != wanted:
@@ -337,7 +345,7 @@ class ListLedger:
             elif not self._is_possible(version, reported):
                 self._fail(f"{name}: early step {at_ms} counts more than there is")
 
-    def _terms(self, version: Asked, at_ms: int) -> Counter[str]:
+    def _terms(self, version: QueryVersion, at_ms: int) -> Counter[str]:
         """Returns how many objects of a step's window hold each term."""
         first, last = self._arrived(*version.window_ms(at_ms))
         rows = self._table.satisfying(version.members, first, last)
@@ -345,7 +353,7 @@ class ListLedger:
         return Counter({t: n for t, n in zip(self._table.vocabulary, counts, strict=True) if n})
 
     def _check_ranked(
-        self, name: str, version: Asked, before: list[int | str], *, clears: bool
+        self, name: str, version: QueryVersion, before: list[int | str], *, clears: bool
     ) -> list[int | str]:
         """Checks the steps of a version; returns the last sent list.
 
@@ -356,11 +364,11 @@ class ListLedger:
             clears: there is a list of an earlier version: the first list is sent, even if empty.
         """
         scorer = ranked.Scorer(self._table, version.members)
-        steps = sorted({*self._required_ms(version), *version.told})
+        steps = sorted({*self._required_ms(version), *version.sent})
         required = set(self._required_ms(version))
-        first = min(version.told, default=None)
+        first = min(version.sent, default=None)
         for at_ms in steps:
-            reported = version.told.get(at_ms)
+            reported = version.sent.get(at_ms)
             # A repeat replaces the list of another version that was reported since.
             is_repeat = at_ms not in version.resumed_ms
             is_repeat &= not (at_ms == first and clears)
@@ -375,14 +383,14 @@ class ListLedger:
                 )
                 if wrong:
                     self._fail(
-                        f"{name}: step {at_ms}, {'not' if reported is None else ''} told: {wrong}"
+                        f"{name}: step {at_ms}, {'not' if reported is None else ''} sent: {wrong}"
                     )
             elif reported is not None and not self._is_possible(version, reported):
                 self._fail(f"{name}: early step {at_ms} names what it cannot")
             before = before if reported is None else reported.ids
         return before
 
-    def _ranking(self, scorer: ranked.Scorer, version: Asked, at_ms: int) -> Ranking:
+    def _ranking(self, scorer: ranked.Scorer, version: QueryVersion, at_ms: int) -> Ranking:
         return scorer.ranking(at_ms, *self._arrived(*version.window_ms(at_ms)))
 
     def _arrived(self, from_ms: int, upto_ms: int) -> tuple[int, int]:
@@ -397,7 +405,7 @@ def _first(counts: Counter[str], k: int) -> list[tuple[int | str, float]]:
     return [(term, float(number)) for term, number in ordered[:k]]
 
 
-def _goes_on(versions: list[Asked], before: int, after: int) -> bool:
+def _goes_on(versions: list[QueryVersion], before: int, after: int) -> bool:
     """Returns whether a later version continues an earlier one, with all versions between them."""
     passed = [version for version in versions if before <= version.revision <= after]
     first = passed[0]
@@ -407,28 +415,28 @@ def _goes_on(versions: list[Asked], before: int, after: int) -> bool:
     )
 
 
-def _follows(before: Told, told: Told) -> bool:
+def _follows(before: SentList, sent: SentList) -> bool:
     """Returns whether the removed and new entries lead from one list to the next."""
     kept = Counter(before.keys)
-    known = Counter(key for key, is_new in zip(told.keys, told.new, strict=True) if not is_new)
+    known = Counter(key for key, is_new in zip(sent.keys, sent.new, strict=True) if not is_new)
     if known - kept:
         return False
     left = kept - known
     id_of = dict(zip(before.keys, before.ids, strict=True))
-    return Counter(id_of[key] for key in left.elements()) == Counter(told.removed)
+    return Counter(id_of[key] for key in left.elements()) == Counter(sent.removed)
 
 
-def told_lists(delivered: Delivered) -> Iterator[tuple[str, int, Told]]:
+def sent_lists(delivered: Delivered) -> Iterator[tuple[str, int, SentList]]:
     """Yields (subscriber, query handle, list) of a record, in order."""
     lists, offsets = delivered.lists, delivered.list_offsets
     if lists is None or offsets is None:
         return
     for row, subscriber in enumerate(delivered.queries.subscribers):
         for at in range(int(offsets[row]), int(offsets[row + 1])):
-            yield subscriber, int(delivered.queries.handles[lists.queries[at]]), _told(lists, at)
+            yield subscriber, int(delivered.queries.handles[lists.queries[at]]), _sent(lists, at)
 
 
-def _told(lists: ListColumns, at: int) -> Told:
+def _sent(lists: ListColumns, at: int) -> SentList:
     begin, end = lists.entry_offsets[at : at + 2].tolist()
     data, bounds = lists.names.tobytes(), lists.name_offsets.tolist()
     at_ms = int(lists.at_ms[at])
@@ -437,7 +445,7 @@ def _told(lists: ListColumns, at: int) -> Told:
     is_terms = any(names)
     ids = names if is_terms else lists.ids[begin:end].tolist()
     removed = slice(*lists.removed_offsets[at : at + 2].tolist())
-    return Told(
+    return SentList(
         None if at_ms == NO_TIME_MS else at_ms,
         () if is_terms else tuple(zip(sessions, numbers, strict=True)),
         tuple(zip(ids, lists.values[begin:end].tolist(), strict=True)),

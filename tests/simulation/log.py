@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from sirocco.codec.hops import decode, encode, key_of
 from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.messages import CONTROL, REGISTRY, Message
-from tests.simulation.registry_truth import untold
+from tests.simulation.registry_truth import unpublished
 from tests.simulation.scheduler import Scheduler
 
 # Least age of a registry record that compaction may remove (`min.compaction.lag.ms`, an hour in
@@ -191,7 +191,7 @@ class SimLog:
             old = [stored for stored in records if stored.landed_ms < before_ms]
             # The remaining case of ADR 5: a void record is the newest that compaction reaches. A
             # broker's compaction ends at a segment's end; the republished record may be after that.
-            if untold([stored.message for stored in old]):
+            if unpublished([stored.message for stored in old]):
                 continue
             newest = {key_of(stored.message): stored for stored in old}
             for stored in old:

@@ -82,7 +82,7 @@ class MapMaker:
         proposal = self._proposal(version + 1, node.machine.view.partition_map)
 
         def answered(outcomes: Sequence[Outcome]) -> None:
-            self._scheduler.after(self._call_ms(), lambda: self._hear(attempt, outcomes[0]))
+            self._scheduler.after(self._call_ms(), lambda: self._take_outcome(attempt, outcomes[0]))
 
         def arrive() -> None:
             node.post(lambda: node.propose(proposal, answered))
@@ -108,7 +108,7 @@ class MapMaker:
         data = to_bytes(moved)
         return data[:-1] if self._dice.random() < 0.1 else data
 
-    def _hear(self, attempt: int, outcome: Outcome) -> None:
+    def _take_outcome(self, attempt: int, outcome: Outcome) -> None:
         if attempt != self._attempt:
             return
         if outcome.error is None:

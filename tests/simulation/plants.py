@@ -156,7 +156,7 @@ def _from_memory(
 # --- bugs in lists, steps, the past and tracked values
 
 
-def _load_aloud(self: MergerMachine, event: Loaded, now_ms: int) -> list[Effect]:
+def _load_and_send(self: MergerMachine, event: Loaded, now_ms: int) -> list[Effect]:
     effects = _merger_loaded(self, event, now_ms)
     for window in self.windows.values():
         window.is_replaying = False
@@ -388,7 +388,7 @@ LIST_PLANTS = (
     Plant(
         "a merger sends again what its predecessor sent after the checkpoint",
         "kill-merger",
-        ((MergerMachine, "_loaded", _load_aloud),),
+        ((MergerMachine, "_loaded", _load_and_send),),
     ),
     Plant(
         "a slot repeats its steps after a take-over",

@@ -20,15 +20,15 @@ FOREVER_MS = 1 << 62
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class QueryVersion:
     """One version of a query in the registry.
 
     Attributes:
         stays: slot → its time in that slot.
         is_whole: whether it has been in all of its slots.
-        is_start_said: whether its begin was given with it.
+        is_start_given: whether its begin was given with it.
         since: the revision that began the chain of versions it continues; -1: it begins one.
-        told: step → what was reported of it.
+        sent: step → what was reported of it.
         resumed_ms: its steps reported directly after a step of another version.
     """
 
@@ -40,9 +40,9 @@ class Asked:
     past_ms: int
     stays: dict[int, Stay]
     is_whole: bool
-    is_start_said: bool
+    is_start_given: bool
     since: int
-    told: dict[int, Any] = field(default_factory=dict)
+    sent: dict[int, Any] = field(default_factory=dict)
     resumed_ms: set[int] = field(default_factory=set)
 
     @property
@@ -58,7 +58,7 @@ class Asked:
 
     def lives_at(self, arrival_ms: int) -> bool:
         """Returns whether an object of that arrival counts, in a slot that holds the query."""
-        has_begun = not self.is_start_said or arrival_ms >= self.since_ms
+        has_begun = not self.is_start_given or arrival_ms >= self.since_ms
         return has_begun and arrival_ms < self.expires_ms
 
     @property
@@ -102,7 +102,7 @@ class Asked:
         return max(self.since_ms, oldest_ms + (self.members["kind"] == "terms")), at_ms
 
 
-def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[Asked]:
+def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[QueryVersion]:
     """Returns the versions of a query that any slot ever held, in order.
 
     Args:
@@ -122,7 +122,7 @@ def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[As
     ]
 
 
-def version_of(stored: Stored, stays: dict[int, Stay], *, is_whole: bool) -> Asked:
+def version_of(stored: Stored, stays: dict[int, Stay], *, is_whole: bool) -> QueryVersion:
     """Returns the version that a record of the registry begins.
 
     Args:
@@ -133,7 +133,7 @@ def version_of(stored: Stored, stays: dict[int, Stay], *, is_whole: bool) -> Ask
     change = stored.message
     assert isinstance(change, Change)
     assert change.query is not None
-    return Asked(
+    return QueryVersion(
         revision=stored.offset,
         query=change.query,
         members=canonical(change.query),
@@ -142,6 +142,6 @@ def version_of(stored: Stored, stays: dict[int, Stay], *, is_whole: bool) -> Ask
         past_ms=change.past_ms,
         stays=stays,
         is_whole=is_whole,
-        is_start_said=change.is_start_given,
+        is_start_given=change.is_start_given,
         since=change.since,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sirocco.protocol.contract.messages import NO_REVISION, Change, Message, Prepare, Retire
 
 
-def untold(messages: list[Message]) -> list[int]:
+def unpublished(messages: list[Message]) -> list[int]:
     """Returns the queries whose newest record is not the change in force."""
     epoch = 0
     force: dict[int, tuple[int, Change]] = {}
@@ -33,11 +33,11 @@ def untold(messages: list[Message]) -> list[int]:
     return [
         handle
         for handle, (offset, change, is_valid) in newest.items()
-        if not is_valid or not _says(offset, change, force)
+        if not is_valid or not _stands_for(offset, change, force)
     ]
 
 
-def _says(offset: int, change: Change, force: dict[int, tuple[int, Change]]) -> bool:
+def _stands_for(offset: int, change: Change, force: dict[int, tuple[int, Change]]) -> bool:
     if change.handle not in force:
         return change.query is None
     revision, true = force[change.handle]

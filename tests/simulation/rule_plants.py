@@ -22,7 +22,7 @@ def _let_nothing_go(self: Holdings) -> tuple[list[Effect], list[tuple[str, int]]
     return [effect for effect in effects if not isinstance(effect, Unfollow)], []
 
 
-def _time_of_those_heard_of(self: Reached, sources: int) -> int:
+def _time_of_known_sources(self: Reached, sources: int) -> int:
     return min(self.times_ms.values(), default=NO_TIME_MS)
 
 
@@ -66,7 +66,7 @@ RULE_PLANTS = (
     Plant(
         "a slot's time is that of the sources seen so far",
         "changing-kills",
-        ((Reached, "time_ms", _time_of_those_heard_of),),
+        ((Reached, "time_ms", _time_of_known_sources),),
         first_seed=33,
     ),
     Plant(

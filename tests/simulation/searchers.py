@@ -80,7 +80,7 @@ class Searchers:
         self._ledger.searches.append(search)
 
         def begin() -> None:
-            Search(self._net, merger, search.request, partial(self._hear, search))
+            Search(self._net, merger, search.request, partial(self._take_answer, search))
 
         self._net.threads(merger).later(self._net.call_ms(), begin)
         self._watch(search, merger)
@@ -118,7 +118,7 @@ class Searchers:
             for number, slot in node.machine.slots.items()
         }
 
-    def _hear(self, search: Searched, result: Result) -> None:
+    def _take_answer(self, search: Searched, result: Result) -> None:
         search.result, search.end_ms = result, self._scheduler.now_ms
 
     def _watch(self, search: Searched, merger: Node) -> None:

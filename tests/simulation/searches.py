@@ -283,13 +283,13 @@ class Asking:
             part = read
         is_last = isinstance(part, SiroccoError) or part.is_last
 
-        def heard() -> None:
+        def arrived() -> None:
             self._is_over |= is_last
             self._sink(part, floors)
 
         link = self._link
         link.to_merger_ms = self._at(link.to_merger_ms)
-        self._send(link.to_merger_ms, self._merger, heard)
+        self._send(link.to_merger_ms, self._merger, arrived)
 
     def _at(self, before_ms: float) -> float:
         at_ms = max(self._net.scheduler.now_ms, self._link.held_until_ms) + self._net.call_ms()

@@ -14,7 +14,7 @@ from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
 
 
-def _say_late(self: KeywordSummary, places: list[int]) -> list[Effect]:
+def _publish_late(self: KeywordSummary, places: list[int]) -> list[Effect]:
     """Reports the queries' keywords with the next queries."""
     late, _LATE[self] = _LATE.get(self, []), _placed(self, places)
     return late
@@ -37,7 +37,7 @@ SUMMARY_PLANTS = (
     Plant(
         "a registration is answered before the intake has its keywords",
         "calm",
-        ((KeywordSummary, "placed", _say_late),),
+        ((KeywordSummary, "placed", _publish_late),),
     ),
     Plant(
         "queries are copied for a map without their keywords",

@@ -41,8 +41,8 @@ def check(
     is_compacted: bool = False,
     later_epoch: int = 2,
     is_held: bool = True,
-    said: tuple[int, ...] = (),
-    told: int = 0,
+    published: tuple[int, ...] = (),
+    sent: int = 0,
 ) -> None:
     """Registers and removes a query by an owner of epoch 1, and checks its end.
 
@@ -50,16 +50,19 @@ def check(
         is_compacted: the registry is compacted afterwards.
         later_epoch: of the last owner.
         is_held: whether a slot ever held the query.
-        said: the slots that are informed of the end.
-        told: how often it is reported.
+        published: the slots that are informed of the end.
+        sent: how often it is reported.
     """
     log = SimLog(Scheduler(0), Delays(), is_coded=False)
     log.put(REGISTRY, 0, [change(QUERY), change(None, 0), change(None, 0, 5, later_epoch)])
     log.scheduler.run_until(2 * COMPACTION_LAG_MS)
     if is_compacted:
         log.compact_registry()
-    slots, positions = np.array(said, np.uint32), np.full(len(said), position_of(1), np.int64)
-    progress = Progress(0, slots, positions, np.zeros(len(said), np.int64))
+    slots, positions = (
+        np.array(published, np.uint32),
+        np.full(len(published), position_of(1), np.int64),
+    )
+    progress = Progress(0, slots, positions, np.zeros(len(published), np.int64))
     log.put(DELIVERIES, 0, [progress])
 
     def fail(why: str) -> None:
@@ -74,14 +77,14 @@ def check(
     ledger = EndLedger(log, world, truth, fail)
     installs = Installs(0, 0)
     end = End("q", "ann", revision=0, by=1, has_expired=False)
-    for effect in installs.ends([end], list(said)):
+    for effect in installs.ends([end], list(published)):
         assert isinstance(effect, Append)
         assert isinstance(effect.message, Installed)
         ledger.installed(effect.partition, 0, effect.message)
-    for _ in range(told):
-        ledger.told("ann", HANDLE, BY_REMOVAL)
+    for _ in range(sent):
+        ledger.add_sent("ann", HANDLE, BY_REMOVAL)
     line = (HANDLE, SimpleNamespace(ended=BY_REMOVAL))
-    ledger.check(lambda handle: held, {"ann": [line] * told})
+    ledger.check(lambda handle: held, {"ann": [line] * sent})
 
 
 def change(
@@ -99,28 +102,28 @@ def change(
     )
 
 
-def test_an_owner_that_finds_a_version_no_more_need_not_tell_its_end() -> None:
+def test_an_owner_without_the_version_need_not_publish_its_end() -> None:
     check(is_compacted=True, later_epoch=2)
 
 
 @pytest.mark.parametrize(("is_compacted", "later_epoch"), [(False, 2), (True, 1), (False, 1)])
-def test_who_could_read_the_version_has_to_tell_its_end(
+def test_an_owner_that_could_read_the_version_has_to_publish_its_end(
     is_compacted: bool, later_epoch: int
 ) -> None:
-    with pytest.raises(BrokenPromiseError, match="said in slots"):
+    with pytest.raises(BrokenPromiseError, match="published in slots"):
         check(is_compacted=is_compacted, later_epoch=later_epoch)
 
 
-def test_the_end_of_a_version_that_no_slot_held_is_told_once() -> None:
-    check(is_held=False, said=EVERYWHERE, told=1)
-    with pytest.raises(BrokenPromiseError, match="2 ends were told, wanted 1 to 1"):
-        check(is_held=False, said=EVERYWHERE, told=2)
-    with pytest.raises(BrokenPromiseError, match="0 ends were told, wanted 1 to 1"):
-        check(is_held=False, said=EVERYWHERE)
+def test_the_end_of_a_version_that_no_slot_held_is_sent_once() -> None:
+    check(is_held=False, published=EVERYWHERE, sent=1)
+    with pytest.raises(BrokenPromiseError, match="2 ends were sent, wanted 1 to 1"):
+        check(is_held=False, published=EVERYWHERE, sent=2)
+    with pytest.raises(BrokenPromiseError, match="0 ends were sent, wanted 1 to 1"):
+        check(is_held=False, published=EVERYWHERE)
 
 
-def test_the_end_of_a_version_that_no_slot_held_is_said_everywhere() -> None:
-    with pytest.raises(BrokenPromiseError, match="said in slots"):
+def test_the_end_of_a_version_that_no_slot_held_is_published_to_all_slots() -> None:
+    with pytest.raises(BrokenPromiseError, match="published in slots"):
         check(is_held=False)
-    with pytest.raises(BrokenPromiseError, match="said in slots"):
-        check(is_held=False, said=EVERYWHERE[:1])
+    with pytest.raises(BrokenPromiseError, match="published in slots"):
+        check(is_held=False, published=EVERYWHERE[:1])

@@ -27,7 +27,7 @@ def test_a_producer_is_refused_nothing_when_all_is_well_again() -> None:
         assert log.partition(INTAKE, 0).high == 59
 
 
-def test_a_checkpoint_stays_until_what_came_without_effect_after_it_is_replaced() -> None:
+def test_a_checkpoint_stays_until_changes_without_effect_after_it_are_replaced() -> None:
     log = SimLog(Scheduler(0), Delays(), is_coded=False)
     producer = Producer(log)
 

@@ -93,7 +93,7 @@ def check(ledger: Ledger, found: dict[EventKey, float]) -> None:
     ledger.searches.check()
 
 
-def test_what_came_meanwhile_may_be_ranked_though_as_much_is_on_its_way_elsewhere(
+def test_objects_that_arrived_during_a_search_may_be_ranked_though_as_much_is_on_its_way_elsewhere(
     ledger: Ledger,
 ) -> None:
     publish(ledger, OLDEST, NEAR, ASKED, BEFORE_MS)
@@ -103,7 +103,7 @@ def test_what_came_meanwhile_may_be_ranked_though_as_much_is_on_its_way_elsewher
     check(ledger, {OLDEST: OF_OLDEST})
 
 
-def test_what_came_meanwhile_outside_the_radius_leaves_nothing_in_doubt(ledger: Ledger) -> None:
+def test_objects_that_arrived_outside_the_radius_leave_nothing_in_doubt(ledger: Ledger) -> None:
     publish(ledger, OLDEST, NEAR, ASKED, BEFORE_MS)
     publish(ledger, NEW, FAR, ASKED, BEFORE_MS)
     check(ledger, {OLDEST: OF_OLDEST})

@@ -20,7 +20,7 @@ from sirocco.model.query import RangeQuery, canonical, query_handle
 from sirocco.protocol.contract.columns import ENTERS, LEAVES, STAYS
 from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.contract.track_values import hash_of, track_value
-from tests.simulation.query_versions import Asked, EventKey
+from tests.simulation.query_versions import EventKey, QueryVersion
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
 
@@ -82,12 +82,12 @@ class TrackLedger:
         self._copies: dict[tuple[int, str, object], list[Copy]] = defaultdict(list)
         self.spans: list[MemberDeclarations] = []
         # (subscriber, query handle) → events in the order of `deliveries`.
-        self._told: dict[tuple[str, int], list[tuple[EventKey, str]]] = defaultdict(list)
+        self._sent: dict[tuple[str, int], list[tuple[EventKey, str]]] = defaultdict(list)
 
     @property
     def events_total(self) -> int:
         """How many events were reported."""
-        return sum(map(len, self._told.values()))
+        return sum(map(len, self._sent.values()))
 
     def copied(
         self, slot: int, offset: int, row: int, member: str, found: int, key: EventKey
@@ -102,13 +102,13 @@ class TrackLedger:
             self._fail(f"object {key} is copied twice for {member} to slot {slot}")
         copies.append((offset, row, key))
 
-    def told(self, subscriber: str, handle: int, key: EventKey, change: int) -> None:
+    def add_sent(self, subscriber: str, handle: int, key: EventKey, change: int) -> None:
         """Records a delivered event."""
-        self._told[subscriber, handle].append((key, EVENTS[change]))
+        self._sent[subscriber, handle].append((key, EVENTS[change]))
 
     # --- the checks
 
-    def check(self, versions: Callable[[int], list[Asked]]) -> None:
+    def check(self, versions: Callable[[int], list[QueryVersion]]) -> None:
         """Compares all events with the required ones.
 
         Args:
@@ -117,14 +117,14 @@ class TrackLedger:
         self._check_copies()
         for query_id in self._world.life_starts:
             handle = query_handle(query_id)
-            asked = [each for each in versions(handle) if each.kind == KIND_TRACKED]
-            wanted = self._wanted(asked)
-            for subscriber in sorted({version.subscriber for version in asked}):
-                reported = self._told.pop((subscriber, handle), [])
+            registered = [each for each in versions(handle) if each.kind == KIND_TRACKED]
+            wanted = self._wanted(registered)
+            for subscriber in sorted({version.subscriber for version in registered}):
+                reported = self._sent.pop((subscriber, handle), [])
                 own = {slot: each for (slot, name), each in wanted.items() if name == subscriber}
                 self._check_query(f"{query_id} of {subscriber}", own, reported)
-        for subscriber, handle in self._told:
-            self._fail(f"{subscriber} was told events of {handle}, which never tracked for it")
+        for subscriber, handle in self._sent:
+            self._fail(f"{subscriber} was sent events of {handle}, which never tracked for it")
 
     def _check_copies(self) -> None:
         for (slot, member, (_, value)), copies in self._copies.items():
@@ -145,20 +145,20 @@ class TrackLedger:
         return any(known == key for _, _, known in self._copies[slot, member, _kind(value)])
 
     def _check_query(
-        self, name: str, wanted: dict[int, list[Wanted]], told: list[tuple[EventKey, str]]
+        self, name: str, wanted: dict[int, list[Wanted]], sent: list[tuple[EventKey, str]]
     ) -> None:
         due = Counter(
             (copy[2], event) for s in wanted.values() for copy, event, is_due in s if is_due
         )
         most = Counter((copy[2], event) for s in wanted.values() for copy, event, _ in s)
-        missing, strange = list(due - Counter(told)), list(Counter(told) - most)
+        missing, strange = list(due - Counter(sent)), list(Counter(sent) - most)
         if missing or strange:
-            self._fail(f"{name}: not told {missing[:3]}, told without reason {strange[:3]}")
+            self._fail(f"{name}: not sent {missing[:3]}, sent without reason {strange[:3]}")
         for slot, each in wanted.items():
             begin = 0
             for _, together in groupby(sorted(each), lambda one: one[0][:2]):
                 places = [
-                    told.index(pair, begin) if pair in told[begin:] else -1
+                    sent.index(pair, begin) if pair in sent[begin:] else -1
                     for pair in [(copy[2], event) for copy, event, is_due in together if is_due]
                 ]
                 if -1 in places:
@@ -166,13 +166,13 @@ class TrackLedger:
                 # Values that leave at one position of the log do so in any order.
                 begin = max([begin, *(place + 1 for place in places)])
 
-    def _wanted(self, asked: list[Asked]) -> dict[tuple[int, str], list[Wanted]]:
+    def _wanted(self, registered: list[QueryVersion]) -> dict[tuple[int, str], list[Wanted]]:
         """Returns the events to report, by slot and subscriber; some need not have arrived yet."""
         wanted: dict[tuple[int, str], list[Wanted]] = defaultdict(list)
         for (slot, member, _), copies in self._copies.items():
-            before: Asked | None = None
+            before: QueryVersion | None = None
             inside: EventKey | None = None
-            for version in [each for each in asked if slot in each.stays]:
+            for version in [each for each in registered if slot in each.stays]:
                 query, stay = version.query, version.stays[slot]
                 assert isinstance(query, RangeQuery)
                 if query.track != member:
@@ -196,7 +196,7 @@ class TrackLedger:
                 self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
         return wanted
 
-    def _over_at(self, version: Asked, slot: int) -> tuple[int, bool] | None:
+    def _over_at(self, version: QueryVersion, slot: int) -> tuple[int, bool] | None:
         """Returns the record that ended its lifetime there, and whether that must be reported."""
         stay = version.stays[slot]
         passed = self._truth.passed_at(slot, version.expires_ms)
@@ -208,7 +208,7 @@ class TrackLedger:
     def _leave(
         self,
         wanted: dict[tuple[int, str], list[Wanted]],
-        version: Asked,
+        version: QueryVersion,
         slot: int,
         place: tuple[int | None, int, EventKey],
         *,
@@ -222,7 +222,9 @@ class TrackLedger:
         if "exit" in query.events:
             wanted[slot, version.subscriber].append(((offset, row, key), "exit", is_due))
 
-    def _goes_on(self, before: Asked, version: Asked, slot: int, inside: EventKey) -> bool:
+    def _goes_on(
+        self, before: QueryVersion, version: QueryVersion, slot: int, inside: EventKey
+    ) -> bool:
         """Returns whether a value inside one version is inside the next."""
         goes_on = 0 <= version.since <= before.revision
         if not goes_on or before.subscriber != version.subscriber:
@@ -235,7 +237,7 @@ class TrackLedger:
         return self._satisfies(canonical(version.query), inside)
 
     def _events(
-        self, version: Asked, slot: int, copies: list[Copy], inside: EventKey | None
+        self, version: QueryVersion, slot: int, copies: list[Copy], inside: EventKey | None
     ) -> tuple[list[Wanted], EventKey | None]:
         """Returns a version's events for one value, and the object that is inside at the end."""
         stay, is_inside = version.stays[slot], inside is not None

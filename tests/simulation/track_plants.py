@@ -10,7 +10,7 @@ from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
 
 
-def _say_what_the_checkpoint_held(self: Registry, now_ms: int) -> list[Effect]:
+def _publish_members_of_the_checkpoint(self: Registry, now_ms: int) -> list[Effect]:
     if not self.is_announced and not self.is_deposed and not self.member_declarations._published:
         return self._everywhere([self.member_declarations.keep()])
     return _forget_members(self, now_ms)
@@ -20,7 +20,7 @@ def _restore_nothing(self: MemberDeclarations, state: State) -> None:
     self._known = {"vehicle", "size"}
 
 
-def _keep_as_said(self: MemberDeclarations) -> TrackedMemberSet:
+def _keep_as_published(self: MemberDeclarations) -> TrackedMemberSet:
     reported = self._published
     kept = _keep_own(self)
     self._published = reported
@@ -39,7 +39,7 @@ TRACK_PLANTS = (
     Plant(
         "an owner publishes at a take-over the members of its checkpoint",
         "trackers",
-        ((Registry, "forget_members", _say_what_the_checkpoint_held),),
+        ((Registry, "forget_members", _publish_members_of_the_checkpoint),),
     ),
     Plant(
         "an owner forgets at a take-over which members queries track",
@@ -49,7 +49,7 @@ TRACK_PLANTS = (
     Plant(
         "a forgotten member is not published again",
         "trackers",
-        ((MemberDeclarations, "keep", _keep_as_said),),
+        ((MemberDeclarations, "keep", _keep_as_published),),
         first_seed=36,
     ),
 )

@@ -102,6 +102,6 @@ def test_a_slot_reports_what_the_plain_rules_report(seed: int) -> None:
                 ledger.copied(0, offset, row, member, value, key)
     handle = query_handle("q")
     for _, subscriber, number, event in reported:
-        ledger.told(subscriber, handle, (7, number), CHANGES[event])
+        ledger.add_sent(subscriber, handle, (7, number), CHANGES[event])
     ledger.check(lambda _: versions_of(handle, truth, cast(Any, registry)))
     assert reported
