@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
@@ -47,7 +47,7 @@ from sirocco_client.errors import (
 )
 from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.members import read_bytes, read_text
-from sirocco_client.numbers import TIME_MS_MAX, read_seconds, read_time_ms, read_whole
+from sirocco_client.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
     Duration,
@@ -125,7 +125,7 @@ class AsyncClient:
     # --- queries -----------------------------------------------------------------------------
 
     async def register(
-        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+        self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
     ) -> int:
         """As `Client.register`."""
         request = pb.RegisterQueryRequest(
@@ -137,7 +137,7 @@ class AsyncClient:
         return int(response.revision)
 
     async def update(
-        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+        self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
     ) -> int:
         """As `Client.update`."""
         request = pb.UpdateQueryRequest(
@@ -198,7 +198,7 @@ class AsyncClient:
         queries: Iterable[Query] | AsyncIterable[Query],
         *,
         batch: int = 1_000,
-        start_ms: int | None = None,
+        start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.register_many`; also takes an asynchronous iterable."""
@@ -212,7 +212,7 @@ class AsyncClient:
         queries: Iterable[Query] | AsyncIterable[Query],
         *,
         batch: int = 1_000,
-        start_ms: int | None = None,
+        start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.update_many`; also takes an asynchronous iterable."""
@@ -322,9 +322,9 @@ class AsyncClient:
 
     async def search(
         self,
-        query: Query,
+        query: Query | Mapping[str, Any],
         *,
-        now_ms: int | None = None,
+        now_ms: Moment | None = None,
         position_token: str | None = None,
         allow_partial: bool = False,
         timeout_s: float | None = None,
@@ -337,9 +337,9 @@ class AsyncClient:
 
     def search_parts(
         self,
-        query: Query,
+        query: Query | Mapping[str, Any],
         *,
-        now_ms: int | None = None,
+        now_ms: Moment | None = None,
         position_token: str | None = None,
         allow_partial: bool = False,
         timeout_s: float | None = None,

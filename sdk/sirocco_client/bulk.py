@@ -26,7 +26,7 @@ from sirocco_api.v1.query_service_pb2 import RegistrationResult as RegistrationR
 from sirocco_client.error_messages import error_from_message
 from sirocco_client.errors import Internal, InvalidArgument, NotFound
 from sirocco_client.members import shown
-from sirocco_client.numbers import read_time_ms
+from sirocco_client.numbers import Moment, read_time_ms
 from sirocco_client.queries import Query, RegistrationResult, write_query
 
 # Bytes of the changes of one request. A thousand polygons easily exceed the largest message (8
@@ -180,7 +180,7 @@ class Bulk(ABC, Generic[T]):
 class BulkChange(Bulk[Query]):
     """Many queries, registered or updated."""
 
-    def __init__(self, start_ms: int | None, past_ms: int | None) -> None:
+    def __init__(self, start_ms: Moment | None, past_ms: int | None) -> None:
         super().__init__()
         self._start_ms = read_time_ms(start_ms, "start_ms")
         self._past_ms = past_ms

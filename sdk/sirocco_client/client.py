@@ -6,7 +6,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
@@ -51,7 +51,7 @@ from sirocco_client.errors import (
 )
 from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.members import read_bytes, read_text
-from sirocco_client.numbers import TIME_MS_MAX, read_seconds, read_time_ms, read_whole
+from sirocco_client.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
@@ -168,7 +168,7 @@ class Client:
     # --- queries -----------------------------------------------------------------------------
 
     def register(
-        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+        self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
     ) -> int:
         """Registers a standing query; returns its revision.
 
@@ -177,8 +177,8 @@ class Client:
 
         Args:
             query: The query.
-            start_ms: When its lifetime begins, epoch ms: objects that arrive earlier do not match.
-                None: now; everything published after the acknowledgement is matched.
+            start_ms: When its lifetime begins, epoch ms or a datetime: objects that arrive earlier
+                do not match. None: now; everything published after the acknowledgement is matched.
             past: Also answer from stored objects of this age, such as "2h"; "all" is everything
                 stored. A query that is already registered is not answered again.
 
@@ -195,7 +195,7 @@ class Client:
         return int(response.revision)
 
     def update(
-        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+        self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
     ) -> int:
         """Replaces a query in one step; returns the new revision.
 
@@ -278,7 +278,7 @@ class Client:
         queries: Iterable[Query],
         *,
         batch: int = 1_000,
-        start_ms: int | None = None,
+        start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
         """Registers many queries on one stream; yields one result per query, in order.
@@ -298,7 +298,7 @@ class Client:
         queries: Iterable[Query],
         *,
         batch: int = 1_000,
-        start_ms: int | None = None,
+        start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
         """Replaces many queries, each in one step; yields one result per query, in order.
@@ -429,9 +429,9 @@ class Client:
 
     def search(
         self,
-        query: Query,
+        query: Query | Mapping[str, Any],
         *,
-        now_ms: int | None = None,
+        now_ms: Moment | None = None,
         position_token: str | None = None,
         allow_partial: bool = False,
         timeout_s: float | None = None,
@@ -439,9 +439,10 @@ class Client:
         """Answers a query of mode "snapshot" from what has arrived so far.
 
         Args:
-            query: The query. It sends no notifications later; its subscriber may be empty.
-            now_ms: The moment the answer describes, epoch ms. Windows and ages count from it; later
-                arrivals are ignored. None: the time of the call.
+            query: The query, or its public JSON form. It is answered once, as one of mode
+                "snapshot"; `id`, `mode` and the subscriber may be missing.
+            now_ms: The moment the answer describes, epoch ms or a datetime. Windows and ages count
+                from it; later arrivals are ignored. None: the time of the call.
             position_token: From `PublishResult` or `Publisher.position_token`: the answer includes
                 everything acknowledged up to it.
             allow_partial: Also return an answer that lacks parts of the cluster; it names the
@@ -461,9 +462,9 @@ class Client:
 
     def search_parts(
         self,
-        query: Query,
+        query: Query | Mapping[str, Any],
         *,
-        now_ms: int | None = None,
+        now_ms: Moment | None = None,
         position_token: str | None = None,
         allow_partial: bool = False,
         timeout_s: float | None = None,

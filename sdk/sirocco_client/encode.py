@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import accumulate, repeat
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_client.columns import FIXED_BYTES, MEMBER_BYTES_MAX, MISSING_TS
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.members import shown
+from sirocco_client.numbers import datetime_ms
 from sirocco_client.objects import Object
 
 _FIXED_MEMBERS = frozenset(("id", "ts", "lon", "lat", "text"))
@@ -284,6 +286,15 @@ def _read_number(value: object, field: str) -> float:
 
 
 def _read_ts(value: object) -> int:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidArgument(
+                f"{shown(value)} is neither epoch ms nor a time of ISO 8601", field="ts"
+            ) from None
+    if isinstance(value, datetime):
+        return datetime_ms(value, "ts")
     # Tables exported through floats contain 1405123200000.0, which is exact.
     if isinstance(value, float) and value.is_integer():
         value = int(value)

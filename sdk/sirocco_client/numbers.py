@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.members import shown
+
+# Epoch ms, or a datetime with a zone.
+Moment: TypeAlias = int | datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 # Largest |time|: 100 million days around 1970, as for objects.
 TIME_MS_MAX = 8_640_000_000_000_000
@@ -33,7 +42,20 @@ def read_whole(value: object, field: str, least: int, most: int) -> int:
 
 def read_time_ms(value: object, field: str) -> int | None:
     """Returns a moment, epoch ms, None if none is given; raises as `read_whole`."""
+    if isinstance(value, datetime):
+        value = datetime_ms(value, field)
     return None if value is None else read_whole(value, field, -TIME_MS_MAX, TIME_MS_MAX)
+
+
+def datetime_ms(value: datetime, field: str) -> int:
+    """Returns epoch ms; fractions of a millisecond are cut off.
+
+    Raises:
+        InvalidArgument: It has no zone: then it could be any of 26 hours.
+    """
+    if value.tzinfo is None:
+        raise InvalidArgument("has no zone, such as datetime.UTC", field=field)
+    return (value - _EPOCH) // _MILLISECOND
 
 
 def read_real(value: object, field: str, least: float, most: float) -> float:

@@ -35,3 +35,17 @@ class Object:
         if self.text != "":
             members["text"] = self.text
         return members
+
+    def to_geojson(self, **properties: Any) -> dict[str, Any]:
+        """Returns the object as a Feature; `properties` are added to its own."""
+        own: dict[str, Any] = dict(self.attributes)
+        if self.text != "":
+            own["text"] = self.text
+        if self.ts_ms is not None:
+            own["ts"] = self.ts_ms
+        return {
+            "type": "Feature",
+            "id": self.id,
+            "geometry": {"type": "Point", "coordinates": [self.lon, self.lat]},
+            "properties": own | properties,
+        }

@@ -37,7 +37,7 @@ class RangeQuery:
     """All objects of a region whose text and attributes satisfy conditions.
 
     Attributes:
-        id: Name of the query.
+        id: Name of the query; a search needs none.
         subscriber: Receives the notifications. A subscriber may have many queries; a search needs
             none.
         region: None: the whole world.
@@ -52,7 +52,7 @@ class RangeQuery:
             itself, with or without `track`.
     """
 
-    id: str
+    id: str = ""
     subscriber: str = ""
     region: Region | None = None
     text: str | None = None
@@ -77,7 +77,7 @@ class KnnQuery:
         window: Maximum age of objects, for snapshots only.
     """
 
-    id: str
+    id: str = ""
     subscriber: str = ""
     lon: float
     lat: float
@@ -103,7 +103,7 @@ class TermsQuery:
         step: Time between two lists; required for a continuous query, at most the window.
     """
 
-    id: str
+    id: str = ""
     subscriber: str = ""
     k: int
     region: Region | None = None
@@ -143,7 +143,7 @@ class RankedQuery:
             it is 10 s.
     """
 
-    id: str
+    id: str = ""
     subscriber: str = ""
     lon: float
     lat: float

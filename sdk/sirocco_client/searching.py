@@ -5,8 +5,8 @@ No I/O and no clock; the same for both clients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
@@ -20,11 +20,13 @@ from sirocco_client.errors import (
     Unavailable,
 )
 from sirocco_client.members import read_text
-from sirocco_client.numbers import read_time_ms
+from sirocco_client.numbers import Moment, read_time_ms
 from sirocco_client.object_rows import ObjectRows, strings_of
 from sirocco_client.objects import Object
 from sirocco_client.queries import KnnQuery, Query, RangeQuery, RankedQuery, write_query
+from sirocco_client.query_json import query_from_json
 from sirocco_client.retry import Backoff
+from sirocco_client.tables import arrow_table, pandas_frame
 
 # Extra waiting time of a call beyond its time limit: the server still has to send what was found
 # until then, and which slots are missing.
@@ -50,6 +52,12 @@ class FoundObject:
     arrival_ms: int
     distance_m: float | None = None
     score: float | None = None
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Returns the object as a Feature, with what the search found out about it."""
+        figures = {"distance_m": self.distance_m, "score": self.score}
+        found = {name: value for name, value in figures.items() if value is not None}
+        return self.object.to_geojson(arrival_ms=self.arrival_ms, **found)
 
 
 class SearchPart(ObjectRows):
@@ -165,6 +173,43 @@ class SearchAnswer:
             members["missing_slots"] = list(self.missing_slots)
         return members
 
+    @property
+    def newest_first(self) -> list[FoundObject]:
+        """The objects in the order of their arrival, the newest first; ties as in the answer."""
+        return sorted(self, key=lambda found: -found.arrival_ms)
+
+    def to_geojson(self, objects: Iterable[FoundObject] | None = None) -> dict[str, Any]:
+        """Returns the objects as a FeatureCollection.
+
+        `properties` are the attributes, and `text`, `ts`, `arrival_ms`, `distance_m` and `score` if
+        there are such. A terms query has no objects.
+
+        Args:
+            objects: Some of the objects; None: all, in the order of the answer.
+        """
+        found = self if objects is None else objects
+        return {"type": "FeatureCollection", "features": [one.to_geojson() for one in found]}
+
+    def to_arrow(self) -> Any:
+        """Returns the answer as a `pyarrow.Table`, a row an object or a term; see `to_pandas`.
+
+        Raises:
+            FailedPrecondition: pyarrow is not installed (`sirocco-client[arrow]`).
+        """
+        return arrow_table(self)
+
+    def to_pandas(self) -> Any:
+        """Returns the answer as a `pandas.DataFrame`, a row an object or a term.
+
+        Columns are `id`, `lon`, `lat`, `text`, `ts` and `arrival` (in UTC), `distance_m` (knn),
+        `score` (ranked) and the attributes; `term` and `objects` (terms).
+        `GeoDataFrame.from_features(answer.to_geojson())` makes a table of geopandas.
+
+        Raises:
+            FailedPrecondition: pandas is not installed (`sirocco-client[pandas]`).
+        """
+        return pandas_frame(self)
+
     @cached_property
     def _order(self) -> list[int] | None:
         """Returns the objects' places, counted through all parts, in the order of the answer.
@@ -220,6 +265,24 @@ class PartialResult(SiroccoError):  # noqa: N818
         self.answer: SearchAnswer | None = None
 
 
+def snapshot_of(query: Query | Mapping[str, Any]) -> Query:
+    """Returns the query that is searched: of mode "snapshot", with an id.
+
+    Raises:
+        InvalidArgument: The JSON form is malformed.
+    """
+    if isinstance(query, Mapping):
+        query = query_from_json({"id": _NO_ID, "mode": "snapshot", **query}, "")
+    if not isinstance(query, Query):
+        # The writer of messages refuses it.
+        return query
+    return replace(query, mode="snapshot", id=query.id or _NO_ID)
+
+
+# Id of a query without one.
+_NO_ID = "search"
+
+
 class Searching:
     """The state of one search.
 
@@ -229,14 +292,14 @@ class Searching:
 
     def __init__(
         self,
-        query: Query,
-        now_ms: int | None,
+        query: Query | Mapping[str, Any],
+        now_ms: Moment | None,
         position_token: str | None,
         allow_partial: bool,
     ) -> None:
-        self._query = query
+        self._query = asked = snapshot_of(query)
         self._request = SearchRequest(
-            query=write_query(query),
+            query=write_query(asked),
             now_ms=read_time_ms(now_ms, "now_ms"),
             position_token=read_text(position_token or "", "position_token"),
             allow_partial=allow_partial,

@@ -49,9 +49,27 @@ def add_parser(commands: Any) -> None:
         help="continue where this file says, and keep it up to date",
     )
     parser.add_argument(
-        "--count", type=at_least_one, metavar="N", help="end after this many notifications"
+        "--count",
+        "--limit",
+        type=at_least_one,
+        metavar="N",
+        help="end after this many notifications",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument(
+        "--format",
+        choices=("table", "ndjson", "geojson"),
+        default="table",
+        help="lines for people (the default), one JSON object a line, or a Feature a line for each "
+        "match",
+    )
+    output.add_argument(
+        "--json",
+        dest="format",
+        action="store_const",
+        const="ndjson",
+        help="the same as --format ndjson",
+    )
     add_connection(parser)
     parser.set_defaults(run=_run)
 
@@ -70,9 +88,7 @@ def _run(args: argparse.Namespace) -> int:
         try:
             with subscription:
                 for delivery in subscription:
-                    print_json(_json_members(delivery)) if args.json else print_lines(
-                        _line(delivery)
-                    )
+                    _print(delivery, args.format)
                     printed = delivery.cursor
                     _keep(args.cursor_file, delivery.cursor)
                     if left is not None:
@@ -83,6 +99,18 @@ def _run(args: argparse.Namespace) -> int:
             # The subscription's own cursor stays before a batch until the next one is requested.
             note(f"go on with --cursor {printed or subscription.cursor}")
     return ExitCode.OK
+
+
+def _print(delivery: Delivery, form: str) -> None:
+    if form == "ndjson":
+        print_json(_json_members(delivery))
+    elif form == "table":
+        print_lines(_line(delivery))
+    elif isinstance(delivery, Notification):
+        found = {"query": delivery.query, "arrival_ms": delivery.arrival_ms}
+        if delivery.change != "match":
+            found |= {"event": delivery.change, "track": delivery.track}
+        print_json(delivery.object.to_geojson(**found, cursor=delivery.cursor))
 
 
 def _queries_of(client: Client, subscriber: str) -> str:

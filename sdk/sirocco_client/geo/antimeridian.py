@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import Any
 
 from sirocco_client.errors import InvalidArgument
-from sirocco_client.geo.libraries import load
 from sirocco_client.geo.positions import (
     VERTICES_MAX,
     Position,
@@ -27,6 +26,7 @@ from sirocco_client.geo.positions import (
     check_count,
     same_meridian,
 )
+from sirocco_client.libraries import load
 
 # Turns that a ring may span. Each is a cut through the whole polygon, and ten thousand vertices
 # could ask for thousands of them; coasts and zones of nations need two.

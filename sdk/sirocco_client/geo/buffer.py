@@ -17,9 +17,9 @@ from typing import Any
 
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.geo.antimeridian import planar, rings_of
-from sirocco_client.geo.libraries import load
 from sirocco_client.geo.positions import Position, Ring, read_positions, read_within
 from sirocco_client.geo.sphere import EARTH_RADIUS_M, Arc, destination, flat_middle
+from sirocco_client.libraries import load
 from sirocco_client.members import read_mapping, refuse_unknown, required
 
 _BEND_MAX = 0.001

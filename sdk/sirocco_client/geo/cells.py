@@ -9,9 +9,9 @@ from typing import Any
 
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.geo.antimeridian import planar, polygons_of, rings_of, unroll
-from sirocco_client.geo.libraries import load
 from sirocco_client.geo.positions import Position, Ring
 from sirocco_client.geo.sphere import distance_rad, flat_middle, middle
+from sirocco_client.libraries import load
 from sirocco_client.members import read_string, read_strings, shown
 from sirocco_client.regions import Rectangle
 

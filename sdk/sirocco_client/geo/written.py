@@ -9,8 +9,8 @@ from typing import Any
 
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.geo.antimeridian import planar, polygons_of, refuse_invalid, rings_of
-from sirocco_client.geo.libraries import load
 from sirocco_client.geo.positions import VERTICES_MAX, Ring, check_count, read_array, read_positions
+from sirocco_client.libraries import load
 from sirocco_client.members import read_mapping, read_string, required, shown
 
 _GEOMETRIES = ("Polygon", "MultiPolygon")

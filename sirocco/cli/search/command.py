@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sirocco_client import (
     Client,
     InvalidArgument,
     OutOfRange,
+    RangeQuery,
     SearchAnswer,
     query_from_json,
 )
@@ -76,8 +78,19 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--limit", type=whole(0), metavar="N", help="show this many objects or terms (a table: 20)"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object a line, also on a terminal"
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument(
+        "--format",
+        choices=("table", "ndjson", "geojson"),
+        help="a table (on a terminal), one JSON object a line (elsewhere), or a FeatureCollection "
+        "a line; table and geojson show the newest of a range query first",
+    )
+    output.add_argument(
+        "--json",
+        dest="format",
+        action="store_const",
+        const="ndjson",
+        help="the same as --format ndjson",
     )
     add_connection(parser)
     parser.set_defaults(run=_run)
@@ -200,7 +213,11 @@ def _search(args: argparse.Namespace, client: Client, members: dict[str, Any]) -
 
 
 def _print(answer: SearchAnswer, args: argparse.Namespace) -> None:
-    if is_terminal() and not args.json:
+    if args.format == "geojson":
+        ordered = answer.newest_first if isinstance(answer.query, RangeQuery) else answer
+        print_json(answer.to_geojson(islice(ordered, args.limit)))
+        return
+    if args.format == "table" or (args.format is None and is_terminal()):
         from sirocco.cli.search.view import show  # noqa: PLC0415 - for people alone
 
         show(answer, args.limit)

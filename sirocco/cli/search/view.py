@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rich.table import Table
-from sirocco_client import FoundObject, SearchAnswer, TermsQuery
+from sirocco_client import FoundObject, RangeQuery, SearchAnswer, TermsQuery
 
 from sirocco.cli.terminal.status import counted
 from sirocco.cli.terminal.terminal import console, print_lines
@@ -52,7 +52,9 @@ def _add_objects(table: Table, answer: SearchAnswer, rows_max: int) -> None:
     table.add_column("lat", justify="right", no_wrap=True)
     table.add_column("time (UTC)", no_wrap=True)
     table.add_column("text", overflow="ellipsis", no_wrap=True, ratio=1)
-    for found in islice(answer, rows_max):
+    # The order of a range query's ids means little to people.
+    ordered = answer.newest_first if isinstance(answer.query, RangeQuery) else answer
+    for found in islice(ordered, rows_max):
         table.add_row(*_cells(found))
 
 

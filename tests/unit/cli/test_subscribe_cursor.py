@@ -52,3 +52,16 @@ def test_no_cursor_is_printed_without_one(capsys: pytest.CaptureFixture[str]) ->
     cluster.stop()
     assert main(["subscribe", "s", "--router", cluster.router, "--timeout", "0.2"]) == 4
     assert "go on with" not in capsys.readouterr().err
+
+
+def test_matches_are_features_on_request(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--router", cluster.router, "--from-earliest", "--limit", "2")
+    assert main(["subscribe", "s", *options, "--format", "geojson"]) == 0
+    features = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["id"] for each in features] == [0, 1]
+    assert features[0]["geometry"]["type"] == "Point"
+    assert features[0]["properties"]["query"] == "q"
+    assert main(["subscribe", "s", *options, "--format", "table"]) == 0
+    assert capsys.readouterr().out.startswith("q ")

@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 import pytest
 from prometheus_client import Counter
+from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
 from sirocco_client import (
     Circle,
     DeadlineExceeded,
@@ -28,6 +29,7 @@ from sirocco_client import (
     WindowTooLong,
     query_from_json,
 )
+from sirocco_client.searching import Searching
 
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
@@ -530,7 +532,6 @@ RANKED = {
     "keywords": ["a"],
 }
 BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "continuous": ({"mode": "continuous"}, {}, "mode"),
     "no k": (NEAR | {"k": 0}, {}, "k"),
     "huge k": (NEAR | {"k": 1_000_000}, {}, "k"),
     "negative k": ({"kind": "terms", "k": -2}, {}, "k"),
@@ -568,6 +569,17 @@ def test_bad_input_is_refused_with_its_field(name: str, small: Searchable) -> No
         small.client.search(query_from_json(query, ""), **options)
     assert caught.value.field == field
     assert all(slot.searched == 0 for slot in small.slots.values())
+
+
+def test_a_standing_query_is_searched_as_a_snapshot(small: Searchable) -> None:
+    query: dict[str, Any] = {"id": "q", "kind": "range", "mode": "continuous"}
+    standing = query_from_json(query, "me")
+    assert small.client.search(standing).ids == small.client.search(everywhere()).ids
+    state = Searching(standing, None, None, False)
+    state.request(1).query.mode = QUERY_MODE_CONTINUOUS
+    with pytest.raises(InvalidArgument) as caught:
+        list(small.client._search(state, None, repeats=False))
+    assert caught.value.field == "mode"
 
 
 def test_a_merger_that_ends_sends_clients_elsewhere(small: Searchable) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from sirocco_api.v1.search_service_pb2 import SearchResponse
 from sirocco_client import RangeQuery, SearchAnswer, TermsQuery
@@ -13,7 +15,7 @@ from sirocco.cli.search import command
 from sirocco.cli.search.view import ROWS, show
 
 
-def _answer(count: int, text: str = "fire") -> SearchAnswer:
+def _answer(count: int, text: str = "fire", *, arrives: bool = False) -> SearchAnswer:
     response = SearchResponse()
     encoder = ObjectEncoder()
     for number in range(count):
@@ -21,6 +23,9 @@ def _answer(count: int, text: str = "fire") -> SearchAnswer:
     encoder.take(response.objects)
     eights = bytes(8 * count)
     response.events.sessions = response.events.numbers = response.events.arrivals_ms = eights
+    if arrives:
+        times = b"".join(number.to_bytes(8, "little") for number in range(count))
+        response.events.arrivals_ms = times
     return SearchAnswer(
         RangeQuery(id="q", text="fire", mode="snapshot"), 0, (SearchPart(response),)
     )
@@ -61,25 +66,39 @@ def test_terms_have_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_table_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[object] = []
-    args = command.argparse.Namespace(json=False, limit=None, objects=False)  # type: ignore[attr-defined]
+    args = command.argparse.Namespace(format=None, limit=None, objects=False)  # type: ignore[attr-defined]
     monkeypatch.setattr("sirocco.cli.search.view.show", lambda *told: shown.append(told))
     command._print(_answer(1), args)
     assert not shown
     monkeypatch.setattr(command, "is_terminal", lambda: True)
     command._print(_answer(1), args)
     assert len(shown) == 1
-    args.json = True
+    args.format = "ndjson"
     command._print(_answer(1), args)
     assert len(shown) == 1
 
 
 def test_json_keeps_the_requested_number_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
-    args = command.argparse.Namespace(json=True, limit=2, objects=False)  # type: ignore[attr-defined]
+    args = command.argparse.Namespace(format="ndjson", limit=2, objects=False)  # type: ignore[attr-defined]
     command._print(_answer(5), args)
     assert capsys.readouterr().out == '{"query": "q", "objects": [0, 1]}\n'
     args.limit = None
     command._print(_answer(5), args)
     assert capsys.readouterr().out == '{"query": "q", "objects": [0, 1, 2, 3, 4]}\n'
+
+
+def test_geojson_and_tables_are_there_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    args = command.argparse.Namespace(format="geojson", limit=2, objects=False)  # type: ignore[attr-defined]
+    command._print(_answer(5, arrives=True), args)
+    found = json.loads(capsys.readouterr().out)
+    # The newest first.
+    assert [each["id"] for each in found["features"]] == [4, 3]
+    assert found["features"][0]["geometry"] == {"type": "Point", "coordinates": [1.5, 2.5]}
+    args.format = "table"
+    command._print(_answer(5, arrives=True), args)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["4", "3"]
+    assert lines[-1] == "2 of 5 objects: --limit N"
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
