@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from sirocco_client import AsyncClient, Retry, Tls, Unauthenticated
+from sirocco_client import AsyncClient, Tls, Unauthenticated
 from sirocco_client.channels import TOKEN_LENGTH_MAX
 from starlette.requests import HTTPConnection
 
@@ -109,6 +109,7 @@ class Clients:
         routers: host:port of routers.
         tls: how they are reached.
         tokens_max: clients that are kept.
+        call_s: for one call to the cluster.
         publish_s: for the acknowledgement of a body's objects.
         clock_s: the time, seconds.
     """
@@ -118,12 +119,14 @@ class Clients:
         routers: str,
         tls: Tls | None,
         tokens_max: int,
+        call_s: float,
         publish_s: float,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._routers = routers
         self._tls = tls
         self._tokens_max = tokens_max
+        self._call_s = call_s
         self._publish_s = publish_s
         self._clock_s = clock_s
         # The longest unused first.
@@ -172,7 +175,7 @@ class Clients:
     def _connect(self, caller: Caller) -> Connected:
         self._make_room()
         client = AsyncClient(
-            self._routers, tls=self._tls, token=caller.token, retry=Retry(attempts=20)
+            self._routers, tls=self._tls, token=caller.token, timeout_s=self._call_s
         )
         one = Connected(client, SharedPublisher(client.publisher, self._publish_s))
         self._connected[caller.key] = one

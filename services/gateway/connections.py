@@ -19,6 +19,10 @@ from sirocco.services.gateway.settings import GatewayLimits
 # Where a request finds its connection's transport: to end it without waiting for the client.
 TRANSPORT = "transport"
 
+# For the rest of a body whose request is answered: clients that write first and read then get the
+# answer.
+LINGER_S = 2.0
+
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -57,6 +61,7 @@ class _BoundedHttp(HttpToolsProtocol):
         self._peer = ""
         self._head_bytes = 0
         self._is_in_head = True
+        self._is_draining = False
         self._timer: asyncio.TimerHandle | None = None
         self.app_state = {**self.app_state, TRANSPORT: transport}
         super().connection_made(transport)
@@ -68,7 +73,7 @@ class _BoundedHttp(HttpToolsProtocol):
             transport.abort()
             return
         self._peer = peer
-        self._await_head(self.shared.limits.headers_s)
+        self._await(self.shared.limits.headers_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Gives the place back."""
@@ -80,7 +85,7 @@ class _BoundedHttp(HttpToolsProtocol):
         if self._is_in_head:
             if not self._head_bytes:
                 # The first byte of the next request on an idle connection.
-                self._await_head(self.shared.limits.headers_s)
+                self._await(self.shared.limits.headers_s)
             self._head_bytes += len(data)
             is_late = self.parser is None or self.transport.is_closing()
             if is_late:
@@ -104,11 +109,27 @@ class _BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """Waits for the next request of the connection."""
+        """Waits for the next request of the connection, or for the rest of a refused body."""
+        rest = self.cycle.more_body
         super().on_response_complete()
-        self._is_in_head, self._head_bytes = True, 0
-        if self.transport is not None and not self.transport.is_closing():
-            self._await_head(self.shared.limits.idle_s)
+        if self.transport.is_closing():
+            return
+        if rest:
+            # Its client reads the answer once it has written enough; a close now would lose it.
+            self._is_draining = True
+            self._await(LINGER_S)
+        else:
+            self._await_next()
+
+    def on_message_complete(self) -> None:
+        """Ends the wait for the rest of a refused body."""
+        super().on_message_complete()
+        if self._is_draining:
+            self._await_next()
+
+    def _await_next(self) -> None:
+        self._is_draining, self._is_in_head, self._head_bytes = False, True, 0
+        self._await(self.shared.limits.idle_s)
 
     def handle_websocket_upgrade(self) -> None:
         """Leaves the connection to its stream, which has a place of its own."""
@@ -116,13 +137,13 @@ class _BoundedHttp(HttpToolsProtocol):
         self._release()
         super().handle_websocket_upgrade()
 
-    def _await_head(self, seconds: float) -> None:
+    def _await(self, seconds: float) -> None:
         self._end_timer()
         self._timer = self.loop.call_later(seconds, self._late)
 
     def _late(self) -> None:
-        if self._is_in_head and not self.transport.is_closing():
-            if self._head_bytes:
+        if (self._is_in_head or self._is_draining) and not self.transport.is_closing():
+            if self._head_bytes or self._is_draining:
                 self.shared.count_refused("late")
             self.transport.abort()
 

@@ -44,7 +44,9 @@ class Front:
         self.limits = limits
         self.metrics = metrics
         self.stopping = asyncio.Event()
-        self.clients = Clients(settings.routers, settings.tls(), limits.tokens, limits.publish_s)
+        self.clients = Clients(
+            settings.routers, settings.tls(), limits.tokens, limits.call_s, limits.publish_s
+        )
         self.connections = Connections(limits, self.count_refused)
         self.bodies = Bodies(limits, self.count_refused)
         self.calls = Shares(

@@ -48,6 +48,7 @@ class GatewayLimits:
         tokens: tokens whose clients are kept connected; the longest unused goes first.
         keep_alive_s: between two comments of a silent stream. Proxies end silent connections after
             30 to 60 s.
+        call_s: for one call to the cluster, with all its retries.
         publish_s: for the acknowledgement of a body's objects.
         message_bytes: of one message of a WebSocket client, who has nothing to say.
         stop_s: for requests under way when the process is stopped.
@@ -75,6 +76,7 @@ class GatewayLimits:
     answer_objects: int = 100_000
     tokens: int = 1_024
     keep_alive_s: float = 15.0
+    call_s: float = 30.0
     publish_s: float = 30.0
     message_bytes: int = 4 << 10
     stop_s: float = 5.0

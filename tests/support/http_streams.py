@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+
+
+# Longer than any test reads; far shorter than the time limit of one.
+LAST_S = 120.0
 
 
 @dataclass
@@ -40,11 +45,13 @@ class EventSource:
         with httpx.stream("GET", path, headers=headers, timeout=timeout_s) as answer:
             answer.raise_for_status()
             assert answer.headers["content-type"].startswith("text/event-stream")
-            self._take(answer.iter_lines(), count)
+            self._take(answer.iter_lines(), count, time.monotonic() + LAST_S)
 
-    def _take(self, lines: Iterator[str], count: int) -> None:
+    def _take(self, lines: Iterator[str], count: int, end_s: float) -> None:
         kind, data, place = "message", "", None
         for line in lines:
+            # Comments arrive for ever.
+            assert time.monotonic() < end_s, f"{len(self.received)} of {count} events"
             if line.startswith(":"):
                 self.comments.append(line[1:].strip())
             elif line.startswith("id: "):

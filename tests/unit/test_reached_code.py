@@ -23,8 +23,14 @@ ALLOWED = {
     *("verify_request", "shutdown_request", "service_actions", "handle_error"),
     *("do_GET", "log_message"),
     # Called by uvicorn.
-    *("connection_lost", "data_received", "on_header", "on_headers_complete"),
-    *("on_response_complete", "handle_websocket_upgrade", "startup"),
+    *(
+        "connection_lost",
+        "data_received",
+        "on_header",
+        "on_headers_complete",
+        "on_message_complete",
+    ),
+    *("on_message_complete", "on_response_complete", "handle_websocket_upgrade", "startup"),
     # Called by rich.
     "render_str",
 }
