@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 
-
 # Longer than any test reads; far shorter than the time limit of one.
 LAST_S = 120.0
 
