@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 
 from sirocco.codec.columns import put_objects
+from sirocco.formats.column_map import read_map
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.object_formats import (
     media_type_of,
@@ -28,7 +29,16 @@ class Objects:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    async def publish(self, request: Request) -> Response:
+    async def publish(
+        self,
+        request: Request,
+        columns: Annotated[
+            str | None,
+            Query(
+                alias="map", description="of a table: `lon=COLUMN,lat=COLUMN,text=A+B,ts=COLUMN`"
+            ),
+        ] = None,
+    ) -> Response:
         """Publishes the objects of a body, and answers when the log has them.
 
         Bad lines are reported in `errors`; all others are published. A body that is refused as a
@@ -36,13 +46,14 @@ class Objects:
         """
         front, limits = self._front, self._front.limits
         media_type = media_type_of(request.headers.get("content-type", ""))
+        chosen = {} if columns is None else read_map(columns)
         factor = memory_factor(media_type)
         async with (
             front.call(request) as (caller, connected),
             front.bodies.whole(request, caller, limits.body_bytes, factor) as body,
         ):
             front.metrics.body_bytes.inc(len(body))
-            work = partial(read_body, body, media_type, limits)
+            work = partial(read_body, body, media_type, limits, chosen)
             read = work() if len(body) <= _INLINE_BYTES else await front.read(work)
             errors: list[tuple[int, Any]] = list(read.bad)
             count, position = len(read.lines), ""

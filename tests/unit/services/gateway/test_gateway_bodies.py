@@ -143,10 +143,9 @@ def test_bad_lines_beyond_the_bound_are_counted(start: Start) -> None:
     [
         ("application/json", b"[1, 2", "body"),
         ("application/json", b"3", "body"),
-        ("application/geo+json", b'{"type": "Topology"}', "type"),
-        ("application/geo+json", b"[]", "type"),
-        ("text/csv", b"id,lon\n\xff\xfe,1\n", "body"),
-        ("text/csv", b'id,lon\n"1,2\n', "body"),
+        ("text/csv", b"id,lon\n1,1\n", "header"),
+        ("text/csv", b"id,lon,lat\xff\xfe\n1,1\n", "header"),
+        ("text/csv", b"id,lon,lon,lat\n", "header"),
     ],
 )
 def test_a_body_that_is_not_of_its_type_is_named(
@@ -156,15 +155,16 @@ def test_a_body_that_is_not_of_its_type_is_named(
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
-def test_lines_of_a_table_and_features_are_judged_one_by_one(start: Start) -> None:
+def test_rows_of_tables_and_features_are_validated_one_by_one(start: Start) -> None:
     gateway = start()
-    table = b"\xef\xbb\xbfid,lon,lat\n1,x,2\n1,2\n1,2,3,4\n,1,2\n"
+    table = b'\xef\xbb\xbfid,lon,lat\n1,x,2\n1,2\n"1,2\n,1,2\n1,1,\xff\n'
     errors = posted(gateway, table, content_type="text/csv").json()["errors"]
     assert [(one["line"], one["field"]) for one in errors] == [
         (2, "lon"),
         (3, "object"),
         (4, "object"),
         (5, "id"),
+        (6, "object"),
     ]
     features = [
         7,
@@ -176,12 +176,28 @@ def test_lines_of_a_table_and_features_are_judged_one_by_one(start: Start) -> No
     body = json.dumps({"type": "FeatureCollection", "features": features}).encode()
     errors = posted(gateway, body, content_type="application/geo+json").json()["errors"]
     assert [(one["line"], one["field"]) for one in errors] == [
-        (1, "type"),
+        (1, "object"),
         (2, "geometry"),
-        (3, "geometry"),
+        (3, "geometry.type"),
         (4, "geometry.coordinates"),
         (5, "id"),
     ]
+    for body in (b'{"type": "Topology"}', b"[]", b'{"type": "FeatureCollection", "features": [{'):
+        found = posted(gateway, body, content_type="application/geo+json").json()
+        assert (found["acknowledged"], len(found["errors"])) == (0, 1)
+
+
+def test_columns_of_a_table_are_named_by_the_client(start: Start) -> None:
+    gateway = start()
+    table = b"no;where;south\n1;x;2\n"
+    url = f"http://{gateway.address}/v1/objects"
+    headers = {"content-type": "text/csv"}
+    params = {"map": "id=no,lon=where,lat=south"}
+    found = httpx.post(url, params=params, content=table, headers=headers).json()
+    assert [(one["line"], one["field"]) for one in found["errors"]] == [(2, "lon")]
+    for wrong in ("lon", "id=nobody,lon=where,lat=south"):
+        answer = httpx.post(url, params={"map": wrong}, content=table, headers=headers)
+        assert (answer.status_code, answer.json()["field"]) == (400, "map")
 
 
 def test_a_slow_body_ends_in_time_and_frees_its_memory(start: Start) -> None:
