@@ -4,8 +4,10 @@ A set is a block of entries (row, generation, last), three i4 words each: `last`
 the value's newest object that satisfied the row's query, −1 if it is unknown. The word of a set
 holds the number of its entries, the block's size class and its first entry (count | class << 26 |
 first << 32). Entries and sets are counted as bytes up to a limit: a client chooses how many values
-there are. All decisions about room are the same in whatever order entries and rows are held, since
-the slot's next owner holds them in another one.
+there are. A row gets no more than is free, and a tenant's rows together no more than `TENANT_SHARE`
+times that: so tenants that come later find room. All decisions about room are the same in whatever
+order entries and rows are held, since the slot's next owner holds them in another one. So the rows
+of a tenant that one object concerns find room together, or none of them does.
 
 A row is reused by another query after its own has ended. The generation identifies old entries, so
 that an ended query leaves all sets at once; its entries are removed when they are read.
@@ -32,11 +34,14 @@ __all__ = [
     "EXITS",
     "HELD",
     "INSIDE",
+    "NO_TENANT",
     "PROGRESS_WORDS",
     "REFUSED",
     "SET_BYTES",
     "STALE",
+    "TENANT_COLUMNS",
     "TICK",
+    "USED",
     "follow",
     "put_members",
     "sweep_sets",
@@ -58,6 +63,16 @@ REFUSED = 3  # pairs of an object and a row so far that found no room
 STALE = 4  # entries so far whose object was not replaced by a larger one, for want of room
 PROGRESS_WORDS = 5
 
+# Columns of `tenants`.
+USED = 0  # what the tenant's rows would take alone
+ASKED = 1  # for the present object, of all its rows
+CHANGE = 2  # of USED, by the present object
+STAMP = 3  # the step for which ASKED and CHANGE are
+TOUCHED = 4  # a list, independent of the row: the tenants that the step concerns
+TENANT_COLUMNS = 5
+NO_TENANT = -1
+TENANT_SHARE = 3
+
 ENTRY_WORDS = 3
 # What an entry takes, in a block of which half may be unused; and a set, in its columns and the
 # table of handles. Its charge is this and the weight of the heaviest object of its entries.
@@ -69,6 +84,7 @@ _I8 = types.Array(types.int64, 1, "C")
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
 _I4 = types.Array(types.int32, 1, "C")
 _I4_IN = types.Array(types.int32, 1, "C", readonly=True)
+_I8_TABLE = types.Array(types.int64, 2, "C")
 _U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
 _U1 = types.Array(types.uint8, 1, "C")
 _U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
@@ -130,6 +146,38 @@ def _charge(charges: Any, progress: Any, own: Any, charge: Any) -> None:
 
 
 @kernel
+def _note(tenants: Any, touched: Any, tenant: Any, step: Any, asked: Any, change: Any) -> Any:
+    """Adds to what a step asks and changes for a tenant; returns how many tenants it concerns."""
+    if tenant < 0:
+        return touched
+    if tenants[tenant, STAMP] != step:
+        tenants[tenant, STAMP] = step
+        tenants[tenant, ASKED] = 0
+        tenants[tenant, CHANGE] = 0
+        tenants[touched, TOUCHED] = tenant
+        touched += 1
+    tenants[tenant, ASKED] += asked
+    tenants[tenant, CHANGE] += change
+    return touched
+
+
+@kernel
+def _apply(tenants: Any, touched: Any) -> None:
+    """Adds the changes of a step."""
+    for i in range(touched):
+        tenant = tenants[i, TOUCHED]
+        tenants[tenant, USED] += tenants[tenant, CHANGE]
+
+
+@kernel
+def _exceeds(tenants: Any, tenant: Any, free: Any) -> Any:
+    """Whether a tenant's rows would take too much with what the step asks for them."""
+    if tenant < 0:
+        return False
+    return tenants[tenant, USED] + tenants[tenant, ASKED] > TENANT_SHARE * free
+
+
+@kernel
 def _charge_anew(
     set_words: Any, entries: Any, weights: Any, charges: Any, progress: Any, own: Any
 ) -> None:
@@ -146,7 +194,7 @@ def _charge_anew(
 @kernel(
     types.int64(
         _I4_IN, _I4_IN, _U8_IN, _I8_IN, _I8_IN, _I8_IN, _I4_IN, _I8, _I8, _I4, _I8, _U8_IN, _I4_IN,
-        _I8, _I4, _U1_IN, _I8_IN, _I8, _I8, types.int64, _I8, _I4, _I4, _U1,
+        _I8, _I4, _U1_IN, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE, types.int64, _I8, _I4, _I4, _U1,
     )
 )  # fmt: skip
 def follow(
@@ -169,6 +217,8 @@ def follow(
     weights: Any,
     charges: Any,
     row_bytes: Any,
+    row_tenants: Any,
+    tenants: Any,
     limit: Any,
     progress: Any,
     out_objects: Any,
@@ -193,8 +243,10 @@ def follow(
         weights: i8[objects], bytes of each object, by its number.
         charges: i8[sets], bytes counted for each set; changed.
         row_bytes: i8[rows], what each row's entries would take alone; changed.
-        limit: greatest sum of HELD. A row gets no more than is free. A value that finds no room
-            does not enter: it is inside like those that stay, and may enter later.
+        row_tenants: i4[rows], a row of `tenants` for each, or NO_TENANT.
+        tenants: i8[tenants, 5], see USED to TOUCHED; changed.
+        limit: greatest sum of HELD. A value that finds no room does not enter: it is inside like
+            those that stay, and may enter later.
         progress: i8[5], see TICK to STALE; changed.
         out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for twice the
             pairs and all entries of the sets. Of one object: exits, then enters, then insides; at
@@ -217,6 +269,14 @@ def follow(
         is_tight = SET_BYTES + weight - charges[own] > free
         word = set_words[own]
         first = (word >> 32) * ENTRY_WORDS
+        touched = np.int64(0)
+        for i in range(word & COUNT_MASK):
+            row = np.int64(entries[first + i * ENTRY_WORDS])
+            generation = entries[first + i * ENTRY_WORDS + 1]
+            if generation == generations[row] and stamps[row] == tick:
+                growth = weight - _weight(weights, entries[first + i * ENTRY_WORDS + 2])
+                asked = max(growth, np.int64(0))
+                touched = _note(tenants, touched, row_tenants[row], tick, asked, 0)
         kept = np.int64(0)
         heaviest = np.int64(0)
         for i in range(word & COUNT_MASK):
@@ -231,10 +291,15 @@ def follow(
             if stamps[row] == tick:
                 stamps[row] = tick + 1
                 growth = weight - _weight(weights, last)
-                if growth > 0 and (is_tight or row_bytes[row] + growth > free):
+                if growth > 0 and (
+                    is_tight
+                    or row_bytes[row] + growth > free
+                    or _exceeds(tenants, row_tenants[row], free)
+                ):
                     progress[STALE] += 1
                 else:
                     row_bytes[row] += growth
+                    touched = _note(tenants, touched, row_tenants[row], tick, 0, growth)
                     last = numbers[this]
             elif (
                 row_keys[row] == keys[this]
@@ -245,7 +310,9 @@ def follow(
                 progress[ENTRIES] -= 1
                 progress[HELD] -= ENTRY_BYTES
                 members[row] -= 1
-                row_bytes[row] -= ENTRY_BYTES + SET_BYTES + _weight(weights, last)
+                given_back = ENTRY_BYTES + SET_BYTES + _weight(weights, last)
+                row_bytes[row] -= given_back
+                touched = _note(tenants, touched, row_tenants[row], tick, 0, -given_back)
                 if (events[row] >> EXITS) & 1 != 0:
                     if count_out == out_rows.shape[0]:
                         return np.int64(-1)
@@ -261,18 +328,27 @@ def follow(
             kept += 1
         _shorten(set_words, own, blocks, entries, kept)
         _charge(charges, progress, own, SET_BYTES + heaviest if kept > 0 else np.int64(0))
+        _apply(tenants, touched)
 
         entered = np.int64(0)
+        row_needed = ENTRY_BYTES + SET_BYTES + weight
+        touched = np.int64(0)
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
-            entered += np.int64(stamps[pair_rows[pair]] == tick)
+            row = np.int64(pair_rows[pair])
+            if stamps[row] == tick:
+                entered += 1
+                touched = _note(tenants, touched, row_tenants[row], tick + 1, row_needed, 0)
         free = limit - progress[HELD]
         needed = entered * ENTRY_BYTES + max(np.int64(0), SET_BYTES + weight - charges[own])
         is_entered = False
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick:
-                row_needed = ENTRY_BYTES + SET_BYTES + weight
-                if needed > free or row_bytes[row] + row_needed > free:
+                if (
+                    needed > free
+                    or row_bytes[row] + row_needed > free
+                    or _exceeds(tenants, row_tenants[row], free)
+                ):
                     progress[REFUSED] += 1
                     stamps[row] = tick + 1
                     continue
@@ -284,6 +360,7 @@ def follow(
                 progress[HELD] += ENTRY_BYTES
                 members[row] += 1
                 row_bytes[row] += row_needed
+                touched = _note(tenants, touched, row_tenants[row], tick + 1, 0, row_needed)
                 is_entered = True
                 if (events[row] >> ENTERS) & 1 != 0:
                     if count_out == out_rows.shape[0]:
@@ -296,6 +373,7 @@ def follow(
                     stamps[row] = tick + 1  # reported as inside, if the query asks for it
         if is_entered:
             _charge(charges, progress, own, max(charges[own], SET_BYTES + weight))
+        _apply(tenants, touched)
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick + 1 and (events[row] >> INSIDE) & 1 != 0:
@@ -308,7 +386,12 @@ def follow(
     return count_out
 
 
-@kernel(types.int64(_I4_IN, _I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I8))
+@kernel(
+    types.int64(
+        _I4_IN, _I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE,
+        _I8,
+    )
+)  # fmt: skip
 def put_members(
     sets: Any,
     rows: Any,
@@ -321,6 +404,8 @@ def put_members(
     weights: Any,
     charges: Any,
     row_bytes: Any,
+    row_tenants: Any,
+    tenants: Any,
     progress: Any,
 ) -> Any:
     """Adds rows (i4[m]) with numbers (i4[m]) to sets (i4[m]) that do not hold them.
@@ -341,6 +426,8 @@ def put_members(
         progress[HELD] += ENTRY_BYTES
         charge = SET_BYTES + _weight(weights, numbers[i])
         row_bytes[row] += ENTRY_BYTES + charge
+        if row_tenants[row] >= 0:
+            tenants[row_tenants[row], USED] += ENTRY_BYTES + charge
         _charge(charges, progress, np.int64(sets[i]), max(charges[sets[i]], charge))
     return 0
 
@@ -393,7 +480,8 @@ def sweep_sets(
 
 @kernel(
     types.int64(
-        _U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I8, _I4, _I4, _I4,
+        _U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE, _I8, _I4, _I4,
+        _I4,
     )
 )  # fmt: skip
 def take_members(
@@ -406,6 +494,8 @@ def take_members(
     weights: Any,
     charges: Any,
     row_bytes: Any,
+    row_tenants: Any,
+    tenants: Any,
     progress: Any,
     out_sets: Any,
     out_rows: Any,
@@ -444,7 +534,10 @@ def take_members(
                 out_numbers[count_out] = entries[at + 2]
                 members[row] -= 1
                 last = entries[at + 2]
-                row_bytes[row] -= ENTRY_BYTES + SET_BYTES + _weight(weights, last)
+                given_back = ENTRY_BYTES + SET_BYTES + _weight(weights, last)
+                row_bytes[row] -= given_back
+                if row_tenants[row] >= 0:
+                    tenants[row_tenants[row], USED] -= given_back
                 count_out += 1
                 continue
             if kept < j:

@@ -34,8 +34,11 @@ from sirocco.kernels.standing.track_sets import (
     ENTERS,
     EXITS,
     INSIDE,
+    NO_TENANT,
     REFUSED,
     STALE,
+    TENANT_COLUMNS,
+    USED,
     follow,
     put_members,
     sweep_sets,
@@ -123,6 +126,9 @@ class TrackIndex:
         "_row_bytes",
         "_sets",
         "_stamps",
+        "_tenant_numbers",
+        "_tenant_rows",
+        "_tenants",
         "bytes_max",
     )
 
@@ -149,6 +155,10 @@ class TrackIndex:
         self._members = GrowableArray(np.int32, 256)
         self._row_bytes = GrowableArray(np.int64, 256)
         self._stamps = GrowableArray(np.int64, 256)
+        # Tenant, by its hash → row of `_tenants`; each query's row there.
+        self._tenant_numbers: dict[int, int] = {}
+        self._tenants = np.zeros((4, TENANT_COLUMNS), np.int64)
+        self._tenant_rows = GrowableArray(np.int32, 256)
         self._garbage = 0
 
     @property
@@ -164,6 +174,7 @@ class TrackIndex:
         keys: npt.NDArray[np.uint64],
         events: npt.NDArray[np.uint8],
         position: int,
+        tenants: npt.NDArray[np.uint64] | None = None,
     ) -> npt.NDArray[np.int32]:
         """Adds queries; they match objects from `position` on.
 
@@ -172,6 +183,7 @@ class TrackIndex:
             keys: u8[n], the attribute that each tracks, as in objects.
             events: u1[n], bit 1 << e is set if the query asks for event e.
             position: slot position of the registration.
+            tenants: u8[n], hashes of the tenants whose shares of the room they use; 0: of none.
 
         Returns:
             i4[n], the row of each query.
@@ -183,7 +195,7 @@ class TrackIndex:
         if len(rows) == 0:
             return rows
         columns = self._keys, self._events, self._flags, self._generations, self._members
-        for column in (*columns, self._stamps, self._row_bytes):
+        for column in (*columns, self._stamps, self._row_bytes, self._tenant_rows):
             column.reserve(int(rows.max()) + 1)
         self._keys.array[rows] = keys
         self._events.array[rows] = events
@@ -191,7 +203,21 @@ class TrackIndex:
         self._generations.array[rows] += 1
         self._members.array[rows] = 0
         self._row_bytes.array[rows] = 0
+        self._tenant_rows.array[rows] = NO_TENANT if tenants is None else self._rows_of(tenants)
         return rows
+
+    def _rows_of(self, tenants: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """Returns i4[n], rows of `_tenants`; new ones for tenants that had no query so far."""
+        numbers = self._tenant_numbers
+        rows = [
+            numbers.setdefault(tenant, len(numbers)) if tenant else NO_TENANT
+            for tenant in tenants.tolist()
+        ]
+        if len(numbers) > len(self._tenants):
+            larger = np.zeros((2 * len(numbers), TENANT_COLUMNS), np.int64)
+            larger[: len(self._tenants)] = self._tenants
+            self._tenants = larger
+        return np.array(rows, np.int32)
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
         """Ends queries: they do not match objects at `position` and later.
@@ -202,6 +228,11 @@ class TrackIndex:
         """
         self._ranges.remove(rows, position)
         self._garbage += int(self._members.array[rows].sum())
+        # A query that has ended uses no share.
+        owned = rows[self._tenant_rows.array[rows] != NO_TENANT]
+        used = self._row_bytes.array[owned]
+        np.subtract.at(self._tenants[:, USED], self._tenant_rows.array[owned], used)
+        self._tenant_rows.array[owned] = NO_TENANT
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
         """Frees the memory of removed queries, once no object before their end can follow.
@@ -399,6 +430,8 @@ class TrackIndex:
             self._last.weights,
             held.charges,
             self._row_bytes.array,
+            self._tenant_rows.array,
+            self._tenants,
             self.bytes_max,
             held.progress,
             out_objects,
@@ -433,6 +466,8 @@ class TrackIndex:
                 self._last.weights,
                 self._sets.charges,
                 self._row_bytes.array,
+                self._tenant_rows.array,
+                self._tenants,
                 self._sets.progress,
                 *out,
             )
@@ -509,7 +544,8 @@ class TrackIndex:
     def state(self, rows: npt.NDArray[np.int32] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Returns queries and the values inside them as named columns, for `restore`.
 
-        Columns: those of `QueryRows`; `keys`, `events`; `born` and `dead` i8[n], slot positions;
+        Columns: those of `QueryRows`; `keys`, `events`; `tenants` u8[n], see `insert`; `born` and
+        `dead` i8[n], slot positions;
         `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query, by the
         hash of earlier versions; `member_identities` u8[m]: by the present hash; `member_is_former`
         u1[m]: 1 if the present hash is unknown. `member_objects` i4[m]: row of `last.…`, the
@@ -544,6 +580,7 @@ class TrackIndex:
             "flags": self._flags.array[rows],
             "keys": self._keys.array[rows],
             "events": self._events.array[rows],
+            "tenants": self._tenants_of(rows),
             "born": words[:, _BORN].copy(),
             "dead": words[:, _DEAD].copy(),
             "member_queries": place[member_rows][order],
@@ -553,6 +590,12 @@ class TrackIndex:
             "member_objects": number_of[order].astype(np.int32),
             **{f"last.{name}": column for name, column in last.items()},
         }
+
+    def _tenants_of(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        hashes = np.array([*self._tenant_numbers, 0], np.uint64)
+        # NO_TENANT is the last.
+        of_rows: npt.NDArray[np.uint64] = hashes[self._tenant_rows.array[rows]]
+        return of_rows
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
         """Puts the queries of a state into this empty index.
@@ -566,7 +609,9 @@ class TrackIndex:
         if len(queries) == 0:
             return np.empty(0, np.int32)
         born, dead = state["born"], state["dead"]
-        rows = self.insert(queries, state["keys"], state["events"], int(born.max()))
+        # States of earlier versions lack the tenants.
+        tenants = state.get("tenants")
+        rows = self.insert(queries, state["keys"], state["events"], int(born.max()), tenants)
         # Until an object at the greatest of them arrives, births are compared one by one.
         self._ranges._rows.words[rows.astype(np.int64) * ROW_WORDS + _BORN] = born
         members, former_values = rows[state["member_queries"]], state["member_values"]
@@ -611,6 +656,8 @@ class TrackIndex:
             self._last.weights,
             held.charges,
             self._row_bytes.array,
+            self._tenant_rows.array,
+            self._tenants,
             held.progress,
         )
         required(done, "put_members: no room")
@@ -645,7 +692,7 @@ class TrackIndex:
     @property
     def bytes_total(self) -> int:
         """Bytes of memory that the index takes."""
-        rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8 + 8)
+        rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8 + 8 + 4)
         return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows
 
 

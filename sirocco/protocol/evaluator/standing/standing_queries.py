@@ -29,6 +29,7 @@ from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.index.store.store_condition import Condition, compile_condition
+from sirocco.model.access import tenant_of
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import ENDED, KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
@@ -296,7 +297,7 @@ class StandingQueries:
         elif family == KNN:
             rows = self._enter_knn(queries, names.specs or (), offset)
         elif family == TRACKED:
-            rows = self._enter_tracked(queries, names.specs or (), offset)
+            rows = self._enter_tracked(queries, names, offset)
         else:
             rows = self.steps.insert(
                 [step_kind(spec) for spec in names.specs or ()],
@@ -325,8 +326,8 @@ class StandingQueries:
         counts = np.array([query.k for query in parsed], np.int32)
         return self.knn.insert(queries, points, counts, offset)
 
-    def _enter_tracked(self, queries: QueryRows, specs: tuple[str, ...], offset: int) -> Rows:
-        parsed = [spec_query(spec) for spec in specs]
+    def _enter_tracked(self, queries: QueryRows, names: NamedQueries, offset: int) -> Rows:
+        parsed = [spec_query(spec) for spec in names.specs or ()]
         keys, events = [], []
         for query in parsed:
             assert isinstance(query, RangeQuery)
@@ -335,7 +336,11 @@ class StandingQueries:
             wanted = [_EVENTS[event] for event in query.events if event != ENDED]
             events.append(sum(1 << event for event in wanted))
         return self.tracked.insert(
-            queries, np.array(keys, np.uint64), np.array(events, np.uint8), offset
+            queries,
+            np.array(keys, np.uint64),
+            np.array(events, np.uint8),
+            offset,
+            _tenants_of(names),
         )
 
     def share(self, message: Installed, found: list[tuple[int, Rows]]) -> None:
@@ -667,6 +672,14 @@ def _named_revisions(names: NamedQueries, revisions: NDArray[np.int64]) -> Named
     """Returns the names with specs as mergers get them, which distinguish versions."""
     pairs = zip(names.specs or (), revisions.tolist(), strict=True)
     return replace(names, specs=tuple(versioned_spec(spec, revision) for spec, revision in pairs))
+
+
+def _tenants_of(names: NamedQueries) -> NDArray[np.uint64]:
+    """Returns u8[q], a hash of the tenant of each query; 0 for the operator's."""
+    ids, bounds = names.ids.tobytes(), names.id_offsets.tolist()
+    tenants = [tenant_of(ids[begin:end].decode()) for begin, end in pairwise(bounds)]
+    hashes = [xxhash.xxh3_64_intdigest(name.encode()) | 1 if name else 0 for name in tenants]
+    return np.array(hashes, np.uint64)
 
 
 def spec_query(spec: str) -> Query:

@@ -18,7 +18,7 @@ from sirocco.index.standing.track.track_index import (
     INSIDE,
     TrackIndex,
 )
-from sirocco.kernels.standing.track_sets import ENTRY_BYTES, SET_BYTES
+from sirocco.kernels.standing.track_sets import ENTRY_BYTES, SET_BYTES, USED
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from tests.support.range_oracle import PlainQuery, columns
 
@@ -76,18 +76,20 @@ class Slot:
         bytes_max: int,
         queries: list[PlainQuery] | None = None,
         garbage_min: int = LIMITS.track_objects_garbage_min,
+        tenants: list[int] | None = None,
     ) -> None:
         self.limits = StandingLimits(
             tracked_bytes_max=bytes_max, track_objects_garbage_min=garbage_min
         )
         self.index = TrackIndex(limits=self.limits)
         self.position = 0
-        self.query_rows = self.insert(queries or [box(0, 10)])
+        self.query_rows = self.insert(queries or [box(0, 10)], tenants)
 
-    def insert(self, queries: list[PlainQuery]) -> np.ndarray:
+    def insert(self, queries: list[PlainQuery], tenants: list[int] | None = None) -> np.ndarray:
         keys = np.full(len(queries), KEY, np.uint64)
         events = np.full(len(queries), ALL, np.uint8)
-        return self.index.insert(columns(queries), keys, events, self.position)
+        owners = None if tenants is None else np.array(tenants, np.uint64)
+        return self.index.insert(columns(queries), keys, events, self.position, owners)
 
     def see(self, *seen: Seen) -> list[tuple[int, int, int]]:
         """Returns (object, event, query) sorted; queries by the order of insertion."""
@@ -171,6 +173,29 @@ def test_no_query_takes_the_room_of_all() -> None:
     assert {event for _, event, _ in events} == {ENTERS}
 
 
+def test_no_tenant_takes_the_room_of_all() -> None:
+    """Many queries of one tenant take three quarters, and another's values still enter."""
+    greedy = 30
+    regions = [box(120 + at, 120.5 + at) for at in range(greedy)]
+    slot = Slot(room_for(1_000), [*regions, box(20, 30)], tenants=[7] * greedy + [9])
+    for begin in range(0, 5_000, 500):
+        slot.see(*(Seen(v, 120.2 + v % greedy) for v in range(begin, begin + 500)))
+    tenants: Any = slot.index._tenants
+    share = 0.75 * slot.index.bytes_max
+    assert 0.98 * share < tenants[0, USED] <= share
+    events = slot.see(*(Seen(v, 25.0) for v in range(9_000, 9_100)))
+    assert {event for _, event, _ in events} == {ENTERS}
+    # What values grow by counts as well.
+    slot.see(*(Seen(v, 120.2 + v % greedy, text=2_000) for v in range(200)))
+    assert slot.index.stale_total
+    assert tenants[0, USED] <= share
+    # A share is given back with the query, and with the values.
+    slot.index.remove(slot.query_rows[1:greedy], slot.position)
+    assert 0 < tenants[0, USED] < share / 20
+    slot.see(*(Seen(v, OUT) for v in range(10_000)))
+    assert not tenants[:, USED].any()
+
+
 def test_the_sizes_of_objects_count() -> None:
     slot = Slot(1 << 20, [box(0, 10), box(20, 30)])
     slot.see(*(Seen(v, text=60_000) for v in range(100)))
@@ -205,11 +230,15 @@ def random_batch(rng: random.Random, values: int) -> list[Seen]:
 
 @pytest.mark.parametrize("bytes_max", [0, 5_000, 60_000, 300_000])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_owner_of_a_slot_decides_equally(seed: int, bytes_max: int) -> None:
+@pytest.mark.parametrize("tenants", [None, [5, 5, 5, 6, 0], [5, 5, 5, 5, 5]])
+def test_every_owner_of_a_slot_decides_equally(
+    seed: int, bytes_max: int, tenants: list[int] | None
+) -> None:
     """Else a successor would report an enter or an exit twice, or never."""
     rng = random.Random(seed)
     regions = [box(0, 10), box(0, 20), box(0, 20), box(10, 30), box(0, 30)]
-    stays, moves = Slot(bytes_max, regions), Slot(bytes_max, regions[::-1])
+    stays = Slot(bytes_max, regions, tenants=tenants)
+    moves = Slot(bytes_max, regions[::-1], tenants=None if tenants is None else tenants[::-1])
     moves.query_rows = moves.query_rows[::-1]
     refused = 0
     for _ in range(60):
