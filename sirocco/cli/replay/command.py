@@ -117,8 +117,13 @@ def _replay(args: argparse.Namespace) -> int:
         backend_of = _backend(args)
         bar.begin("starting services")
         files = ReplayFiles(
-            *(args.objects, args.queries, args.arrival == "event", args.rate),
-            *(args.arrival_skew_max, args.format, args.map),
+            objects=args.objects,
+            queries=args.queries,
+            event_arrivals=args.arrival == "event",
+            objects_per_s=args.rate,
+            skew_max_ms=args.arrival_skew_max,
+            form=args.format,
+            columns=args.map,
         )
         with ResultsFile(args.results) as out, backend_of as backend:
             with Client(backend.router_address) as client:

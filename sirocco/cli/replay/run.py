@@ -64,7 +64,7 @@ _STALL_S = 300.0
 _STALLS_MAX = 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayFiles:
     """Input of a replay.
 
