@@ -16,9 +16,9 @@ from sirocco.protocol.contract.effects import (
     PlainRequests,
 )
 from sirocco.protocol.contract.messages import Change, Installed
-from sirocco.protocol.router.queries import registry_partition
 from sirocco.protocol.router.queries.place_sets import leaves_of_state
 from sirocco.protocol.router.queries.plain_updates import PlainUpdates
+from sirocco.protocol.router.queries.registry_partition import PLAIN_MAX
 from sirocco.schemes.map.routing import RoutingArrays
 from tests.support.plain_columns import plain_entries, plain_requests
 from tests.support.registry_log import ROUTING, Log, query
@@ -226,15 +226,13 @@ def test_a_query_asked_for_twice_is_decided_in_order() -> None:
     assert kinds(log, token) == [0, 1, 0]
 
 
-def test_many_changes_are_forwarded_in_parts(
-    monkeypatch: pytest.MonkeyPatch, forwarded: list[int]
-) -> None:
-    monkeypatch.setattr(registry_partition, "PLAIN_MAX", 16)
+def test_many_changes_are_forwarded_in_parts(forwarded: list[int]) -> None:
     log = ColumnLog()
-    token = log.request(*(asked("register", f"q{n}", west=-160.0 + n) for n in range(40)))
+    count = 2 * PLAIN_MAX + 8
+    token = log.request(*(asked("register", f"q{n}", west=-160.0 + n / 10) for n in range(count)))
     log.read()
-    assert forwarded == [16, 16, 8]
-    assert kinds(log, token) == list(range(40))
+    assert forwarded == [PLAIN_MAX, PLAIN_MAX, 8]
+    assert kinds(log, token) == list(range(count))
 
 
 @pytest.mark.parametrize("seed", range(8))
