@@ -14,7 +14,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.evaluator.service import EvaluatorService
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
-from tests.end_to_end.test_history_and_stream import SUBSCRIBER, TIMEOUT_S, Publishing, Told
+from tests.end_to_end.test_history_and_stream import SUBSCRIBER, TIMEOUT_S, Publishing, Receiver
 from tests.oracle import agrees, arrivals_ms
 
 SEED = 20261122
@@ -32,7 +32,7 @@ def test_every_kind_and_mode_agrees_although_evaluators_die() -> None:
         EmbeddedCluster(SETTINGS, evaluators=4) as cluster,
         Client(cluster.router_address, timeout_s=TIMEOUT_S) as client,
     ):
-        receiver = Told(client)
+        receiver = Receiver(client)
         standing = [
             query_from_json(query, SUBSCRIBER) for query in queries if query["mode"] == "continuous"
         ]

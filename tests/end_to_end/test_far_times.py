@@ -10,7 +10,7 @@ from sirocco_client.errors import Rejected
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
-from tests.end_to_end.test_start_times import Hearing, ids_of
+from tests.end_to_end.test_start_times import Receiver, ids_of
 
 TIMEOUT_S = 60.0
 HOUR_MS = 3_600_000
@@ -47,7 +47,7 @@ def test_one_object_of_a_far_year_stops_no_stream() -> None:
     ):
         for query in (WORDS, BRIEF):
             client.register(query_from_json(query, "s"), start_ms=now_ms)
-        hearing = Hearing(client)
+        hearing = Receiver(client)
         refused: list[Rejected] = []
         with client.publisher(on_rejected=refused.append) as publisher:
             for batch in (near[:25], far, near[25:], [ahead]):
@@ -77,7 +77,7 @@ def test_a_gap_of_years_in_a_file_counts_every_step() -> None:
     with EmbeddedCluster(settings) as cluster, Client(cluster.router_address) as client:
         query = {**WORDS, "step": "7d", "window": "7d"}
         client.register(query_from_json(query, "s"), start_ms=start_ms)
-        hearing = Hearing(client)
+        hearing = Receiver(client)
         with client.publisher() as publisher:
             one = {"lon": 1.0, "lat": 1.0, "text": "word"}
             publisher.publish({**one, "id": 1, "ts": start_ms})

@@ -22,7 +22,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.transport.log import Record
 from tests.collisions import FOUND
-from tests.end_to_end.former.record import Told, publish
+from tests.end_to_end.former.record import Receiver, publish
 from tests.oracle import agrees, arrivals_ms, matches
 
 FOLDER = Path(__file__).parent / "former"
@@ -81,7 +81,7 @@ def test_a_former_cluster_continues(former: dict[str, Any], cluster: EmbeddedClu
     new = [query for query in new if "track" not in query]
     start_ms = arrivals_ms(objects)[0]
     with Client(cluster.router_address, timeout_s=TIMEOUT_S) as client:
-        receiver = Told(client, former["cursor"])
+        receiver = Receiver(client, former["cursor"])
 
         # test: all queries are there, they can be changed, and new ones see the past.
         there = {each.query.id: each for each in client.list()}

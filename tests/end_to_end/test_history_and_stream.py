@@ -92,7 +92,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
         EmbeddedCluster(settings, evaluators=evaluators, routers=1) as cluster,
         Client(cluster.router_address) as client,
     ):
-        receiver = Told(client)
+        receiver = Receiver(client)
         publishing = Publishing(client, objects)
         for number, query in enumerate(queries):
             if number == 5:
@@ -113,7 +113,7 @@ def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
     }
 
 
-class Told(threading.Thread):
+class Receiver(threading.Thread):
     """Receives all notifications of the subscriber, as lines of results."""
 
     def __init__(self, client: Client) -> None:

@@ -60,19 +60,19 @@ def expected_events(objects: list[dict[str, Any]]) -> list[tuple[int, str]]:
     return events
 
 
-class Hearing(threading.Thread):
+class Receiver(threading.Thread):
     """Receives all notifications of the subscriber."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(daemon=True)
         self._subscription = client.subscribe("s")
         self._subscription.open()
-        self._told: list[Notification | ListChange] = []
+        self._received: list[Notification | ListChange] = []
         self.start()
 
     def run(self) -> None:
         """Receives until the subscription is closed."""
-        self._told.extend(self._subscription)
+        self._received.extend(self._subscription)
 
     def until(self, ends: tuple[str, ...]) -> list[Notification | ListChange]:
         """Returns all notifications before the end of the subscriber's Kafka partition."""
@@ -86,7 +86,7 @@ class Hearing(threading.Thread):
             time.sleep(0.01)
         self._subscription.close()
         self.join(TIMEOUT_S)
-        return self._told
+        return self._received
 
 
 def test_event_time() -> None:
@@ -103,7 +103,7 @@ def test_event_time() -> None:
         EmbeddedCluster(settings, evaluators=2, routers=1) as cluster,
         Client(cluster.router_address) as client,
     ):
-        hearing = Hearing(client)
+        hearing = Receiver(client)
         for query in QUERIES:
             form = query_from_json({"mode": "continuous", **query}, "s")
             client.register(form, start_ms=start_ms)
@@ -158,7 +158,7 @@ def test_wall_clock() -> None:
         EmbeddedCluster(ClusterSettings(cluster="wall", slots=4, leaves=4)) as cluster,
         Client(cluster.router_address) as client,
     ):
-        hearing = Hearing(client)
+        hearing = Receiver(client)
         start_ms = round(time.time() * 1_000) + 1_500
         client.register(query_from_json({"id": "now", **query}, "s"))
         client.register(query_from_json({"id": "later", **query}, "s"), start_ms=start_ms)

@@ -44,11 +44,11 @@ def poison(rig: Rig, load: Load) -> Seen:
         received = letters(log)
     finally:
         log.close()
-    untold = [at for at in appended if at not in received]
-    note = f"{len(appended)} of them, {len(appended) - len(untold)} in `dead-letters`"
-    if untold:
-        note += f", not {sorted({topic for topic, _, _ in untold})}"
-    return Seen(resumed_s, note if same else f"{note}; processes ended", same and not untold)
+    missing = [at for at in appended if at not in received]
+    note = f"{len(appended)} of them, {len(appended) - len(missing)} in `dead-letters`"
+    if missing:
+        note += f", not {sorted({topic for topic, _, _ in missing})}"
+    return Seen(resumed_s, note if same else f"{note}; processes ended", same and not missing)
 
 
 def spoil(log: KafkaLog) -> list[tuple[str, int, int]]:

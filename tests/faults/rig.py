@@ -100,11 +100,15 @@ class Rig:
         deadline_s = time.monotonic() + CONNECTED_S_MIN + READY_S
         try:
             while True:
-                heard_s = [each.loads.get(CONNECTED_S, 0.0) for each in directory(store).values()]
-                if sum(each >= CONNECTED_S_MIN for each in heard_s) == len(self.cluster.processes):
+                connected_s = [
+                    each.loads.get(CONNECTED_S, 0.0) for each in directory(store).values()
+                ]
+                if sum(each >= CONNECTED_S_MIN for each in connected_s) == len(
+                    self.cluster.processes
+                ):
                     return
                 if time.monotonic() > deadline_s:
-                    raise TimeoutError(f"the log was heard for {heard_s} s without a break")
+                    raise TimeoutError(f"the log was reached for {connected_s} s without a break")
                 time.sleep(0.5)
         finally:
             store.close()

@@ -35,7 +35,7 @@ SUBSCRIBER = "standstill"
 
 
 @dataclass(slots=True)
-class Told:
+class StepReports:
     """The reports of the steps."""
 
     steps: int = 0
@@ -54,7 +54,7 @@ class Told:
             self.partial += each.is_partial
             self.newest_ms[each.query] = each.at_ms
 
-    def behind_s(self) -> float:
+    def lag_s(self) -> float:
         """Returns the age of the newest reported step of the query that lags most."""
         return time.time() - min(self.newest_ms.values(), default=0) / 1_000
 
@@ -73,7 +73,7 @@ def main() -> int:
 
 def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
     client = Client(",".join(rig.cluster.addresses_of("router")))
-    received, ending, most = Told(), threading.Event(), 0
+    received, ending, most = StepReports(), threading.Event(), 0
     subscription = client.subscribe(SUBSCRIBER)
     subscription.open()
     threading.Thread(target=received.take, args=(subscription,), daemon=True).start()
@@ -89,10 +89,10 @@ def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
             memory = rig.resident_bytes()
             most = max(most, *(memory[name] for name in memory if name.startswith("evaluator")))
             print(
-                f"{what}: {received.steps} steps told, {received.behind_s():.0f} s behind",
+                f"{what}: {received.steps} steps told, {received.lag_s():.0f} s behind",
                 flush=True,
             )
-            if what == "goes on" and 1_000 * received.behind_s() < LATE_MS:
+            if what == "goes on" and 1_000 * received.lag_s() < LATE_MS:
                 return
 
     look("calm", time.monotonic() + CALM_S)
@@ -104,7 +104,7 @@ def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
         look("stands still", time.monotonic() + seconds)
     begin_s = time.monotonic()
     look("goes on", begin_s + limit_s)
-    is_over = 1_000 * received.behind_s() < LATE_MS
+    is_over = 1_000 * received.lag_s() < LATE_MS
     ending.set()
     print(
         f"{'caught up' if is_over else 'NOT caught up'} after {time.monotonic() - begin_s:.0f} s;"

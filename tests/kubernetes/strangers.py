@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
             RangeQuery(id="stranger", subscriber="stranger", text="fire")
         ),
         "a reader publishes": lambda: _publish(client(authority, reader)),
-        "a client as a service": lambda: _tell_loads(args.evaluator, args.ca.read_bytes(), token),
+        "a client as a service": lambda: _report_loads(args.evaluator, args.ca.read_bytes(), token),
     }
     print(json.dumps({what: refusal(call) for what, call in tried.items()}))
     return 0
@@ -74,7 +74,7 @@ def _publish(client: Client) -> None:
     publisher.close()
 
 
-def _tell_loads(address: str, authority: bytes, token: str) -> None:
+def _report_loads(address: str, authority: bytes, token: str) -> None:
     """Sends an evaluator a request that only services may send, with all rights of a client."""
     host, _, port = address.rpartition(":")
     # The address is reachable: a refusal comes from the service.

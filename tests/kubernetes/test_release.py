@@ -155,7 +155,7 @@ def test_a_map_built_by_the_job_of_the_chart(tmp_path: Path) -> None:
         print(f"{client.finish()} objects by the new map, all as the oracle says")
 
 
-def said_before_it_ended(service: str) -> str:
+def output_before_its_end(service: str) -> str:
     """Returns the output of a service's pods in their former containers."""
     names = [one["metadata"]["name"] for one in pods(service)]
     return "".join(kubectl("logs", name, "--previous", check=False) for name in names)
@@ -175,7 +175,7 @@ def test_checkpoints_that_are_lost_are_missed_by_name_and_can_be_restored() -> N
         in_archive("mv checkpoints/slots lost")
         kubectl("scale", deployment("evaluator"), "--replicas=2")
         deadline = time.monotonic() + LOST_S
-        while "checkpoints/slots/" not in (reported := said_before_it_ended("evaluator")):
+        while "checkpoints/slots/" not in (reported := output_before_its_end("evaluator")):
             assert time.monotonic() < deadline, f"no blob is missed: {reported[-2000:]}"
             time.sleep(2.0)
         print(next(line for line in reported.splitlines() if "checkpoints/slots/" in line)[-300:])

@@ -206,13 +206,13 @@ class Searching:
                 return asked
         return []
 
-    def until_asked(self) -> list[Ask]:
+    def until_request(self) -> list[Ask]:
         return self.until(bool)
 
     def drive(self) -> Finish:
         """Answers every request correctly, to the end."""
         while self.finish is None:
-            for ask in list(self.open.values()) or self.until_asked():
+            for ask in list(self.open.values()) or self.until_request():
                 self.answered(ask)
         return self.finish
 

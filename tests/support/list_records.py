@@ -55,7 +55,7 @@ def tracked_spec(query_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListVersion:
     """A version of a query; `spec` is empty for a plain range query."""
 
     id: str
@@ -63,7 +63,7 @@ class Asked:
     subscriber: str = "ann"
 
 
-def version(asked: Asked, number: int) -> Asked:
+def version(asked: ListVersion, number: int) -> ListVersion:
     """Returns a later version with the same question."""
     return replace(asked, spec=versioned_spec(asked.spec, number)) if number else asked
 
@@ -72,7 +72,7 @@ def version(asked: Asked, number: int) -> Asked:
 class Match:
     """A match or a candidate; its event is (slot + 1, position + 1)."""
 
-    asked: Asked
+    asked: ListVersion
     object: ObjectId
     distance_m: float = 0.0
     change: int = MATCHES
@@ -82,7 +82,7 @@ class Match:
 class Terms:
     """A part of a terms step."""
 
-    asked: Asked
+    asked: ListVersion
     at_ms: int
     counts: tuple[tuple[str, int], ...]
     slot_count: int = 0
@@ -104,7 +104,7 @@ class Seen:
 class Ranked:
     """A part of a ranked step."""
 
-    asked: Asked
+    asked: ListVersion
     at_ms: int
     total: int
     tokens: int
@@ -121,7 +121,7 @@ class End:
     version continues it.
     """
 
-    asked: Asked
+    asked: ListVersion
     time_ms: int = 0
     by: tuple[int, int] = (0, 0)
     is_continued: bool = False
@@ -134,7 +134,7 @@ class QueryEnd:
     `expires_ms`: the end of its lifetime; None: ended by the registry.
     """
 
-    asked: Asked
+    asked: ListVersion
     place: tuple[int, int]
     expires_ms: int | None = None
     has_expired: bool = False
@@ -156,7 +156,7 @@ def found_of(
     """
     places = {slot: i for i, (slot, *_) in enumerate(intervals)}
     rows = sorted(rows, key=lambda row: (places[row[0]], row[1]))
-    queries: dict[Asked, int] = {}
+    queries: dict[ListVersion, int] = {}
     for _, _, item in rows:
         asked = item.asked
         if isinstance(item, End):
@@ -218,7 +218,7 @@ def found_of(
     )
 
 
-def _names(queries: Sequence[Asked]) -> QueryNames:
+def _names(queries: Sequence[ListVersion]) -> QueryNames:
     subscribers = sorted({asked.subscriber for asked in queries})
     ids = [asked.id.encode() for asked in queries]
     specs = tuple(asked.spec for asked in queries)

@@ -50,7 +50,7 @@ from tests.support.list_records import ListChange, lists_of
 from tests.support.values import map_activated
 
 # The notifications of a round: lists, and (subscriber, query handle, object id, change) per match.
-Told = list[ListChange | tuple[str, int, int, int]]
+SentItems = list[ListChange | tuple[str, int, int, int]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,21 +180,21 @@ class MergerCluster:
             self.save()
             self.step(Tick())
 
-    def commit(self, *, is_told: bool = True) -> Told:
+    def commit(self, *, is_informed: bool = True) -> SentItems:
         """The open transaction succeeds; the merger is informed, unless it is gone."""
         transact, self.transact = self.transact, None
         if transact is None:
             return []
         self.written += transact.messages
         end = len(self.written)
-        if is_told:
+        if is_informed:
             self.step(Committed(0, transact.number, 100, end))
-        return told_by(transact)
+        return sent_by(transact)
 
 
-def told_by(transact: Transact) -> Told:
+def sent_by(transact: Transact) -> SentItems:
     """Returns the notifications of a transaction, those of each subscriber in order."""
-    reported: Told = []
+    reported: SentItems = []
     for message in transact.messages:
         if isinstance(message, Delivered):
             reported += lists_of(message)
@@ -202,10 +202,10 @@ def told_by(transact: Transact) -> Told:
     return reported
 
 
-def matches_of(delivered: Delivered) -> Told:
+def matches_of(delivered: Delivered) -> SentItems:
     """Returns (subscriber, query handle, object id, change) of each match."""
     names, matches = delivered.queries, delivered.matches
-    reported: Told = []
+    reported: SentItems = []
     for row, subscriber in enumerate(names.subscribers):
         for at in range(*delivered.match_offsets[row : row + 2].tolist()):
             query = int(matches.queries[at])

@@ -132,7 +132,7 @@ def hasten() -> None:
     defaults.update(active_rows=40, slices=4, slice_rows=160)
 
 
-class Told(threading.Thread):
+class Receiver(threading.Thread):
     """The notifications of a subscriber, and its cursor."""
 
     def __init__(self, client: Client, cursor: str | None = None) -> None:
@@ -222,7 +222,7 @@ def main(revision: str, directory: Path) -> None:
         EmbeddedCluster(SETTINGS, evaluators=2, routers=2, limits=LIMITS) as cluster,
         Client(cluster.router_address, timeout_s=TIMEOUT_S) as client,
     ):
-        told = Told(client)
+        told = Receiver(client)
         for query in former:
             client.register(query_from_json(query, SUBSCRIBER), start_ms=arrivals[0])
         publish(client, objects[: FORMER - AT_ONCE], 0.1)

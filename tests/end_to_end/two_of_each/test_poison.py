@@ -29,8 +29,8 @@ def test_what_makes_no_sense_goes_to_dead_letters(
         assert len(spoilt) > 100
         traffic.await_progress()
         deadline_s = time.monotonic() + WAIT_S
-        while untold := spoilt - letters(log):
-            assert time.monotonic() < deadline_s, f"{len(untold)} untold: {sorted(untold)[:5]}"
+        while missing := spoilt - letters(log):
+            assert time.monotonic() < deadline_s, f"{len(missing)} missing: {sorted(missing)[:5]}"
         traffic.finish()
     log.close()
     assert all(one.running for one in cluster.processes)

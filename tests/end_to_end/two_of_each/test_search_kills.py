@@ -185,16 +185,16 @@ def standing_queries_are_told_the_past(client: Client, before: list[dict[str, An
                     wanted[each.query] = {"objects": answer.ids}
                 assert not isinstance(each, Ended)
                 received[each.query] = each.terms if isinstance(each, TermsStep) else each.entries
-            if all(is_told(wanted[query.id], received.get(query.id, [])) for query in QUERIES):
+            if all(is_answered(wanted[query.id], received.get(query.id, [])) for query in QUERIES):
                 closing.cancel()
                 break
         else:
-            pytest.fail(f"not told as {wanted}: {received}"[:4_000])
+            pytest.fail(f"not answered as {wanted}: {received}"[:4_000])
     for query in QUERIES:
         client.unregister(query.id)
 
 
-def is_told(wanted: dict[str, Any], found: Sequence[Any]) -> bool:
+def is_answered(wanted: dict[str, Any], found: Sequence[Any]) -> bool:
     """Returns whether the notifications are exactly an answer."""
     if "terms" in wanted:
         return [list(pair) for pair in found] == [list(pair) for pair in wanted["terms"]]

@@ -41,7 +41,7 @@ def kept() -> Iterator[Kept]:
 
 
 @pytest.mark.parametrize(
-    ("error", "is_told"),
+    ("error", "is_logged"),
     [
         (ExecuteBatchError('Failed "execute_batch"'), False),
         (asyncio.CancelledError(), False),
@@ -49,14 +49,14 @@ def kept() -> Iterator[Kept]:
     ],
 )
 def test_clients_that_go_away_are_not_logged(
-    kept: Kept, error: BaseException, is_told: bool
+    kept: Kept, error: BaseException, is_logged: bool
 ) -> None:
     logger = logging.getLogger(CALLS)
     try:
         raise error
     except BaseException:
         logger.exception("raised in core by a servicer method")
-    assert ("raised in core" in "".join(kept.lines)) == is_told
+    assert ("raised in core" in "".join(kept.lines)) == is_logged
 
 
 def test_the_logger_is_that_of_grpc(kept: Kept) -> None:

@@ -24,8 +24,8 @@ from sirocco.protocol.contract.columns import ENTERS, LEAVES, STAYS
 from sirocco.protocol.contract.messages import Delivered
 from tests.support.fake_cluster import response_of
 from tests.support.list_records import (
-    Asked,
     ListChange,
+    ListVersion,
     Match,
     Ranked,
     Seen,
@@ -39,10 +39,10 @@ from tests.support.list_records import (
 )
 from tests.support.merger_cluster import MergerCluster
 
-NEAR = Asked("near", knn_spec("near", 2))
-WORDS = Asked("wörds", terms_spec("wörds", 3))
-BEST = Asked("best", ranked_spec("best", 2))
-TRACKED = Asked("tracked", tracked_spec("tracked"))
+NEAR = ListVersion("near", knn_spec("near", 2))
+WORDS = ListVersion("wörds", terms_spec("wörds", 3))
+BEST = ListVersion("best", ranked_spec("best", 2))
+TRACKED = ListVersion("tracked", tracked_spec("tracked"))
 
 
 def sent_by_a_merger() -> list[Delivered]:
@@ -50,7 +50,7 @@ def sent_by_a_merger() -> list[Delivered]:
     seen = Seen("é", (1, 5), 90, 4, 0.0, (1, 0))
     best = Ranked(asked=BEST, at_ms=100, total=1, tokens=4, holders=(1, 0), seen=(seen,))
     windows = [
-        [Match(NEAR, 1, 5.5), Match(NEAR, "näme", 7.25), Match(Asked("plain"), 3)],
+        [Match(NEAR, 1, 5.5), Match(NEAR, "näme", 7.25), Match(ListVersion("plain"), 3)],
         [Match(NEAR, 2, 1.125), Terms(WORDS, 100, (("東", 3), ("a", 4))), best],
     ]
     log = [

@@ -16,7 +16,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.merger.service import MergerService, _step_lag_s
 from sirocco.services.router.service import RouterService
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
-from tests.support.list_records import Asked, Terms, found_of, terms_spec
+from tests.support.list_records import ListVersion, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster
 from tests.support.plain_client import Speaker, new_session, publish_request, query_message
 from tests.support.search_cluster import Searchable
@@ -127,7 +127,7 @@ def test_steps_that_wait_show_how_far_the_slots_have_passed_them() -> None:
     slots = MergerCluster(log=[], slots=2)
     window = slots.machine.windows[0]
     assert _step_lag_s(window) == 0.0
-    words = Asked("words", terms_spec("words", 2))
+    words = ListVersion("words", terms_spec("words", 2))
     step = Terms(words, 1_000, (("a", 1),))
     slots.log.append(found_of([(0, 0, 1, 1_001)], [(0, 0, step)]))
     slots.log.append(found_of([(0, 1, 2, 8_500)]))

@@ -92,8 +92,8 @@ def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
         return loop.deadlines_ms
 
     begin_ms = now_ms()
-    received, untold = asyncio.run(run())
-    assert untold is None
+    received, unsent = asyncio.run(run())
+    assert unsent is None
     assert received is not None
     assert begin_ms + TIMES.seek_s * 1_000 <= received <= now_ms() + TIMES.seek_s * 1_000
 
@@ -111,7 +111,7 @@ def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
     assert begin_ms + TIMES.seek_s * 1_000 <= received <= now_ms() + TIMES.seek_s * 1_000
 
 
-class Nobody(Loop):
+class NoSuchQuery(Loop):
     """Answers that there is no such query, once the former owner has left as often as given."""
 
     def __init__(self, gone: int) -> None:
@@ -140,7 +140,7 @@ def test_a_missing_query_is_reported_unless_the_owner_with_its_removal_was_lost(
     owners = Owners(
         "front",
         cast(RouterMachine, machine),
-        cast(Worker, Nobody(gone)),
+        cast(Worker, NoSuchQuery(gone)),
         cast(StoredQueries, None),
         dict,
     )

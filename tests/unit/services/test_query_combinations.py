@@ -125,7 +125,7 @@ def test_each_combination_is_a_query_or_names_a_member_that_does_not_belong(
         assert read_query(write_query(query, "s"))[0] == query
 
 
-def wished(front: QueryFront, members: dict[str, Any], past_ms: int, start_ms: int | None) -> None:
+def accept(front: QueryFront, members: dict[str, Any], past_ms: int, start_ms: int | None) -> None:
     message = write_query(parse_query(members), "s")
     lifetime = (7 if start_ms is None else start_ms, past_ms, start_ms is not None)
     request = front._change_request("register", message, lifetime, EVERYTHING)
@@ -159,5 +159,5 @@ def test_further_members_of_a_registration_are_answered_or_refused(
             # Steps count the stored objects, here for a day.
             if kind in ("terms", "ranked") and "window" not in members:
                 refused.add("window")
-            field = refused_field(lambda members=members: wished(front, members, past_ms, start_ms))
+            field = refused_field(lambda members=members: accept(front, members, past_ms, start_ms))
             assert (field in refused) if refused else field is None, (members, refused, field)

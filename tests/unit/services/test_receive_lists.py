@@ -23,7 +23,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.merger.receive import ReceiveFront
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryLog
-from tests.support.list_records import Asked, Match, found_of, knn_spec
+from tests.support.list_records import ListVersion, Match, found_of, knn_spec
 from tests.support.merger_cluster import MergerCluster
 
 WAIT_S = 20.0
@@ -63,12 +63,14 @@ def address(log: MemoryLog) -> Iterator[str]:
 
 def deliver(log: MemoryLog) -> None:
     """Writes six windows: each a match of ann's and a list of ann's and of bob's."""
-    near = {name: Asked(f"{name}'s", knn_spec(f"{name}'s", 1), name) for name in ("ann", "bob")}
+    near = {
+        name: ListVersion(f"{name}'s", knn_spec(f"{name}'s", 1), name) for name in ("ann", "bob")
+    }
     founds = [
         found_of(
             [(0, i, i + 1, 0)],
             [(0, i, Match(asked, i, 50.0 - i)) for asked in near.values()]
-            + [(0, i, Match(Asked("plain", "", "ann"), i))],
+            + [(0, i, Match(ListVersion("plain", "", "ann"), i))],
         )
         for i in range(6)
     ]

@@ -433,10 +433,10 @@ def test_owners_receive_one_flush_request_however_often_a_token_names_them(
 ) -> None:
     asked: list[str] = []
 
-    async def hurry(_: MarkRequests, part: str) -> None:
+    async def request(_: MarkRequests, part: str) -> None:
         asked.append(part)
 
-    monkeypatch.setattr(MarkRequests, "_request", hurry)
+    monkeypatch.setattr(MarkRequests, "_request", request)
     token = ",".join(["1.7", "0.3", "1.5"] * 1_000)
     with pytest.raises((DeadlineExceeded, PartialResult)):
         small.client.search(everywhere(), position_token=token, timeout_s=1.0)

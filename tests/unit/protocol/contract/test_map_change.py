@@ -422,7 +422,7 @@ def slot_of(*records: Installed) -> Slot:
     return slot
 
 
-def told_of(query_id: str, revision: int, kind: str = "range", **more: Any) -> Installed:
+def installed_as(query_id: str, revision: int, kind: str = "range", **more: Any) -> Installed:
     made = installed_of(0, [(revision, query(query_id, 1, 2, kind), "s", 0)])
     return replace(made, **more)
 
@@ -438,44 +438,49 @@ def removal(query_id: str, revision: int, floor: int = 0) -> Installed:
 
 
 def test_a_copy_is_taken_though_it_is_older_than_the_floor() -> None:
-    slot = slot_of(removal("other", 30, floor=50), told_of("q", 20, copied_at=60))
+    slot = slot_of(removal("other", 30, floor=50), installed_as("q", 20, copied_at=60))
     assert holds(slot, "q") == 20
     # Sent as a change it would be a repeat.
-    assert holds(slot_of(removal("other", 30, floor=50), told_of("q", 20)), "q") == NO_REVISION
+    assert holds(slot_of(removal("other", 30, floor=50), installed_as("q", 20)), "q") == NO_REVISION
 
 
 def test_a_copy_does_not_overtake_a_removal() -> None:
     # The sender had not read of it.
-    assert holds(slot_of(removal("q", 60), told_of("q", 20, copied_at=60)), "q") == NO_REVISION
+    assert holds(slot_of(removal("q", 60), installed_as("q", 20, copied_at=60)), "q") == NO_REVISION
     # Nor when the slot has forgotten it, since then all changes below the floor are known.
     forgotten = removal("other", 61, floor=61)
-    late = slot_of(removal("q", 60), forgotten, told_of("q", 20, copied_at=60))
+    late = slot_of(removal("q", 60), forgotten, installed_as("q", 20, copied_at=60))
     assert not late.removed.keys() & {change_of(request_of("unregister", "q")).handle}
     assert holds(late, "q") == NO_REVISION
 
 
 def test_a_query_that_left_a_slot_may_come_back_by_a_copy() -> None:
-    assert holds(slot_of(told_of("q", 20), removal("q", 60)), "q") == NO_REVISION
-    back = slot_of(told_of("q", 20), removal("q", 60), told_of("q", 20, copied_at=61))
+    assert holds(slot_of(installed_as("q", 20), removal("q", 60)), "q") == NO_REVISION
+    back = slot_of(installed_as("q", 20), removal("q", 60), installed_as("q", 20, copied_at=61))
     assert holds(back, "q") == 20
 
 
 def test_a_query_that_was_copied_since_does_not_leave_for_an_earlier_map() -> None:
     late = replace(removal("q", 40), copied_at=41)
-    assert holds(slot_of(told_of("q", 20, copied_at=60), late), "q") == 20
-    assert holds(slot_of(told_of("q", 20, copied_at=30), late), "q") == NO_REVISION
+    assert holds(slot_of(installed_as("q", 20, copied_at=60), late), "q") == 20
+    assert holds(slot_of(installed_as("q", 20, copied_at=30), late), "q") == NO_REVISION
 
 
 def test_a_query_leaves_though_another_one_was_copied_since() -> None:
     removed = replace(removal("q", 40), copied_at=41)
-    assert holds(slot_of(told_of("q", 20), told_of("p", 20, copied_at=60), removed), "q") < 0
+    assert (
+        holds(slot_of(installed_as("q", 20), installed_as("p", 20, copied_at=60), removed), "q") < 0
+    )
 
 
 @pytest.mark.parametrize("kind", ["range", "terms"])
 def test_a_checkpoint_knows_by_what_place_queries_were_copied(kind: str) -> None:
-    published = told_of("q", 20, kind), told_of("q", 20, kind, copied_at=60, slot_counts=TWO)
+    published = (
+        installed_as("q", 20, kind),
+        installed_as("q", 20, kind, copied_at=60, slot_counts=TWO),
+    )
     slot = slot_of(
-        *published, told_of("p", 9, kind, copied_at=30, slot_counts=TWO), told_of("r", 61)
+        *published, installed_as("p", 9, kind, copied_at=30, slot_counts=TWO), installed_as("r", 61)
     )
     restored = Slot(0, 1)
     restored.open(slot.offset, slot.offset, 1, 0)
@@ -487,33 +492,33 @@ def test_a_checkpoint_knows_by_what_place_queries_were_copied(kind: str) -> None
 
 def test_a_query_that_is_not_here_may_leave_with_others() -> None:
     both = replace(installed_of(0, [], [("p", 40), ("q", 40)]), copied_at=41)
-    slot = slot_of(told_of("p", 20), both)
+    slot = slot_of(installed_as("p", 20), both)
     assert holds(slot, "p") == NO_REVISION
     # A copy whose sender knew less does not count, either.
-    slot.take([(slot.offset, told_of("q", 20, copied_at=40))])
+    slot.take([(slot.offset, installed_as("q", 20, copied_at=40))])
     assert holds(slot, "q") == NO_REVISION
 
 
 def test_a_reused_row_does_not_count_as_copied() -> None:
-    slot = slot_of(told_of("q", 20, copied_at=60), removal("q", 61), told_of("p", 62))
+    slot = slot_of(installed_as("q", 20, copied_at=60), removal("q", 61), installed_as("p", 62))
     slot.take([(slot.offset, replace(removal("p", 63), copied_at=59))])
     assert holds(slot, "p") == NO_REVISION
 
 
 def test_a_copy_does_not_replace_a_newer_version() -> None:
-    assert holds(slot_of(told_of("q", 25), told_of("q", 20, copied_at=60)), "q") == 25
+    assert holds(slot_of(installed_as("q", 25), installed_as("q", 20, copied_at=60)), "q") == 25
 
 
 def test_a_query_that_counts_continues_in_its_new_slot_and_is_no_longer_alone_in_the_old() -> None:
-    slot = slot_of(told_of("t", 20, "terms"))
+    slot = slot_of(installed_as("t", 20, "terms"))
     (entry,) = slot.standing.steps.queries.values()
     assert (entry.is_sole, entry.is_home, entry.next_ms) == (True, True, 1_000)
-    slot.take([(slot.offset, told_of("t", 20, "terms", copied_at=60, slot_counts=TWO))])
+    slot.take([(slot.offset, installed_as("t", 20, "terms", copied_at=60, slot_counts=TWO))])
     assert (entry.is_sole, entry.is_home, entry.next_ms) == (False, True, 1_000)
 
     other = slot_of()
     other.reached.times_ms[0] = 7_300
-    other.take([(0, told_of("t", 20, "terms", copied_at=60, slot_counts=TWO))])
+    other.take([(0, installed_as("t", 20, "terms", copied_at=60, slot_counts=TWO))])
     (entry,) = other.standing.steps.queries.values()
     assert (entry.is_sole, entry.is_home, entry.next_ms) == (False, False, 8_000)
 

@@ -122,7 +122,7 @@ class Owner:
             self.read()
             self.copy()
 
-    def take_told(self) -> list[tuple[int, Installed]]:
+    def take_published(self) -> list[tuple[int, Installed]]:
         published, self.told = self.told, []
         return published
 
@@ -139,16 +139,16 @@ def end(world: World, new: Owner, late: list[tuple[int, Installed]], lands: str)
     """The successor continues, and the query is removed; meanwhile the late copies land."""
     if lands == "before":
         world.land(late)
-    world.land(new.take_told())
+    world.land(new.take_published())
     new.settle()
-    world.land(new.take_told())
+    world.land(new.take_published())
     if lands == "between":
         world.land(late)
     removal = change_of(request_of("unregister", "q"), world.records.index(QUERY))
     removal = replace(removal, epoch=new.machine.registries[0].epoch)
     world.records.append(removal)
     new.read()
-    world.land(new.take_told())
+    world.land(new.take_published())
     if lands == "after":
         world.land(late)
 
@@ -162,10 +162,10 @@ def test_a_former_owner_that_has_read_further_copies_nothing_for_good(lands: str
     old.read()
     old.tick()
     old.read()
-    world.land(old.take_told())
+    world.land(old.take_published())
     # It pauses while it copies.
     old.copy()
-    late = old.take_told()
+    late = old.take_published()
     # It knows that the query will leave one of its slots, and sends that one nothing.
     assert len(late) == 1
     new = Owner(world, after)
@@ -186,7 +186,7 @@ def test_what_is_still_to_leave_slots_when_the_next_change_begins_leaves_them(la
     first.copy()
     world.records.append(Retire(2, 0))
     first.read()
-    world.land(first.take_told())
+    world.land(first.take_published())
     # It saves before it has trimmed, as when more leaves slots than is sent at once.
     offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
     assert first.machine.registries[0].live.has_surplus
@@ -195,7 +195,7 @@ def test_what_is_still_to_leave_slots_when_the_next_change_begins_leaves_them(la
     old = Owner(world, before, offset, state)
     old.read()
     old.copy()
-    late = old.take_told()
+    late = old.take_published()
     new = Owner(world, after, offset, state)
     new.tick()
     new.tick()
@@ -217,7 +217,7 @@ def test_a_query_that_another_owner_removed_from_a_slot_is_not_copied_back() -> 
     # The next one begins at the earlier checkpoint; the present one ends the change.
     second = Owner(world, before, offset, state)
     first.tick()
-    world.land(first.take_told())
+    world.land(first.take_published())
     (home,) = world.holding()
     offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
     # So the next change begins, before the second owner removes the query from that slot, too.
@@ -226,17 +226,17 @@ def test_a_query_that_another_owner_removed_from_a_slot_is_not_copied_back() -> 
         second.read()
     assert second.machine.registries[0].stage.following == 3
     second.copy()
-    world.land(second.take_told())
+    world.land(second.take_published())
     # Its successor begins with the first one's checkpoint, and does not know that slot.
     third = Owner(world, after, offset, state)
     third.settle()
-    world.land(third.take_told())
+    world.land(third.take_published())
     assert len(world.holding()) == 2
     assert home in world.holding()
     removal = change_of(request_of("unregister", "q"), world.records.index(QUERY))
     world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
     third.read()
-    world.land(third.take_told())
+    world.land(third.take_published())
     assert world.holding() == []
 
 
@@ -249,7 +249,7 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
     old.read()
     # Its copies are delayed; the records that it has appended meanwhile go to all slots.
     old.copy()
-    late = old.take_told()
+    late = old.take_published()
     for name in ("one", "two"):
         change = change_of(request_of("register", query(name, -179, 179)))
         world.records.append(replace(change, epoch=old.machine.registries[0].epoch))
@@ -261,16 +261,16 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
         taken = CheckpointTaken(REGISTRY, 0, each.epoch, each.offset, "")
         new.step(ControlRead(100, taken))
     new.read(during + 1)
-    world.land(new.take_told())
+    world.land(new.take_published())
     world.land(late)
     # The former one has not read yet that it is replaced; the other one dies.
     old.read(during + 1)
-    world.land(old.take_told())
+    world.land(old.take_published())
     old.tick(LIMITS.checkpoint_interval_ms)
     (saved,) = old.saved
     third = Owner(world, after, saved.offset, saved.state)
     third.settle()
-    world.land(third.take_told())
+    world.land(third.take_published())
     assert len(world.holding()) == 2
 
 
@@ -284,27 +284,27 @@ def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() ->
         old.read()
         old.tick()
     old.copy(QUERY, other)
-    world.land(old.take_told())
+    world.land(old.take_published())
     world.records.append(Retire(2, 0))
     old.read()
     old.tick(LIMITS.checkpoint_interval_ms)
     # It pauses with this on its way, and with a checkpoint that waits for it.
-    late = old.take_told()
+    late = old.take_published()
     saved = old.saved[-1]
     new = Owner(world, after)
     new.read()
     new.tick()
     new.read()
     new.copy(QUERY, other)
-    world.land(new.take_told())
+    world.land(new.take_published())
     world.land(late)
     # So its checkpoint is true; the other one has not saved anything.
     third = Owner(world, after, saved.offset, saved.state)
     third.settle()
-    world.land(third.take_told())
+    world.land(third.take_published())
     assert len(world.holding()) == 1
     removal = change_of(request_of("unregister", "q"), world.records.index(QUERY))
     world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
     third.read()
-    world.land(third.take_told())
+    world.land(third.take_published())
     assert world.holding() == []

@@ -122,10 +122,10 @@ def test_keywords_are_named_as_far_as_they_are_known() -> None:
     assert plain.keywords == (None, "pizza")
     assert plain.forwarded is not None
     assert "pizza" in plain.forwarded
-    parted = query_places(query, by_keyword(1))
-    assert parted.keywords[0] in ("coffee", "free")
-    assert parted.keywords[1] == "pizza"
-    assert parted.why
+    split = query_places(query, by_keyword(1))
+    assert split.keywords[0] in ("coffee", "free")
+    assert split.keywords[1] == "pizza"
+    assert split.why
 
 
 def test_nearest_queries_reach_all_slots_and_snapshots_first_the_slot_of_their_point() -> None:

@@ -19,8 +19,8 @@ from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.support.list_records import (
-    Asked,
     ListChange,
+    ListVersion,
     Match,
     ObjectId,
     Row,
@@ -46,7 +46,7 @@ class Both:
         """Adds candidates: (query number, k, object, distance)."""
         rows: list[Row] = []
         for query, k, name, distance_m in wanted:
-            asked = Asked(f"q{query}", knn_spec(f"q{query}", k), f"s{query % 3}")
+            asked = ListVersion(f"q{query}", knn_spec(f"q{query}", k), f"s{query % 3}")
             rows.append((0, self.position, Match(asked, name, distance_m)))
             self.position += 1
         found = found_of([(0, 0, self.position, 0)], rows)
@@ -171,7 +171,7 @@ def test_changes_too_large_for_one_record_are_sent_one_after_the_other() -> None
 
 @pytest.mark.parametrize("k", [3_000, 10_000])
 def test_a_list_of_long_string_ids_is_sent_with_all_of_them(k: int) -> None:
-    asked = Asked("q", knn_spec("q", k))
+    asked = ListVersion("q", knn_spec("q", k))
     lists = KnnLists()
     names: set[str] = set()
     for turn in range(2):
@@ -208,7 +208,7 @@ def test_an_entry_takes_at_most_64_bytes_beside_its_name() -> None:
     lists = KnnLists()
     count, k = 20_000, 10
     rng = np.random.default_rng(1)
-    asked = Asked("q", knn_spec("q", k))
+    asked = ListVersion("q", knn_spec("q", k))
     found = found_of([(0, 0, k, 0)], [(0, i, Match(asked, i, 1.0)) for i in range(k)])
     keys = np.repeat(rng.permutation(count).astype(np.uint64), k)
     rows = lists.rows_of(keys, np.full(len(keys), k, np.int32))

@@ -31,10 +31,10 @@ from sirocco.runtime.loop.progress import merger_start
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.collisions import PAIRS
 from tests.support.list_records import (
-    Asked,
     End,
     Item,
     ListChange,
+    ListVersion,
     Match,
     Ranked,
     Seen,
@@ -51,10 +51,10 @@ from tests.support.list_records import (
 from tests.support.merger_cluster import MergerCluster
 from tests.support.random_messages import differences
 
-NEAR = Asked("near", knn_spec("near", 2))
-WORDS = Asked("words", terms_spec("words", 2))
-BEST = Asked("best", ranked_spec("best", 2))
-PLAIN = Asked("plain")
+NEAR = ListVersion("near", knn_spec("near", 2))
+WORDS = ListVersion("words", terms_spec("words", 2))
+BEST = ListVersion("best", ranked_spec("best", 2))
+PLAIN = ListVersion("plain")
 
 
 # Mergers check at every window which ended versions they may forget.
@@ -101,7 +101,7 @@ def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...
 
 def test_plain_and_tracked_matches_continue_as_they_are_beside_candidates() -> None:
     slots = Slots()
-    tracked = Asked("tracked", tracked_spec("tracked"))
+    tracked = ListVersion("tracked", tracked_spec("tracked"))
     slots.say(
         0,
         Match(PLAIN, 1),
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     slots = Slots()
     for text in ("nonsense", "[1]", '{"kind":"later"}', '{"kind":"knn","k":0}', '{"kind":["knn"]}'):
         assert read_spec(text).kind == KIND_UNKNOWN
-        slots.say(0, Match(Asked("odd", text), 1, 5.0), Match(PLAIN, 1))
+        slots.say(0, Match(ListVersion("odd", text), 1, 5.0), Match(PLAIN, 1))
     sent = slots.told()
     assert len(sent) == 5
     assert lists(sent) == []
@@ -412,7 +412,7 @@ def test_a_ranked_list_is_sent_when_another_object_has_its_number(restored: str)
 # --- lists that no record can hold
 
 
-def told_whole(slots: Slots) -> list[Any]:
+def sent_whole(slots: Slots) -> list[Any]:
     """Returns the notifications of a window, in records that the log accepts."""
     slots.cluster.read(len(slots.cluster.log), np.random.default_rng(0))
     assert slots.cluster.transact is not None
@@ -423,7 +423,7 @@ def told_whole(slots: Slots) -> list[Any]:
 
 def test_terms_that_no_record_can_hold_are_cut_from_the_end_and_marked() -> None:
     k = 90
-    asked = Asked("long", terms_spec("long", k))
+    asked = ListVersion("long", terms_spec("long", k))
     counts = [(f"{i:02}" + "n" * 60_000, k - i) for i in range(k)]
     slots = Slots()
     for slot, begin in ((0, 0), (1, k // 2)):
@@ -432,20 +432,20 @@ def test_terms_that_no_record_can_hold_are_cut_from_the_end_and_marked() -> None
             slots.say(slot, Terms(asked, 100, tuple(counts[at : at + 15])))
     slots.say(0, time_ms=101)
     slots.say(1, time_ms=101)
-    (sent,) = told_whole(slots)
+    (sent,) = sent_whole(slots)
     assert sent.is_partial
     assert 60 < len(sent.entries) < k
     assert sent.entries == tuple((term, float(n)) for term, n in counts[: len(sent.entries)])
     # The next step fits, and is complete.
     slots.say(0, Terms(asked, 200, tuple(counts[:15])), time_ms=201)
     slots.say(1, time_ms=201)
-    (sent,) = told_whole(slots)
+    (sent,) = sent_whole(slots)
     assert (sent.is_partial, sent.entries) == (False, tuple((t, float(n)) for t, n in counts[:15]))
 
 
 def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() -> None:
     k, words = 10_000, [f"{i}" + "w" * 16_000 for i in range(64)]
-    asked = Asked("wide", ranked_spec("wide", k, words))
+    asked = ListVersion("wide", ranked_spec("wide", k, words))
     holds = (1,) + (0,) * 63
     ids = [f"{i:05}" + "n" * 251 for i in range(k)]
 
@@ -465,7 +465,7 @@ def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() 
         for begin in range(0, k, 2_500):
             slots.say(0, step(at_ms, begin, begin + 2_500))
         slots.say(0, time_ms=at_ms + 1)
-        return told_whole(slots)
+        return sent_whole(slots)
 
     slots = Slots(1)
     (sent,) = say(100)
@@ -583,7 +583,7 @@ def test_a_list_ends_with_the_report_of_the_first_slot_and_later_ones_do_not_cou
 
 def test_another_version_of_the_query_continues() -> None:
     slots = Slots()
-    other = Asked("near", knn_spec("near", 5))
+    other = ListVersion("near", knn_spec("near", 5))
     slots.say(0, Match(NEAR, 1, 5.0), Terms(WORDS, 100, ()))
     slots.say(1, Match(other, 2, 6.0))
     slots.told()
@@ -764,7 +764,7 @@ def test_records_of_an_earlier_version_hold_less_about_ends() -> None:
 def test_a_list_with_a_lifetime_lasts_until_a_slot_reports_its_end() -> None:
     # Slots that lag far report objects that arrived long before the query was registered.
     slots = Slots()
-    short = Asked("near", spec_of(orjson.loads(NEAR.spec) | {"ttl": "1s"}))
+    short = ListVersion("near", spec_of(orjson.loads(NEAR.spec) | {"ttl": "1s"}))
     slots.say(0, Match(short, 1, 5.0), time_ms=5_000)
     slots.told()
     for slot in (0, 1):
@@ -942,7 +942,7 @@ def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
 FIRST, SECOND, THIRD = (version(NEAR, number) for number in (5, 9, 12))
 
 
-def told_first(slots: Slots) -> None:
+def send_first(slots: Slots) -> None:
     slots.say(0, Match(FIRST, 1, 10.0), Match(FIRST, 2, 20.0))
     assert changes(slots.told()) == [([1, 2], [], [1, 2])]
 
@@ -952,7 +952,7 @@ def test_a_version_that_continues_leads_on_from_the_last_list_sent(
     is_taken_over: bool,
 ) -> None:
     slots = Slots()
-    told_first(slots)
+    send_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     if is_taken_over:
         # A successor that begins here knows this.
@@ -973,7 +973,7 @@ def test_a_version_that_continues_leads_on_from_the_last_list_sent(
 
 def test_a_query_that_is_registered_again_starts_its_list_from_nothing() -> None:
     slots = Slots()
-    told_first(slots)
+    send_first(slots)
     slots.say(0, End(FIRST, by=(0, 9)))
     slots.say(0, Match(SECOND, 3, 30.0))
     assert changes(slots.told()) == [([3], [], [3])]
@@ -981,7 +981,7 @@ def test_a_query_that_is_registered_again_starts_its_list_from_nothing() -> None
 
 def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() -> None:
     slots = Slots()
-    told_first(slots)
+    send_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     slots.say(0, Match(SECOND, 3, 30.0))
     assert changes(slots.told()) == [([3], [1, 2], [3])]
@@ -1009,7 +1009,7 @@ def test_results_of_a_version_are_sent_before_the_next_version_continues_them() 
 
 def test_a_successor_continues_lists_sent_in_windows_that_it_does_not_know() -> None:
     slots = Slots()
-    told_first(slots)
+    send_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     assert slots.told() == []
     # It reads all of it at once, and reports nothing.
@@ -1021,7 +1021,7 @@ def test_a_successor_continues_lists_sent_in_windows_that_it_does_not_know() -> 
 def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
     """A slot that did not hold the query reports nothing of the time before."""
     slots = Slots()
-    told_first(slots)
+    send_first(slots)
     slots.say(1, Match(replace(SECOND, subscriber="bob"), 3, 30.0))
     slots.say(0, Match(FIRST, 4, 1.0))
     sent = {each.subscriber: each for each in slots.told() if isinstance(each, ListChange)}
@@ -1032,7 +1032,7 @@ def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
 OLD, NEW = (version(BEST, number) for number in (5, 9))
 
 
-def say_ranked(slots: Slots, asked: Asked, at_ms: int, *objects: int) -> None:
+def say_ranked(slots: Slots, asked: ListVersion, at_ms: int, *objects: int) -> None:
     """Appends a step that slot 0 reports alone, and that both have passed."""
     seen = tuple(Seen(number, (1, number), 50, 3, 10.0, (1, 1)) for number in objects)
     slots.say(

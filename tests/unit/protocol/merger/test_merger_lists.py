@@ -18,10 +18,10 @@ from sirocco.protocol.contract.positions import position_of
 from sirocco.protocol.merger.limits import MergerLimits
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
 from tests.support.list_records import (
-    Asked,
     End,
     Item,
     ListChange,
+    ListVersion,
     Match,
     Ranked,
     Row,
@@ -35,7 +35,7 @@ from tests.support.list_records import (
     tracked_spec,
     version,
 )
-from tests.support.merger_cluster import MergerCluster, Told
+from tests.support.merger_cluster import MergerCluster, SentItems
 
 SLOTS = 3
 ROUNDS = 12
@@ -59,15 +59,17 @@ class Script:
         return max((time for position, time in self.times if position < end), default=0)
 
 
-def plain(name: str) -> Asked:
-    return Asked(name, "", f"s-{name}")
+def plain(name: str) -> ListVersion:
+    return ListVersion(name, "", f"s-{name}")
 
 
-KNN = [Asked(f"knn{i}", knn_spec(f"knn{i}", k), f"s{i % 2}") for i, k in enumerate((1, 3, 5))]
-SHORT = Asked("short", spec_of({**orjson.loads(knn_spec("short", 2)), "ttl": "200ms"}), "s0")
-TERMS = [Asked(f"terms{i}", terms_spec(f"terms{i}", k), "s0") for i, k in enumerate((2, 50))]
-RANKED = [Asked(f"ranked{i}", ranked_spec(f"ranked{i}", k), "s1") for i, k in enumerate((1, 3))]
-TRACKED = [Asked("tracked", tracked_spec("tracked"), "s1")]
+KNN = [ListVersion(f"knn{i}", knn_spec(f"knn{i}", k), f"s{i % 2}") for i, k in enumerate((1, 3, 5))]
+SHORT = ListVersion("short", spec_of({**orjson.loads(knn_spec("short", 2)), "ttl": "200ms"}), "s0")
+TERMS = [ListVersion(f"terms{i}", terms_spec(f"terms{i}", k), "s0") for i, k in enumerate((2, 50))]
+RANKED = [
+    ListVersion(f"ranked{i}", ranked_spec(f"ranked{i}", k), "s1") for i, k in enumerate((1, 3))
+]
+TRACKED = [ListVersion("tracked", tracked_spec("tracked"), "s1")]
 PLAIN = [plain("p"), plain("q")]
 
 
@@ -118,13 +120,19 @@ def random_script(rng: np.random.Generator, slot: int, *, ends: bool) -> Script:
     return script
 
 
-def ended(asked: Asked, life_starts: dict[Asked, int], number: int, time_ms: int) -> End:
+def ended(
+    asked: ListVersion, life_starts: dict[ListVersion, int], number: int, time_ms: int
+) -> End:
     by = 0, 2 * list(life_starts).index(asked) + number
     return End(version(asked, number), time_ms, by)
 
 
 def random_parts(
-    rng: np.random.Generator, slot: int, position: int, at_ms: int, life_starts: dict[Asked, int]
+    rng: np.random.Generator,
+    slot: int,
+    position: int,
+    at_ms: int,
+    life_starts: dict[ListVersion, int],
 ) -> list[Item]:
     items: list[Item] = []
     for asked in TERMS:
@@ -214,12 +222,12 @@ def run(
     *,
     is_save_slow: bool = False,
     checkpoint_interval_ms: int = LIMITS.checkpoint_interval_ms,
-) -> tuple[list[Told], MergerCluster]:
+) -> tuple[list[SentItems], MergerCluster]:
     """Returns the notifications of windows; at some the merger dies before or after the commit."""
     rng = np.random.default_rng(seed)
     limits = replace(LIMITS, checkpoint_interval_ms=checkpoint_interval_ms)
     cluster = MergerCluster(log=log, slots=SLOTS, is_save_slow=is_save_slow, limits=limits)
-    sent: list[Told] = []
+    sent: list[SentItems] = []
     for number, end in enumerate(ends_at):
         death = deaths.get(number)
         # The slots' logs hold an end long before everything in them has been taken, or long after
@@ -229,7 +237,7 @@ def run(
         if death == "before":
             cluster.start()
             cluster.read(end, rng)
-        sent.append(cluster.commit(is_told=death != "after"))
+        sent.append(cluster.commit(is_informed=death != "after"))
         if death is not None:
             if death == "later":
                 cluster.save()
@@ -270,7 +278,7 @@ def test_each_step_is_sent_once_with_the_counts_of_all_slots(seed: int) -> None:
         assert lists_for(sent, asked) == expected, f"seed={seed}"
 
 
-def lists_for(told: list[Told], asked: Asked) -> list[ListChange]:
+def lists_for(told: list[SentItems], asked: ListVersion) -> list[ListChange]:
     return [
         each
         for window in told

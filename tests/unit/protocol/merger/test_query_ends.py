@@ -23,9 +23,10 @@ from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.query_ends import ENDS_MAX, QueryEnds
 from sirocco.protocol.router.queries.end_requests import End, EndRequests
 from sirocco.protocol.router.queries.install_records import Installs
+from tests.support.list_records import End as Gone
 from tests.support.list_records import (
-    Asked,
     ListChange,
+    ListVersion,
     Match,
     QueryEnd,
     Ranked,
@@ -33,12 +34,11 @@ from tests.support.list_records import (
     ranked_spec,
     version,
 )
-from tests.support.list_records import End as Gone
 from tests.support.values import change_of, installed_of, request_of, routed_of
 from tests.unit.protocol.merger.test_live_lists import Slots
 
 AREA = {"rect": {"west": 0.0, "south": 0.0, "east": 6.0, "north": 6.0}}
-PLAIN = Asked("q")
+PLAIN = ListVersion("q")
 PLACE = (0, 5)
 
 
@@ -245,7 +245,10 @@ def test_the_registry_may_report_an_end_before_slots_reach_its_time() -> None:
 
 def test_an_end_comes_after_lists_and_steps() -> None:
     slots = Slots()
-    near, best = Asked("near", knn_spec("near", 2)), Asked("best", ranked_spec("best", 2))
+    near, best = (
+        ListVersion("near", knn_spec("near", 2)),
+        ListVersion("best", ranked_spec("best", 2)),
+    )
     near, best = version(near, 5), version(best, 6)
     slots.say(0, Match(near, 1, 5.0))
     slots.say(
@@ -271,7 +274,7 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
     """An end cost 3 ms where 65,536 others were waiting; a merger was blocked for hours."""
     known = QueryEnds()
 
-    def heard_s(begin: int) -> float:
+    def taken_s(begin: int) -> float:
         specs = [
             read_spec(end_spec((0, begin + i), 1_000, has_expired=False)) for i in range(2_000)
         ]
@@ -280,17 +283,17 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
             known.take_report(spec, "q", "s", 0, 2)
         return time.process_time() - begin_s
 
-    first_s = heard_s(0)
+    first_s = taken_s(0)
     for begin in range(2_000, ENDS_MAX, 2_000):
-        heard_s(begin)
+        taken_s(begin)
     # The least of several, since a garbage collection in one took longer than all of it.
-    again_s = min(heard_s(ENDS_MAX + i * 2_000) for i in range(1, 4))
+    again_s = min(taken_s(ENDS_MAX + i * 2_000) for i in range(1, 4))
     assert again_s < 50 * first_s
     known.complete(1_001, lambda *_: False)
     (sent,) = known.flush()
     assert len(sent) == len(known) > ENDS_MAX
     # The first reported ones are forgotten.
-    heard_s(2 * ENDS_MAX)
+    taken_s(2 * ENDS_MAX)
     assert len(known) == ENDS_MAX
     assert known.early == len(sent) + 2_000 - ENDS_MAX
 

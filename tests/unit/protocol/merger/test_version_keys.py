@@ -14,9 +14,9 @@ from sirocco.protocol.contract.positions import Reached, position_of
 from sirocco.protocol.contract.query_specs import Spec, read_spec
 from sirocco.protocol.merger.live_lists import LiveLists
 from tests.support.list_records import (
-    Asked,
     End,
     Item,
+    ListVersion,
     Match,
     Terms,
     found_of,
@@ -24,9 +24,9 @@ from tests.support.list_records import (
     terms_spec,
 )
 
-NEAR = Asked("near", knn_spec("near", 2))
-EVIL = Asked("evil", knn_spec("evil", 2), "eve")
-WORDS = Asked("words", terms_spec("words", 2))
+NEAR = ListVersion("near", knn_spec("near", 2))
+EVIL = ListVersion("evil", knn_spec("evil", 2), "eve")
+WORDS = ListVersion("words", terms_spec("words", 2))
 
 
 class Lists:

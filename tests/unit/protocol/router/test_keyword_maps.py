@@ -134,7 +134,7 @@ def travelled(message: Any) -> Any:
 
 
 @dataclass
-class Told:
+class SlotReports:
     """The reports of the slots, and the versions that they held for each object."""
 
     pairs: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -142,9 +142,9 @@ class Told:
     seen: dict[int, list[int]] = field(default_factory=dict)
 
 
-def replayed(seed: int, life: Life, drift: int) -> Told:
+def replayed(seed: int, life: Life, drift: int) -> SlotReports:
     """Each slot takes both streams in order, one up to `drift` later than the other."""
-    dice, published = Random(f"replay {seed}"), Told()
+    dice, published = Random(f"replay {seed}"), SlotReports()
     for slot in range(SLOTS):
         log = interleaved(dice, [entry for entry in life.told if entry[1] == slot], drift)
         machine = opened(slot)
@@ -196,7 +196,7 @@ def pairs_of(report: Report) -> Iterator[tuple[str, int]]:
         yield ids[bounds[i] : bounds[i + 1]].decode(), int(report.objects.ids[row])
 
 
-def check(life: Life, told: Told, drift: int, why: str) -> None:
+def check(life: Life, told: SlotReports, drift: int, why: str) -> None:
     for name, versions in life.versions.items():
         for number, one in life.objects.items():
             times = [time for time, _, _ in versions]

@@ -140,7 +140,7 @@ def test_a_moved_slot_is_searched_again_at_its_new_owner() -> None:
     (ask,) = search.begin()
     world.owners[2] = "f"
     search.answered(ask)
-    (again,) = search.until_asked()
+    (again,) = search.until_request()
     assert (again.member, again.slots) == ("f", (2,))
     search.answered(again)
     assert search.finish is not None
@@ -159,7 +159,7 @@ def test_a_slot_that_is_nowhere_is_looked_for_less_and_less_often() -> None:
         begin_ms = search.now_ms
         (slot,) = ask.slots
         search.came(ask, replace(moved(slot), is_last=True))
-        (ask,) = search.until_asked()
+        (ask,) = search.until_request()
         pauses_ms.append(search.now_ms - begin_ms)
 
     # check
@@ -211,7 +211,7 @@ def test_results_of_two_broken_answers_are_left_out_of_the_third() -> None:
         for part in world.parts(search.query, ask)[:20]:
             search.came(ask, part)
         search.came(ask, Unavailable("the stream broke"))
-        (ask,) = search.until_asked()
+        (ask,) = search.until_request()
     assert 0 < len(search.handed) < 200
     assert search.drive().error is None
     assert sorted(search.handed) == list(range(1, 201))
@@ -229,7 +229,7 @@ def test_an_answer_that_comes_late_is_not_counted_twice() -> None:
     # test: that is noticed although the former owner reports nothing.
     search.passed(LIMITS.look_ms)
     assert search.stopped == [ask.number]
-    again = search.until_asked()
+    again = search.until_request()
     for part in parts[1:]:
         search.came(ask, part)
     assert again
@@ -247,7 +247,7 @@ def test_what_is_missing_at_the_deadline_is_named() -> None:
     search.answered(asks["e"])
     search.came(asks["f"], Unavailable("evaluator f cannot be reached"))
     while search.finish is None:
-        for ask in search.until_asked():
+        for ask in search.until_request():
             search.came(ask, Unavailable("evaluator f cannot be reached"))
     assert search.now_ms == 1_500
     error = search.finish.error
@@ -288,7 +288,7 @@ def test_without_an_owner_the_answer_is_partial() -> None:
     world.owners = dict.fromkeys(range(SLOTS))
     search = Searching(world, EVERYWHERE, timeout_ms=100)
     assert search.begin() == []
-    assert search.until_asked() == []
+    assert search.until_request() == []
     assert search.finish is not None
     assert isinstance(search.finish.error, PartialResult)
     assert "has no owner" in search.finish.error.message
@@ -301,7 +301,7 @@ def test_a_full_evaluator_is_retried_after_the_time_that_it_gives() -> None:
         (ask,) = search.begin()
         search.came(ask, ResourceExhausted("full", retry_after_ms=700))
         begin_ms = search.now_ms
-        search.until_asked()
+        search.until_request()
         pauses_ms.append(search.now_ms - begin_ms)
     assert all(700 <= pause_ms <= 1_100 for pause_ms in pauses_ms)
     assert len(set(pauses_ms)) > 1, "searches that failed together must not come back so"
@@ -396,11 +396,11 @@ def test_other_slots_are_searched_while_the_first_is_silent() -> None:
     world.owners = {slot: f"e{slot}" for slot in range(SLOTS)}
     search = Searching(world, NEAREST, timeout_ms=1_000)
     (first,) = search.begin()
-    rest = search.until_asked()
+    rest = search.until_request()
     assert search.now_ms == 1_500
     for ask in rest:
         search.answered(ask)
-    search.until_asked()
+    search.until_request()
     assert search.finish is not None
     assert isinstance(search.finish.error, PartialResult)
     assert search.finish.missing == first.slots
@@ -460,7 +460,7 @@ def test_nearest_objects_reported_by_two_evaluators_count_once() -> None:
     (first,) = search.begin()
     late = world.parts(NEAREST_FIRE, first)
     world.owners = {**dict.fromkeys(range(SLOTS), "f"), first.slots[0]: "e"}
-    rest = search.until_asked()
+    rest = search.until_request()
     assert {slot for ask in rest for slot in ask.slots} == set(first.nearby)
 
     # test: of two owners, the former one answers last.

@@ -17,8 +17,8 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.list_records import (
-    Asked,
     ListChange,
+    ListVersion,
     Match,
     Terms,
     found_of,
@@ -30,8 +30,8 @@ from tests.support.values import map_activated
 from tests.support.waiting import eventually
 
 WAIT_S = 20.0
-NEAR = Asked("near", knn_spec("near", 2))
-WORDS = Asked("words", terms_spec("words", 3))
+NEAR = ListVersion("near", knn_spec("near", 2))
+WORDS = ListVersion("words", terms_spec("words", 3))
 
 LIMITS = MergerLimits(checkpoint_interval_ms=100)
 
@@ -120,7 +120,7 @@ def test_a_successor_sends_changes_that_continue_its_predecessor_s_lists(
 
 
 def test_a_merger_without_lists_leaves_nothing_in_the_archive(cluster: Cluster) -> None:
-    plain = Asked("plain")
+    plain = ListVersion("plain")
     for name in ("m1", "m2"):
         with cluster.merger(name):
             cluster.say(Match(plain, 1))

@@ -34,8 +34,8 @@ def test_a_shift_is_cut_where_the_rest_is_nearest_to_even(seed):
     profile = rng.integers(0, 9, int(rng.integers(2, 12))).astype(np.float64)
     wanted, first = float(rng.uniform(0, 40)), bool(rng.integers(2))
     at = nearest_cut(profile, wanted, first)
-    parted = [profile[:i].sum() if first else profile[i:].sum() for i in range(1, len(profile))]
-    assert abs(parted[at - 1] - wanted) == min(abs(one - wanted) for one in parted), f"seed {seed}"
+    shares = [profile[:i].sum() if first else profile[i:].sum() for i in range(1, len(profile))]
+    assert abs(shares[at - 1] - wanted) == min(abs(one - wanted) for one in shares), f"seed {seed}"
 
 
 @settings(max_examples=40, deadline=None)

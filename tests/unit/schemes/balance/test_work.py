@@ -62,7 +62,7 @@ def test_parts_of_a_leaf_cost_together_what_the_leaf_costs(seed):
             assert (np.diff(parts[:, 0]) >= -1e-9).all()
 
 
-def parted(met, queries):
+def one_leaf_each(met, queries):
     """Returns four leaves of one evaluator each, with equally many objects."""
     rng = np.random.default_rng(3)
     stream = random_stream(rng)
@@ -81,10 +81,10 @@ def parted(met, queries):
     ids=["swarm", "sstd"],
 )
 def test_matches_are_load_and_queries_without_objects_are_not(balancer, papers) -> None:
-    stream, idle = parted([0] * 8, [900, 900, 10, 10, 10, 10, 10, 10])
+    stream, idle = one_leaf_each([0] * 8, [900, 900, 10, 10, 10, 10, 10, 10])
     assert not decide(balancer, idle, stream, 0).changes
     assert decide(papers, idle, stream, 0).changes
-    stream, busy = parted([900_000, 900_000, 0, 0, 0, 0, 0, 0], [10] * 8)
+    stream, busy = one_leaf_each([900_000, 900_000, 0, 0, 0, 0, 0, 0], [10] * 8)
     plan = decide(balancer, busy, stream, 0)
     assert plan.changes
     assert plan.maximum_after < plan.maximum_before
@@ -93,7 +93,7 @@ def test_matches_are_load_and_queries_without_objects_are_not(balancer, papers) 
 
 def test_a_cluster_without_standing_queries_is_balanced_too() -> None:
     """Only searches: arrivals are stored and handled."""
-    stream, view = parted([0] * 8, [0] * 8)
+    stream, view = one_leaf_each([0] * 8, [0] * 8)
     objects = np.array([400_000, 400_000] + [100_000] * 6, np.float64)
     view = replace(view, loads=replace(view.loads, objects=objects, arrivals=objects))
     for balancer in (Swarm(), Sstd(), Tornado()):

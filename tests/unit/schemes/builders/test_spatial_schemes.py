@@ -47,7 +47,7 @@ def places_near(rng, boxes, count):
     return np.clip(places, WORLD[:2], WORLD[2:])
 
 
-def ends_behind(boxes, axis, values):
+def ends_after(boxes, axis, values):
     """Returns bool[values, leaves]: whether values are before the far border, or the world's."""
     far = boxes[:, axis + 2]
     return (values[:, None] < far) | (far == WORLD[axis + 2])
@@ -58,7 +58,7 @@ def holds(boxes, places):
     inside = np.ones((len(places), len(boxes)), np.bool_)
     for axis in (0, 1):
         value = places[:, axis]
-        inside &= (value[:, None] >= boxes[:, axis]) & ends_behind(boxes, axis, value)
+        inside &= (value[:, None] >= boxes[:, axis]) & ends_after(boxes, axis, value)
     return inside
 
 
@@ -70,11 +70,11 @@ def touches(boxes, asked):
         x1 = asked[:, 2] if east == 2 else np.full(len(asked), east)
         crosses = asked[:, 0] > asked[:, 2]
         used = ~crosses if part == 0 else crosses
-        wide = used[:, None] & (x1[:, None] >= boxes[:, 0]) & ends_behind(boxes, 0, x0)
+        wide = used[:, None] & (x1[:, None] >= boxes[:, 0]) & ends_after(boxes, 0, x0)
         parts.append(wide)
     at_meridian = (asked[:, 0] <= -180) | (asked[:, 2] >= 180)
     parts.append(at_meridian[:, None] & ((boxes[:, 0] == -180) | (boxes[:, 2] == 180)))
-    high = (asked[:, 3][:, None] >= boxes[:, 1]) & ends_behind(boxes, 1, asked[:, 1])
+    high = (asked[:, 3][:, None] >= boxes[:, 1]) & ends_after(boxes, 1, asked[:, 1])
     return np.any(parts, 0) & high
 
 

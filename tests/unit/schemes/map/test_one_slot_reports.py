@@ -25,7 +25,7 @@ every_scheme = pytest.mark.parametrize("name", sorted(SCHEMES))
 
 
 @dataclass
-class Asked:
+class PlainQuery:
     """A query: a closed box, and a disjunction of (positive terms, negated terms)."""
 
     box: tuple[float, float, float, float]
@@ -55,7 +55,7 @@ def random_queries(rng, count):
         west, south = np.maximum(centre - half, (-180, -90))
         east, north = np.minimum(centre + half, (180, 90))
         conjunctions = [(pick(1, 2), pick(0, 1)) for _ in range(int(rng.integers(1, 4)))]
-        queries.append(Asked((west, south, east, north), conjunctions))
+        queries.append(PlainQuery((west, south, east, north), conjunctions))
     return queries
 
 

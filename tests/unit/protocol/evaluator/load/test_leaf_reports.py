@@ -305,18 +305,18 @@ def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
     assert joined_sample([]) is None
 
 
-def told_of(rng, west, objects, objects_told, queries, queries_told):
+def report_of(rng, west, objects, objects_sampled, queries, queries_sampled):
     """Returns an evaluator's report of evenly drawn objects and queries in a tenth of a degree."""
-    handles = np.sort(rng.integers(0, 2**64, queries, np.uint64))[:queries_told]
+    handles = np.sort(rng.integers(0, 2**64, queries, np.uint64))[:queries_sampled]
     count = len(handles)
     boxes = np.tile([[west, 0.0, west + 0.1, 1.0]], (count, 1))
-    none, no_terms = np.zeros(objects_told + 1, np.int64), np.empty(0, np.uint64)
+    none, no_terms = np.zeros(objects_sampled + 1, np.int64), np.empty(0, np.uint64)
     sample = Sample(
-        np.full(objects_told, west),
-        np.zeros(objects_told),
+        np.full(objects_sampled, west),
+        np.zeros(objects_sampled),
         none,
         no_terms,
-        rng.integers(0, 2**64, objects_told, np.uint64),
+        rng.integers(0, 2**64, objects_sampled, np.uint64),
         SampleQueries(
             np.full(count, QueryKind.RANGE_CONTINUOUS, np.uint8),
             boxes,
@@ -330,8 +330,8 @@ def told_of(rng, west, objects, objects_told, queries, queries_told):
 
 def test_a_sample_has_of_each_evaluator_its_share() -> None:
     rng = np.random.default_rng(0)
-    busy = told_of(rng, -50.0, 100_000, 2_000, 200_000, 2_000)
-    others = [told_of(rng, 0.1 * number, 100, 50, 1_000, 64) for number in range(100)]
+    busy = report_of(rng, -50.0, 100_000, 2_000, 200_000, 2_000)
+    others = [report_of(rng, 0.1 * number, 100, 50, 1_000, 64) for number in range(100)]
 
     sample = joined_sample([busy, *others])
 
@@ -347,7 +347,7 @@ def test_a_sample_leaves_out_evaluators_drawn_too_sparsely() -> None:
     """Its share of the sample rounds to none; the next one's terms follow without a gap."""
     parts = []
     for west, objects in ((-50.0, 1_000), (0.0, 2), (50.0, 1_000)):
-        reported = told_of(np.random.default_rng(2), west, objects, min(objects, 100), 0, 0)
+        reported = report_of(np.random.default_rng(2), west, objects, min(objects, 100), 0, 0)
         count = len(reported.sample)
         terms = np.repeat(np.arange(count, dtype=np.uint64), 2)
         sample = replace(reported.sample, term_offsets=np.arange(count + 1) * 2, terms=terms)
@@ -363,7 +363,7 @@ def test_a_sample_leaves_out_evaluators_drawn_too_sparsely() -> None:
 
 def test_queries_of_evaluators_without_objects_are_in_the_sample() -> None:
     rng = np.random.default_rng(1)
-    parts = [told_of(rng, -50.0, 100, 100, 10, 10), told_of(rng, 50.0, 0, 0, 30, 30)]
+    parts = [report_of(rng, -50.0, 100, 100, 10, 10), report_of(rng, 50.0, 0, 0, 30, 30)]
 
     sample = joined_sample(parts)
 

@@ -24,7 +24,7 @@ from tests.support.values import installed_of, routed_of
 EVENTS = {ENTERS: "enter", LEAVES: "exit"}
 
 # (position, subscriber, object, event), as a merger would take them.
-Told = tuple[int, str, int, str]
+ReportedEvent = tuple[int, str, int, str]
 
 
 def tracker(west: float = 0, east: float = 10, **more: Any) -> dict[str, Any]:
@@ -67,15 +67,15 @@ class Log:
         assert copies is not None
         self.records.append((len(self.records), copies.mark(routed, np.arange(1), 0)))
 
-    def told(self, way: str = "one by one") -> list[Told]:
+    def told(self, way: str = "one by one") -> list[ReportedEvent]:
         slot = Slot(0, 3, standing_limits=self.limits)
         slot.open(0, 0, 1, 0)
         size = len(self.records) if way == "at once" else 1
-        reported: list[Told] = []
+        reported: list[ReportedEvent] = []
         for begin in range(0, len(self.records), size):
             for report in slot.take(self.records[begin : begin + size]):
                 assert isinstance(report, Report)
-                reported += told_by(report)
+                reported += events_of(report)
             if way == "with restarts":
                 state = dict(read_state(write_state(slot_state(slot, 0, ()))))
                 slot = Slot(0, 3, standing_limits=self.limits)
@@ -93,7 +93,7 @@ class Log:
         return [rest for _, *rest in reported]  # type: ignore[misc]
 
 
-def told_by(report: Report) -> list[Told]:
+def events_of(report: Report) -> list[ReportedEvent]:
     names = report.table.names(report.query_rows)
     return [
         (
@@ -220,7 +220,7 @@ def test_a_checkpoint_of_an_earlier_version_holds_members_inside_without_places(
     restore_slot(successor, {n: column for n, column in state.items() if n not in newer}, ())
     log.install(installed(9, tracker(west=5), since=5))
     log.move(2, lon=1)
-    reported = [each for report in successor.take(log.records[2:]) for each in told_by(report)]
+    reported = [each for report in successor.take(log.records[2:]) for each in events_of(report)]
     # Whether it is inside the new region is decided by its next object.
     assert [rest for _, *rest in reported] == [["s", 2, "exit"]]
 

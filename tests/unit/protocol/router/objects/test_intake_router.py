@@ -42,7 +42,7 @@ def routed_in(effects: list[Effect]) -> list[tuple[int, Routed]]:
     return found
 
 
-class Told:
+class SlotRecords:
     """The records for the slots: checks the chain of intervals, keeps the rows."""
 
     def __init__(self, begin: int = 0) -> None:
@@ -151,7 +151,7 @@ def test_r1_each_object_reaches_its_slot_once_and_in_order(seed: int, event_time
     # init: two intake partitions.
     rng = np.random.default_rng(seed)
     logs = {partition: random_log(rng, partition, 60) for partition in (0, 3)}
-    made, published = router(0, 3, event_time=event_time), Told()
+    made, published = router(0, 3, event_time=event_time), SlotRecords()
 
     # test: records arrive interleaved; flushes and marks at random times.
     now_ms, heads = 0, dict.fromkeys(logs, 0)
@@ -191,7 +191,7 @@ def test_arrival_never_goes_back_and_marks_never_promise_too_much(
 ) -> None:
     rng = np.random.default_rng(seed)
     log = random_log(rng, 0, 80)
-    made, published = router(0, event_time=event_time), Told()
+    made, published = router(0, event_time=event_time), SlotRecords()
     arrivals: dict[int, int] = {}
     for offset, taken in enumerate(log):
         promised = dict(published.times_ms)
@@ -235,7 +235,7 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
     # init: a router that left a checkpoint somewhere and continued.
     rng = np.random.default_rng(seed)
     log = random_log(rng, 0, 50)
-    first, published = router(0), Told()
+    first, published = router(0), SlotRecords()
     at = int(rng.integers(0, len(log)))
     state, reached = None, 0
     for offset, taken in enumerate(log):
@@ -246,7 +246,10 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
         published.take(first.flush(0, at_once=True))
 
     # test: its successor splits by other flushes.
-    second, again = IntakeRouter(slots=SLOTS_COUNT, event_time=False), Told(position_of(reached))
+    second, again = (
+        IntakeRouter(slots=SLOTS_COUNT, event_time=False),
+        SlotRecords(position_of(reached)),
+    )
     second.use({1: uniform_routing(SLOTS_COUNT, 24)}, 1)
     second.own(0, reached, state, 0)
     for offset in range(reached, len(log)):
@@ -274,7 +277,7 @@ def test_r2_marks_reach_every_slot_also_those_without_objects() -> None:
 
 def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain() -> None:
     limits = RouterLimits(slot_bytes_max=100)
-    made, published = router(0, 1, limits=limits), Told()
+    made, published = router(0, 1, limits=limits), SlotRecords()
     members = [{"id": i, "lon": 1, "lat": 1, "text": "x" * 30} for i in range(20)]
     members[7]["text"] = "y" * 500  # longer than a record by itself
     made.add(0, 0, taken_of(1, 1, members[:12]), 0)
@@ -290,7 +293,7 @@ def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain() -> None:
 
 def test_a_long_flush_is_cut_by_rows_and_the_cuts_chain() -> None:
     limits = RouterLimits(slot_rows_max=3)
-    made, published = router(0, limits=limits), Told()
+    made, published = router(0, limits=limits), SlotRecords()
     made.add(0, 0, taken_of(1, 1, [{"id": i, "lon": 1, "lat": 1} for i in range(10)]), 0)
     effects = made.flush(0, at_once=True)
     published.take(effects)
@@ -396,7 +399,7 @@ def test_ties_are_broken_by_session_and_number() -> None:
 
 
 def test_arrivals_are_those_of_the_map_in_force() -> None:
-    made, published = router(0), Told()
+    made, published = router(0), SlotRecords()
     assert made.arrivals.report().version == made.map_version
     for offset, taken in enumerate(random_log(np.random.default_rng(1), 0, 40)):
         made.add(0, offset, taken, 0)

@@ -100,7 +100,7 @@ def test_values_of_one_copy_enter_and_leave_by_themselves() -> None:
         slot.take([(0, install)])
     for one in moves:
         for number, routed in routed_by(made, [one]):
-            published += told_by(slots[number], [(slots[number].offset, routed)])
+            published += sent_by(slots[number], [(slots[number].offset, routed)])
     inside: set[tuple[str, int]] = set()
     wanted = []
     for number, one in enumerate(moves, 1):
@@ -113,7 +113,7 @@ def test_values_of_one_copy_enter_and_leave_by_themselves() -> None:
     assert sorted(published) == sorted(wanted)
 
 
-def told_by(
+def sent_by(
     slot: Slot, records: list[tuple[int, Routed | Installed]]
 ) -> list[tuple[str, int, str]]:
     found = []
@@ -136,7 +136,7 @@ def test_an_object_that_is_inside_by_many_values_is_kept_once() -> None:
     slot.take([(0, installed_of(0, [(5 + i, one, "s", 0) for i, one in enumerate(queries)]))])
     for number, routed in routed_by(made, [crowded(1)]):
         if number == 0:
-            assert len(told_by(slot, [(slot.offset, routed)])) > 200
+            assert len(sent_by(slot, [(slot.offset, routed)])) > 200
     assert len(slot.standing.tracked._last) == 1
 
 

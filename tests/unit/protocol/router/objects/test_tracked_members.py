@@ -96,7 +96,7 @@ def test_members_are_known_after_a_take_over(is_former: bool) -> None:
 # --- members that are no longer tracked
 
 
-def said_by(log: Owner) -> list[TrackedMember | TrackedMemberSet]:
+def published_by(log: Owner) -> list[TrackedMember | TrackedMemberSet]:
     """Returns the new records for the first intake partition."""
     published, log.said = log.said, []
     return [message for partition, message in published if partition == 0]
@@ -148,30 +148,30 @@ def test_a_member_is_published_once_and_before_its_first_query_is_answered() -> 
     assert log.order[0] == "said"
     assert log.order.index("answer") > log.order.index("said")
     assert [partition for partition, _ in log.said] == [0, 1]
-    assert said_by(log) == [TrackedMember("bus", 3, 7)]
+    assert published_by(log) == [TrackedMember("bus", 3, 7)]
     log.do(tracks(2, "bus"), tracks(3, "line"))
-    assert said_by(log) == [TrackedMember("line", 3, 7)]
+    assert published_by(log) == [TrackedMember("line", 3, 7)]
 
 
 def test_what_is_tracked_no_more_is_forgotten_and_republished() -> None:
     limits = RouterLimits(obsolete_members_min=0)
     log = Owner(limits=limits)
     log.do(tracks(1, "bus"), tracks(2, "bus"), tracks(3, "line"))
-    said_by(log)
+    published_by(log)
     log.do(gone(1), gone(3))
     log.tick()
-    assert said_by(log) == [TrackedMemberSet(3, 7, ("bus",))]
+    assert published_by(log) == [TrackedMemberSet(3, 7, ("bus",))]
     log.tick()
-    assert said_by(log) == []
+    assert published_by(log) == []
     # An update to another member stops the tracking of the former one.
     log.do(request_of("update", query("q2", track="tram")))
     log.tick()
-    assert said_by(log) == [TrackedMember("tram", 3, 7), TrackedMemberSet(3, 7, ("tram",))]
+    assert published_by(log) == [TrackedMember("tram", 3, 7), TrackedMemberSet(3, 7, ("tram",))]
     log.do(tracks(4, "line"))
-    assert said_by(log) == [TrackedMember("line", 3, 7)]
+    assert published_by(log) == [TrackedMember("line", 3, 7)]
     log.do(gone(2), gone(4))
     log.tick()
-    assert said_by(log) == [TrackedMemberSet(3, 7, ())]
+    assert published_by(log) == [TrackedMemberSet(3, 7, ())]
 
 
 def test_few_that_are_gone_wait_for_more() -> None:
@@ -179,12 +179,12 @@ def test_few_that_are_gone_wait_for_more() -> None:
     count = LIMITS.obsolete_members_min
     log.do(*(tracks(number, f"m{number}") for number in range(count + 1)))
     log.do(*(gone(number) for number in range(count)))
-    said_by(log)
+    published_by(log)
     log.tick()
-    assert said_by(log) == []
+    assert published_by(log) == []
     log.do(gone(count))
     log.tick()
-    assert said_by(log) == [TrackedMemberSet(3, 7, ())]
+    assert published_by(log) == [TrackedMemberSet(3, 7, ())]
 
 
 def test_members_of_queries_outlive_an_owner_and_a_version() -> None:
@@ -196,20 +196,20 @@ def test_members_of_queries_outlive_an_owner_and_a_version() -> None:
     second = Owner(log.head, 9, state, limits=limits)
     second.tick()
     # The predecessor's declarations are withdrawn by its successor.
-    assert said_by(second) == [TrackedMemberSet(3, 9, ("bus",))]
+    assert published_by(second) == [TrackedMemberSet(3, 9, ("bus",))]
     # An earlier version has not stored it: it is read once more.
     old = {name: column for name, column in state.items() if not name.startswith("track.")}
     assert member_declarations.are_missing(old)
     third = Owner(log.head, 9, member_declarations.with_members(old, enumerate(log.records)))
     third.tick()
-    assert said_by(third) == [TrackedMemberSet(3, 9, ("bus",))]
+    assert published_by(third) == [TrackedMemberSet(3, 9, ("bus",))]
     # Where the log no longer holds all of it, nothing is ever withdrawn.
     rest = [(at, change) for at, change in enumerate(log.records) if at != 0]
     fourth = Owner(log.head, 9, member_declarations.with_members(old, rest), limits=limits)
     fourth.do(tracks(5, "tram"), gone(5))
     fourth.do(gone(5))
     fourth.tick()
-    assert said_by(fourth) == [TrackedMember("tram", 3, 9)]
+    assert published_by(fourth) == [TrackedMember("tram", 3, 9)]
     assert member_declarations.are_missing(fourth.registry.state())
 
 
@@ -221,13 +221,13 @@ def test_nothing_is_forgotten_before_the_log_has_shown_the_owner() -> None:
     second = Owner(log.head, 9, log.registry.state(), limits=limits)
     second.registry.validation.epoch_seen = 7
     second.tick()
-    assert said_by(second) == []
+    assert published_by(second) == []
     # Records in the log before its own first record are read by then.
     third = change_of(tracks(2, "bus"))
     second.records = [replace(third, epoch=7), *second.records]
     second.read()
     second.tick()
-    assert said_by(second) == [TrackedMember("bus", 3, 9)]
+    assert published_by(second) == [TrackedMember("bus", 3, 9)]
 
 
 def test_a_registration_of_one_member_too_many_is_refused() -> None:
@@ -315,7 +315,7 @@ def test_sources_know_no_more_than_what_is_tracked() -> None:
         log.do(tracks(number, f"m{number}"))
         log.do(gone(number))
         log.tick()
-        for each in said_by(log):
+        for each in published_by(log):
             if isinstance(each, TrackedMember):
                 source.add(each)
             else:

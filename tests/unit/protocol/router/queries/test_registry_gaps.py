@@ -63,7 +63,7 @@ class Log:
             else:
                 self.records.append(each)
 
-    def says_again(self, change: Change, revision: int) -> Change:
+    def republished_by(self, change: Change, revision: int) -> Change:
         """Returns an owner's append after a void change of a query."""
         return replace(change, expected_revision=revision, epoch=FORMER, is_republished=True)
 
@@ -141,7 +141,7 @@ def test_a_known_query_that_is_republished_after_prepare_comes_to_the_slots_of_t
     # A replaced router's change of it is void, so it is republished; the void record is removed.
     log.append(replace(Q, epoch=FORMER - 1), ALL)
     first.read()
-    log.append(Prepare(2), log.says_again(Q, 0))
+    log.append(Prepare(2), log.republished_by(Q, 0))
     second = Owner(log, offset, state)
     second.read(taken=(0, 1))
     second.settle(taken=(0, 1))
@@ -156,7 +156,9 @@ def test_a_known_query_that_is_republished_after_retire_leaves_the_slots_of_the_
     log.append(Q)
     first.read()
     state, offset = first.registry.state(), first.registry.offset
-    log.append(replace(Q, epoch=FORMER - 1), ALL, Prepare(2), Retire(2, 0), log.says_again(Q, 0))
+    log.append(
+        replace(Q, epoch=FORMER - 1), ALL, Prepare(2), Retire(2, 0), log.republished_by(Q, 0)
+    )
     second = Owner(log, offset, state)
     second.read(taken=(0, 1))
     second.settle(taken=(0, 1))
@@ -175,7 +177,7 @@ def test_an_unknown_query_that_is_republished_after_retire_leaves_no_slot_with_a
     # It copies for the next map, and dies before the query has left the slot of the former.
     log.append(Prepare(2))
     first.settle()
-    log.append(Retire(2, 0), log.says_again(Q, 0))
+    log.append(Retire(2, 0), log.republished_by(Q, 0))
     assert log.holding() == sorted((home(log, 1), home(log, 2)))
     second = Owner(log)
     taken = (0, 1)
@@ -197,7 +199,7 @@ def test_an_unknown_query_that_is_republished_comes_back_to_a_slot_that_it_had_l
     first.settle()
     assert log.holding() == [home(log, 2)]
     # The next map puts it where the first did; it has not been copied yet.
-    log.append(Prepare(3), log.says_again(Q, 0))
+    log.append(Prepare(3), log.republished_by(Q, 0))
     second = Owner(log)
     taken = (0, 1)
     second.read(taken=taken)
@@ -279,7 +281,7 @@ def test_a_version_removed_while_in_doubt_is_reported_as_ended(
     begin: int, next_one: Change | None
 ) -> None:
     # The missing record may be the removal of the known version, and is: the last record shows it.
-    published = _ends_told(
+    published = _reported_ends(
         [REMOVED, ASKING, replace(REMOVED, expected_revision=2), next_one], begin
     )
     assert published == {slot: [2] for slot in range(SLOTS_COUNT)}
@@ -289,18 +291,18 @@ def test_a_version_removed_while_in_doubt_is_reported_as_ended(
 def test_a_known_version_removed_after_one_without_effect_is_reported_as_ended(
     next_one: Change | None,
 ) -> None:
-    published = _ends_told([ALL, SILENT_ANEW, REMOVED, next_one], begin=1)
+    published = _reported_ends([ALL, SILENT_ANEW, REMOVED, next_one], begin=1)
     assert published == {slot: [0] for slot in range(SLOTS_COUNT)}
 
 
 def test_a_version_without_effect_is_not_reported_as_ended() -> None:
     # The next record names the known version, which then continues.
-    published = _ends_told([ALL, ASKING, replace(SILENT, since=0)], begin=1)
+    published = _reported_ends([ALL, ASKING, replace(SILENT, since=0)], begin=1)
     assert published == {}
     # Republished.
     again = replace(ASKING, expected_revision=0, epoch=FORMER, is_republished=True)
-    assert _ends_told([ALL, ASKING, again], begin=1) == {}
-    assert _ends_told([ALL, SILENT_ANEW, again, REMOVED], begin=1) == {
+    assert _reported_ends([ALL, ASKING, again], begin=1) == {}
+    assert _reported_ends([ALL, SILENT_ANEW, again, REMOVED], begin=1) == {
         slot: [0] for slot in range(SLOTS_COUNT)
     }
 
@@ -309,11 +311,11 @@ def test_a_query_that_changes_endlessly_reports_its_last_ends() -> None:
     others: list[Change | None] = [REMOVED]
     for revision in range(2, 2_002, 2):
         others += [ASKING, replace(REMOVED, expected_revision=revision)]
-    published = _ends_told(others, begin=1)[0]
+    published = _reported_ends(others, begin=1)[0]
     assert published == list(range(2_002 - POSSIBLE_MAX, 2_002, 2))
 
 
-def _ends_told(others: list[Change | None], begin: int) -> dict[int, list[int]]:
+def _reported_ends(others: list[Change | None], begin: int) -> dict[int, list[int]]:
     """Returns the ends reported by an owner that knows version 0 and missed the next record.
 
     Args:
@@ -482,7 +484,7 @@ def test_a_change_without_effect_is_made_by_the_owner_that_knew_the_version(begi
 @pytest.mark.parametrize("begin", [0, 1])
 def test_what_was_changed_without_effect_and_republished_stays(begin: int) -> None:
     log = superseded()
-    log.append(log.says_again(Q, 0))
+    log.append(log.republished_by(Q, 0))
     second = Owner(log, begin, *known(log, begin))
     second.read(taken=(1,))
     second.settle(taken=(1,))
@@ -505,7 +507,7 @@ def test_what_was_read_here_was_replaced_by_nothing_that_is_missing() -> None:
 def test_what_was_republished_was_replaced_by_nothing_that_is_missing() -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
-    log.append(Q, replace(Q, epoch=FORMER - 1), log.says_again(Q, 0), IN_VAIN)
+    log.append(Q, replace(Q, epoch=FORMER - 1), log.republished_by(Q, 0), IN_VAIN)
     first.read()
     second = Owner(log)
     second.read(taken=(0, 1))

@@ -26,7 +26,7 @@ def terms(query_id: str, west: float = -180, east: float = 180) -> dict[str, Any
     return query(query_id, west, east) | {"kind": "terms", "k": 3, "step": "1m"}
 
 
-def kinds_told(log: Log) -> dict[int, list[int]]:
+def kinds_sent(log: Log) -> dict[int, list[int]]:
     return {slot: message.kinds.tolist() for slot, message in log.installs}
 
 
@@ -34,22 +34,22 @@ def test_r3_an_update_may_change_the_kind_of_a_query() -> None:
     log = Log()
     log.ask(request_of("register", query("a", -170, -110)))
     (home,) = log.told()
-    assert kinds_told(log) == {home: [KIND_RANGE]}
+    assert kinds_sent(log) == {home: [KIND_RANGE]}
 
     log.installs.clear()
     assert log.ask(request_of("update", knn("a"))) == Outcome(1)
-    assert kinds_told(log) == {slot: [KIND_KNN] for slot in EVERYWHERE}
+    assert kinds_sent(log) == {slot: [KIND_KNN] for slot in EVERYWHERE}
 
     log.installs.clear()
     assert log.ask(request_of("update", terms("a", -170, -110))) == Outcome(2)
-    assert kinds_told(log) == {slot: [KIND_TERMS] if slot == home else [] for slot in EVERYWHERE}
+    assert kinds_sent(log) == {slot: [KIND_TERMS] if slot == home else [] for slot in EVERYWHERE}
     for slot, message in log.installs:
         assert message.removed_revisions.tolist() == ([] if slot == home else [2])
 
     log.installs.clear()
     tracked = query("a", -170, -110, track="vehicle")
     assert log.ask(request_of("update", tracked)) == Outcome(3)
-    assert set(kinds_told(log)) == EVERYWHERE
+    assert set(kinds_sent(log)) == EVERYWHERE
 
     assert log.ask(request_of("unregister", "a")) == Outcome(4)
     assert slots_left(log) == set()
