@@ -29,7 +29,14 @@ from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.async_waiting import was_call_cancelled
 from sirocco_client.balance import Balance, read_balance
-from sirocco_client.bulk import QUERIES_MAX, Bulk, BulkRegistration, BulkRemoval, BulkUpdate
+from sirocco_client.bulk import (
+    BATCH_ROWS,
+    QUERIES_MAX,
+    Bulk,
+    BulkRegistration,
+    BulkRemoval,
+    BulkUpdate,
+)
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
 from sirocco_client.cluster import ClusterDescription, read_cluster
@@ -197,7 +204,7 @@ class AsyncClient:
         self,
         queries: Iterable[Query] | AsyncIterable[Query],
         *,
-        batch: int = 1_000,
+        batch: int = BATCH_ROWS,
         start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
@@ -211,7 +218,7 @@ class AsyncClient:
         self,
         queries: Iterable[Query] | AsyncIterable[Query],
         *,
-        batch: int = 1_000,
+        batch: int = BATCH_ROWS,
         start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
@@ -220,7 +227,7 @@ class AsyncClient:
             yield result
 
     async def unregister_many(
-        self, query_ids: Iterable[str] | AsyncIterable[str], *, batch: int = 1_000
+        self, query_ids: Iterable[str] | AsyncIterable[str], *, batch: int = BATCH_ROWS
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.unregister_many`; also takes an asynchronous iterable."""
         async for result in self._in_bulk(BulkRemoval(), query_ids, batch):

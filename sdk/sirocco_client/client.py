@@ -28,6 +28,7 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.balance import Balance, read_balance
 from sirocco_client.bulk import (
+    BATCH_ROWS,
     QUERIES_MAX,
     Bulk,
     BulkRegistration,
@@ -277,7 +278,7 @@ class Client:
         self,
         queries: Iterable[Query],
         *,
-        batch: int = 1_000,
+        batch: int = BATCH_ROWS,
         start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
@@ -297,7 +298,7 @@ class Client:
         self,
         queries: Iterable[Query],
         *,
-        batch: int = 1_000,
+        batch: int = BATCH_ROWS,
         start_ms: Moment | None = None,
         past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
@@ -312,7 +313,7 @@ class Client:
         return self._in_bulk(BulkUpdate(start_ms, read_past_ms(past)), queries, batch)
 
     def unregister_many(
-        self, query_ids: Iterable[str], *, batch: int = 1_000
+        self, query_ids: Iterable[str], *, batch: int = BATCH_ROWS
     ) -> Iterator[RegistrationResult]:
         """Removes many queries; yields one result per id, in order, like `register_many`.
 
