@@ -1,1 +1,1 @@
-"""The four services, thin: settings, servicers and assembly."""
+"""The services, thin: settings, servicers and assembly."""

@@ -20,8 +20,9 @@ third_party_wheels() {
   # The project's own are built by `own_wheels`, which has run before.
   # async-timeout is redis-py's wish for Python before 3.11.3, such as Debian's, and therefore not
   # among what the newer Python here asks for.
+  local engine=(dist/wheels/own/sirocco-[0-9]*.whl)
   "${pip[@]}" wheel -q -w "$target" -c constraints.txt --find-links dist/wheels/own \
-    dist/wheels/own/*.whl async-timeout==5.0.1 >&2
+    dist/wheels/own/sirocco_client-*.whl "${engine[0]}[gateway]" async-timeout==5.0.1 >&2
   rm -f "$target"/sirocco*.whl
   # What kernels need is installed before the rest.
   local wheel

@@ -43,10 +43,6 @@ _PATHS = {
     "/pages/style.css": "style.css",
 }
 
-# How long an answer of the cluster counts for /readyz: probes come every few seconds.
-_READY_S = 2.0
-_READY_TIMEOUT_S = 2.0
-
 
 def make_app(front: Front) -> FastAPI:
     """Returns the application of a gateway."""
@@ -108,13 +104,15 @@ def _add_calls(app: FastAPI, front: Front) -> None:
 
 
 def _add_pages(app: FastAPI, front: Front) -> None:
-    readiness = _Readiness(front)
 
     async def healthz() -> Response:
         return Response(b"", 200)
 
+    async def readyz() -> Response:
+        return Response(b"", 200 if await front.is_ready() else 503)
+
     app.add_api_route("/healthz", healthz, include_in_schema=False)
-    app.add_api_route("/readyz", readiness.answer, include_in_schema=False)
+    app.add_api_route("/readyz", readyz, include_in_schema=False)
     for path, name in _PATHS.items():
         app.add_api_route(path, _page(name), include_in_schema=False)
 
@@ -127,25 +125,6 @@ def _page(name: str) -> Callable[[], Any]:
         return Response(content, 200, _PAGE_HEADERS, f"{media_type}; charset=utf-8")
 
     return page
-
-
-class _Readiness:
-    """Whether a router answers, asked no more often than every few seconds."""
-
-    def __init__(self, front: Front) -> None:
-        self._front = front
-        self._is_ready = False
-        self._asked_s = float("-inf")
-
-    async def answer(self) -> Response:
-        """Answers a probe."""
-        if self._front.stopping.is_set():
-            return Response(b"", 503)
-        now_s = time.monotonic()
-        if now_s - self._asked_s >= _READY_S:
-            self._asked_s = now_s
-            self._is_ready = await self._front.reaches_cluster(_READY_TIMEOUT_S)
-        return Response(b"", 200 if self._is_ready else 503)
 
 
 class _Measured:

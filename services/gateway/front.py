@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -21,6 +22,9 @@ from sirocco.services.gateway.settings import GatewaySettings
 from sirocco.telemetry.metrics import GatewayMetrics
 
 T = TypeVar("T")
+
+# How long an answer of a router counts for /readyz, and how long it may take.
+_READY_S = 2.0
 
 # Bodies that are read beside the loop at once. More would only take turns: reading holds the
 # interpreter.
@@ -59,6 +63,8 @@ class Front:
             2_000,
             connection_max=limits.caller_streams,
         )
+        self._is_ready = False
+        self._asked_s = float("-inf")
         self._readers = ThreadPoolExecutor(_READERS, "gateway-bodies")
         self._explainers = ThreadPoolExecutor(_EXPLAINERS, "gateway-explain")
 
@@ -101,12 +107,21 @@ class Front:
             async with self.clients.use(caller) as connected:
                 yield connected
 
-    async def reaches_cluster(self, timeout_s: float) -> bool:
-        """Whether a router answers, or refuses a call without a token."""
+    async def is_ready(self) -> bool:
+        """Whether a router answers, which is asked no more often than every few seconds."""
+        if self.stopping.is_set():
+            return False
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= _READY_S:
+            self._asked_s = now_s
+            self._is_ready = await self._reaches_cluster()
+        return self._is_ready
+
+    async def _reaches_cluster(self) -> bool:
         nobody = Caller(None, "", "")
         try:
             async with self.clients.use(nobody) as connected:
-                await connected.client.describe(timeout_s=timeout_s)
+                await connected.client.describe(timeout_s=_READY_S)
         except (Unauthenticated, PermissionDenied):
             return True
         except (ClientError, ResourceExhausted):

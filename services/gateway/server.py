@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 
 import uvicorn
 
@@ -18,6 +19,13 @@ from sirocco.telemetry.metrics import GatewayMetrics, ProcessMetrics, new_regist
 _START_S = 30.0
 
 _BACKLOG = 1_024
+
+# A loop that has not turned for so long is stuck; bodies take it a tenth of a second at most.
+_STUCK_S = 20.0
+_BEAT_S = 1.0
+
+# Probes wait for 3 s.
+_READY_S = 2.5
 
 
 class Gateway:
@@ -42,6 +50,7 @@ class Gateway:
         self._thread: threading.Thread | None = None
         self._is_serving = threading.Event()
         self._failure: BaseException | None = None
+        self._beat_s = time.monotonic()
 
     @property
     def metrics_address(self) -> str:
@@ -57,13 +66,15 @@ class Gateway:
             self.settings.host,
             self.settings.metrics_port,
             self.registry,
-            is_healthy=lambda: True,
-            is_ready=lambda: not front.stopping.is_set(),
+            is_healthy=self._turns,
+            is_ready=self._is_ready,
             refresh=self._refresh,
         )
+        beating = asyncio.create_task(self._beat_on())
         try:
             await server.serve(sockets=[self._socket])
         finally:
+            beating.cancel()
             await front.close()
             self._health.stop()
 
@@ -89,6 +100,27 @@ class Gateway:
             raise
         finally:
             self._is_serving.set()
+
+    async def _beat_on(self) -> None:
+        while True:
+            self._beat_s = time.monotonic()
+            await asyncio.sleep(_BEAT_S)
+
+    def _turns(self) -> bool:
+        """Whether the loop works: a stuck one answers nobody."""
+        return time.monotonic() - self._beat_s < _STUCK_S
+
+    def _is_ready(self) -> bool:
+        """Whether clients can be served; asks a router, on the loop."""
+        front, loop = self._front, self._loop
+        if front is None or loop is None or front.stopping.is_set():
+            return False
+        asked = asyncio.run_coroutine_threadsafe(front.is_ready(), loop)
+        try:
+            return asked.result(_READY_S)
+        except TimeoutError:
+            asked.cancel()
+            return False
 
     def _refresh(self) -> None:
         front = self._front

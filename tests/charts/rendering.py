@@ -16,8 +16,11 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "sirocco"
 SERVICES = ("router", "evaluator", "merger", "coordinator")
+# Those of these cases have a gateway, too.
+GATEWAY = "gateway"
 CASES = sorted(CHART.glob("ci/*-values.yaml"))
 MINIMAL = CHART / "ci" / "minimal-values.yaml"
+FULL = CHART / "ci" / "full-values.yaml"
 SECURED = CHART / "ci" / "secured-values.yaml"
 OBSERVED = CHART / "ci" / "observed-values.yaml"
 DEVELOPMENT = CHART / "ci" / "development-values.yaml"
@@ -65,6 +68,11 @@ def by_service(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest
         for found in of_kind(manifests, kind).values()
         if "app.kubernetes.io/part-of" in (labels := found["metadata"]["labels"])
     }
+
+
+def services_in(manifests: tuple[Manifest, ...]) -> set[str]:
+    """Returns the services of a release: the four, and the gateway where there is one."""
+    return {*SERVICES, *({GATEWAY} & by_service(manifests, "Deployment").keys())}
 
 
 def pods_of(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Manifest]]:

@@ -6,17 +6,23 @@ import ast
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from sirocco.runtime.settings import from_environment
+from sirocco.services.gateway.settings import GatewayLimits
+from sirocco.services.gateway.settings import from_environment as read_gateway
 from tests.charts.rendering import (
     CASES,
     CHART,
+    FULL,
+    GATEWAY,
     KUBERNETES,
     MINIMAL,
+    OBSERVED,
     ROOT,
     SECURED,
     SERVICES,
@@ -30,6 +36,7 @@ from tests.charts.rendering import (
     of_kind,
     pods_of,
     render,
+    services_in,
     template,
 )
 
@@ -63,6 +70,16 @@ SECURITY = frozenset(
 CLIENTS = frozenset({"SIROCCO_TOKENS"})
 
 
+OF_THE_GATEWAY = frozenset(
+    f"SIROCCO_{name}"
+    for name in (
+        *("ROUTER", "GATEWAY_PORT", "GATEWAY_ORIGINS", "GATEWAY_CONNECTIONS", "GATEWAY_BODY"),
+        *("GATEWAY_MEMORY", "GATEWAY_TENANT_MEMORY", "GATEWAY_STREAMS", "GATEWAY_TENANT_STREAMS"),
+    )
+)
+WITH_GATEWAY = (FULL, OBSERVED, SECURED)
+
+
 def test_there_is_a_case_for_each_way_of_use() -> None:
     assert {path.name for path in CASES} >= {
         "minimal-values.yaml",
@@ -83,9 +100,12 @@ def test_lint(values: Path) -> None:
 @every_case
 def test_every_service_is_deployed(values: Path) -> None:
     manifests = render(values)
-    assert set(by_service(manifests, "Deployment")) == set(SERVICES)
-    assert set(by_service(manifests, "PodDisruptionBudget")) == set(SERVICES)
-    assert set(by_service(manifests, "Service")) == {"router", "merger", ""}
+    services = services_in(manifests)
+    assert (GATEWAY in services) == (values in WITH_GATEWAY)
+    assert set(by_service(manifests, "Deployment")) == services
+    assert set(by_service(manifests, "PodDisruptionBudget")) == services
+    reached = {"router", "merger", ""} | ({GATEWAY} & services)
+    assert set(by_service(manifests, "Service")) == reached
     names = [(one["kind"], one["metadata"]["name"]) for one in manifests]
     assert len(names) == len(set(names))
     for service, deployment in by_service(manifests, "Deployment").items():
@@ -112,7 +132,7 @@ def test_selectors_meet_the_pods_that_they_mean(values: Path) -> None:
     for service, budget in by_service(manifests, "PodDisruptionBudget").items():
         assert met(budget["spec"]["selector"]["matchLabels"]) == {service}
     for service, found in by_service(manifests, "Service").items():
-        assert met(found["spec"]["selector"]) == ({service} if service else set(SERVICES))
+        assert met(found["spec"]["selector"]) == ({service} if service else services_in(manifests))
     headless = by_service(manifests, "Service")[""]
     assert headless["spec"]["clusterIP"] == "None"
 
@@ -130,7 +150,7 @@ def test_services_lead_to_ports_that_exist(values: Path) -> None:
             assert container[probe]["httpGet"] == {"path": path, "port": "http"}
     for service in by_service(manifests, "Service").values():
         for port in service["spec"]["ports"]:
-            assert port["targetPort"] in {"grpc", "http"}
+            assert port["targetPort"] in {"grpc", "http", "api"}
 
 
 @every_case
@@ -139,6 +159,8 @@ def test_every_process_receives_all_its_settings(values: Path) -> None:
     for service, deployment in by_service(manifests, "Deployment").items():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
+        if service == GATEWAY:
+            continue
         expected = ENVIRONMENT | SECURITY if values == SECURED else ENVIRONMENT
         if values == SECURED and service in {"router", "merger"}:
             expected |= CLIENTS
@@ -158,7 +180,9 @@ def test_the_services_accept_their_settings(values: Path) -> None:
     given = yaml.safe_load((CHART / "values.yaml").read_text())["cluster"]
     given |= yaml.safe_load(values.read_text()).get("cluster", {})
     manifests = render(values)
-    for deployment in by_service(manifests, "Deployment").values():
+    for service, deployment in by_service(manifests, "Deployment").items():
+        if service == GATEWAY:
+            continue
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
         if environment["SIROCCO_REDIS"].startswith("<"):
@@ -176,6 +200,52 @@ def test_the_services_accept_their_settings(values: Path) -> None:
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         peers = {"peers": settings.security.peer_port} if "peers" in ports else {}
         assert ports == {"grpc": settings.grpc_port, "http": settings.http_port} | peers
+
+
+@pytest.mark.parametrize("values", WITH_GATEWAY, ids=lambda path: path.stem)
+def test_a_gateway_knows_its_routers_and_nothing_else(values: Path) -> None:
+    manifests = render(values)
+    given = yaml.safe_load(values.read_text())["gateway"]
+    pod = by_service(manifests, "Deployment")[GATEWAY]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    environment = environment_of(manifests, container)
+    wanted = OF_THE_GATEWAY if "origins" in given else OF_THE_GATEWAY - {"SIROCCO_GATEWAY_ORIGINS"}
+    secured = {"SIROCCO_TLS_CA", "SIROCCO_TLS_NAME"} if values == SECURED else set()
+    names = {name for name in environment if name.startswith("SIROCCO_")}
+    assert names == wanted | secured | {
+        f"SIROCCO_{name}"
+        for name in ("HOST", "NAME", "HTTP_PORT", "LOG_LEVEL", "KERNEL_CACHE", "UNREAD_TIMEOUT")
+    }
+    settings = read_gateway(environment)
+    host, _, port = settings.routers.partition(":")
+    [found] = of_kind(manifests, "Service")[host]["spec"]["ports"]
+    assert found["port"] == int(port)
+    assert settings.port == given.get("port", 8_090)
+    assert settings.origins == tuple(given.get("origins", ()))
+    assert settings.limits == replace(GatewayLimits(), memory_bytes=settings.limits.memory_bytes)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"api": settings.port, "http": settings.metrics_port}
+    # Of the secret of certificates the authority's alone: no key.
+    mounted = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
+    items = [one["items"] for one in mounted]
+    assert items == ([[{"key": "ca.crt", "path": "ca.crt"}]] if values == SECURED else [])
+    if settings.ca:
+        assert settings.ca.rpartition("/")[0] in {
+            one["mountPath"] for one in container["volumeMounts"]
+        }
+
+
+def test_an_ingress_leads_to_the_api() -> None:
+    manifests = render(FULL)
+    [ingress] = of_kind(manifests, "Ingress").values()
+    [rule] = ingress["spec"]["rules"]
+    assert rule["host"] == "geo.example.org"
+    [path] = rule["http"]["paths"]
+    backend = path["backend"]["service"]
+    [port] = of_kind(manifests, "Service")[backend["name"]]["spec"]["ports"]
+    assert port["name"] == backend["port"]["name"]
+    assert ingress["spec"]["tls"] == [{"hosts": ["geo.example.org"], "secretName": "geo-tls"}]
+    assert of_kind(render(SECURED), "Ingress") == {}
 
 
 def names_that_services_read() -> set[str]:
@@ -196,7 +266,7 @@ def test_the_chart_knows_what_services_read() -> None:
     local = {"SIROCCO_SAMPLE"}
     # Only with a mesh, see `test_tokens_without_tls_are_meant`.
     meshed = {"SIROCCO_TOKENS_IN_PLAINTEXT"}
-    known = ENVIRONMENT | SECURITY | CLIENTS | local | meshed
+    known = ENVIRONMENT | SECURITY | CLIENTS | OF_THE_GATEWAY | local | meshed
     assert names_that_services_read() - known == set()
 
 
@@ -253,8 +323,9 @@ def test_nothing_secret_is_written_down(values: Path) -> None:
 
 
 def test_secrets_are_referred_to() -> None:
-    for deployment in by_service(render(CHART / "ci" / "full-values.yaml"), "Deployment").values():
-        [container] = deployment["spec"]["template"]["spec"]["containers"]
+    deployments = by_service(render(CHART / "ci" / "full-values.yaml"), "Deployment")
+    for service in SERVICES:
+        [container] = deployments[service]["spec"]["template"]["spec"]["containers"]
         [redis] = [one for one in container["env"] if one["name"] == "SIROCCO_REDIS"]
         assert redis == {
             "name": "SIROCCO_REDIS",
@@ -266,6 +337,8 @@ def test_secrets_are_referred_to() -> None:
 def test_credentials_come_from_secrets_and_are_mounted_where_services_read_them() -> None:
     manifests = render(SECURED)
     for service, deployment in by_service(manifests, "Deployment").items():
+        if service == GATEWAY:
+            continue
         pod = deployment["spec"]["template"]["spec"]
         [container] = pod["containers"]
         variables = {one["name"]: one.get("valueFrom") for one in container["env"]}
@@ -476,6 +549,11 @@ def test_missing_required_values_are_named() -> None:
         ("security.tls.peerPort=80", "peerPort"),
         ('security.tokens.existingSecret.token="x"', "token"),
         ("zookeeper=1", "zookeeper"),
+        ("gateway.port=80", "gateway"),
+        ('gateway.origins=["example.org"]', "gateway"),
+        ('gateway.autoscaling.kind="keda"', "gateway"),
+        ("gateway.ingress.enabled=true", "hosts"),
+        ("gateway.limits.streams=0", "gateway"),
     ],
 )
 def test_a_wrong_value_is_refused(setting: str, place: str) -> None:

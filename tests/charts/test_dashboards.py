@@ -7,15 +7,17 @@ its own, as in a pod.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry, start_http_server
@@ -23,6 +25,8 @@ from sirocco_client import Client, KnnQuery, RangeQuery, SiroccoError, TermsQuer
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.gateway.server import Gateway
+from sirocco.services.gateway.settings import GatewaySettings
 from sirocco.telemetry import metrics
 from tests.charts.prometheus import BOARDS, Prometheus, needs_prometheus, queries_of
 from tests.charts.rendering import CHART, ROOT
@@ -40,6 +44,7 @@ def known_names() -> set[str]:
         metrics.EvaluatorMetrics,
         metrics.MergerMetrics,
         metrics.CoordinatorMetrics,
+        metrics.GatewayMetrics,
         metrics.SparkMetrics,
     ):
         registry = CollectorRegistry()
@@ -113,12 +118,14 @@ WANDER_S = 10
 class Load:
     """The requests of clients, repeated until it is stopped."""
 
-    def __init__(self, router: str) -> None:
+    def __init__(self, router: str, http: str) -> None:
         self._router = router
+        self._http = http
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._work, daemon=True),
             threading.Thread(target=self._receive, daemon=True),
+            threading.Thread(target=self._browse, daemon=True),
         ]
         with Client(router) as client:
             client.register(RangeQuery(id="fires", subscriber="ops", text="fire"))
@@ -165,6 +172,26 @@ class Load:
                 if self._stopping.is_set():
                     return
 
+    def _browse(self) -> None:
+        """Publishes, and listens as another subscriber, over HTTP."""
+        url, lines = f"http://{self._http}/v1", {"content-type": "application/x-ndjson"}
+        query = {"kind": "range", "text": "fire"}
+        httpx.put(f"{url}/queries/web?subscriber=web", json=query, timeout=30.0)
+        body = '{"id": 1, "lon": 2, "lat": 3, "text": "fire"}\nbad\n'
+        with httpx.stream("GET", f"{url}/subscribers/web/notifications", timeout=60.0) as events:
+            for _ in events.iter_lines():
+                if self._stopping.wait(0.05):
+                    return
+                httpx.post(f"{url}/objects", content=body, headers=lines, timeout=30.0)
+
+
+@contextmanager
+def _gateway(router: str) -> Iterator[Gateway]:
+    one = Gateway(GatewaySettings(routers=router, name="gateway-0"))
+    one.start()
+    yield one
+    one.stop()
+
 
 class Job:
     """A Spark job's metrics, reported by the jobs' own code; Spark itself is tested elsewhere."""
@@ -191,9 +218,11 @@ class Watching(Prometheus):
 
     Attributes:
         router: address of the cluster's router.
+        http: address of the gateway.
     """
 
     router = ""
+    http = ""
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +241,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
     with (
         pytest.MonkeyPatch.context() as monkeypatch,
         EmbeddedCluster(settings, evaluators=2) as cluster,
+        _gateway(cluster.router_address) as gateway,
     ):
         job = Job(monkeypatch)
         targets = {
@@ -220,14 +250,15 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
         }
         server = Watching(
             tmp_path_factory.mktemp("prometheus"),
-            targets | {"rel-sirocco-job": job.address},
+            targets
+            | {"rel-sirocco-job": job.address, "rel-sirocco-gateway": gateway.metrics_address},
             ALERTS,
         )
-        server.router = cluster.router_address
+        server.router, server.http = cluster.router_address, gateway.address
         try:
             # A metric that changes only once has to be scraped before and after the change.
-            server.await_targets(len(targets) + 1)
-            load = Load(cluster.router_address)
+            server.await_targets(len(targets) + 2)
+            load = Load(cluster.router_address, gateway.address)
             yield server
             load.stop()
         finally:
@@ -245,9 +276,10 @@ def test_every_panel_shows_something(prometheus: Prometheus) -> None:
 @pytest.mark.parametrize(
     "truth",
     [
-        "count(sirocco_process_info) == 5",
+        "count(sirocco_process_info) == 6",
         "sum(sirocco_coordinator_leading) == 1",
-        "sum(sirocco_merger_streams) == 1",
+        "sum(sirocco_merger_streams) == 2",
+        "sum(sirocco_gateway_streams) == 1",
         "sum(sirocco_merger_credit_matches) > 0 and sum(sirocco_merger_starved_streams) == 0",
         "sum(sirocco_evaluator_slots) == 4 and count(sirocco_evaluator_slot_queries) == 4",
         "sum(sirocco_evaluator_slot_queries) == sum(sirocco_evaluator_live_queries) > 0",
@@ -270,10 +302,15 @@ def test_figures_are_those_of_the_cluster(prometheus: Prometheus, truth: str) ->
 def test_what_helm_test_does_finds_its_match(prometheus: Watching) -> None:
     script = CHART / "files" / "check.py"
     done = subprocess.run(
-        [sys.executable, script, prometheus.router], capture_output=True, text=True, check=False
+        [sys.executable, script, prometheus.router],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"SIROCCO_CHECK_HTTP": prometheus.http},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "matched after" in done.stdout
+    assert "matched over HTTP after" in done.stdout
     with Client(prometheus.router) as client:
         assert [each for each in client.list() if each.query.id.startswith("helm-test")] == []
 

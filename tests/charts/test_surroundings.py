@@ -28,6 +28,7 @@ from tests.charts.rendering import (
     needs_helm,
     of_kind,
     render,
+    services_in,
     template,
 )
 from tests.charts.test_schemas import CRDS, errors_of
@@ -151,7 +152,7 @@ def test_a_scaler_counts_and_the_deployment_does_not() -> None:
     scalers |= by_service(manifests, "ScaledObject")
     assert set(scalers) == {"router", "evaluator", "merger"}
     for service, deployment in deployments.items():
-        assert ("replicas" in deployment["spec"]) == (service == "coordinator")
+        assert ("replicas" in deployment["spec"]) == (service in {"coordinator", "gateway"})
     for service, scaler in scalers.items():
         target = scaler["spec"]["scaleTargetRef"]
         assert (target["kind"], target["name"]) == (
@@ -191,7 +192,7 @@ def test_a_drain_fits_into_the_grace(values: Path) -> None:
         pod = deployment["spec"]["template"]["spec"]
         [container] = pod["containers"]
         waits = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command")
-        assert (waits is not None) == (service in {"router", "merger"})
+        assert (waits is not None) == (service in {"router", "merger", "gateway"})
         seconds = int(waits[-1]) if waits else 0
         handing_over = HAND_OVER_S if service == "evaluator" else 0
         assert pod["terminationGracePeriodSeconds"] >= seconds + handing_over + DRAIN_S + 5
@@ -240,7 +241,7 @@ def test_a_policy_means_the_pods_of_its_service(values: Path) -> None:
     manifests = render(values)
     labels = labels_of(manifests)
     policies = by_service(manifests, "NetworkPolicy")
-    assert set(policies) == set(SERVICES)
+    assert set(policies) == services_in(manifests)
     for service, policy in policies.items():
         selected = {who for who, own in labels.items() if met(policy["spec"]["podSelector"], own)}
         assert selected == {by_service(manifests, "Deployment")[service]["metadata"]["name"]}
@@ -256,8 +257,13 @@ def test_clients_come_to_routers_and_mergers_alone() -> None:
     manifests = render(OBSERVED)
     jobs = set(of_kind(manifests, "CronJob")) | set(of_kind(manifests, "Job"))
     for service in ("router", "merger"):
-        assert callers(manifests, service, "grpc") == own | jobs | {"apps", "rel-sirocco-test"}
-    for service in SERVICES:
+        assert callers(manifests, service, "grpc") == own | jobs | {
+            *("apps", "rel-sirocco-test", "rel-sirocco-gateway")
+        }
+    assert callers(manifests, "gateway", "api") is None
+    named = render(OBSERVED, 'networkPolicy.gatewayClients=[{"podSelector": {}}]')
+    assert "rel-sirocco-test" in (callers(named, "gateway", "api") or ())
+    for service in (*SERVICES, "gateway"):
         assert callers(manifests, service, "http") == {"monitoring"}
 
 
@@ -275,7 +281,12 @@ def test_servers_for_development_serve_this_release_alone() -> None:
 
 
 def test_egress_lists_its_targets() -> None:
-    for policy in by_service(render(OBSERVED), "NetworkPolicy").values():
+    policies = by_service(render(OBSERVED), "NetworkPolicy")
+    # It calls routers and mergers alone.
+    own = policies.pop("gateway")["spec"]["egress"]
+    [to] = [one["to"] for one in own if "to" in one]
+    assert to[0]["podSelector"]["matchExpressions"][0]["values"] == ["router", "merger"]
+    for policy in policies.values():
         assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
         assert {"ports": [{"port": 9092}, {"port": 6379}, {"port": 443}]} in policy["spec"][
             "egress"
@@ -292,7 +303,7 @@ def test_a_monitor_finds_every_pod_once() -> None:
     labels = labels_of(manifests)
     selected = {who for who, own in labels.items() if met(monitor["spec"]["selector"], own)}
     jobs = set(of_kind(manifests, "CronJob")) | set(of_kind(manifests, "Job"))
-    assert selected == {f"rel-sirocco-{service}" for service in SERVICES} | jobs
+    assert selected == {f"rel-sirocco-{service}" for service in services_in(manifests)} | jobs
     assert "rel-sirocco-test" not in selected
     for deployment in by_service(manifests, "Deployment").values():
         annotations = deployment["spec"]["template"]["metadata"]["annotations"]

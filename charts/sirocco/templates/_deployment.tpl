@@ -66,17 +66,27 @@ spec:
           image: {{ include "sirocco.image" $root }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           command: [python, -m, sirocco.services.{{ .service }}]
+          {{- if eq .service "gateway" }}
+          env:
+            {{- include "sirocco.gatewayEnvironment" $root | nindent 12 }}
+          {{- else }}
           envFrom:
             {{- include "sirocco.environmentFrom" $root | nindent 12 }}
           env:
             {{- include "sirocco.environment" $root | nindent 12 }}
             {{- include "sirocco.serviceEnvironment" . | nindent 12 }}
+          {{- end }}
             {{- with .values.env }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
           ports:
+            {{- if eq .service "gateway" }}
+            - name: api
+              containerPort: {{ .values.port }}
+            {{- else }}
             - name: grpc
               containerPort: {{ $root.Values.grpcPort }}
+            {{- end }}
             - name: http
               containerPort: {{ $root.Values.httpPort }}
             {{- if and (eq .service "router") (include "sirocco.secured" $root) }}
@@ -114,16 +124,24 @@ spec:
               mountPath: /var/cache/sirocco
             - name: tmp
               mountPath: /tmp
+            {{- if eq .service "gateway" }}
+            {{- include "sirocco.authorityMount" $root | nindent 12 }}
+            {{- else }}
             {{- include "sirocco.mounts" $root | nindent 12 }}
             {{- include "sirocco.serviceMounts" . | nindent 12 }}
+            {{- end }}
       volumes:
         - name: kernel-cache
           emptyDir:
             sizeLimit: {{ $root.Values.kernelCache.sizeLimit }}
         - name: tmp
           emptyDir: {}
+        {{- if eq .service "gateway" }}
+        {{- include "sirocco.authorityVolume" $root | nindent 8 }}
+        {{- else }}
         {{- include "sirocco.volumes" $root | nindent 8 }}
         {{- include "sirocco.serviceVolumes" . | nindent 8 }}
+        {{- end }}
       topologySpreadConstraints:
         {{- if .values.topologySpreadConstraints }}
         {{- toYaml .values.topologySpreadConstraints | nindent 8 }}

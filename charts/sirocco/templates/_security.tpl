@@ -62,12 +62,16 @@
 {{- end -}}
 
 {{/* Likewise of a client of this release. It gets the authority alone, not the services' key. */}}
-{{- define "sirocco.clientMounts" -}}
+{{- define "sirocco.authorityMount" -}}
 {{- if .Values.security.tls.existingSecret.name }}
 - name: client-ca
   mountPath: /etc/sirocco/ca
   readOnly: true
 {{- end }}
+{{- end -}}
+
+{{- define "sirocco.clientMounts" -}}
+{{- include "sirocco.authorityMount" . }}
 {{- if .Values.security.tokens.existingSecret.name }}
 - name: client-token
   mountPath: /etc/sirocco/client
@@ -75,7 +79,7 @@
 {{- end }}
 {{- end -}}
 
-{{- define "sirocco.clientVolumes" -}}
+{{- define "sirocco.authorityVolume" -}}
 {{- with .Values.security.tls.existingSecret }}
 {{- if .name }}
 - name: client-ca
@@ -86,6 +90,10 @@
       - {key: {{ .caKey }}, path: ca.crt}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- define "sirocco.clientVolumes" -}}
+{{- include "sirocco.authorityVolume" . }}
 {{- if .Values.security.tokens.existingSecret.name }}
 - name: client-token
   secret:

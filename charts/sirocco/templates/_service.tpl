@@ -18,8 +18,15 @@ spec:
     {{- include "sirocco.selectorLabels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .service }}
   ports:
+    {{- if eq .service "gateway" }}
+    - name: api
+      port: {{ .values.port }}
+      targetPort: api
+      appProtocol: http
+    {{- else }}
     - name: grpc
       port: {{ $root.Values.grpcPort }}
       targetPort: grpc
       appProtocol: grpc
+    {{- end }}
 {{- end -}}
