@@ -60,8 +60,7 @@ def add_parser(commands: Any) -> None:
         "--format",
         choices=("table", "ndjson", "geojson"),
         default="table",
-        help="lines for people (the default), one JSON object a line, or a Feature a line for each "
-        "match",
+        help="geojson: a Feature a line for each match (table)",
     )
     output.add_argument(
         "--json",

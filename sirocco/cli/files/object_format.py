@@ -21,14 +21,13 @@ def add_format(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--format",
         choices=_FORMATS,
-        help="of the objects (by the file's name, or how it begins; of a pipe ndjson)",
+        help="of the objects (by name or content; of a pipe ndjson)",
     )
     parser.add_argument(
         "--map",
         type=filled,
         metavar="lon=COLUMN,…",
-        help="columns of a table for lon, lat, ts, id and text=A+B (those of the usual names); all "
-        "others are attributes",
+        help="columns for lon, lat, ts, id, text=A+B; others are attributes",
     )
 
 

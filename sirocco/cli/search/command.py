@@ -82,8 +82,7 @@ def add_parser(commands: Any) -> None:
     output.add_argument(
         "--format",
         choices=("table", "ndjson", "geojson"),
-        help="a table (on a terminal), one JSON object a line (elsewhere), or a FeatureCollection "
-        "a line; table and geojson show the newest of a range query first",
+        help="table (on a terminal) and geojson show the newest of a range query first",
     )
     output.add_argument(
         "--json",

@@ -31,11 +31,11 @@ def rows(text: str | bytes, size: int = 1 << 16) -> list[Any]:
     ]
 
 
-FEATURES = [feature(1, text="a}]", n=[{"b": 1}]), feature(2), feature(3, text='\\"é{"')]
+FEATURES = [feature(111, text="a}]", n=[{"b": 1}]), feature(222), feature(333, text='\\"é{"')]
 OBJECTS = [
-    {"id": 1, "lon": 1, "lat": 2.5, "text": "a}]", "n": [{"b": 1}]},
-    {"id": 2, "lon": 2, "lat": 2.5},
-    {"id": 3, "lon": 3, "lat": 2.5, "text": '\\"é{"'},
+    {"id": 111, "lon": 111, "lat": 2.5, "text": "a}]", "n": [{"b": 1}]},
+    {"id": 222, "lon": 222, "lat": 2.5},
+    {"id": 333, "lon": 333, "lat": 2.5, "text": '\\"é{"'},
 ]
 COLLECTION = {"name": "x", "type": "FeatureCollection", "features": FEATURES, "bbox": [1, 2, 3, 4]}
 
@@ -61,7 +61,7 @@ def test_an_object_has_the_line_on_which_its_feature_begins() -> None:
         lines = [line for line, _ in rows(FORMS["indented"], size)]
         text = FORMS["indented"].splitlines()
         assert [text[line - 1].strip() for line in lines] == ["{"] * 3
-        assert '"id": 2' in text[lines[1] + 1]
+        assert '"id": 222' in text[lines[1] + 1]
     assert [line for line, _ in rows(FORMS["lines"])] == [1, 2, 3]
 
 
@@ -135,6 +135,20 @@ def test_hostile_texts_give_an_error(text: str, message: str) -> None:
     assert len(found) == 1
     assert message in found[0][1]
     assert time.thread_time() - begin_s < 5
+
+
+def test_what_is_wrong_is_found_without_reading_on() -> None:
+    asked = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal asked
+        yield b'{"type": "Feature", "id": {1}}\n'
+        for asked in range(1, 100):
+            yield json.dumps(feature(asked)).encode() + b"\n"
+
+    line, error = next(read_features(chunks()))
+    assert (line, str(error)[:18]) == (1, "object: is no JSON")
+    assert asked <= 1
 
 
 def test_memory_does_not_grow_with_the_collection() -> None:

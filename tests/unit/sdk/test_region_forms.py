@@ -79,10 +79,11 @@ def test_a_polygon_elsewhere_keeps_its_vertices() -> None:
 
 
 def test_vertices_across_the_antimeridian_keep_their_bits() -> None:
-    ring = [[170.1, -10.3], [-170.1, -10.3], [-170.1, 10.3], [170.1, 10.3]]
-    edge = [[-170.1, 0.7], [170.1, -3.3], [-170.1, 10.3], [180, 10.3], [-180, -10.3]]
+    # Moved by 360 and back, -60.3 would be another number.
+    ring = [[150.1, -10.3], [-60.3, -10.3], [-60.3, 10.3], [150.1, 10.3]]
+    edge = [[-60.3, 0.7], [150.1, -3.3], [-60.3, 10.3], [180, 10.3], [-180, -10.3]]
     assert contains(polygon(ring), edge) == [True] * 5
-    beyond = [[np.nextafter(-170.1, 0), 0], [np.nextafter(170.1, 0), 0], [0, 0]]
+    beyond = [[np.nextafter(-60.3, 0), 0], [np.nextafter(150.1, 0), 0], [0, 0]]
     assert contains(polygon(ring), beyond) == [False] * 3
 
 
@@ -150,6 +151,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (polygon([[0, 0], [1, 1], [0, 0]]), "geojson.coordinates[0]", "three different"),
     (polygon([[0, 0], [120, 0], [-120, 0], [0, 1], [120, 1], [-120, 1]]), "geojson.coordinates",
      "goes round the earth more than once"),
+    (polygon([[0, 0], [120, 1], [-120, 2], [0, 3], [120, 4], [140, 4],
+              [140, 24], [120, 24], [0, 23], [-120, 22], [120, 21], [0, 20]]),
+     "geojson.coordinates", "overlaps itself round the earth"),
     (polygon(), "geojson.coordinates", "is empty"),
     (polygon(SQUARE, []), "geojson.coordinates[1]", "three different"),
     (polygon([[0, 0], [181, 0], [1, 1]]), "geojson.coordinates[0][1][0]", "outside [-180, 180]"),
@@ -365,23 +369,55 @@ def from_line_m(line: list[list[float]], lon: float, lat: float) -> float:
     return found
 
 
-@pytest.mark.parametrize(("line", "radius_m"), [*LINES, *(random_line(seed) for seed in range(24))])
+def border_of(rings: Any) -> list[tuple[float, float]]:
+    """Points of all edges, but of those along the antimeridian and the poles, which are cuts."""
+    points = []
+    for ring in rings:
+        for (lon1, lat1), (lon2, lat2) in zip(ring, (*ring[1:], ring[0]), strict=True):
+            if abs(lat1) == abs(lat2) == 90 or (abs(lon1) == 180 and lon1 == lon2):
+                continue
+            points += [
+                (lon1 + part * (lon2 - lon1), lat1 + part * (lat2 - lat1))
+                for part in (0, 0.25, 0.5, 0.75)
+            ]
+    return points
+
+
+@pytest.mark.parametrize(("line", "radius_m"), [*LINES, *map(random_line, range(20))])
 def test_a_buffer_is_as_wide_as_its_radius(line: list[list[float]], radius_m: float) -> None:
     random = Random(3)
+    region = {"buffer": {"line": line, "radius_m": radius_m}}
+    found = region_from_json(region)
+    assert isinstance(found, Polygon)
+    border = border_of(found.rings)
+    for lon, lat in random.sample(border, min(len(border), 300)):
+        # Of the corners beside a cut, some lie on it.
+        if abs(lon) != 180 and abs(lat) != 90:
+            assert from_line_m(line, lon, lat) == pytest.approx(radius_m, rel=0.005), (lon, lat)
     points = []
-    for _ in range(150):
+    for _ in range(60):
         place = random.randrange(len(line) - 1)
         (lon1, lat1), (lon2, lat2) = line[place], line[place + 1]
         part = random.choice([0, 1, random.random()])
         lon = lon1 + part * math.remainder(lon2 - lon1, 360)
-        away_m = radius_m * random.choice([random.uniform(0.985, 1.015), random.uniform(0, 2)])
         start = (lon, lat1 + part * (lat2 - lat1))
-        angle = random.uniform(0, 2 * math.pi)
-        points.append(destination(start, angle, away_m / 6_371_008.8))
-    region = {"buffer": {"line": line, "radius_m": radius_m}}
+        away_rad = radius_m * random.uniform(0, 2) / 6_371_008.8
+        points.append(destination(start, random.uniform(0, 2 * math.pi), away_rad))
     for point, is_inside in zip(points, contains(region, points), strict=True):
         away_m = from_line_m(line, *point)
         assert away_m < radius_m * 1.005 if is_inside else away_m > radius_m * 0.995, point
+
+
+def test_a_buffer_is_closed_where_pieces_of_an_edge_meet() -> None:
+    line, radius_m = ((0.0, 10.0), (20.0, 60.0)), 30_000.0
+    radius_rad = radius_m / 6_371_008.8
+    points = [
+        destination(arc.begin, arc.bearings[0] + side * math.pi / 2, 0.994 * radius_rad)
+        for arc in buffer._pieces(line, radius_rad, "buffer")
+        for side in (-1, 1)
+    ]
+    assert len(points) > 50
+    assert all(contains({"buffer": {"line": line, "radius_m": radius_m}}, points))
 
 
 def test_a_buffer_has_no_more_vertices_than_it_needs() -> None:
