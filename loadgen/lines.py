@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from sirocco.formats.rows import Row
 from sirocco.loadgen.damage import DamagedFileError
-from sirocco.loadgen.live_lines import CHUNK_BYTES_MAX, NumberedLine, is_live, live_chunks
+from sirocco.loadgen.live_lines import (
+    CHUNK_BYTES_MAX,
+    LivePipe,
+    NumberedLine,
+    is_live,
+    live_chunks,
+)
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.limits import DEFAULT_LIMITS
@@ -92,7 +98,9 @@ def numbered_lines(path: Path) -> Iterator[NumberedLine]:
             raise DamagedFileError(path, number + 1, error) from None
 
 
-def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[ReadBatch]:
+def read_objects(
+    path: Path, name: str, batch_rows: int = 4_096, *, pipe: LivePipe | None = None
+) -> Iterator[ReadBatch]:
     """Reads a file or a pipe of objects, plain or gzip, in batches.
 
     Lines of a pipe do not wait for those that would fill a batch (see `live_lines`).
@@ -101,13 +109,15 @@ def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[Rea
         path: The file.
         name: The file's name in errors.
         batch_rows: Greatest number of lines of a batch.
+        pipe: The same, if it is a pipe and open already.
 
     Raises:
         OSError: The file cannot be read.
     """
     damage: list[BadLine] = []
     if is_live(path):
-        chunks = _until_damage(live_chunks(path, batch_rows, LINE_BYTES_MAX), name, damage)
+        pipe = LivePipe(path) if pipe is None else pipe
+        chunks = _until_damage(live_chunks(pipe, batch_rows, LINE_BYTES_MAX), name, damage)
     else:
         chunks = _full(_until_damage(numbered_lines(path), name, damage), batch_rows)
     for chunk in chunks:

@@ -53,25 +53,65 @@ def is_live(path: Path) -> bool:
 CHUNK_BYTES_MAX = 16 << 20
 
 
-def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list[NumberedLine]]:
+class LivePipe:
+    """An open pipe, and what was read of it already to see what it holds.
+
+    Attributes:
+        path: Its path.
+        source: The pipe.
+        begin: The first bytes that arrived, empty if it has ended before.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens a pipe and waits for its first bytes.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        self.path = path
+        self.source = path.open("rb", buffering=0)
+        self.begin = self.source.read(_READ_BYTES) or b""
+
+    def head(self) -> bytes:
+        """Returns the first bytes, unpacked."""
+        if not self.begin.startswith(_GZIP):
+            return self.begin
+        with suppress(zlib.error):
+            return zlib.decompressobj(_GZIP_WBITS).decompress(self.begin, _READ_BYTES)
+        return b""
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yields all bytes as they arrive, unpacked.
+
+        Raises:
+            EOFError, zlib.error: The gzip is truncated or damaged; after the bytes before.
+        """
+        with self.source:
+            pieces = _Pieces(self.source, self.begin)
+            while not pieces.is_over:
+                if piece := pieces.next(None):
+                    yield piece
+
+
+def live_chunks(pipe: LivePipe, rows_max: int, line_bytes_max: int) -> Iterator[list[NumberedLine]]:
     """Yields lines that are not blank in chunks, each `LINGER_S` after its first line arrived.
 
     Args:
-        path: Of a pipe, plain or gzip.
+        pipe: A pipe, plain or gzip.
         rows_max: Greatest number of lines of a chunk; a full one does not linger.
-            line_bytes_max: A longer line is cut to one byte more than that.
+        line_bytes_max: A longer line is cut to one byte more than that.
 
-        Raises:
-            DamagedFileError: It is gzip and cannot be unpacked to its end, or a line has no end;
-                after the lines before.
-            OSError: It cannot be read.
+    Raises:
+        DamagedFileError: It is gzip and cannot be unpacked to its end, or a line has no end;
+            after the lines before.
+        OSError: It cannot be read.
     """
     lines = _Lines(line_bytes_max)
     chunk: list[NumberedLine] = []
     size = 0
     due_s = 0.0
-    with path.open("rb", buffering=0) as source:
-        pieces = _Pieces(source)
+    with pipe.source as source:
+        pieces = _Pieces(source, pipe.begin)
         while not pieces.is_over:
             try:
                 piece = pieces.next(due_s - time.monotonic() if chunk else None)
@@ -79,7 +119,7 @@ def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list
             except (EOFError, zlib.error, EndlessLineError) as error:
                 if chunk:
                     yield chunk
-                raise DamagedFileError(path, lines.count + 1, error) from None
+                raise DamagedFileError(pipe.path, lines.count + 1, error) from None
             for line in lines.of(piece, is_last=pieces.is_over):
                 if not chunk:
                     due_s, size = time.monotonic() + LINGER_S, 0
@@ -102,8 +142,10 @@ class _Pieces:
         is_over: the pipe has ended, and all of it has been returned.
     """
 
-    def __init__(self, source: FileIO) -> None:
+    def __init__(self, source: FileIO, begin: bytes) -> None:
         self.is_over = False
+        # Read by others; None: not any more.
+        self._read: bytes | None = begin
         self._source = source
         self._begin: bytes | None = b""
         self._packed: zlib._Decompress | None = None
@@ -122,9 +164,12 @@ class _Pieces:
             raise self._damage
         if self._packed is not None and (self._rest or self._is_full):
             return self._unpacked(self._packed)
-        if not select.select([self._source], [], [], timeout_s and max(0.0, timeout_s))[0]:
+        if self._read is not None:
+            data, self._read = self._read, None
+        elif not select.select([self._source], [], [], timeout_s and max(0.0, timeout_s))[0]:
             return b""
-        data = self._source.read(_READ_BYTES) or b""
+        else:
+            data = self._source.read(_READ_BYTES) or b""
         self.is_over = not data
         if self._begin is not None:
             self._begin += data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from sirocco.formats.geojson import read_features
 from sirocco.formats.recognition import HEAD_BYTES, format_of
 from sirocco.formats.rows import Row
 from sirocco.loadgen.lines import BadLine, ReadBatch, read_members, read_objects
-from sirocco.loadgen.live_lines import CHUNK_BYTES_MAX, is_live
+from sirocco.loadgen.live_lines import CHUNK_BYTES_MAX, LivePipe, is_live
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumnsBuilder
 from sirocco.runtime.process.gzip_files import DAMAGES, ENDLESS_BYTES, EndlessLineError, open_packed
@@ -39,23 +38,23 @@ def read_object_file(
         path: The file.
         name: The file's name in errors.
         batch_rows: Greatest number of objects of a batch.
-        form: One of `FORMATS`; None: by the name, else by how the file begins. A pipe has lines of
-            JSON then.
+        form: One of `FORMATS`; None: by the name, else by how the file begins.
         chosen: Columns that the user named, for tables.
 
     Raises:
         InvalidArgument: The whole file cannot be used: it lacks a column, or is no such file.
         OSError: It cannot be read.
     """
+    pipe = LivePipe(path) if is_live(path) else None
     if form is None:
-        form = "ndjson" if is_live(path) else _recognised(path, name)
+        form = _recognised(path, name) if pipe is None else format_of("", pipe.head())
     if form == "ndjson":
         if chosen:
             raise InvalidArgument("is for tables: CSV, TSV and Parquet", field="map")
-        yield from read_objects(path, name, batch_rows)
+        yield from read_objects(path, name, batch_rows, pipe=pipe)
         return
     if form == "parquet":
-        if is_live(path):
+        if pipe is not None:
             raise InvalidArgument("is read from a file, not from a pipe", field="file")
         # Imported here: the library takes a quarter of a second.
         from sirocco.formats.parquet import read_parquet  # noqa: PLC0415
@@ -63,19 +62,18 @@ def read_object_file(
         with path.open("rb") as source:
             yield from _batches(read_parquet(source, chosen or {}, batch_rows), name, batch_rows)
         return
-    with open_packed(path) as source:
-        chunks = _chunks(source)
-        if form == "geojson":
-            rows = read_features(chunks)
-        else:
-            delimiter = "\t" if form == "tsv" else None
-            rows = read_delimited(_lines(chunks), chosen or {}, delimiter)
-        yield from _batches(rows, name, batch_rows)
+    chunks = _chunks(path) if pipe is None else pipe.pieces()
+    if form == "geojson":
+        rows = read_features(chunks)
+    else:
+        delimiter = "\t" if form == "tsv" else None
+        rows = read_delimited(_lines(chunks), chosen or {}, delimiter)
+    yield from _batches(rows, name, batch_rows)
 
 
 def is_lines(path: Path, name: str) -> bool:
-    """Returns whether a file or a pipe has lines of JSON."""
-    return is_live(path) or _recognised(path, name) == "ndjson"
+    """Returns whether a file has lines of JSON."""
+    return _recognised(path, name) == "ndjson"
 
 
 def _recognised(path: Path, name: str) -> str:
@@ -87,11 +85,10 @@ def _recognised(path: Path, name: str) -> str:
             return format_of(name, b"")
 
 
-def _chunks(source: IO[bytes]) -> Iterator[bytes]:
-    # `read1` does not wait for a whole chunk.
-    reader: Any = source
-    while chunk := reader.read1(_CHUNK_BYTES):
-        yield chunk
+def _chunks(path: Path) -> Iterator[bytes]:
+    with open_packed(path) as source:
+        while chunk := source.read(_CHUNK_BYTES):
+            yield chunk
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -21,7 +21,7 @@ def add_format(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--format",
         choices=_FORMATS,
-        help="of the objects (by name or content; of a pipe ndjson)",
+        help="of the objects (by name or content)",
     )
     parser.add_argument(
         "--map",

@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from sirocco.loadgen.lines import read_objects
-from sirocco.loadgen.live_lines import LINGER_S, live_chunks
+from sirocco.loadgen.live_lines import LINGER_S, LivePipe, live_chunks
 
 # Far longer than lines linger, far shorter than the limit of a test.
 SOON_S = 5.0
@@ -62,7 +62,7 @@ def test_a_steady_trickle_is_not_gathered_until_it_pauses(pipe: tuple[Path, int]
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
-    with closing(cast(Any, live_chunks(path, 1_000_000, 100))) as chunks:
+    with closing(cast(Any, live_chunks(LivePipe(path), 1_000_000, 100))) as chunks:
         first, second = next(chunks), next(chunks)
         assert [number for number, _ in first + second] == list(range(1, len(first + second) + 1))
     is_enough.set()
@@ -137,7 +137,7 @@ def test_a_pipe_has_the_lines_of_a_file(tmp_path: Path, seed: int, packed: bool)
         os.close(writing)
 
     threading.Thread(target=write, daemon=True).start()
-    chunks = list(live_chunks(Path(f"/dev/fd/{reading}"), 3, 40))
+    chunks = list(live_chunks(LivePipe(Path(f"/dev/fd/{reading}")), 3, 40))
     os.close(reading)
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     expected = [(i, x[:41]) for i, x in enumerate(lines, 1) if x and not x.isspace()]
@@ -156,7 +156,7 @@ def test_a_line_without_an_end_takes_no_memory(pipe: tuple[Path, int]) -> None:
 
     tracemalloc.start()
     threading.Thread(target=write, daemon=True).start()
-    chunks = list(live_chunks(path, 10, 1_000))
+    chunks = list(live_chunks(LivePipe(path), 10, 1_000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [line for chunk in chunks for line in chunk] == [(1, b"x" * 1_001), (2, b"last")]
@@ -187,7 +187,7 @@ def test_a_packed_pipe_takes_no_more_memory_than_a_plain_one(
     threading.Thread(target=write, daemon=True).start()
     tracemalloc.start()
     number, last = 0, b""
-    for chunk in live_chunks(path, 1_000, 1_000):
+    for chunk in live_chunks(LivePipe(path), 1_000, 1_000):
         number, last = chunk[-1]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -200,5 +200,5 @@ def test_a_packed_pipe_ends_where_a_piece_ends(pipe: tuple[Path, int]) -> None:
     line = b"x" * 1_023 + b"\n"
     os.write(writing, gzip.compress(line * 256) + b"\0\0" + gzip.compress(line * 512))
     os.close(writing)
-    lines = [number for chunk in live_chunks(path, 1_000, 2_000) for number, _ in chunk]
+    lines = [number for chunk in live_chunks(LivePipe(path), 1_000, 2_000) for number, _ in chunk]
     assert lines == list(range(1, 769))

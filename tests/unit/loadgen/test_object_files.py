@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -117,19 +118,39 @@ def test_a_bomb_is_refused_by_the_line(tmp_path: Path) -> None:
         for _ in range(100):
             out.write(b"x" * (1 << 20))
         out.write(b"\n2,2,3\n")
+    tracemalloc.start()
     good, bad = read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 << 20
     assert [one["id"] for one in good] == [1, 2]
     assert len(bad) == 1
     assert bad[0].startswith("a.csv.gz:3: object: is longer than")
 
 
-def test_a_pipe_is_read_in_the_given_format(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", contents())
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_is_recognised_by_its_content(tmp_path: Path, name: str, packed: bool) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(contents()["a.csv"],))
-    writer.start()
-    assert read(path, form="csv") == (OBJECTS, [])
-    writer.join()
+    content = gzip.compress(contents()[name]) if packed else contents()[name]
+    form = None if packed else {"a.json": "geojson"}.get(name, name.removeprefix("a."))
+    for given in {None, form}:
+        writer = threading.Thread(target=path.write_bytes, args=(content,))
+        writer.start()
+        assert read(path, form=given) == (OBJECTS, [])
+        writer.join()
+
+
+def test_an_empty_pipe_and_a_damaged_one(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    for content, errors in ((b"", 0), (gzip.compress(contents()["a.csv"])[:60], 1)):
+        writer = threading.Thread(target=path.write_bytes, args=(content,))
+        writer.start()
+        good, bad = read(path)
+        assert (good[:1], len(bad)) == ([], errors)
+        writer.join()
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -139,5 +160,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         read(path, chosen=read_map("lon=x"))
     fifo = tmp_path / "pipe"
     os.mkfifo(fifo)
+    writer = threading.Thread(target=fifo.write_bytes, args=(b"PAR1",))
+    writer.start()
     with pytest.raises(InvalidArgument, match="not from a pipe"):
-        read(fifo, form="parquet")
+        read(fifo)
+    writer.join()
