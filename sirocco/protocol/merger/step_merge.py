@@ -260,8 +260,9 @@ class StepMerges:
         query = version.query
         if not query:
             return
-        # Also of a version before that of the former list: the later one then repeats its list.
-        if version.sent.shape[1]:
+        # A later version repeats its list after one of an earlier version, even an empty one.
+        is_earlier = version.revision < self._sent_revisions.get(query, (0, 0))[0]
+        if version.sent.shape[1] or is_earlier:
             self._sent_revisions[query] = version.revision, version.dropped_by
         else:
             self._sent_revisions.pop(query, None)

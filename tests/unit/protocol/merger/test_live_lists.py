@@ -1070,13 +1070,16 @@ def test_a_ranked_version_without_results_empties_the_former_list(
     assert ranked_lists(slots.told()) == [(400, [8])]
 
 
-def test_a_later_ranked_version_repeats_its_list_after_a_step_of_the_version_before() -> None:
+@pytest.mark.parametrize("late", [(6, 7), ()])
+def test_a_later_ranked_version_repeats_its_list_after_a_step_of_the_version_before(
+    late: tuple[int, ...],
+) -> None:
     """Slots may lag: then the later version begins while steps of the earlier one are waiting."""
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
     say_ranked(slots, NEW, 110, 8)
-    say_ranked(slots, OLD, 200, 7, 6)
-    assert ranked_lists(slots.told()) == [(100, [7]), (110, [8]), (200, [6, 7])]
+    say_ranked(slots, OLD, 200, *late)
+    assert ranked_lists(slots.told()) == [(100, [7]), (110, [8]), (200, list(late))]
     # Without it, the subscriber would keep the list of the earlier version.
     say_ranked(slots, NEW, 210, 8)
     say_ranked(slots, NEW, 310, 8)
