@@ -291,7 +291,7 @@ class ListLedger:
             is_last &= reported is not None and reported.kind == KIND_RANKED
             # Steps of an earlier version may be reported between those of a later one. One that was
             # registered anew need not report that it has nothing.
-            is_last &= bool(version.told)
+            is_last &= bool(version.sent)
             if is_last and lists[-1].ids != stands:
                 self._fail(f"{name}: the last list reported is of an earlier version")
 
