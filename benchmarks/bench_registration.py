@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 
-import bench_pipeline as pipeline
+import bench_pipeline as pipeline  # type: ignore[import-not-found]
 from sirocco_client import Client, Rectangle, RegistrationResult, query_from_json
 from sirocco_client.queries import RangeQuery
 
