@@ -9,8 +9,7 @@ export SIROCCO_TEST_STARTED
 
 # Kernels beforehand, so that no test pays for them and none times out on them.
 scripts/setup.sh test oldest servers helm kernels
-scripts/lint.sh
-say "set-up and linters took $(($(date +%s) - SIROCCO_TEST_STARTED)) s"
+say "set-up took $(($(date +%s) - SIROCCO_TEST_STARTED)) s"
 
 # env takes its place as a process, as nice does: $! below is the pytest in the background.
 pytest=(env "PATH=$PWD/.cache/bin:$PATH" "PYTHONPATH=scripts${PYTHONPATH:+:$PYTHONPATH}"
@@ -24,21 +23,37 @@ run() { "${pytest[@]}" "$@"; }
 # Not among them: tests with Hypothesis, which takes a slow example for a fault.
 patient=(tests/simulation tests/unit/protocol tests/unit/index)
 patient_pid=""
-patient_log=""
+patient_log=$(mktemp)
 begin_patient() {
-  patient_log=$(mktemp)
   nice -n 19 "${pytest[@]}" -n auto --maxprocesses=4 --dist=worksteal --timeout=3600 \
     "${patient[@]}" >"$patient_log" 2>&1 &
   patient_pid=$!
-  # An interrupted run leaves nothing running: neither these nor an engine that was started here.
-  trap stop_patient EXIT
 }
 
-stop_patient() {
-  [[ -z $patient_pid ]] || kill "$patient_pid" 2>/dev/null || true
-  rm -f "$patient_log"
+# The type checker works on one core for most of its time: it runs beside the first tests.
+lint_pid=""
+lint_log=$(mktemp)
+begin_lint() {
+  scripts/lint.sh >"$lint_log" 2>&1 &
+  lint_pid=$!
+}
+
+end_lint() {
+  local failed=0
+  wait "$lint_pid" || failed=$?
+  lint_pid=""
+  cat "$lint_log"
+  return "$failed"
+}
+
+# An interrupted run leaves nothing running, not even an engine that was started here.
+stop_all() {
+  local pid
+  for pid in $lint_pid $patient_pid; do kill "$pid" 2>/dev/null || true; done
+  rm -f "$lint_log" "$patient_log"
   stop_engine
 }
+trap stop_all EXIT
 
 end_patient() {
   local failed=0
@@ -50,6 +65,7 @@ end_patient() {
 }
 
 if (($# > 0)); then
+  scripts/lint.sh
   run "$@"
   exit
 fi
@@ -61,8 +77,10 @@ done
 # First what runs on one core, on several at once; then, one by one, what takes all of them. Each
 # part runs, whatever failed before. A process takes half a gigabyte: four are enough.
 status=0
+begin_lint
 run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${patient[@]/#/--ignore=}" \
   "${tests[@]}" || status=$?
+end_lint || status=$?
 # The system out of its images, which the first of these tests builds: where a Docker engine answers
 # or is installed. Elsewhere they are skipped, and say why.
 if try_engine; then
@@ -72,6 +90,7 @@ else
 fi
 run tests/images || status=$?
 stop_engine
+trap stop_all EXIT # in place of that of the engine
 begin_patient
 run -m alone "${patient[@]/#/--ignore=}" "${tests[@]}" || status=$?
 end_patient || status=$?
