@@ -91,33 +91,41 @@ def test_a_killed_broker_loses_and_reorders_nothing(
         assert numbers == list(range(appended[partition]))
 
 
-def fill(producer: Producer, topic: str) -> None:
+def fill(producer: Producer, topic: str, acknowledged: list[object]) -> None:
+    """Appends until the queue is full; `acknowledged`: the offset or the error of each record."""
     for _ in range(1000):
-        producer.append(topic, 0, b"x" * 1_000_000)
+        producer.append(
+            topic,
+            0,
+            b"x" * 1_000_000,
+            on_ack=lambda error, offset: acknowledged.append(error or offset),
+        )
 
 
 def test_a_full_queue_is_a_typed_error_and_nothing_is_lost(
     kafka_server: KafkaServer, log: KafkaLog, topic: str
 ) -> None:
     producer, hasty = (log.producer("p", append_wait_s=wait_s) for wait_s in (0.1, 0.0))
+    acknowledged: list[object] = []
     producer.append(topic, 0, b"first")
     assert producer.flush(15.0) == 0
     kafka_server.kill()
     try:
         with pytest.raises(LogFull) as caught:
-            fill(producer, topic)
+            fill(producer, topic, acknowledged)
         taken = producer.pending
         assert caught.value.retryable
         assert 50 <= taken <= 70, "64 MiB are held, not more"
         assert producer.flush(0.2) == taken
         with pytest.raises(LogFull):
-            fill(hasty, topic)
+            fill(hasty, topic, acknowledged)
         taken += hasty.pending
     finally:
         kafka_server.start()
     assert producer.flush(60.0) == 0
     assert hasty.flush(60.0) == 0
-    assert log.bounds(topic, 0) == (0, taken + 1)
+    assert len(acknowledged) == taken
+    assert log.bounds(topic, 0) == (0, taken + 1), acknowledged
 
 
 def test_calls_end_as_unavailable(
