@@ -96,7 +96,7 @@ class LeftoverBook:
                 epoch=search.epoch,
                 version=version,
                 leaves=leaves_elsewhere(search.points(), routing, slot),
-                archived_upto_ms=search.archived_upto_ms,
+                archived_upto_ms=search.former_upto_ms(version),
             )
         except Exception:
             # All searches ask the slot until the next look.

@@ -126,8 +126,8 @@ class SlotSearch(Protocol):
         """The oldest map by which any later object is routed; 0 while it is not known."""
 
     @property
-    def archived_upto_ms(self) -> int | None:
-        """The greatest arrival outside memory; None without any."""
+    def former_upto_ms(self) -> Callable[[int], int | None]:
+        """Map version → the greatest arrival outside memory that older maps may have routed."""
 
     def points(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yields lon and lat of all objects in memory, f8[n] each."""
@@ -150,8 +150,11 @@ class SlotSearch(Protocol):
     def is_in_memory(self, bounds: Bounds) -> bool:
         """Whether bounds reach no slice outside memory."""
 
-    def outside(self, bounds: Bounds) -> StoreView | None:
-        """Returns the slices outside memory that the bounds reach, loaded; None for none."""
+    def outside(self, wanted: Wanted, radius_m: float | None) -> StoreView | None:
+        """Returns the slices outside memory that may hold what is wanted, loaded; None for none.
+
+        `radius_m`: the nearest may be farther away nowhere; None while that is not known.
+        """
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
         """Counts the objects of each term; only the k most frequent and their ties, if given."""
@@ -386,9 +389,14 @@ def _nearest(
     assert isinstance(wanted.query, KnnQuery)
     nearest = NearestCollector(wanted.query.k, wanted.limits.kept_bytes_max)
     asked, others = ([search for _, search in some] for some in (slots, nearby))
-    for views in chain(_in_memory(wanted, [*asked, *others]), _outside_memory(wanted, asked)):
-        # The radius found so far limits the other searches.
-        found = _nearest_of(wanted, views, _lesser(radius_m, nearest.bound_m()))
+
+    def within_m() -> float | None:
+        """Returns the radius found so far, which limits the other searches."""
+        return _lesser(radius_m, nearest.bound_m())
+
+    outside = _outside_memory(wanted, asked, within_m)
+    for views in chain(_in_memory(wanted, [*asked, *others]), outside):
+        found = _nearest_of(wanted, views, within_m())
         if found is not None:
             nearest.add([found])
         yield from turns.pause()
@@ -425,10 +433,12 @@ def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[Stor
         yield views
 
 
-def _outside_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
+def _outside_memory(
+    wanted: Wanted, searches: list[SlotSearch], within_m: Callable[[], float | None]
+) -> Iterator[list[StoreView]]:
     for search in searches:
         # One slot at a time: the slices are loaded only for this.
-        if (view_outside := search.outside(wanted.bounds)) is not None:
+        if (view_outside := search.outside(wanted, within_m())) is not None:
             yield [view_outside]
 
 

@@ -15,9 +15,11 @@ from sirocco.index.store import terms_search
 from sirocco.index.store.gathering import row_bytes
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import SlotStore, StoreView, slice_table
-from sirocco.index.store.store_condition import Bounds
+from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import Hits, gather, scan_range
 from sirocco.index.store.term_names import TermNames
+from sirocco.model.geometry import Circle
+from sirocco.model.query import KnnQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.columns import NO_EVENTS
 from sirocco.protocol.contract.messages import NO_OBJECTS
@@ -38,6 +40,7 @@ class HoldsStore(Protocol):
     map_version: int
     store: SlotStore
     manifest: ArchiveManifest
+    settled: tuple[int, int]
 
     @property
     def least_version(self) -> int:
@@ -63,6 +66,7 @@ class StoredSlot:
         # First the version, last the archive: of an object that is stored or evicted meanwhile too
         # much may be said, not too little.
         least_version = self.slot.least_version
+        settled_version, settled_seq = self.slot.settled
         view, manifest = self.slot.store.view(), self.slot.manifest
         return StoredSearch(
             view,
@@ -70,13 +74,27 @@ class StoredSlot:
             lambda bounds: manifest.overlapping(
                 bounds.arrival_from_ms, bounds.arrival_to_ms, view.first_seq
             ),
-            self.archived.load,
+            self.archived,
             self.slot.map_version,
             self.hashing,
             self.epoch,
             least_version,
-            manifest.archived_upto_ms,
+            lambda version: manifest.archived_upto_ms(
+                settled_seq if settled_version >= version else None
+            ),
         )
+
+
+class ReadsSlices(Protocol):
+    """The required side of what reads slices outside memory."""
+
+    def load(self, name: str) -> SealedSlice:
+        """Returns a slice."""
+
+    def may_hold(
+        self, name: str, condition: Condition, boxes: NDArray[np.float64] | None = None
+    ) -> bool:
+        """Whether a slice may hold objects that satisfy a condition inside some boxes."""
 
 
 class StoredSearch:
@@ -86,13 +104,14 @@ class StoredSearch:
         view: the slices in memory.
         earliest_ms: earliest arrival still stored; None while nothing was dropped for good.
         archived: bounds → names of the slices outside memory that may have arrivals within them.
-        load: name → slice.
+        reader: of slices outside memory.
         map_version: the newest map version by which any record that the slot has processed was
             routed.
         hashing: numbers the terms of the store.
         epoch: of the slot's grant.
         least_version: the oldest map by which any later object is routed; 0 while it is not known.
-        archived_upto_ms: the greatest arrival outside memory; None without any.
+        former_upto_ms: map version → the greatest arrival outside memory of objects that older maps
+            may have routed; None without any.
     """
 
     def __init__(
@@ -100,21 +119,21 @@ class StoredSearch:
         view: StoreView,
         earliest_ms: int | None = None,
         archived: Callable[[Bounds], Sequence[str]] | None = None,
-        load: Callable[[str], SealedSlice] | None = None,
+        reader: ReadsSlices | None = None,
         map_version: int = 0,
         hashing: TermHashing = WIRE_TERMS,
         epoch: int = 0,
         least_version: int = 0,
-        archived_upto_ms: int | None = None,
+        former_upto_ms: Callable[[int], int | None] = lambda _: None,
     ) -> None:
         self.earliest_ms = earliest_ms
         self.epoch = epoch
         self.least_version = least_version
-        self.archived_upto_ms = archived_upto_ms
+        self.former_upto_ms = former_upto_ms
         self.map_version = map_version
         self._view = view
         self._archived = archived
-        self._load = load
+        self._reader = reader
         self._hashing = hashing
 
     def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
@@ -122,7 +141,7 @@ class StoredSearch:
         held: list[Hits] = []
         rows, room = 0, 0
         unmeasured_rows = wanted.limits.unmeasured_rows
-        for hits in scan_range(self._reaching(wanted.bounds), wanted.condition, wanted.bounds):
+        for hits in scan_range(self._reaching(wanted), wanted.condition, wanted.bounds):
             rows += len(hits)
             if rows <= unmeasured_rows:
                 # Measuring them would take as long as finding them.
@@ -160,9 +179,12 @@ class StoredSearch:
         """See `SlotSearch`."""
         return self._archived is None or not self._archived(bounds)
 
-    def outside(self, bounds: Bounds) -> StoreView | None:
+    def outside(self, wanted: Wanted, radius_m: float | None) -> StoreView | None:
         """See `SlotSearch`."""
-        slices = tuple(self._outside(bounds))
+        query, boxes = wanted.query, None
+        if isinstance(query, KnnQuery) and radius_m is not None:
+            boxes = Circle(query.lon, query.lat, radius_m).boxes()
+        slices = tuple(self._outside(wanted, boxes))
         if not slices:
             return None
         nothing = self._view.active.first(0)
@@ -170,14 +192,14 @@ class StoredSearch:
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
         """See `SlotSearch`."""
-        view = self._reaching(wanted.bounds)
+        view = self._reaching(wanted)
         found = terms_search.count_terms(view, wanted.condition, wanted.bounds, k=k)
         return _Counted(found, self._hashing)
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
         """See `SlotSearch`."""
         assert wanted.ranking is not None
-        view = self._reaching(wanted.bounds)
+        view = self._reaching(wanted)
         found = wanted.ranking.search(view, wanted.now_ms, wanted.bounds)
         rows, lengths = _NOTHING, np.empty(0, np.uint32)
         if found.candidates is not None:
@@ -191,15 +213,24 @@ class StoredSearch:
             found.frequencies,
         )
 
-    def _reaching(self, bounds: Bounds) -> StoreView:
-        """Returns the view, with the slices outside memory that the bounds reach."""
-        older = self._outside(bounds)
+    def _reaching(self, wanted: Wanted) -> StoreView:
+        """Returns the view, with the slices outside memory that may hold what is wanted."""
+        older = self._outside(wanted)
         return self._view.with_older(older) if older else self._view
 
-    def _outside(self, bounds: Bounds) -> list[SealedSlice]:
-        if self._archived is None or self._load is None:
+    def _outside(
+        self, wanted: Wanted, boxes: NDArray[np.float64] | None = None
+    ) -> list[SealedSlice]:
+        reader = self._reader
+        if self._archived is None or reader is None:
             return []
-        return [self._load(name) for name in self._archived(bounds)]
+        # A ranked query has no words in its condition: objects without its keywords count as well,
+        # in the statistics.
+        return [
+            reader.load(name)
+            for name in self._archived(wanted.bounds)
+            if reader.may_hold(name, wanted.condition, boxes)
+        ]
 
 
 class _Names(threading.local):

@@ -121,7 +121,7 @@ def test_what_was_found_under_another_grant_does_not_count() -> None:
 
 def test_archived_objects_are_named_by_their_newest_arrival() -> None:
     desk, one = Desk(), search(*place_of(is_own=True))
-    one.archived_upto_ms = 77
+    one.former_upto_ms = {2: 77}.get
     desk.book.of(0, 2, one)
     desk.run()
     known = desk.book.of(0, 2, one)

@@ -193,11 +193,21 @@ class ArchiveManifest:
             self.archived.pop(span, None)
         return [slice_name(self.slot, span) for span in old]
 
-    @property
-    def archived_upto_ms(self) -> int | None:
-        """The greatest arrival in a slice outside memory; None without any."""
+    def archived_upto_ms(self, before_seq: int | None = None) -> int | None:
+        """Returns the greatest arrival in slices outside memory; None without any.
+
+        Args:
+            before_seq: only slices with an object before this one count; None: all.
+        """
         # In another thread, as in `overlapping`.
-        return max((upto_ms for _, upto_ms in self.archive_only.copy().values()), default=None)
+        return max(
+            (
+                upto_ms
+                for (first_seq, _), (_, upto_ms) in self.archive_only.copy().items()
+                if before_seq is None or first_seq < before_seq
+            ),
+            default=None,
+        )
 
     @property
     def first_name(self) -> str | None:

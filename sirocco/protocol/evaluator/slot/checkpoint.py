@@ -55,6 +55,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         "positions": np.array([reached.positions.get(s, 0) for s in sources], np.int64),
         "times_ms": np.array([reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64),
         "map_version": np.array([slot.map_version], np.int64),
+        "settled": np.array(slot.settled, np.int64),
         **_copied_state(slot),
         **_waiting_state(standing),
         "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
@@ -89,6 +90,9 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     }
     if "map_version" in state:
         slot.map_version = int(state["map_version"][0])
+    if "settled" in state:
+        version, seq = state["settled"].tolist()
+        slot.settled = version, seq
     slot.floors = {int(k): int(v) for k, v in state["floors"]}
     slot.removed = {
         handle: (int(source), int(revision))

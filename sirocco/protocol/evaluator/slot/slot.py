@@ -160,6 +160,8 @@ class Slot:
         self.map_version = 0
         # Intake partition → the oldest map by which its later objects are routed.
         self._least_versions: dict[int, int] = {}
+        # A map version, and the number from which on all objects were routed by that or later maps.
+        self.settled = 0, 0
         self.steps_total = 0
         self._is_behind = False
         # The state whose slices are still to be loaded; None: they are here.
@@ -278,6 +280,9 @@ class Slot:
             reports.append(self._match(parts, self.reported_upto))
         reports[-1].time_ms = self.reported_ms
         self._reclaim()
+        if self.least_version > self.settled[0]:
+            # What was taken is in the store by now.
+            self.settled = self.least_version, self.store.next_seq
         # Only now, with everything in the store: searches run in other threads.
         self._is_behind = self.offset < self._log_end
         return reports

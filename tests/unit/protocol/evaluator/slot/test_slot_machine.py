@@ -238,6 +238,20 @@ def test_a_slot_knows_by_which_maps_later_objects_come_at_least() -> None:
     assert again(slot).least_version == 0
 
 
+def test_a_slot_knows_from_which_object_on_none_came_by_an_older_map() -> None:
+    slot, at = opened(), position_of
+    slot.take([(0, marked(0, 0, at(1), 3)), (1, routed_of(0, 1, [one(1), one(2)], [1, 1]))])
+    assert slot.settled == (0, 0)
+    # Objects of the same turn may have come before the mark.
+    slot.take([(2, marked(1, 0, at(1), 2)), (3, routed_of(1, 1, [one(3)], [1]))])
+    assert slot.settled == (2, 3)
+    slot.take([(4, routed_of(0, 2, [one(4)], [1]))])
+    assert slot.settled == (2, 3)
+    slot.take([(5, marked(1, at(2), at(3), 3))])
+    assert slot.settled == (3, 4)
+    assert again(slot).settled == (3, 4)
+
+
 def test_objects_whose_attributes_are_damaged_have_none() -> None:
     slot = opened()
     slot.take([(0, installed_of(0, [(1, query(where={"a": 1}), "s", 0)]))])
