@@ -132,6 +132,7 @@ class RouterService(Service):
         self._metrics.live_queries.set(sum(len(registry.live) for registry in registries))
         uncopied = sum(registry.live.unplaced for registry in registries)
         self._metrics.uncopied_queries.set(uncopied)
+        self._metrics.copied_queries.set(self.machine.copied_total)
         self._metrics.bytes_under_way.set(self._admission.bytes_under_way)
 
     def loads(self) -> dict[str, float]:

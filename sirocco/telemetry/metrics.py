@@ -90,6 +90,11 @@ class RouterMetrics:
             "Queries that this router has still to copy for a change of the map",
             registry=registry,
         )
+        self.copied_queries = Gauge(
+            "sirocco_router_copied_queries",
+            "Queries sent to slots since start because the map changed",
+            registry=registry,
+        )
         self.tenant_objects = Counter(
             "sirocco_router_tenant_objects",
             "Objects of each tenant's publishers, refused ones included",
