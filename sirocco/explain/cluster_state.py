@@ -10,6 +10,7 @@ from sirocco_client import (
     OutOfRange,
     PartialResult,
     PermissionDenied,
+    RegisteredQuery,
     Unavailable,
     query_from_json,
 )
@@ -25,7 +26,11 @@ COUNTED_MAX = 100_000
 
 def read_registered(client: Client, query_id: str) -> ExplainedQuery:
     """Returns a registered query; raises `NotFound` if there is none."""
-    found = client.get(query_id)
+    return explained_of(client.get(query_id))
+
+
+def explained_of(found: RegisteredQuery) -> ExplainedQuery:
+    """Returns a registered query as the report takes it."""
     query, subscriber = read_query(write_query(found.query))
     return ExplainedQuery(query, subscriber, found.revision, found.start_ms, found.start_given)
 

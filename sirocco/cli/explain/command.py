@@ -77,17 +77,17 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     _check(args)
     with connect(args) as client:
+        # A wrong address or id fails before the engine is imported.
+        found = None if args.id is None else client.get(args.id)
         # Imported here, and below: the engine with its compiler, which takes a while.
         from sirocco.explain.cluster_state import (  # noqa: PLC0415
             count_recent,
+            explained_of,
             read_cluster,
-            read_registered,
         )
         from sirocco.explain.report import RecentMatches, report, window_of  # noqa: PLC0415
 
-        explained = (
-            read_registered(client, args.id) if args.file is None else _read_query(args.file)
-        )
+        explained = _read_query(args.file) if found is None else explained_of(found)
         checked = _read_object(args)
         window_ms = window_of(explained.query, _window_ms(args.window))
         members = report(
