@@ -48,7 +48,7 @@ def claim_of(figure: str) -> Claim:
 # --- Figure 10b
 
 
-def said(state: State) -> dict[int, tuple[int, ...]]:
+def slots_of_terms(state: State) -> dict[int, tuple[int, ...]]:
     sets = [tuple(each) for each in state["summary.slots"].tolist()]
     return dict(zip(state["summary.terms"].tolist(), sets, strict=True))
 
@@ -61,7 +61,7 @@ def test_all_ways_lead_to_the_same_keywords_and_slots(
     run = Run(arrays)
     for begin in range(0, len(lines), 500):
         run.batch(lines[begin : begin + 500])
-    known = [said(state) for state in run.states]
+    known = [slots_of_terms(state) for state in run.states]
     assert len(known[0]) > 100
     assert all(each == known[0] for each in known)
     routes = asked.route(arrays)

@@ -46,7 +46,7 @@ KINDS = {
 ADDED = ("kinds", "starts_ms", "past_ms", "slot_counts", "homes")
 
 
-def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> Installed:
+def installed_for(*queries: dict[str, Any], past_ms: int = NO_PAST) -> Installed:
     """Returns the record for the only slot of a small cluster."""
     changes: list[tuple[int, Change]] = []
     for number, members in enumerate(queries):
@@ -64,7 +64,7 @@ def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> Installed:
 
 
 def test_plain_range_queries_stay_as_bare_as_they_were() -> None:
-    message = told(RANGE, RANGE | {"where": {"a": 1}})
+    message = installed_for(RANGE, RANGE | {"where": {"a": 1}})
     request = write_installed(message)
     assert not any(getattr(request, name) for name in ADDED)
     assert not request.names.specs
@@ -74,7 +74,7 @@ def test_plain_range_queries_stay_as_bare_as_they_were() -> None:
 @pytest.mark.parametrize("past_ms", [NO_PAST, 0, (1 << 63) - 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_members_of_each_kind_survive_encoding(kind: int, past_ms: int) -> None:
-    message = told(KINDS[kind], RANGE, past_ms=past_ms)
+    message = installed_for(KINDS[kind], RANGE, past_ms=past_ms)
     assert message.kinds.tolist() == [kind, KIND_RANGE]
     assert message.past_ms.tolist() == [past_ms] * 2
     again = read_installed(write_installed(message))
@@ -96,7 +96,7 @@ def with_specs(message: Installed, *specs: str) -> Installed:
 
 
 def test_definitions_that_do_not_fit_their_rows_are_refused() -> None:
-    message = told(KNN, RANGE)
+    message = installed_for(KNN, RANGE)
     assert message.specs is not None
     spec = message.specs[0]
     assert refused(with_specs(message, "", "")) == "names.specs[0]"
@@ -113,7 +113,7 @@ def test_definitions_that_do_not_fit_their_rows_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ADDED)
 def test_a_column_that_is_missing_is_refused(name: str) -> None:
-    request = write_installed(told(KNN, RANGE))
+    request = write_installed(installed_for(KNN, RANGE))
     request.ClearField(name)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument) as caught:
         read_installed(request)
@@ -121,7 +121,7 @@ def test_a_column_that_is_missing_is_refused(name: str) -> None:
 
 
 def test_a_definition_without_kinds_is_refused() -> None:
-    request = write_installed(told(RANGE))
+    request = write_installed(installed_for(RANGE))
     request.names.specs.append("")
     with pytest.raises(InvalidArgument) as caught:
         read_installed(request)

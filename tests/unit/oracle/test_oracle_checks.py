@@ -88,7 +88,7 @@ NEAR, FAR = 111195.08, 333585.241
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "difference"),
     [
         (([], [], [2, 1], [NEAR, FAR]), "changes nothing"),
         (([], [1], [2], [NEAR]), "a place of the list gets worse"),
@@ -101,7 +101,7 @@ NEAR, FAR = 111195.08, 333585.241
     ],
 )
 def test_a_broken_chain_of_nearest_lists_is_reported(
-    change: tuple[list[Any], list[Any], list[Any], list[float]], told: str
+    change: tuple[list[Any], list[Any], list[Any], list[float]], difference: str
 ) -> None:
     right = _of(_right(), "nearer")
     assert right[1]["distance_m"] == [NEAR, FAR]
@@ -110,7 +110,7 @@ def test_a_broken_chain_of_nearest_lists_is_reported(
     lines = [*right[:2], line | {"distance_m": distances}, *right[2:]]
     (found,) = agrees(lines, OBJECTS, [QUERIES[4]])
     assert found.startswith("nearer: ")
-    assert told in found
+    assert difference in found
 
 
 def test_a_snapshot_of_terms_may_do_without_its_time() -> None:
@@ -232,15 +232,15 @@ def test_where_rounding_is_in_doubt_both_sides_are_right() -> None:
     ]
     query = {"id": "q", "kind": "knn", "mode": "snapshot", "point": POINT, "k": 2}
 
-    def told(ids: list[int], distances: list[float], k: int = 2) -> list[str]:
+    def differences(ids: list[int], distances: list[float], k: int = 2) -> list[str]:
         line = {"query": "q", "objects": ids, "distance_m": distances}
         return agrees([line], objects, [query | {"k": k}])
 
-    assert told([1, 2], [0.001, 0.001]) == []
-    assert told([1, 2], [0.001, 0.002]) == []
-    assert told([2, 1], [0.001, 0.001])  # equal figures are ordered by id
-    assert told([1, 3], [0.001, 0.002])  # 2 is no farther, and comes first
-    assert told([1], [0.001], k=1) == []
+    assert differences([1, 2], [0.001, 0.001]) == []
+    assert differences([1, 2], [0.001, 0.002]) == []
+    assert differences([2, 1], [0.001, 0.001])  # equal figures are ordered by id
+    assert differences([1, 3], [0.001, 0.002])  # 2 is no farther, and comes first
+    assert differences([1], [0.001], k=1) == []
 
 
 def test_random_answers_are_right_and_no_others() -> None:

@@ -85,7 +85,7 @@ def most_frequent(found: dict[int, int], k: int) -> dict[int, int]:
     return {term: count for term, count in found.items() if count >= least}
 
 
-def told(found: TermCounts, k: int) -> dict[int, int]:
+def counts_of(found: TermCounts, k: int) -> dict[int, int]:
     """Returns the k most frequent with all ties, from a list that may hold more."""
     pairs = zip(found.hashes.tolist(), found.counts.tolist(), strict=True)
     counts = dict(pairs)
@@ -147,7 +147,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
                 is_in &= (lon >= box.west) & (lon <= box.east)
                 is_in &= (lat >= box.south) & (lat <= box.north)
             found = kept.count(view, condition, bounds, removed)
-            assert told(found, k) == most_frequent(counted(rows, is_in), k)
+            assert counts_of(found, k) == most_frequent(counted(rows, is_in), k)
             steps += 1
     assert looked.times < steps or room < 400, "nothing was counted on"
 
@@ -165,10 +165,10 @@ def test_a_lifetime_and_a_window_without_limit() -> None:
         view = store.view()
         found = kept.count(view, condition, bounds, NOTHING_FORGOTTEN)
         want = count_terms(view, condition, bounds)
-        assert told(found, 5) == told(want, 5)
+        assert counts_of(found, 5) == counts_of(want, 5)
         is_in = (rows.arrivals_ms >= 3_000) & (rows.arrivals_ms <= bounds.arrival_to_ms)
         found = everything.count(view, ANY_OBJECT, bounds, NOTHING_FORGOTTEN)
-        assert told(found, 5) == most_frequent(counted(rows, is_in), 5)
+        assert counts_of(found, 5) == most_frequent(counted(rows, is_in), 5)
 
 
 def test_a_term_that_becomes_frequent_is_noticed(looked: Looked) -> None:
@@ -184,7 +184,7 @@ def test_a_term_that_becomes_frequent_is_noticed(looked: Looked) -> None:
         bounds = Bounds(taken - 5_000, 1_000 + taken + 999)
         found = kept.count(store.view(), ANY_OBJECT, bounds, NOTHING_FORGOTTEN)
         is_in = (rows.arrivals_ms >= bounds.arrival_from_ms) & (np.arange(ROWS) < taken + 1_000)
-        assert told(found, 3) == most_frequent(counted(rows, is_in), 3)
+        assert counts_of(found, 3) == most_frequent(counted(rows, is_in), 3)
     assert looked.times == 2
 
 
@@ -206,7 +206,7 @@ def test_terms_of_one_bucket_and_the_greatest_hashes() -> None:
             is_in = (rows.arrivals_ms >= bounds.arrival_from_ms) & (
                 rows.arrivals_ms <= bounds.arrival_to_ms
             )
-            assert told(found, k) == most_frequent(counted(rows, is_in), k)
+            assert counts_of(found, k) == most_frequent(counted(rows, is_in), k)
 
 
 def test_windows_of_nothing() -> None:
@@ -234,13 +234,13 @@ def test_numbers_of_terms_that_no_query_counts_are_given_again(looked: Looked) -
         is_here = (rows.arrivals_ms >= bounds.arrival_from_ms) & (np.arange(ROWS) < taken + 1_000)
         if taken < 10_000:
             found = first.count(store.view(), west, bounds, NOTHING_FORGOTTEN)
-            assert told(found, 30) == most_frequent(counted(rows, is_here & (lon < -1)), 30)
+            assert counts_of(found, 30) == most_frequent(counted(rows, is_here & (lon < -1)), 30)
         elif taken == 10_000:
             first.forget()
             assert first.bytes_total == 0
         looked.times = 0
         found = second.count(store.view(), east, bounds, NOTHING_FORGOTTEN)
-        assert told(found, 30) == most_frequent(counted(rows, is_here & (lon > 1)), 30)
+        assert counts_of(found, 30) == most_frequent(counted(rows, is_here & (lon > 1)), 30)
         counted_anew.append(looked.times)
     assert all(counted_anew[:10]), "there were no numbers left"
     assert sum(counted_anew[11:]) < 3

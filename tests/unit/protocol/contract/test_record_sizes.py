@@ -106,7 +106,7 @@ def fits(query: Query, subscriber: str, bytes_max: int = APPENDED_BYTES_MAX) -> 
     return True
 
 
-def told(query: Query, subscriber: str, locator: bytes = b"") -> Installed:
+def installed_for(query: Query, subscriber: str, locator: bytes = b"") -> Installed:
     change = replace(
         change_of(
             ChangeRequest(
@@ -134,7 +134,7 @@ def test_an_accepted_query_fits_every_record_that_follows_from_it(
     subscriber = "s" * DEFAULT_LIMITS.id_bytes
     if not fits(query, subscriber):
         return
-    installed = told(query, subscriber)
+    installed = installed_for(query, subscriber)
     assert size_of(installed) < min(RECORD_BYTES_MAX, APPENDED_BYTES_MAX + ROOM)
     change = Change(
         handle=query_handle(query.id),
@@ -156,7 +156,7 @@ def test_what_is_estimated_is_never_less_than_what_is_written() -> None:
         for text in texts[: 1 if name == "ranked" else 3]:
             own = {} if name == "ranked" else {"text": text}
             query = stored_query(FULL | members | {"where": where} | own)
-            size = size_of(told(query, "s")) - ROOM
+            size = size_of(installed_for(query, "s")) - ROOM
             assert not fits(query, "s", size - 1), (name, text)
 
 
@@ -245,8 +245,8 @@ def test_matches_of_subscribers_with_long_names_fit() -> None:
     assert sum(len(each.matches) for each in found) == count
     assert all(size_of(each) < RECORD_BYTES_MAX for each in found)
     assert len(found) > 1
-    told = list(deliveries(found))
-    assert all(size_of(each) < RECORD_BYTES_MAX for each in told)
+    installed_for = list(deliveries(found))
+    assert all(size_of(each) < RECORD_BYTES_MAX for each in installed_for)
 
 
 def test_steps_of_queries_with_large_definitions_fit() -> None:
@@ -363,7 +363,7 @@ def _largest_installed() -> Iterator[Installed]:
     for members in KINDS.values():
         query = stored_query(FULL | members | {"where": WIDE})
         if fits(query, "s" * 256):
-            yield told(query, "s" * 256)
+            yield installed_for(query, "s" * 256)
 
 
 def _largest_change() -> Iterator[Change]:

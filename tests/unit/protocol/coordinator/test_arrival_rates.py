@@ -14,13 +14,13 @@ MAP = uniform_map(2, 2)
 FIRST, SECOND = (leaf.id for leaf in MAP.leaves)
 
 
-def told(*objects: tuple[int, float], version: int = MAP.version) -> ArrivalReport:
+def arrival_report(*objects: tuple[int, float], version: int = MAP.version) -> ArrivalReport:
     leaves, counts = zip(*objects, strict=True) if objects else ((), ())
     return ArrivalReport(version, np.array(leaves, np.int32), np.array(counts, np.float64))
 
 
 def test_what_routers_sent_adds_up_by_leaf() -> None:
-    both = {"r": told((FIRST, 3.0), (SECOND, 1.0)), "s": told((SECOND, 4.0))}
+    both = {"r": arrival_report((FIRST, 3.0), (SECOND, 1.0)), "s": arrival_report((SECOND, 4.0))}
 
     sent = routed_totals(MAP, ("r", "s"), both)
 
@@ -29,14 +29,19 @@ def test_what_routers_sent_adds_up_by_leaf() -> None:
 
 
 def test_leaves_that_the_map_does_not_have_are_left_out() -> None:
-    sent = routed_totals(MAP, ("r",), {"r": told((FIRST, 3.0), (1_000, 9.0))})
+    sent = routed_totals(MAP, ("r",), {"r": arrival_report((FIRST, 3.0), (1_000, 9.0))})
 
     assert sent is not None
     assert sent.objects.tolist() == [3.0, 0.0]
 
 
 @pytest.mark.parametrize(
-    "answers", [{}, {"r": told()}, {"r": told(), "s": told(version=MAP.version + 1)}]
+    "answers",
+    [
+        {},
+        {"r": arrival_report()},
+        {"r": arrival_report(), "s": arrival_report(version=MAP.version + 1)},
+    ],
 )
 def test_nothing_is_known_while_one_is_silent_or_goes_by_another_map(
     answers: dict[str, ArrivalReport],

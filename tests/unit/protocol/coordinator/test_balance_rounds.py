@@ -225,7 +225,7 @@ def four_leaves() -> PartitionMap:
     )
 
 
-def told(slots, leaves, objects, version=4):
+def load_report(slots, leaves, objects, version=4):
     column = np.array(objects, np.float64)
     return LoadReport(version, slots, np.array(leaves, np.int32), LeafLoads(*[column] * 6))
 
@@ -234,7 +234,7 @@ def test_loads_of_evaluators_become_those_of_the_map() -> None:
     loads, missing = joined_loads(
         four_leaves(),
         OWNERS,
-        {"a": told((0, 1), (7, 8, 9), (1, 2, 3)), "b": told((2,), (10,), (4,))},
+        {"a": load_report((0, 1), (7, 8, 9), (1, 2, 3)), "b": load_report((2,), (10,), (4,))},
     )
 
     assert loads.objects.tolist() == [1, 2, 3, 4]
@@ -245,7 +245,10 @@ def test_reports_of_former_owners_and_of_other_maps_are_ignored() -> None:
     loads, missing = joined_loads(
         four_leaves(),
         OWNERS,
-        {"a": told((0, 2), (7, 8, 10), (1, 2, 50)), "b": told((2,), (10,), (4,), version=3)},
+        {
+            "a": load_report((0, 2), (7, 8, 10), (1, 2, 50)),
+            "b": load_report((2,), (10,), (4,), version=3),
+        },
     )
 
     assert loads.objects.tolist() == [1, 2, 0, 0]

@@ -258,7 +258,7 @@ class Stream:
                 reported = ArrivalReport(self.version, IDS, self.sent[MAP.slot_of_leaf].copy())
                 return {one: reported for one in routers if one != self.silent}
             case AskLoads(_, ends_round):
-                answers = self._told()
+                answers = self._load_reports()
                 if ends_round:
                     self.counted[:] = self.met[:] = 0.0
                     self.ends_ms.append(self.now_ms)
@@ -273,7 +273,7 @@ class Stream:
                 self.judged.append(ask)
         return None
 
-    def _told(self) -> dict[str, LoadReport]:
+    def _load_reports(self) -> dict[str, LoadReport]:
         reported = {}
         for slot, member in enumerate("ab"):
             objects, met = (each[slot : slot + 1].copy() for each in (self.counted, self.met))

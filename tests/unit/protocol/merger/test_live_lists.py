@@ -79,7 +79,7 @@ class Slots:
         interval = (slot, at, end, self.times_ms[slot])
         self.cluster.log.append(found_of([interval], [(slot, at, each) for each in items]))
 
-    def told(self) -> list[Any]:
+    def take_sent(self) -> list[Any]:
         """Returns the notifications of a window with all reports so far."""
         self.cluster.read(len(self.cluster.log), np.random.default_rng(0))
         return self.cluster.commit()
@@ -88,12 +88,12 @@ class Slots:
         """Returns the merger's state after it has checked twice which versions to forget."""
         for _ in range(2):
             self.say(0)
-            self.told()
+            self.take_sent()
         return self.cluster.machine.windows[0].lists
 
 
-def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...]]]:
-    return [(each.query, each.entries) for each in told if isinstance(each, ListChange)]
+def lists(sent: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...]]]:
+    return [(each.query, each.entries) for each in sent if isinstance(each, ListChange)]
 
 
 # --- several kinds
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     for text in ("nonsense", "[1]", '{"kind":"later"}', '{"kind":"knn","k":0}', '{"kind":["knn"]}'):
         assert read_spec(text).kind == KIND_UNKNOWN
         slots.say(0, Match(ListVersion("odd", text), 1, 5.0), Match(PLAIN, 1))
-    sent = slots.told()
+    sent = slots.take_sent()
     assert len(sent) == 5
     assert lists(sent) == []
     text = ended_spec(NEAR.spec, 17, (3, 4))
@@ -171,7 +171,7 @@ def test_an_end_before_any_reported_time_is_remembered_from_the_first_on() -> No
     slots.say(0, time_ms=5_000)
     slots.say(1, time_ms=5_000)
     slots.say(1, Match(NEAR, 1, 5.0))
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(1, End(NEAR, 5_000))
     slots.cluster.registry_saved(1)
     assert len(slots.known().versions) == 0
@@ -194,7 +194,7 @@ def test_repeats_are_trimmed_by_position() -> None:
     )
     slots.ends[0] = 2
     slots.say(1, time_ms=150)
-    assert lists(slots.told()) == [
+    assert lists(slots.take_sent()) == [
         ("near", ((2, 1.0), (1, 5.0))),
         ("words", (("b", 3.0), ("a", 2.0))),
     ]
@@ -208,11 +208,11 @@ def test_a_step_waits_for_the_time_of_all_slots_and_comes_in_order() -> None:
     for slot in (0, 1):
         slots.say(slot, Terms(WORDS, 100, (("a", 1),)), Terms(WORDS, 200, ()), time_ms=201)
     # Slot 2 has not reported yet.
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(2, time_ms=100)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(2, Terms(WORDS, 100, (("b", 5),)), time_ms=201)
-    sent = slots.told()
+    sent = slots.take_sent()
     assert [(each.at_ms, each.entries) for each in sent] == [
         (100, (("b", 5.0), ("a", 2.0))),
         (200, ()),
@@ -234,21 +234,21 @@ def test_history_is_sent_when_all_slots_have_reported_theirs_however_late() -> N
     slots.say(0, first_step(0), Terms(WORDS, 200, (("b", 1),)))
     for slot in (0, 2):
         slots.say(slot, time_ms=600)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     # A slot's report at one position may take several records; the last one has the time.
     slots.say(1, first_step(1), time_ms=NO_TIME_MS)
     slots.say(1, Terms(WORDS, 100, (("c", 9),), slot_count=2), time_ms=NO_TIME_MS)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(1, Terms(WORDS, 200, (("b", 1),)), time_ms=500)
 
     # check
-    assert [(each.at_ms, each.entries, each.is_partial) for each in slots.told()] == [
+    assert [(each.at_ms, each.entries, each.is_partial) for each in slots.take_sent()] == [
         (100, (("c", 9.0), ("a", 3.0)), False),
         (200, (("b", 2.0),), False),
     ]
     # From then on the time decides.
     slots.say(0, Terms(WORDS, 300, (("a", 1),)), time_ms=700)
-    assert [(each.at_ms, each.entries) for each in slots.told()] == [(300, (("a", 1.0),))]
+    assert [(each.at_ms, each.entries) for each in slots.take_sent()] == [(300, (("a", 1.0),))]
 
 
 def test_history_of_a_single_slot_is_sent_whole() -> None:
@@ -260,9 +260,9 @@ def test_history_of_a_single_slot_is_sent_whole() -> None:
     slots.say(0, Terms(WORDS, 200, (("a", 3),)), time_ms=NO_TIME_MS)
     # The slot is in the middle of its steps: its reported time is before its former one.
     slots.say(0, time_ms=200)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(0, Terms(WORDS, 200, (("b", 4),)), time_ms=500)
-    assert [(each.at_ms, each.entries) for each in slots.told()] == [
+    assert [(each.at_ms, each.entries) for each in slots.take_sent()] == [
         (100, (("b", 2.0), ("a", 1.0))),
         (200, (("b", 4.0), ("a", 3.0))),
     ]
@@ -275,7 +275,7 @@ def test_a_version_that_ends_before_all_slots_reported_its_first_step_is_still_s
     slots.say(0, first_step(0), Terms(WORDS, 400, ()))
     # The other received the query and its end before its time passed anything.
     slots.say(1, End(WORDS, 300))
-    assert [(each.at_ms, each.entries) for each in slots.told()] == [(100, (("a", 1.0),))]
+    assert [(each.at_ms, each.entries) for each in slots.take_sent()] == [(100, (("a", 1.0),))]
 
 
 @pytest.mark.parametrize("by", ["time", "bytes"])
@@ -287,12 +287,12 @@ def test_a_slot_that_never_reports_the_first_step_is_awaited_within_a_bound(by: 
     slots.say(0, first_step(0))
     for slot in (0, 1):
         slots.say(slot, time_ms=500 + WAIT_MS)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     if by == "bytes":
         steps.bytes_max = STEP_BYTES
     for slot in (0, 1):
         slots.say(slot, time_ms=501 + WAIT_MS)
-    (sent,) = slots.told()
+    (sent,) = slots.take_sent()
     assert (sent.at_ms, sent.entries, sent.is_partial) == (100, (("a", 1.0),), True)
     assert (steps.pending_steps, steps.bytes_total) == (0, 0)
 
@@ -303,7 +303,7 @@ def test_awaited_slots_are_known_after_a_take_over() -> None:
     for slot in (0, 1):
         slots.say(slot, time_ms=500)
     slots.say(0, first_step(0))
-    assert slots.told() == []
+    assert slots.take_sent() == []
     successor = step_merge.StepMerges()
     successor.restore(steps.state())
     for known in (steps, successor):
@@ -321,7 +321,7 @@ def test_equal_counts_are_sent_by_code_point_and_never_more_than_k() -> None:
     slots = Slots(1)
     counts = (("\U0001d11e", 2), ("￮", 2), ("z", 1), ("é", 3))
     slots.say(0, Terms(WORDS, 100, counts), time_ms=101)
-    (sent,) = slots.told()
+    (sent,) = slots.take_sent()
     assert sent.entries == (("é", 3.0), ("￮", 2.0))
 
 
@@ -330,9 +330,9 @@ def test_parts_that_come_late_make_no_second_list_of_a_step() -> None:
     for slot in (0, 1):
         slots.say(slot, time_ms=500)
     slots.say(0, Terms(WORDS, 100, (("a", 1),)), Terms(WORDS, 200, (("b", 1),)))
-    assert [each.at_ms for each in slots.told()] == [100, 200]
+    assert [each.at_ms for each in slots.take_sent()] == [100, 200]
     slots.say(1, Terms(WORDS, 200, (("c", 1),)), Terms(WORDS, 300, ()))
-    assert [each.at_ms for each in slots.told()] == [300]
+    assert [each.at_ms for each in slots.take_sent()] == [300]
     assert slots.cluster.machine.windows[0].lists.steps.late_parts == 1
 
 
@@ -342,7 +342,7 @@ def test_many_parts_of_a_step_are_added_up_as_they_come() -> None:
         slots.say(0, Terms(WORDS, 100, (("a", 1), (f"t{i % 3}", 2))))
     pending = slots.cluster
     slots.say(0, time_ms=101)
-    assert slots.told()[0].entries == (("a", 9.0), ("t0", 6.0))
+    assert slots.take_sent()[0].entries == (("a", 9.0), ("t0", 6.0))
     assert not pending.machine.windows[0].lists.steps.has_pending
 
 
@@ -355,23 +355,23 @@ def test_a_ranked_list_is_sent_only_when_its_ids_change() -> None:
 
     slots = Slots(1)
     slots.say(0, step(100), time_ms=101)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(0, step(200, one(7, 1, 10.0, 150), one(8, 2, 20.0, 160)), time_ms=201)
-    (first,) = slots.told()
+    (first,) = slots.take_sent()
     assert [name for name, _ in first.entries] == [7, 8]
     assert first.new == ((7, "text of 7"), (8, "text of 8"))
     # Another publication of 8, and other scores: the same ids.
     slots.say(0, step(300, one(7, 1, 10.0, 150), one(8, 3, 15.0, 290)), time_ms=301)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(0, step(400, one(8, 3, 15.0, 290), one(7, 1, 10.0, 0)), time_ms=401)
-    assert slots.told() == []
+    assert slots.take_sent() == []
     # The last notification knew another publication.
     slots.say(0, step(500, one(8, 3, 5.0, 290), one(7, 1, 10.0, 150)), time_ms=501)
-    (second,) = slots.told()
+    (second,) = slots.take_sent()
     assert [name for name, _ in second.entries] == [8, 7]
     assert second.new == ((8, "text of 8"),)
     slots.say(0, step(600), time_ms=601)
-    (third,) = slots.told()
+    (third,) = slots.take_sent()
     assert (third.at_ms, third.entries) == (600, ())
 
 
@@ -385,7 +385,7 @@ def test_a_ranked_list_is_sent_when_another_object_has_its_number(restored: str)
         Ranked(asked=BEST, at_ms=200, total=5, tokens=50, holders=(2, 1), seen=(seen[0],)),
         time_ms=201,
     )
-    assert [each.entries[0][0] for each in slots.told()] == [one]
+    assert [each.entries[0][0] for each in slots.take_sent()] == [one]
     known = slots.cluster.machine.windows[0].lists
     if restored != "not":
         state = dict(known.state())
@@ -398,7 +398,7 @@ def test_a_ranked_list_is_sent_when_another_object_has_its_number(restored: str)
         Ranked(asked=BEST, at_ms=300, total=5, tokens=50, holders=(2, 1), seen=(seen[1],)),
         time_ms=301,
     )
-    sent = [each.entries[0][0] for each in slots.told()]
+    sent = [each.entries[0][0] for each in slots.take_sent()]
     # Facts missing in an older checkpoint are unknown until something changes.
     assert sent == ([] if restored == "from before" else [other])
     slots.say(
@@ -406,7 +406,7 @@ def test_a_ranked_list_is_sent_when_another_object_has_its_number(restored: str)
         Ranked(asked=BEST, at_ms=400, total=5, tokens=50, holders=(2, 1), seen=(seen[2],)),
         time_ms=401,
     )
-    assert slots.told() == []
+    assert slots.take_sent() == []
 
 
 # --- lists that no record can hold
@@ -514,7 +514,7 @@ def test_the_rest_of_a_ranked_step_of_a_dead_evaluator_counts_from_its_successor
         ),
     )
     slots.say(1, time_ms=101)
-    ((_, entries),) = lists(slots.told())
+    ((_, entries),) = lists(slots.take_sent())
     assert [name for name, _ in entries] == [3, 1]
 
     slots = Slots()
@@ -526,7 +526,7 @@ def test_the_rest_of_a_ranked_step_of_a_dead_evaluator_counts_from_its_successor
         time_ms=101,
     )
     slots.say(1, time_ms=101)
-    assert lists(slots.told()) == [("best", entries)]
+    assert lists(slots.take_sent()) == [("best", entries)]
 
 
 def test_the_rest_of_a_ranked_step_over_history_counts_from_a_successor() -> None:
@@ -549,36 +549,36 @@ def test_the_rest_of_a_ranked_step_over_history_counts_from_a_successor() -> Non
     record(0, NO_TIME_MS, first)
     # The slot's new owner needs one record where its predecessor began the first of two.
     record(0, 500, third, second, first)
-    ((_, entries),) = lists(slots.told())
+    ((_, entries),) = lists(slots.take_sent())
     assert [name for name, _ in entries] == [3, 1]
 
 
 def test_a_list_ends_with_the_report_of_the_first_slot_and_later_ones_do_not_count() -> None:
     slots = Slots()
     slots.say(0, Match(NEAR, 1, 5.0))
-    assert lists(slots.told()) == [("near", ((1, 5.0),))]
+    assert lists(slots.take_sent()) == [("near", ((1, 5.0),))]
     slots.say(0, End(NEAR))
     # Slot 1 lags: its findings belong to the list that has ended.
     slots.say(1, Match(NEAR, 2, 4.0))
-    assert slots.told() == []
+    assert slots.take_sent() == []
     # The same query again, in slot 0 at first.
     again = version(NEAR, 7)
     slots.say(0, Match(again, 3, 9.0))
-    assert lists(slots.told()) == [("near", ((3, 9.0),))]
+    assert lists(slots.take_sent()) == [("near", ((3, 9.0),))]
     slots.say(1, Match(NEAR, 4, 1.0))
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(1, End(NEAR))
     slots.say(1, Match(again, 5, 8.0))
-    assert lists(slots.told()) == [("near", ((5, 8.0), (3, 9.0)))]
+    assert lists(slots.take_sent()) == [("near", ((5, 8.0), (3, 9.0)))]
     # And again; slot 1 never held this version.
     slots.say(0, End(again))
     last = version(NEAR, 9)
     slots.say(0, Match(version(NEAR, 8), 6, 7.0), End(version(NEAR, 8)))
     slots.say(1, Match(again, 6, 7.0))
-    assert slots.told() == []
+    assert slots.take_sent() == []
     slots.say(1, End(again))
     slots.say(1, Match(last, 7, 7.5))
-    assert lists(slots.told()) == [("near", ((7, 7.5),))]
+    assert lists(slots.take_sent()) == [("near", ((7, 7.5),))]
 
 
 def test_another_version_of_the_query_continues() -> None:
@@ -586,15 +586,15 @@ def test_another_version_of_the_query_continues() -> None:
     other = ListVersion("near", knn_spec("near", 5))
     slots.say(0, Match(NEAR, 1, 5.0), Terms(WORDS, 100, ()))
     slots.say(1, Match(other, 2, 6.0))
-    slots.told()
+    slots.take_sent()
     known = slots.cluster.machine.windows[0].lists
     assert (len(known.knn), len(known.steps)) == (2, 1)
     slots.say(0, End(NEAR))
     slots.say(0, End(WORDS))
-    slots.told()
+    slots.take_sent()
     assert (len(known.knn), known.steps.has_pending) == (1, False)
     slots.say(0, Match(other, 3, 5.0))
-    assert lists(slots.told()) == [("near", ((3, 5.0), (2, 6.0)))]
+    assert lists(slots.take_sent()) == [("near", ((3, 5.0), (2, 6.0)))]
 
 
 def test_the_end_of_a_version_that_is_repeated_ends_no_later_one() -> None:
@@ -603,11 +603,11 @@ def test_the_end_of_a_version_that_is_repeated_ends_no_later_one() -> None:
     slots.say(0, Match(NEAR, 1, 5.0))
     slots.say(0, End(NEAR))
     slots.say(0, Match(again, 2, 6.0))
-    assert lists(slots.told()) == [("near", ((2, 6.0),))]
+    assert lists(slots.take_sent()) == [("near", ((2, 6.0),))]
     for begin in (0, 1):
         slots.cluster.log.append(found_of([(0, begin, 2, 0)], [(0, 1, End(NEAR))]))
     slots.say(0, Match(again, 3, 7.0))
-    assert lists(slots.told()) == [("near", ((2, 6.0), (3, 7.0)))]
+    assert lists(slots.take_sent()) == [("near", ((2, 6.0), (3, 7.0)))]
 
 
 def test_only_steps_that_all_slots_passed_before_the_end_are_sent() -> None:
@@ -618,13 +618,13 @@ def test_only_steps_that_all_slots_passed_before_the_end_are_sent() -> None:
     # The next version is equal and begins at once; slot 1 ends the first one later.
     slots.say(0, Terms(again, 200, (("b", 1),)), time_ms=201)
     slots.say(1, Terms(WORDS, 100, (("a", 2),)), time_ms=101)
-    assert lists(slots.told()) == [("words", (("a", 3.0),))]
+    assert lists(slots.take_sent()) == [("words", (("a", 3.0),))]
     slots.say(1, Terms(WORDS, 200, (("c", 1),)), time_ms=201)
-    assert lists(slots.told()) == [("words", (("b", 1.0),))]
+    assert lists(slots.take_sent()) == [("words", (("b", 1.0),))]
     slots.say(1, End(WORDS, 250), time_ms=250)
     slots.say(1, Terms(again, 300, (("b", 2),)), time_ms=301)
     slots.say(0, time_ms=301)
-    assert lists(slots.told()) == [("words", (("b", 2.0),))]
+    assert lists(slots.take_sent()) == [("words", (("b", 2.0),))]
 
 
 # --- steps that wait for a slot that does not advance
@@ -637,15 +637,15 @@ def test_steps_beyond_the_bound_are_sent_without_the_slot_and_marked_partial() -
     steps.bytes_max = 5 * STEP_BYTES
     for at_ms in (100, 200):
         slots.say(0, Terms(WORDS, at_ms, (("a", at_ms),)), time_ms=at_ms + 1)
-    assert lists(slots.told()) == []
+    assert lists(slots.take_sent()) == []
     slots.say(0, Terms(WORDS, 300, (("a", 300),)), time_ms=301)
-    (early,) = slots.told()
+    (early,) = slots.take_sent()
     assert (early.at_ms, early.entries, early.is_partial) == (100, (("a", 100.0),), True)
     assert (steps.partial_steps, steps.pending_steps, steps.earliest_ms) == (1, 2, 200)
     # The slot is back: it is late for the reported steps, the rest is complete.
     for at_ms in (100, 200, 300):
         slots.say(1, Terms(WORDS, at_ms, (("a", 1),)), time_ms=at_ms + 1)
-    second, third = slots.told()
+    second, third = slots.take_sent()
     assert (second.at_ms, second.entries, second.is_partial) == (200, (("a", 201.0),), False)
     assert (third.at_ms, third.entries, third.is_partial) == (300, (("a", 301.0),), False)
     assert (steps.late_parts, steps.partial_steps, steps.bytes_total) == (1, 1, 0)
@@ -661,13 +661,13 @@ def test_a_partial_ranked_step_is_sent_even_if_the_list_seems_unchanged() -> Non
             asked=BEST, at_ms=100, total=1, tokens=3, holders=(1, 1), seen=seen if slot == 0 else ()
         )
         slots.say(slot, part, time_ms=101)
-    (first,) = slots.told()
+    (first,) = slots.take_sent()
     assert [name for name, _ in first.entries] == [7]
     steps.bytes_max = STEP_BYTES
     slots.say(
         0, Ranked(asked=BEST, at_ms=200, total=1, tokens=3, holders=(1, 1), seen=seen), time_ms=201
     )
-    (second,) = slots.told()
+    (second,) = slots.take_sent()
     assert (second.at_ms, second.is_partial, first.is_partial) == (200, True, False)
     assert [name for name, _ in second.entries] == [7]
     # Complete and unchanged: nothing to report.
@@ -677,7 +677,7 @@ def test_a_partial_ranked_step_is_sent_even_if_the_list_seems_unchanged() -> Non
             asked=BEST, at_ms=300, total=1, tokens=3, holders=(1, 1), seen=seen if slot == 0 else ()
         )
         slots.say(slot, part, time_ms=301)
-    assert slots.told() == []
+    assert slots.take_sent() == []
 
 
 def test_what_waits_weighs_the_same_after_a_take_over() -> None:
@@ -691,7 +691,7 @@ def test_what_waits_weighs_the_same_after_a_take_over() -> None:
             Ranked(asked=BEST, at_ms=at_ms, total=1, tokens=3, holders=(1, 1), seen=seen),
             time_ms=at_ms + 1,
         )
-    slots.told()
+    slots.take_sent()
     before = steps.bytes_total
     successor = step_merge.StepMerges()
     successor.restore(steps.state())
@@ -713,13 +713,13 @@ def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end
     slots.say(0, Match(version(NEAR, 5), 1, 5.0))
     slots.say(0, End(version(NEAR, 5), 1_000, (0, 7)), time_ms=1_000)
     slots.say(0, Match(version(NEAR, 7), 2, 1.0))
-    assert lists(slots.told()) == [("near", ((2, 1.0),))]
+    assert lists(slots.take_sent()) == [("near", ((2, 1.0),))]
     slots.cluster.registry_saved(7)
     for hour in range(1, 10):
         for slot in (0, 1):
             slots.say(slot, Match(version(NEAR, 5 + 2 * (not slot)), hour, 9.0))
             slots.say(slot, time_ms=hour * 3_600_000)
-        sent = lists(slots.told())
+        sent = lists(slots.take_sent())
         assert all((2, 1.0) in entries for _, entries in sent)
         assert len(slots.known().versions) == 1
 
@@ -766,11 +766,11 @@ def test_a_list_with_a_lifetime_lasts_until_a_slot_reports_its_end() -> None:
     slots = Slots()
     short = ListVersion("near", spec_of(orjson.loads(NEAR.spec) | {"ttl": "1s"}))
     slots.say(0, Match(short, 1, 5.0), time_ms=5_000)
-    slots.told()
+    slots.take_sent()
     for slot in (0, 1):
         slots.say(slot, time_ms=500_000)
     slots.say(0, Match(short, 2, 4.0), time_ms=500_000)
-    assert lists(slots.told()) == [("near", ((2, 4.0), (1, 5.0)))]
+    assert lists(slots.take_sent()) == [("near", ((2, 4.0), (1, 5.0)))]
     for slot in (0, 1):
         slots.say(slot, End(short), time_ms=600_000)
     slots.cluster.registry_saved(1)
@@ -785,7 +785,7 @@ def test_without_lists_there_are_no_checkpoints() -> None:
     slots = Slots()
     for i in range(50):
         slots.say(0, Match(PLAIN, i))
-        slots.told()
+        slots.take_sent()
         assert slots.cluster.begin_save == []
         assert slots.cluster.low == i + 1
 
@@ -794,12 +794,12 @@ def test_r5_no_list_is_sent_before_a_checkpoint_is_in_force() -> None:
     slots = Slots()
     cluster = slots.cluster
     slots.say(0, Match(PLAIN, 1))
-    slots.told()
+    slots.take_sent()
     slots.say(0, Match(PLAIN, 2))
     slots.say(0, Match(NEAR, 1, 5.0))
     # init: the archive answers late.
     cluster.is_archive_away = True
-    assert slots.told() == []
+    assert slots.take_sent() == []
     assert cluster.machine.windows[0].is_held
     assert cluster.machine.deadline_ms() is None
     (save,) = cluster.begin_save
@@ -807,10 +807,10 @@ def test_r5_no_list_is_sent_before_a_checkpoint_is_in_force() -> None:
     assert save.offset == 1
     # Requested once.
     slots.say(1, Match(PLAIN, 3))
-    assert slots.told() == []
+    assert slots.take_sent() == []
     assert len(cluster.begin_save) == 1
     cluster.is_archive_away = False
-    sent = slots.told()
+    sent = slots.take_sent()
     assert lists(sent) == [("near", ((1, 5.0),))]
     assert len(sent) == 3
     # From here on the log is kept from the checkpoint on.
@@ -823,14 +823,14 @@ def test_a_checkpoint_is_saved_with_its_transaction_and_the_log_cut_below_it() -
     lows = []
     for i in range(9):
         slots.say(0, Match(NEAR, i, 50.0 - i))
-        slots.told()
+        slots.take_sent()
         lows.append(slots.cluster.low)
     # One second a window; each checkpoint is declared with the next window.
     assert lows == [0, 0, 0, 3, 3, 3, 6, 6, 6]
     # While lists do not change it is enough to do so now and then.
     for i in range(14):
         slots.say(0, Match(PLAIN, i))
-        slots.told()
+        slots.take_sent()
         lows.append(slots.cluster.low)
     assert lows[9:] == [9] * 6 + [15] * 6 + [21] * 2
 
@@ -838,7 +838,7 @@ def test_a_checkpoint_is_saved_with_its_transaction_and_the_log_cut_below_it() -
 def test_an_aborted_window_leaves_no_trace() -> None:
     slots = Slots()
     slots.say(0, Match(NEAR, 1, 5.0))
-    slots.told()
+    slots.take_sent()
     slots.say(0, Match(NEAR, 2, 4.0))
     cluster = slots.cluster
     cluster.read(2, np.random.default_rng(0))
@@ -858,11 +858,11 @@ def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
     slots = Slots()
     cluster = slots.cluster
     slots.say(0, Match(PLAIN, 1))
-    slots.told()
+    slots.take_sent()
     slots.say(0, Match(PLAIN, 2))
     slots.say(0, Match(NEAR, 1, 5.0))
     cluster.is_archive_away = True
-    assert slots.told() == []
+    assert slots.take_sent() == []
     (late,) = cluster.begin_save
     assert late.offset == 1
     # The next one reports more before it finds the list, and the log is truncated there.
@@ -876,7 +876,7 @@ def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
     cluster.is_archive_away = False
     cluster.save()
     cluster.is_archive_away = True
-    assert slots.told() == []
+    assert slots.take_sent() == []
     (own,) = cluster.begin_save
     assert own.offset == 2
 
@@ -884,11 +884,11 @@ def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
     cluster.start()
     assert cluster.follows[-1] == 2
     cluster.is_archive_away = False
-    assert lists(slots.told()) == [("near", ((1, 5.0),))]
+    assert lists(slots.take_sent()) == [("near", ((1, 5.0),))]
     cluster.start()
     assert cluster.follows[-1] == 2
     slots.say(0, Match(NEAR, 3, 3.0))
-    assert lists(slots.told()) == [("near", ((3, 3.0), (1, 5.0)))]
+    assert lists(slots.take_sent()) == [("near", ((3, 3.0), (1, 5.0)))]
 
 
 def test_r5_a_checkpoint_below_what_is_kept_is_passed_over() -> None:
@@ -926,7 +926,7 @@ def test_records_name_their_queries() -> None:
 # --- versions that continue others
 
 
-def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
+def changes(sent: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
     """Returns of each list what is new in it, what has left, and the whole."""
     return [
         (
@@ -934,7 +934,7 @@ def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
             list(each.removed),
             [name for name, _ in each.entries],
         )
-        for each in told
+        for each in sent
         if isinstance(each, ListChange)
     ]
 
@@ -944,7 +944,7 @@ FIRST, SECOND, THIRD = (version(NEAR, number) for number in (5, 9, 12))
 
 def send_first(slots: Slots) -> None:
     slots.say(0, Match(FIRST, 1, 10.0), Match(FIRST, 2, 20.0))
-    assert changes(slots.told()) == [([1, 2], [], [1, 2])]
+    assert changes(slots.take_sent()) == [([1, 2], [], [1, 2])]
 
 
 @pytest.mark.parametrize("is_taken_over", [False, True])
@@ -957,7 +957,7 @@ def test_a_version_that_continues_leads_on_from_the_last_list_sent(
     if is_taken_over:
         # A successor that begins here knows this.
         window = slots.cluster.machine.windows[0]
-        assert slots.told() == []
+        assert slots.take_sent() == []
         restored = LiveLists(slots=2)
         restored.restore(window.lists.state())
         window.lists = restored
@@ -966,9 +966,9 @@ def test_a_version_that_continues_leads_on_from_the_last_list_sent(
     slots.say(1, Match(FIRST, 4, 1.0))
     slots.say(1, End(FIRST, by=(0, 9), is_continued=True))
     slots.say(1, Match(SECOND, 5, 40.0))
-    assert changes(slots.told()) == [([3, 5], [1, 2], [3, 5])]
+    assert changes(slots.take_sent()) == [([3, 5], [1, 2], [3, 5])]
     slots.say(1, Match(SECOND, 6, 5.0))
-    assert changes(slots.told()) == [([6], [5], [6, 3])]
+    assert changes(slots.take_sent()) == [([6], [5], [6, 3])]
 
 
 def test_a_query_that_is_registered_again_starts_its_list_from_nothing() -> None:
@@ -976,7 +976,7 @@ def test_a_query_that_is_registered_again_starts_its_list_from_nothing() -> None
     send_first(slots)
     slots.say(0, End(FIRST, by=(0, 9)))
     slots.say(0, Match(SECOND, 3, 30.0))
-    assert changes(slots.told()) == [([3], [], [3])]
+    assert changes(slots.take_sent()) == [([3], [], [3])]
 
 
 def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() -> None:
@@ -984,15 +984,15 @@ def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() 
     send_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     slots.say(0, Match(SECOND, 3, 30.0))
-    assert changes(slots.told()) == [([3], [1, 2], [3])]
+    assert changes(slots.take_sent()) == [([3], [1, 2], [3])]
     # It received only the third version.
     slots.say(1, End(FIRST, by=(0, 12), is_continued=True))
     slots.say(1, Match(THIRD, 4, 1.0))
     slots.say(0, Match(SECOND, 5, 2.0))
-    assert changes(slots.told()) == [([4], [3], [4])]
+    assert changes(slots.take_sent()) == [([4], [3], [4])]
     slots.say(0, End(SECOND, by=(0, 12), is_continued=True))
     slots.say(0, Match(THIRD, 6, 3.0))
-    assert changes(slots.told()) == [([6], [], [4, 6])]
+    assert changes(slots.take_sent()) == [([6], [], [4, 6])]
     slots.say(0, End(THIRD, by=(0, 20)))
     assert len(slots.known().knn) == 0
 
@@ -1004,18 +1004,18 @@ def test_results_of_a_version_are_sent_before_the_next_version_continues_them() 
     slots.say(1, Match(FIRST, 2, 20.0))
     slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
     slots.say(0, Match(SECOND, 3, 30.0))
-    assert changes(slots.told()) == [([1, 2], [], [1, 2]), ([3], [1, 2], [3])]
+    assert changes(slots.take_sent()) == [([1, 2], [], [1, 2]), ([3], [1, 2], [3])]
 
 
 def test_a_successor_continues_lists_sent_in_windows_that_it_does_not_know() -> None:
     slots = Slots()
     send_first(slots)
     slots.say(0, End(FIRST, by=(0, 9), is_continued=True))
-    assert slots.told() == []
+    assert slots.take_sent() == []
     # It reads all of it at once, and reports nothing.
     slots.cluster.start()
     slots.say(0, Match(SECOND, 3, 30.0))
-    assert changes(slots.told()) == [([3], [1, 2], [3])]
+    assert changes(slots.take_sent()) == [([3], [1, 2], [3])]
 
 
 def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
@@ -1024,7 +1024,7 @@ def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
     send_first(slots)
     slots.say(1, Match(replace(SECOND, subscriber="bob"), 3, 30.0))
     slots.say(0, Match(FIRST, 4, 1.0))
-    sent = {each.subscriber: each for each in slots.told() if isinstance(each, ListChange)}
+    sent = {each.subscriber: each for each in slots.take_sent() if isinstance(each, ListChange)}
     assert changes([sent["bob"]]) == [([3], [], [3])]
     assert changes([sent["ann"]]) == [([4], [2], [4, 1])]
 
@@ -1043,8 +1043,8 @@ def say_ranked(slots: Slots, asked: ListVersion, at_ms: int, *objects: int) -> N
     slots.say(1, time_ms=at_ms + 1)
 
 
-def ranked_lists(told: list[Any]) -> list[tuple[int | None, list[int | str]]]:
-    each_list = [each for each in told if isinstance(each, ListChange)]
+def ranked_lists(sent: list[Any]) -> list[tuple[int | None, list[int | str]]]:
+    each_list = [each for each in sent if isinstance(each, ListChange)]
     return [(each.at_ms, [name for name, _ in each.entries]) for each in each_list]
 
 
@@ -1054,20 +1054,20 @@ def test_a_ranked_version_without_results_empties_the_former_list(
 ) -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
-    assert ranked_lists(slots.told()) == [(100, [7])]
+    assert ranked_lists(slots.take_sent()) == [(100, [7])]
     for slot in (0, 1):
         slots.say(slot, End(OLD, 150, by=(0, 9), is_continued=True), time_ms=150)
     if is_taken_over:
         window = slots.cluster.machine.windows[0]
-        assert slots.told() == []
+        assert slots.take_sent() == []
         restored = LiveLists(slots=2)
         restored.restore(window.lists.state())
         window.lists = restored
     say_ranked(slots, NEW, 200)
     say_ranked(slots, NEW, 300)
-    assert ranked_lists(slots.told()) == [(200, [])]
+    assert ranked_lists(slots.take_sent()) == [(200, [])]
     say_ranked(slots, NEW, 400, 8)
-    assert ranked_lists(slots.told()) == [(400, [8])]
+    assert ranked_lists(slots.take_sent()) == [(400, [8])]
 
 
 @pytest.mark.parametrize("late", [(6, 7), ()])
@@ -1079,11 +1079,11 @@ def test_a_later_ranked_version_repeats_its_list_after_a_step_of_the_version_bef
     say_ranked(slots, OLD, 100, 7)
     say_ranked(slots, NEW, 110, 8)
     say_ranked(slots, OLD, 200, *late)
-    assert ranked_lists(slots.told()) == [(100, [7]), (110, [8]), (200, list(late))]
+    assert ranked_lists(slots.take_sent()) == [(100, [7]), (110, [8]), (200, list(late))]
     # Without it, the subscriber would keep the list of the earlier version.
     say_ranked(slots, NEW, 210, 8)
     say_ranked(slots, NEW, 310, 8)
-    assert ranked_lists(slots.told()) == [(210, [8])]
+    assert ranked_lists(slots.take_sent()) == [(210, [8])]
 
 
 @pytest.mark.parametrize("order", [(False, True), (True, False)])
@@ -1093,11 +1093,11 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_end_its_list(
     """It only learns that the query is no longer there."""
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
-    assert ranked_lists(slots.told()) == [(100, [7])]
+    assert ranked_lists(slots.take_sent()) == [(100, [7])]
     for slot, is_continued in enumerate(order):
         slots.say(slot, End(OLD, 150, by=(0, 9), is_continued=is_continued), time_ms=150)
     say_ranked(slots, NEW, 200)
-    assert ranked_lists(slots.told()) == [(200, [])]
+    assert ranked_lists(slots.take_sent()) == [(200, [])]
     for slot in (0, 1):
         slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
     slots.cluster.registry_saved(21)
@@ -1116,10 +1116,10 @@ def test_a_ranked_version_of_which_an_end_was_the_first_word_is_led_on_from(
     slots.say(
         0, Ranked(asked=OLD, at_ms=100, total=5, tokens=50, holders=(2, 1), seen=seen), time_ms=101
     )
-    assert ranked_lists(slots.told()) == [(100, [7])]
+    assert ranked_lists(slots.take_sent()) == [(100, [7])]
     slots.say(0, End(OLD, 150, by=(0, 9), is_continued=True), time_ms=150)
     say_ranked(slots, NEW, 200)
-    assert ranked_lists(slots.told()) == [(200, [])]
+    assert ranked_lists(slots.take_sent()) == [(200, [])]
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -1129,35 +1129,35 @@ def test_a_ranked_query_that_moves_to_other_slots_only_empties_its_list(
     """The slots that it leaves get a removal with the revision of the next version."""
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
-    assert ranked_lists(slots.told()) == [(100, [7])]
+    assert ranked_lists(slots.take_sent()) == [(100, [7])]
     passed, last = version(BEST, 9), version(BEST, 12)
     for ended, by in [(OLD, 9), (passed, 12)][::order]:
         slots.say(0, End(ended, 150, by=(0, by)), time_ms=150)
     slots.say(1, time_ms=150)
     say_ranked(slots, last, 200)
-    assert ranked_lists(slots.told()) == [(200, [])]
+    assert ranked_lists(slots.take_sent()) == [(200, [])]
 
 
 def test_a_ranked_query_that_moves_after_a_new_registration_sends_nothing() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
-    assert ranked_lists(slots.told()) == [(100, [7])]
+    assert ranked_lists(slots.take_sent()) == [(100, [7])]
     slots.say(0, End(OLD, 150, by=(0, 7)), time_ms=150)
     slots.say(1, time_ms=150)
     slots.say(0, End(NEW, 160, by=(0, 12)), time_ms=160)
     slots.say(1, time_ms=160)
     say_ranked(slots, version(BEST, 12), 200)
-    assert ranked_lists(slots.told()) == []
+    assert ranked_lists(slots.take_sent()) == []
 
 
 def test_a_ranked_query_registered_again_sends_no_missing_objects() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
-    assert ranked_lists(slots.told()) == [(100, [7])]
+    assert ranked_lists(slots.take_sent()) == [(100, [7])]
     for slot in (0, 1):
         slots.say(slot, End(OLD, 150, by=(0, 7)), time_ms=150)
     say_ranked(slots, NEW, 200)
-    assert ranked_lists(slots.told()) == []
+    assert ranked_lists(slots.take_sent()) == []
     for slot in (0, 1):
         slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
     slots.cluster.registry_saved(21)
@@ -1175,6 +1175,6 @@ def test_a_step_before_the_end_is_sent_after_a_slot_reported_the_removal() -> No
         0, Ranked(asked=NEW, at_ms=200, total=5, tokens=50, holders=(2, 1), seen=()), time_ms=201
     )
     slots.say(0, End(NEW, 250, by=(0, 20)), time_ms=250)
-    assert ranked_lists(slots.told()) == [(100, [7])]
+    assert ranked_lists(slots.take_sent()) == [(100, [7])]
     slots.say(1, time_ms=201)
-    assert ranked_lists(slots.told()) == [(200, [])]
+    assert ranked_lists(slots.take_sent()) == [(200, [])]

@@ -188,7 +188,7 @@ def test_an_end_from_the_registry_is_reported_once(is_taken_over: bool) -> None:
 # --- a merger
 
 
-def ends(told: list[Any]) -> list[Any]:
+def ends(sent: list[Any]) -> list[Any]:
     """Returns the reasons of ends, and ids of matches or lists, in order."""
     return [
         (each.query, each.ended)
@@ -196,7 +196,7 @@ def ends(told: list[Any]) -> list[Any]:
         else [name for name, _ in each.entries]
         if isinstance(each, ListChange)
         else each[2]
-        for each in told
+        for each in sent
     ]
 
 
@@ -206,12 +206,12 @@ def test_an_end_is_reported_when_all_slots_have_passed_the_position_in_the_regis
     slots.say(0, QueryEnd(PLAIN, PLACE))
     slots.say(0, QueryEnd(PLAIN, PLACE))
     slots.say(1, Match(PLAIN, 2))
-    assert ends(slots.told()) == [1, 2]
+    assert ends(slots.take_sent()) == [1, 2]
     slots.say(1, Match(PLAIN, 3))
     slots.say(1, QueryEnd(PLAIN, PLACE))
     # Another query is not delayed, and this one may begin anew.
     slots.say(1, Match(PLAIN, 4))
-    assert ends(slots.told()) == [3, ("q", BY_REMOVAL), 4]
+    assert ends(slots.take_sent()) == [3, ("q", BY_REMOVAL), 4]
     assert len(slots.known().ends) == 0
 
 
@@ -220,7 +220,7 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
     slots = Slots()
     slots.say(0, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
     slots.say(1, Match(PLAIN, 1), time_ms=1_000)
-    assert ends(slots.told()) == [1]
+    assert ends(slots.take_sent()) == [1]
     if is_taken_over:
         lists = slots.cluster.machine.windows[0].lists
         restored = LiveLists(slots=2)
@@ -228,11 +228,11 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
         slots.cluster.machine.windows[0].lists = restored
     slots.say(1, Match(PLAIN, 2), Match(PLAIN, 3), time_ms=1_000)
     slots.say(1, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
-    assert ends(slots.told()) == [2, 3, ("q", BY_TTL)]
+    assert ends(slots.take_sent()) == [2, 3, ("q", BY_TTL)]
     # Clean-up records of the registry are repeats.
     for slot in (0, 1):
         slots.say(slot, QueryEnd(PLAIN, PLACE, has_expired=True), time_ms=9_000)
-    assert ends(slots.told()) == []
+    assert ends(slots.take_sent()) == []
     assert len(slots.known().ends) == 0
 
 
@@ -240,7 +240,7 @@ def test_the_registry_may_report_an_end_before_slots_reach_its_time() -> None:
     slots = Slots()
     for slot in (0, 1):
         slots.say(slot, QueryEnd(PLAIN, PLACE, has_expired=True))
-    assert ends(slots.told()) == [("q", BY_TTL)]
+    assert ends(slots.take_sent()) == [("q", BY_TTL)]
 
 
 def test_an_end_comes_after_lists_and_steps() -> None:
@@ -260,14 +260,14 @@ def test_an_end_comes_after_lists_and_steps() -> None:
     slots.say(
         1, Ranked(asked=best, at_ms=100, total=5, tokens=50, holders=(2, 1), seen=()), time_ms=99
     )
-    assert ends(slots.told()) == [[1]]
+    assert ends(slots.take_sent()) == [[1]]
     slots.say(1, Gone(best, 150, by=(0, 9)), time_ms=99)
     slots.say(1, QueryEnd(best, (0, 6)), time_ms=99)
     # A step before the end is incomplete: slot 1 has not reported a later time.
-    assert ends(slots.told()) == []
+    assert ends(slots.take_sent()) == []
     slots.say(0, Match(near, 2, 1.0), time_ms=501)
     slots.say(1, time_ms=501)
-    assert ends(slots.told()) == [[2, 1], ("best", BY_REMOVAL), ("near", BY_TTL)]
+    assert ends(slots.take_sent()) == [[2, 1], ("best", BY_REMOVAL), ("near", BY_TTL)]
 
 
 def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:

@@ -34,7 +34,7 @@ from tests.support.random_maps import random_map
 NO_LEAVES = np.empty(0, np.int32)
 
 
-def said(
+def report_of(
     slot: int,
     version: int = 2,
     epoch: int = 7,
@@ -72,7 +72,7 @@ def test_a_search_reaches_every_slot_that_holds_results(seed: int) -> None:
             [(own[:7, 0], own[:7, 1]), (own[7:, 0], own[7:, 1])], arrays, slot
         )
         assert not np.isin(leaves, arrays.leaf_ids[arrays.slot_of_leaf == slot]).any()
-        known[slot] = said(slot, leaves=leaves)
+        known[slot] = report_of(slot, leaves=leaves)
     former = Former(leftovers=LeftoverTable.of(2, known))
     spared = 0
     for _ in range(200):
@@ -100,13 +100,13 @@ def test_what_is_where_the_map_puts_it_is_no_leftover() -> None:
 
 
 def test_slots_without_reports_are_searched() -> None:
-    table = LeftoverTable.of(2, {0: said(0), 2: said(2, leaves=np.array([5], np.int32))})
+    table = LeftoverTable.of(2, {0: report_of(0), 2: report_of(2, leaves=np.array([5], np.int32))})
     assert table.slots_beside(np.array([4], np.int32), EVER_MS, 4) == {1, 3}
     assert table.slots_beside(np.array([4, 5], np.int32), EVER_MS, 4) == {1, 2, 3}
 
 
 def test_slots_with_archived_objects_of_the_window_are_searched() -> None:
-    table = LeftoverTable.of(2, {0: said(0), 1: said(1, archived_upto_ms=500)})
+    table = LeftoverTable.of(2, {0: report_of(0), 1: report_of(1, archived_upto_ms=500)})
     leaves = np.array([4], np.int32)
     assert table.slots_beside(leaves, EVER_MS, 2) == {1}
     assert table.slots_beside(leaves, 500, 2) == {1}
@@ -114,7 +114,9 @@ def test_slots_with_archived_objects_of_the_window_are_searched() -> None:
 
 
 def test_reports_of_another_owner_or_map_do_not_count() -> None:
-    table = LeftoverTable.of(2, {}).learn([said(0), said(1, version=3), said(2, version=1)])
+    table = LeftoverTable.of(2, {}).learn(
+        [report_of(0), report_of(1, version=3), report_of(2, version=1)]
+    )
     assert set(table.of_slot) == {0}
     assert set(table.owned({0: 7}.get).of_slot) == {0}
     assert not table.owned({0: 8}.get).of_slot
@@ -200,8 +202,8 @@ def test_reports_of_slots_are_kept_until_the_map_or_their_owner_changes() -> Non
     one.change(2)
     leaves = np.array([3], np.int32)
     assert one.known.wanted([0, 1], 0) == 2
-    news = [said(0, epoch=one.epoch(0), leaves=leaves), said(1, epoch=one.epoch(1))]
-    one.known.learn([*news, said(0, epoch=99)], 1_000)
+    news = [report_of(0, epoch=one.epoch(0), leaves=leaves), report_of(1, epoch=one.epoch(1))]
+    one.known.learn([*news, report_of(0, epoch=99)], 1_000)
 
     def known() -> set[int]:
         former = one.known.former(one.routing(), EVER_MS)

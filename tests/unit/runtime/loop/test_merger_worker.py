@@ -64,12 +64,12 @@ class Cluster:
         rows = [(0, at, item) for item in items]
         self.append(PARTIALS, found_of([(0, at, at + 1, time_ms)], rows))
 
-    def told(self, count: int) -> list[ListChange]:
+    def all_sent(self, count: int) -> list[ListChange]:
         """Returns all lists that were ever sent, once there are `count`."""
-        eventually(lambda: len(self._told()) >= count)
-        return self._told()
+        eventually(lambda: len(self._sent()) >= count)
+        return self._sent()
 
-    def _told(self) -> list[ListChange]:
+    def _sent(self) -> list[ListChange]:
         delivered = [m for m in self.messages(DELIVERIES) if isinstance(m, Delivered)]
         return [each for message in delivered for each in lists_of(message)]
 
@@ -99,13 +99,13 @@ def test_a_successor_sends_changes_that_continue_its_predecessor_s_lists(
 ) -> None:
     with cluster.merger("m1"):
         cluster.say(Match(NEAR, 1, 5.0), Terms(WORDS, 100, (("a", 1),)))
-        cluster.told(1)
+        cluster.all_sent(1)
         cluster.say(Match(NEAR, 2, 4.0))
-        cluster.told(2)
+        cluster.all_sent(2)
     assert any(isinstance(m, CheckpointTaken) for m in cluster.messages(CONTROL))
     with cluster.merger("m2"):
         cluster.say(Match(NEAR, 3, 3.0), Terms(WORDS, 100, (("a", 2),)), time_ms=101)
-        reported = cluster.told(4)
+        reported = cluster.all_sent(4)
     assert reported[2:] == [
         ListChange(
             subscriber="ann",

@@ -30,7 +30,7 @@ RANKED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
+def installed_for(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
     """Returns the installs of new queries q0, q1, … for each slot."""
     requests = [
         request_of(
@@ -50,7 +50,7 @@ def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installe
 
 
 def slots_of(members: dict[str, Any]) -> set[int]:
-    return set(told(members))
+    return set(installed_for(members))
 
 
 def test_queries_of_a_place_stand_in_the_slots_of_their_place() -> None:
@@ -69,7 +69,7 @@ def test_queries_that_any_object_may_concern_stand_everywhere(members: dict[str,
 
 
 def test_plain_range_queries_are_sent_without_further_members() -> None:
-    for message in told(RANGE, RANGE, {"kind": "range"}).values():
+    for message in installed_for(RANGE, RANGE, {"kind": "range"}).values():
         assert not message.kinds.any()
         assert not message.starts_ms.any()
         assert (message.past_ms == NO_PAST).all()
@@ -80,7 +80,7 @@ def test_plain_range_queries_are_sent_without_further_members() -> None:
 
 def test_each_slot_receives_the_condition_of_each_query() -> None:
     queries = [RANGE, KNN, TERMS, RANKED, TRACKED]
-    found = told(*queries)
+    found = installed_for(*queries)
     (home,) = slots_of(RANGE)
     assert set(found) == EVERYWHERE
     for slot, message in found.items():
@@ -108,7 +108,7 @@ def test_each_slot_receives_the_condition_of_each_query() -> None:
 def test_every_query_has_one_home() -> None:
     whole = {name: value for name, value in TERMS.items() if name != "region"}
     wide = RANKED | {"radius_m": 3e6}
-    found = told(KNN, whole, wide, TRACKED)
+    found = installed_for(KNN, whole, wide, TRACKED)
     homes: dict[bytes, list[int]] = {}
     counts: dict[bytes, list[int]] = {}
     for slot, message in found.items():
@@ -127,7 +127,7 @@ def test_every_query_has_one_home() -> None:
 
 
 def test_range_queries_request_history_without_a_definition() -> None:
-    (message,) = told(RANGE, past_ms=5_000).values()
+    (message,) = installed_for(RANGE, past_ms=5_000).values()
     assert message.kinds.tolist() == [KIND_RANGE]
     assert message.past_ms.tolist() == [5_000]
     assert message.starts_ms.tolist() == [70]

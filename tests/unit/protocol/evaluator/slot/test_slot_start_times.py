@@ -30,7 +30,7 @@ EVENTS = {0: "match", 1: "enter", 2: "inside", 3: "exit"}
 AREA = {"rect": {"west": 0.0, "south": 0.0, "east": 6.0, "north": 6.0}}
 
 # Query, event, number of the object.
-Said = tuple[str, str, int]
+Reported = tuple[str, str, int]
 
 
 def opened(offset: int = 0) -> Slot:
@@ -47,8 +47,8 @@ def again(slot: Slot) -> Slot:
     return successor
 
 
-def said(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> list[Said]:
-    found: list[Said] = []
+def reports_of(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> list[Reported]:
+    found: list[Reported] = []
     for report in slot.take(records):
         if not isinstance(report, Report):
             # The end of a list.
@@ -102,7 +102,7 @@ class Version:
     inside: dict[int, int] = field(default_factory=dict)
     near: list[tuple[float, int]] = field(default_factory=list)
 
-    def meet(self, one: dict[str, Any], arrival_ms: int) -> list[Said]:
+    def meet(self, one: dict[str, Any], arrival_ms: int) -> list[Reported]:
         if not self.begins_ms <= arrival_ms < self.ends_ms:
             return []
         name, kind = self.members["id"], self.members["kind"]
@@ -123,7 +123,7 @@ class Version:
             return []
         return [(name, "enter" if holds else "exit", one["id"])]
 
-    def end(self) -> list[Said]:
+    def end(self) -> list[Reported]:
         """Values inside leave, each with its last object inside."""
         left, self.inside = list(self.inside.values()), {}
         return [(self.members["id"], "exit", number) for number in left]
@@ -135,7 +135,7 @@ class Story:
 
     rng: np.random.Generator
     records: list[tuple[int, Routed | Installed]] = field(default_factory=list)
-    expected: list[list[Said]] = field(default_factory=list)
+    expected: list[list[Reported]] = field(default_factory=list)
     live: dict[str, Version] = field(default_factory=dict)
     times_ms: list[int] = field(default_factory=lambda: [1_000, 1_000])
     offsets: list[int] = field(default_factory=lambda: [0, 0])
@@ -150,8 +150,8 @@ class Story:
             self.expected += meaning
         return self
 
-    def _objects(self) -> tuple[Routed, list[list[Said]]]:
-        rng, found = self.rng, list[list[Said]]()
+    def _objects(self) -> tuple[Routed, list[list[Reported]]]:
+        rng, found = self.rng, list[list[Reported]]()
         # The second partition lags.
         source = 0 if self.times_ms[0] < self.times_ms[1] + 300 else 1
         members, arrivals_ms = [], []
@@ -175,7 +175,7 @@ class Story:
                 found.append(version.end())
         return routed_with_copies(source, self.offsets[source] - 1, members, arrivals_ms), found
 
-    def _queries(self, revision: int) -> tuple[Installed, list[list[Said]]]:
+    def _queries(self, revision: int) -> tuple[Installed, list[list[Reported]]]:
         rng = self.rng
         name = str(rng.choice([f"{kind}{i}" for kind in ("range", "van", "knn") for i in range(3)]))
         before = self.live.pop(name, None)
@@ -218,7 +218,7 @@ def test_objects_before_the_begin_are_nothing_to_a_query(seed: int, way: str) ->
     begin = 0
     while begin < len(story.records):
         end = begin + (1 if way == "one by one" else int(rng.integers(1, 15)))
-        found += said(slot, story.records[begin:end])
+        found += reports_of(slot, story.records[begin:end])
         if way == "with restarts" and rng.random() < 0.4:
             slot = again(slot)
         begin = end
@@ -271,7 +271,7 @@ def test_a_begin_that_was_not_given_hides_no_object() -> None:
     slot = opened()
     install = installed_of(0, [(0, query(), "s", 5_000)])
     assert install.begins_ms is None
-    found = said(slot, [(0, install), (1, objects_at(4_990, 5_000))])
+    found = reports_of(slot, [(0, install), (1, objects_at(4_990, 5_000))])
     assert [number for _, _, number in found] == [1, 2]
     assert not len(slot.standing.waiting[RANGE])
 
@@ -282,7 +282,7 @@ def test_a_query_with_history_begins_that_much_earlier() -> None:
     install = installed_of(0, [(0, query(), "s", 1_000)], past_ms=800, is_start_given=True)
     assert install.begins_ms is not None
     assert install.begins_ms.tolist() == [200]
-    found = said(slot, [(0, before), (1, install), (2, behind)])
+    found = reports_of(slot, [(0, before), (1, install), (2, behind)])
     assert [number for _, _, number in found] == [2, 3, 4, 5, 6]
     install = installed_of(
         0, [(1, query(), "s", 5_000)], past_ms=(1 << 63) - 1, is_start_given=True
@@ -294,7 +294,7 @@ def test_a_query_with_history_begins_that_much_earlier() -> None:
 def test_a_copy_for_a_change_of_the_map_begins_when_its_query_does() -> None:
     slot = opened()
     install = installed_of(0, [(0, query(), "s", 1_000)], is_start_given=True)
-    found = said(slot, [(0, replace(install, copied_at=1)), (1, objects_at(999, 1_000))])
+    found = reports_of(slot, [(0, replace(install, copied_at=1)), (1, objects_at(999, 1_000))])
     assert [number for _, _, number in found] == [2]
 
 
@@ -302,20 +302,20 @@ def test_an_update_ends_the_former_version_and_begins_at_its_start_time() -> Non
     slot = opened()
     first = installed_of(0, [(0, query(), "s", 0)])
     second = installed_of(0, [(1, query(), "s", 1_000)], is_start_given=True)
-    found = said(slot, [(0, first), (1, objects_at(1)), (2, second)])
-    found += said(slot, [(3, objects_at(2, 1_000, offset=1, first=2))])
+    found = reports_of(slot, [(0, first), (1, objects_at(1)), (2, second)])
+    found += reports_of(slot, [(3, objects_at(2, 1_000, offset=1, first=2))])
     assert [number for _, _, number in found] == [1, 3]
 
 
 def test_removed_queries_wait_no_longer_and_give_their_rows_to_others() -> None:
     slot = opened()
     far = installed_of(0, [(0, query(), "s", 1 << 40)], is_start_given=True)
-    said(slot, [(0, far)])
+    reports_of(slot, [(0, far)])
     assert len(slot.standing.waiting[RANGE]) == 1
-    said(slot, [(1, installed_of(0, [], [("q", 1)]))])
-    said(slot, [(2, objects_at(1))])
+    reports_of(slot, [(1, installed_of(0, [], [("q", 1)]))])
+    reports_of(slot, [(2, objects_at(1))])
     assert not len(slot.standing.waiting[RANGE])
-    found = said(
+    found = reports_of(
         slot, [(3, installed_of(0, [(2, query("r"), "s", 0)])), (4, objects_at(2, offset=1))]
     )
     assert [name for name, _, _ in found] == ["r"]

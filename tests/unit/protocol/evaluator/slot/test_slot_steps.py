@@ -92,7 +92,7 @@ def queries(rng: np.random.Generator) -> list[TermsQuery]:
     return asked
 
 
-def told(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]]:
+def steps_of(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]]:
     """Returns the reports of steps."""
     reports = slot.take([(slot.offset, message)])
     results = [one for each in reports if isinstance(each, StepReport) for one in each.results]
@@ -131,7 +131,7 @@ def test_steps_report_the_results_of_searches(trial: int) -> None:
             installs.install(list(enumerate(changes, 1)), rows, [(0,)] * len(changes))
             message = installs.installed(0)
             for slot in slots:
-                told(slot, message)
+                steps_of(slot, message)
             for entry in slots[1].standing.steps.queries.values():
                 entry.kept = None
             for entry in slots[0].standing.steps.queries.values():
@@ -142,7 +142,7 @@ def test_steps_report_the_results_of_searches(trial: int) -> None:
         # Sometimes there is no record for longer than a window.
         now_ms = START_MS + 100 * number + (5_000 if number > 80 else 0)
         record = posts(rng, number, now_ms)
-        first, second = (told(slot, record) for slot in slots)
+        first, second = (steps_of(slot, record) for slot in slots)
         assert first == second
         steps += len(first)
         if number == 60:
@@ -308,7 +308,7 @@ def test_results_of_many_steps_do_not_depend_on_the_batch_size(
             assert pieces.report().end == position_after(number + 1)
             in_turns += pieces.continue_steps()
             reported_ms = pieces.reported_ms
-        first, second = ([said(one) for one in founds(each)] for each in (at_once, in_turns))
+        first, second = ([content_of(one) for one in founds(each)] for each in (at_once, in_turns))
         assert [each[:-1] for each in first] == [each[:-1] for each in second]
         # The time may be reported by more records, and never decreases.
         times_ms = [each[-1] for each in second if each[-1] != NO_TIME_MS]
@@ -324,9 +324,9 @@ def test_results_of_many_steps_do_not_depend_on_the_batch_size(
     assert whole.report().end == pieces.report().end == position_of(13)
 
 
-def said(told: tuple[int, Found]) -> tuple[int, list[Any], list[Any], list[int], int]:
+def content_of(step: tuple[int, Found]) -> tuple[int, list[Any], list[Any], list[int], int]:
     """Returns a record's target, steps, matches, intervals and reported time."""
-    target, record = told
+    target, record = step
     steps: list[Any] = []
     if (columns := record.steps) is not None:
         steps = [

@@ -67,7 +67,7 @@ class Log:
         assert copies is not None
         self.records.append((len(self.records), copies.mark(routed, np.arange(1), 0)))
 
-    def told(self, way: str = "one by one") -> list[ReportedEvent]:
+    def all_reported(self, way: str = "one by one") -> list[ReportedEvent]:
         slot = Slot(0, 3, standing_limits=self.limits)
         slot.open(0, 0, 1, 0)
         size = len(self.records) if way == "at once" else 1
@@ -85,9 +85,9 @@ class Log:
 
     def events(self) -> list[tuple[str, int, str]]:
         """Returns the events; they are the same however the log is read."""
-        reported = self.told()
+        reported = self.all_reported()
         for way in ("at once", "with restarts"):
-            assert self.told(way) == reported
+            assert self.all_reported(way) == reported
         positions = [position for position, *_ in reported]
         assert positions == sorted(positions)
         return [rest for _, *rest in reported]  # type: ignore[misc]

@@ -80,9 +80,9 @@ def test_a_slot_reports_what_the_plain_rules_report(seed: int) -> None:
             text = str(rng.choice(["red", "red", "blue"]))
             objects.add(number, {"lon": lon, "lat": 0.0, "bus": bus, "text": text}, now_ms)
             log.move(number, lon, bus, text=text)
-    reported = log.told()
+    reported = log.all_reported()
     for way in ("at once", "with restarts"):
-        assert log.told(way) == reported, f"seed={seed} {way}"
+        assert log.all_reported(way) == reported, f"seed={seed} {way}"
 
     def fail(why: str) -> None:
         raise AssertionError(f"seed={seed}: {why}")

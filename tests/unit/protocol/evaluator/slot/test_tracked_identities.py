@@ -17,8 +17,8 @@ from tests.collisions import BUSES
 from tests.support.values import installed_of
 from tests.unit.protocol.evaluator.slot.test_slot_start_times import (
     opened,
+    reports_of,
     routed_with_copies,
-    said,
 )
 
 INSIDE, OUTSIDE = 1.0, 9.0
@@ -32,7 +32,7 @@ class Vans:
         self.slot = opened()
         members = {"id": "q", "kind": "range", "mode": "continuous", "region": AREA}
         install = installed_of(0, [(0, {**members, "track": "van"}, "s", 0)])
-        said(self.slot, [(0, install)])
+        reports_of(self.slot, [(0, install)])
         self.moves = 0
 
     def move(self, *where: tuple[Any, float]) -> list[tuple[str, int]]:
@@ -43,7 +43,7 @@ class Vans:
             for number, (van, lon) in enumerate(where)
         ]
         routed = routed_with_copies(0, self.moves - 1, members, [self.moves] * len(members))
-        return [(event, n) for _, event, n in said(self.slot, [(self.moves, routed)])]
+        return [(event, n) for _, event, n in reports_of(self.slot, [(self.moves, routed)])]
 
     def restart(self, *, is_old: bool) -> dict[str, Any]:
         state = dict(read_state(write_state(slot_state(self.slot, 0, ()))))

@@ -33,7 +33,7 @@ RANKED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
+def installed_for(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
     """Returns the installs of new queries q0, q1, … for each slot."""
     requests = [
         request_of(
@@ -70,19 +70,23 @@ def test_updates_of_a_slot_fit_records_of_the_log() -> None:
     installs.install([(i, change_of(request)) for i, request in enumerate(requests)], rows, slots)
     installs.leave([0], 7, 8)
     messages = [each.message for each in installs.effects() if isinstance(each, Append)]
-    told = [each for each in messages if isinstance(each, Installed)]
-    assert [revision for each in told for revision in each.revisions] == [*range(len(queries))]
-    assert [each.removed.tolist() for each in told] == [[7]] + [[]] * (len(told) - 1)
-    assert {each.copied_at for each in told} == {99}
-    sizes = [write_installed(each).ByteSize() for each in told]
+    installed_for = [each for each in messages if isinstance(each, Installed)]
+    assert [revision for each in installed_for for revision in each.revisions] == [
+        *range(len(queries))
+    ]
+    assert [each.removed.tolist() for each in installed_for] == [[7]] + [[]] * (
+        len(installed_for) - 1
+    )
+    assert {each.copied_at for each in installed_for} == {99}
+    sizes = [write_installed(each).ByteSize() for each in installed_for]
     assert max(sizes) < RECORD_BYTES_MAX * 0.9
     assert sum(sizes) > 2 * RECORD_BYTES_MAX
-    for each in told:
+    for each in installed_for:
         assert len(read_installed(write_installed(each)).revisions) == len(each.revisions)
 
 
 def slots_of(members: dict[str, Any]) -> set[int]:
-    return set(told(members))
+    return set(installed_for(members))
 
 
 def test_queries_of_a_place_stand_in_the_slots_of_their_place() -> None:
@@ -101,7 +105,7 @@ def test_queries_that_any_object_may_concern_stand_everywhere(members: dict[str,
 
 
 def test_plain_range_queries_are_sent_without_further_members() -> None:
-    for message in told(RANGE, RANGE, {"kind": "range"}).values():
+    for message in installed_for(RANGE, RANGE, {"kind": "range"}).values():
         assert not message.kinds.any()
         assert not message.starts_ms.any()
         assert (message.past_ms == NO_PAST).all()
@@ -112,7 +116,7 @@ def test_plain_range_queries_are_sent_without_further_members() -> None:
 
 def test_each_slot_receives_the_condition_of_each_query() -> None:
     queries = [RANGE, KNN, TERMS, RANKED, TRACKED]
-    found = told(*queries)
+    found = installed_for(*queries)
     (home,) = slots_of(RANGE)
     assert set(found) == EVERYWHERE
     for slot, message in found.items():
@@ -140,7 +144,7 @@ def test_each_slot_receives_the_condition_of_each_query() -> None:
 def test_every_query_has_one_home() -> None:
     whole = {name: value for name, value in TERMS.items() if name != "region"}
     wide = RANKED | {"radius_m": 3e6}
-    found = told(KNN, whole, wide, TRACKED)
+    found = installed_for(KNN, whole, wide, TRACKED)
     homes: dict[bytes, list[int]] = {}
     counts: dict[bytes, list[int]] = {}
     for slot, message in found.items():
@@ -159,7 +163,7 @@ def test_every_query_has_one_home() -> None:
 
 
 def test_range_queries_request_history_without_a_definition() -> None:
-    (message,) = told(RANGE, past_ms=5_000).values()
+    (message,) = installed_for(RANGE, past_ms=5_000).values()
     assert message.kinds.tolist() == [KIND_RANGE]
     assert message.past_ms.tolist() == [5_000]
     assert message.starts_ms.tolist() == [70]
