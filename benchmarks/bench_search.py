@@ -41,7 +41,7 @@ from sirocco.loadgen.posts import WorldPosts
 from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.model.query import RankedQuery, TermsQuery, Weights
-from sirocco.model.text import TextAnalyser, analyse
+from sirocco.model.text import TextAnalyser, tokens_of
 
 PART = 65_536
 START_MS = 1_767_225_600_000
@@ -139,7 +139,7 @@ def fill(data: str, objects: int, searches: int, seed: int) -> tuple[SlotStore, 
         wanted = -(-searches * 2 * len(batch) // objects)
         for row in rng.integers(0, len(batch), wanted).tolist():
             asked.places.append((float(batch.lon[row]), float(batch.lat[row])))
-            asked.texts.append(sorted(set(analyse(batch.row(row).text))))
+            asked.texts.append(sorted(set(tokens_of(batch.row(row).text))))
     order = rng.permutation(len(asked.places))[:searches].tolist()
     asked = Asked([asked.places[i] for i in order], [asked.texts[i] for i in order])
     own = sum(s.bytes_total - s.content_bytes for s in store.slices)

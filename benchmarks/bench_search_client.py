@@ -43,7 +43,7 @@ from sirocco_client.regions import Rectangle
 
 from sirocco.codec.columns import put_objects
 from sirocco.loadgen.clusters import ClusteredWorkload
-from sirocco.model.text import analyse
+from sirocco.model.text import tokens_of
 from sirocco.runtime.process.process_tuning import tune
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.builders.scheme import scheme_named
@@ -96,7 +96,7 @@ class Made:
         return int(self._rng.integers(len(self._lon)))
 
     def _word(self) -> str:
-        return str(self._rng.choice(analyse(self._texts[self._row()])))
+        return str(self._rng.choice(tokens_of(self._texts[self._row()])))
 
     def _range_at(self, lon: float, lat: float, text: str | None) -> ask.RangeQuery:
         box = self._box(lon, lat, 0.01)
@@ -114,7 +114,7 @@ class Made:
 
     def _range(self) -> Query:
         row = self._row()
-        word = str(self._rng.choice(analyse(self._texts[row])))
+        word = str(self._rng.choice(tokens_of(self._texts[row])))
         return self._range_at(self._lon[row], self._lat[row], word)
 
     def _range_rare(self) -> Query:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from sirocco.model.objects import pack_bytes
-from sirocco.model.text import TextAnalyser, analyse, invalid_utf8_rows
+from sirocco.model.text import TextAnalyser, invalid_utf8_rows, tokens_of
 
 BATCH = 1_000
 PASSES = 5
@@ -81,7 +81,7 @@ def main() -> None:
         kernel_rate = best_rate(len(texts), partial(run_all, analyser.analyse_batch, batches))
         check_rate = best_rate(len(texts), partial(run_all, invalid_utf8_rows, batches))
         sample = [(text,) for text in texts[:2_000]]
-        python_rate = best_rate(len(sample), partial(run_all, analyse, sample))
+        python_rate = best_rate(len(sample), partial(run_all, tokens_of, sample))
         line = {
             "case": case,
             "texts_per_s": round(kernel_rate),

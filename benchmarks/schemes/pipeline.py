@@ -17,7 +17,7 @@ from benchmarks.schemes.queries import Queries
 from benchmarks.schemes.streams import Stream
 from benchmarks.schemes.workloads import Workload
 from sirocco.loadgen.lines import object_lines, texts_of
-from sirocco.model.text import analyse, term_hash
+from sirocco.model.text import term_hash, tokens_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,7 +147,7 @@ def term_names(stream: Stream) -> dict[int, str]:
     texts = texts_of(stream.columns.text, stream.columns.text_offsets)
     # Words repeat: each is analysed once.
     words = {word for text in texts for word in text.split()}
-    return {term_hash(term): term for word in words for term in analyse(word)}
+    return {term_hash(term): term for word in words for term in tokens_of(word)}
 
 
 def query_lines(queries: Queries, names: dict[int, str]) -> list[bytes]:

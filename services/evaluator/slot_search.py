@@ -197,7 +197,7 @@ def answer(
     rows = with_numbers(compile_queries([question.query], [0]), hashing)
     wanted = Wanted(
         query=question.query,
-        condition=compile_condition(rows, question.query.where),
+        condition=compile_condition(rows, question.query.where, hashing=hashing),
         bounds=Bounds(question.from_ms, question.upto_ms),
         ranking=ranked_of(question.query, hashing),
         now_ms=question.now_ms,
@@ -420,7 +420,7 @@ def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[Stor
     views: list[StoreView] = []
     rows = 0
     # A filter on attributes may require reading all rows, one by one.
-    rows_max = wanted.limits.nearest_rows if wanted.condition.where is None else 0
+    rows_max = wanted.limits.nearest_rows if wanted.condition.is_exact else 0
     for search in searches:
         view = search.view
         further = view.objects_total

@@ -23,8 +23,11 @@ from sirocco.model.errors import Internal
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import MISSING_TS, ObjectColumns, pack_bytes
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import ANALYSIS
 
 FORM = b"sirocco.slice"
+# The analysis of texts whose terms the writer held; readers analyse the texts anew.
+MADE_BY = b"sirocco.analysis"
 VERSION = b"2"
 
 # The first version also held terms, their counts and the number of tokens.
@@ -86,7 +89,7 @@ def write_slice(slice_: SealedSlice) -> memoryview:
         "number": _plain(rows.numbers),
         "seq": _plain(rows.seqs),
     }
-    table = pa.table(columns).replace_schema_metadata({FORM: VERSION})
+    table = pa.table(columns).replace_schema_metadata({FORM: VERSION, MADE_BY: b"%d" % ANALYSIS})
     sink = pa.BufferOutputStream()
     pq.write_table(
         table,

@@ -21,7 +21,7 @@ from sirocco.model.geometry import Circle, Region, distance_m, round_mm
 from sirocco.model.objects import ObjectRow
 from sirocco.model.outside import metres_outside
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
-from sirocco.model.text import analyse
+from sirocco.model.text import terms_of, tokens_of
 
 _SIGNS = {"eq": "=", "gte": "≥", "gt": ">", "lte": "≤", "lt": "<", "in": "in"}
 
@@ -83,8 +83,8 @@ def explain(
         is_start_given: Whether the registration named `start_ms`. Otherwise it is when a router
             received the registration, by its clock.
     """
-    terms = analyse(one.text)
-    reasons = _place_reasons(query, one) + _text_reasons(query, terms)
+    terms = terms_of(one.text)
+    reasons = _place_reasons(query, one) + _text_reasons(query, one.text, terms)
     attributes = members_of(one.attributes)
     if query.where is not None:
         reasons.append(_where_reason(query.where, attributes))
@@ -154,17 +154,18 @@ def metres(value: float) -> str:
 # --- text
 
 
-def _text_reasons(query: Query, terms: list[str]) -> list[Reason]:
+def _text_reasons(query: Query, text: str, terms: list[str]) -> list[Reason]:
     if isinstance(query, RankedQuery):
         return [_keywords_reason(query.keywords, terms)]
-    return [] if query.expression is None else [_expression_reason(query.expression, terms)]
+    return [] if query.expression is None else [_expression_reason(query.expression, text)]
 
 
-def _expression_reason(expression: Expression, terms: list[str]) -> Reason:
-    present = frozenset(terms)
+def _expression_reason(expression: Expression, text: str) -> Reason:
+    tokens = tokens_of(text)
+    present = expression.present(tokens)
     verdicts = [_verdict(one, present) for one in expression.conjunctions]
     holds = any(one["holds"] for one in verdicts)
-    details = {"terms": sorted(present), "conjunctions": verdicts}
+    details = {"terms": sorted(set(tokens)), "conjunctions": verdicts}
     if holds:
         why = next(words_of(one) for one in verdicts if one["holds"])
         return Reason("text", True, f"holds {why}", details)

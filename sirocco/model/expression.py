@@ -1,13 +1,15 @@
-"""The boolean language over terms: AND (also by adjacency), OR, NOT, parentheses, ANY(...).
+"""The boolean language over words: AND (also by adjacency), OR, NOT, parentheses, ANY(...).
 
 Grammar, operators only in capitals, NOT binds strongest, OR weakest::
 
     either := both ("OR" both)*
     both   := unary (["AND"] unary)*
     unary  := "NOT" unary | "(" either ")" | "ANY" "(" word+ ")" | word
+    word   := token-run | phrase | beginning "*"
 
-A word is any run of characters without white space and parentheses. It stands for the AND of
-the terms that it analyses to; within ANY the words are alternatives.
+A phrase stands in quotes; its tokens have to be side by side in a text. A word without white space,
+parentheses and quotes is the phrase of its tokens. A beginning has at least two characters of one
+token, in a script that is written with spaces. Within ANY the words are alternatives.
 
 `Expression` holds the disjunctive normal form, which the indexes use. Contradictory conjunctions
 are dropped, except one if there is no other; conjunctions absorbed by another are removed. Each
@@ -20,7 +22,7 @@ import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +30,23 @@ from numpy.typing import NDArray
 from sirocco.kernels.base.disjunctive import TOO_MANY, absorb_masks, multiply_masks
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
-from sirocco.model.text import analyse
+from sirocco.model.patterns import begins, held_patterns, is_pattern, phrase
+from sirocco.model.text import is_unspaced, tokens_of
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+_TOKEN = re.compile(r"[()]|\"[^\"]*\"|\"|[^\s()\"]+")
+_MARKS = frozenset('"*')
+# By a character that belongs to no token, but is no blank, so that words stay words.
+_WITHOUT_MARKS = str.maketrans(dict.fromkeys(_MARKS, "'"))
 _OPERATORS = frozenset({"AND", "OR", "NOT", "ANY"})
 
 # The form of most standing queries: ASCII words of one term each, separated by single spaces.
 _PLAIN = re.compile(r"\w+(?: \w+)*", re.ASCII)
+
+# Tokens of a phrase. A text is read from each of its tokens as far as a phrase goes: without bound,
+# one word repeated in a phrase and in a text of 64 KB would take seconds.
+_PHRASE_TOKENS_MAX = 64
+
+_BEGINNING_MIN = 2
 
 # Distinct products held at a time while the disjunctive form is built. Factors are multiplied
 # smallest first, so an expression with at most 256 final conjunctions rarely comes near; without a
@@ -50,7 +62,7 @@ _SECRET = np.uint64(hash("disjunctive form") & 0xFFFFFFFFFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Leaf of the syntax tree: holds if the term is in the object's text."""
+    """Leaf of the syntax tree: holds if the token or pattern is in the object's text."""
 
     term: str
 
@@ -83,6 +95,8 @@ Node = Term | Not | AllOf | AnyOf
 class Conjunction:
     """All positive terms present and all negative terms absent.
 
+    A term is a token or a pattern (`patterns`).
+
     Attributes:
         positive: Terms in code point order, at least one.
         negative: Terms in code point order.
@@ -92,7 +106,7 @@ class Conjunction:
     negative: tuple[str, ...] = ()
 
     def matches(self, terms: AbstractSet[str]) -> bool:
-        """Returns whether the terms of an object satisfy the conjunction."""
+        """Returns whether the tokens and patterns of an object satisfy the conjunction."""
         return all(t in terms for t in self.positive) and terms.isdisjoint(self.negative)
 
 
@@ -126,14 +140,29 @@ class Expression:
         if terms is not None:
             return cls(source, (Conjunction(terms),))
         try:
-            node = parse_syntax(source, limits=limits)
+            node = _parse_forgiving(source, limits)
             return cls(source, disjunctive_form(node, limits=limits))
         except InvalidArgument as error:
             raise error.within(field) from None
 
-    def matches(self, terms: Iterable[str]) -> bool:
-        """Returns whether an object with these terms satisfies the expression."""
-        present = frozenset(terms)
+    @property
+    def patterns(self) -> frozenset[str]:
+        """The phrases and beginnings among its terms."""
+        return frozenset(
+            term
+            for one in self.conjunctions
+            for term in (*one.positive, *one.negative)
+            if is_pattern(term)
+        )
+
+    def present(self, tokens: Iterable[str]) -> frozenset[str]:
+        """Returns the tokens of a text, given in order, and those patterns that it holds."""
+        listed = list(tokens)
+        return frozenset(listed) | held_patterns(self.patterns, listed)
+
+    def matches(self, tokens: Iterable[str]) -> bool:
+        """Returns whether an object whose text has these tokens, in order, satisfies it."""
+        present = self.present(tokens)
         return any(conjunction.matches(present) for conjunction in self.conjunctions)
 
 
@@ -148,6 +177,16 @@ def plain_terms(source: str, limits: Limits) -> tuple[str, ...] | None:
     if len(words) > limits.expression_terms or not _OPERATORS.isdisjoint(words):
         return None
     return tuple(sorted({word.lower() for word in words}))
+
+
+def _parse_forgiving(source: str, limits: Limits) -> Node:
+    """Does what `parse_syntax` does; ignores marks that are errors, if the limits say so."""
+    try:
+        return parse_syntax(source, limits=limits)
+    except InvalidArgument:
+        if not limits.forgives_marks or not _MARKS & frozenset(source):
+            raise
+    return parse_syntax(source.translate(_WITHOUT_MARKS), limits=limits)
 
 
 def parse_syntax(source: str, *, limits: Limits = DEFAULT_LIMITS) -> Node:
@@ -189,8 +228,9 @@ class _Parser:
     def _position(self) -> int:
         return self._tokens[self._next][1] if self._next < len(self._tokens) else self._end
 
-    def _fail(self, what: str) -> None:
-        raise InvalidArgument(f"{what} at character {self._position()}")
+    def _fail(self, what: str, further: int = 0) -> NoReturn:
+        """Refuses the expression at the present token, or so many characters further."""
+        raise InvalidArgument(f"{what} at character {self._position() + further}")
 
     def _expect(self, token: str) -> None:
         if self._peek() != token:
@@ -243,15 +283,42 @@ class _Parser:
             self._fail("expected a word but the expression ends")
         if token in _OPERATORS or token in ("(", ")"):
             self._fail(f"expected a word instead of {token}")
-        assert token is not None
-        terms = list(dict.fromkeys(analyse(token)))
-        if not terms:
-            self._fail(f"the word {token!r:.60} holds no letter or digit")
-        self._term_count += len(terms)
+        term, count = self._term(token)
+        self._term_count += count
         if self._term_count > self._limits.expression_terms:
             self._fail(f"more than {self._limits.expression_terms} terms")
         self._next += 1
-        return Term(terms[0]) if len(terms) == 1 else AllOf(tuple(map(Term, terms)))
+        return Term(term)
+
+    def _term(self, token: str) -> tuple[str, int]:
+        """Returns the term of a word, and how many tokens it has."""
+        if token == '"':
+            self._fail("a quote without its partner")
+        is_phrase = token.startswith('"')
+        starred = token.endswith("*") and not is_phrase
+        place = token.find("*", 0, len(token) - starred)
+        if place >= 0:
+            self._fail("a star that does not end a word", place)
+        if starred:
+            return self._beginning(token), 1
+        tokens = tokens_of(token)
+        if not tokens:
+            if is_phrase:
+                self._fail("an empty phrase")
+            self._fail(f"the word {token!r:.60} holds no letter, digit or emoji")
+        if len(tokens) > _PHRASE_TOKENS_MAX and not self._limits.forgives_marks:
+            self._fail(f"a phrase of more than {_PHRASE_TOKENS_MAX} words")
+        return (tokens[0] if len(tokens) == 1 else phrase(tokens)), len(tokens)
+
+    def _beginning(self, token: str) -> str:
+        tokens = tokens_of(token)
+        if len(tokens) != 1 or is_unspaced(tokens[0]):
+            what = "one word of a script with spaces"
+            self._fail(f"a star after {token[:-1]!r:.60}, which is not {what},", len(token) - 1)
+        if len(tokens[0]) < _BEGINNING_MIN:
+            what = f"fewer than {_BEGINNING_MIN} characters before the star"
+            self._fail(what, len(token) - 1)
+        return begins(tokens[0])
 
 
 def disjunctive_form(node: Node, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Conjunction, ...]:

@@ -53,6 +53,10 @@ class Limits:
     # evaluator. A hundred times what people and forms write.
     expanded_terms: int = 8_192
 
+    # Whether quotes and stars that are errors count as blanks: they had no meaning in queries that
+    # are stored.
+    forgives_marks: bool = False
+
     # Vertices of all rings together. A point in the polygon's box is tested against each edge: in 1
     # to 3 ns, but in up to 90 ns where the edge passes through the point within the rounding
     # error, as the answer is exact. So one query costs 10 to 30 us an object, and some 900 us where
@@ -78,4 +82,6 @@ DEFAULT_LIMITS = Limits()
 
 # For queries that another process has accepted and the log stores: later limits do not remove a
 # query. Whether its records fit the log is checked nevertheless.
-STORED_LIMITS = replace(DEFAULT_LIMITS, expanded_terms=1 << 40, where_bytes=1 << 24)
+STORED_LIMITS = replace(
+    DEFAULT_LIMITS, expanded_terms=1 << 40, where_bytes=1 << 24, forgives_marks=True
+)

@@ -34,7 +34,7 @@ from sirocco.model.members import (
     shown,
 )
 from sirocco.model.objects import FIXED_MEMBERS
-from sirocco.model.text import analyse
+from sirocco.model.text import terms_of
 
 Mode = Literal["continuous", "snapshot"]
 Event = Literal["enter", "exit", "inside", "ended"]
@@ -408,9 +408,11 @@ class _Reader:
         terms: set[str] = set()
         for i, value in enumerate(values[: self._limits.keywords + 1]):
             field = f"keywords[{i}]"
-            found = analyse(read_string(value, field, bytes_max=self._limits.expression_bytes))
+            found = terms_of(read_string(value, field, bytes_max=self._limits.expression_bytes))
             if not found:
-                raise InvalidArgument(f"{shown(value)} holds no letter or digit", field=field)
+                raise InvalidArgument(
+                    f"{shown(value)} holds no letter, digit or emoji", field=field
+                )
             terms.update(found)
         if not 1 <= len(terms) <= self._limits.keywords:
             raise InvalidArgument(

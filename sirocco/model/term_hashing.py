@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.base.keyed_hash import KEY_WORDS, keyed_hash_spans
+from sirocco.model.patterns import PatternTable
 from sirocco.model.text import TermColumns, TextAnalyser, term_hash
 
 __all__ = ["SECRET_BYTES", "WIRE_TERMS", "TermHashing"]
@@ -108,6 +109,34 @@ class TermHashing:
             analyser: the thread's analyser, if it has many batches.
         """
         return (analyser or TextAnalyser()).analyse_batch(data, offsets, self._key)
+
+    def analyse_both(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        analyser: TextAnalyser | None = None,
+    ) -> tuple[TermColumns, TermColumns]:
+        """Returns (terms, tokens) of texts, one object where they are equal."""
+        return (analyser or TextAnalyser()).analyse_both(data, offsets, self._key)
+
+    def tokens(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        analyser: TextAnalyser | None = None,
+    ) -> TermColumns:
+        """Returns the tokens of texts."""
+        return (analyser or TextAnalyser()).tokens_of_batch(data, offsets, self._key)
+
+    def patterns(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        table: PatternTable,
+        analyser: TextAnalyser | None = None,
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1]."""
+        return (analyser or TextAnalyser()).patterns_of_batch(data, offsets, table, self._key)
 
 
 WIRE_TERMS = TermHashing()

@@ -1,126 +1,94 @@
-"""Text analysis: from a text to its terms, and from a term to its hash.
+"""Text analysis: from a text to its tokens and terms, and from these to their hashes.
 
-A text is normalised to NFKC once, casefolded, and split into maximal runs of characters of the
-Unicode categories L, M, N and of `_`; each run is a term. Normalisation is not repeated after the
-casefold: the result of casefolding is taken as it is. Inside the system a term is its xxh3-64 hash.
+A text is normalised and casefolded (NFKC_Casefold of the Unicode Standard, with characters that are
+ignored by default left out), by the table of one version of Unicode (`characters`). Tokens are what
+queries match: words, which are runs of letters, marks, numbers and `_`; emoji; and, in scripts
+written without spaces, single characters with their marks. Terms are what is counted and ranked:
+the same, but in those scripts pairs of neighbours, unless a character has none. Inside the system a
+token or term is its xxh3-64 hash.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import re
-import sys
-import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.kernels.base.text import (
+from sirocco.kernels.base.keyed_hash import KEY_WORDS
+from sirocco.kernels.base.utf8 import mark_invalid_utf8
+from sirocco.kernels.base.xxh3 import hash_spans
+from sirocco.kernels.text.patterns import find_patterns, number_tokens
+from sirocco.kernels.text.terms import (
+    CLEANED_BYTES,
+    CLEANED_ROW,
+    OTHERS_MORE,
+    SCRATCH_MORE,
+    UNIT_FIRST,
+    UNIT_NEXT,
     clean_rows,
     collect_keyed_terms,
     collect_terms,
-    join_rows,
-    separate_words,
 )
-from sirocco.kernels.base.utf8 import mark_invalid_utf8
-from sirocco.kernels.base.xxh3 import hash_spans
 from sirocco.model.characters import character_table
+from sirocco.model.patterns import PatternTable
+
+ANALYSIS = 2
+"""The number of this analysis, which checkpoints and archived slices name. 1 had neither emoji nor
+scripts without spaces; texts are stored and are analysed anew."""
 
 # Scratch memory for this many bytes of cleaned texts is kept between batches; in all about ten
 # times as much.
 KEPT_BYTES_MAX = 4 << 20
 
-# Texts normalised in one call, or one text: a call holds the interpreter's lock, and a character
-# may become eighteen.
-NORMALISED_BYTES_MAX = 128 << 10
-
 _ASCII_TERM = re.compile(r"\w+", re.ASCII)
 
+_NO_KEY = np.zeros(KEY_WORDS, np.uint64)
 
-# Longest run of combining marks that is normalised as it is; people write one to four. As many as
-# in the Stream-Safe Text Format of the Unicode Standard (UAX 15).
-_MARKS_MAX = 30
-
-# No plane from the third on has marks; a test compares with all code points.
-_MARKS_END = 0x20000
-
-# Long runs are looked for in every seventh character first, where they leave four marks.
-_STRIDE = 7
+_PART = re.compile(rb"[^\x00]+")
+_UNIT_BORDER = re.compile(bytes([0x5B, UNIT_FIRST, UNIT_NEXT, 0x5D]))
 
 
-def normalise(text: str) -> str:
-    """Returns the NFKC form of a text, in time proportional to its length.
-
-    `unicodedata` puts marks into order by exchanging neighbours: 64 KB of them in the wrong order
-    took five seconds. Long runs are sorted here first, which does not change their normal form.
-    """
-    if len(text) > _MARKS_MAX:
-        text = _with_sorted_marks(text)
-    return unicodedata.normalize("NFKC", text)
-
-
-def _with_sorted_marks(text: str) -> str:
-    """Returns a text whose long runs of marks are decomposed and in canonical order."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    sampled = _marks()[codes[::_STRIDE]]
-    if not (sampled[3:] & sampled[2:-1] & sampled[1:-2] & sampled[:-3]).any():
-        return text
-    edges = np.flatnonzero(np.diff(_marks()[codes], prepend=False, append=False))
-    begins, ends = edges[::2], edges[1::2]
-    is_long = ends - begins > _MARKS_MAX
-    pieces, position = [], 0
-    for begin, end in zip(begins[is_long].tolist(), ends[is_long].tolist(), strict=True):
-        marks = "".join(unicodedata.normalize("NFKD", mark) for mark in text[begin:end])
-        # By their classes; those of one class stay as they are.
-        pieces += [text[position:begin], *sorted(marks, key=unicodedata.combining)]
-        position = end
-    return "".join([*pieces, text[position:]])
-
-
-@functools.cache
-def _marks() -> NDArray[np.bool_]:
-    """Returns bool[c]: which code points are combining marks, or decompose to some."""
-    marks = np.zeros(sys.maxunicode + 1, np.bool_)
-    marks[:_MARKS_END] = [_is_mark(chr(code)) for code in range(_MARKS_END)]
-    return marks
-
-
-def _is_mark(character: str) -> bool:
-    if unicodedata.combining(character):
-        return True
-    # Such as U+0F73 and U+FF9E, which are none by themselves.
-    return bool(
-        unicodedata.decomposition(character)
-        and unicodedata.combining(unicodedata.normalize("NFKD", character)[0])
-    )
-
-
-def is_term_character(character: str) -> bool:
-    """Returns whether a character belongs to a term: category L*, M* or N*, or `_`."""
-    return character == "_" or unicodedata.category(character)[0] in "LMN"
-
-
-def analyse(text: str) -> list[str]:
-    """Returns the terms of a text in order, with repeats; the reference of the analysis."""
+def tokens_of(text: str) -> list[str]:
+    """Returns the tokens of a text in order, with repeats."""
     if text.isascii():
         # ASCII is already normal, and its L, M and N are the letters and digits.
         return _ASCII_TERM.findall(text.lower())
+    return [token for part in _parts_of(text) for token in part]
+
+
+def terms_of(text: str) -> list[str]:
+    """Returns the terms of a text in order, with repeats."""
+    if text.isascii():
+        return _ASCII_TERM.findall(text.lower())
     terms: list[str] = []
-    start = -1
-    folded = normalise(text).casefold()
-    for position, character in enumerate(folded):
-        if is_term_character(character):
-            if start < 0:
-                start = position
-        elif start >= 0:
-            terms.append(folded[start:position])
-            start = -1
-    if start >= 0:
-        terms.append(folded[start:])
+    for part in _parts_of(text):
+        pairs = [first + second for first, second in itertools.pairwise(part)]
+        terms += pairs or part
     return terms
+
+
+def _parts_of(text: str) -> list[list[str]]:
+    """Returns the words and emoji of a text, each by itself, and the units of each other part."""
+    cleaned, _ = TextAnalyser().clean(text.encode(errors="replace"))
+    parts = []
+    for part in _PART.findall(cleaned):
+        units = _UNIT_BORDER.split(part)
+        parts.append([unit.decode() for unit in (units[1:] if len(units) > 1 else units)])
+    return parts
+
+
+def may_be_unit(token: str) -> bool:
+    """Whether a token is a unit in some text: U+30FC is one only after others."""
+    return token.startswith("\u30fc") or is_unspaced(token)
+
+
+def is_unspaced(token: str) -> bool:
+    """Whether a token is a unit: a character, with its marks, of a script without spaces."""
+    return not token.isascii() and TextAnalyser().clean(token.encode(errors="replace"))[1]
 
 
 def term_hash(term: str) -> int:
@@ -146,12 +114,12 @@ def invalid_utf8_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> ND
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermColumns:
-    """The terms of n texts.
+    """The terms of n texts, or their tokens.
 
     Attributes:
         terms: u8[t], hashes, ascending and distinct within a text.
         offsets: i8[n + 1], the terms of text r are terms[offsets[r]:offsets[r + 1]].
-        lengths: i4[n], tokens of each text with repeats.
+        lengths: i4[n], terms of each text with repeats.
         counts: u2[t], occurrences of each term in the text, at least 1. Within the limits, a text
             has a term at most once per two bytes, so they are exact.
     """
@@ -171,9 +139,15 @@ class TextAnalyser:
     def _forget(self) -> None:
         """Drops the scratch memory."""
         self._cleaned = np.empty(0, np.uint8)
+        self._parts = np.empty(0, np.uint64)
         self._terms = np.empty(0, np.uint64)
         self._counts = np.empty(0, np.uint16)
-        self._others = np.empty((1, 2), np.uint64)
+        self._others = np.empty((0, 2), np.uint64)
+
+    def clean(self, text: bytes) -> tuple[bytes, bool]:
+        """Returns a text as `clean_rows` writes it, and whether it has units."""
+        cleaned = self._clean(np.frombuffer(text, np.uint8), np.array([0, len(text)], np.int64))
+        return self._cleaned[: cleaned.written].tobytes(), bool(cleaned.has_units[0])
 
     def analyse_batch(
         self,
@@ -181,101 +155,150 @@ class TextAnalyser:
         offsets: NDArray[np.int64],
         key: NDArray[np.uint64] | None = None,
     ) -> TermColumns:
-        """Returns the terms of each text, equal to those of `analyse`.
+        """Returns the terms of each text, equal to those of `terms_of`.
 
         Args:
             data: u1[b], valid UTF-8 (see `invalid_utf8_rows`).
             offsets: i8[n + 1], ascending, within data.
             key: u8[KEY_WORDS], key of the hash for terms; None for the wire's hash.
         """
+        found = self._collect(self._clean(data, offsets), key, tokens=False)
+        self._trim()
+        return found
+
+    def tokens_of_batch(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        key: NDArray[np.uint64] | None = None,
+    ) -> TermColumns:
+        """Returns the tokens of each text, equal to those of `tokens_of`; arguments as above."""
+        found = self._collect(self._clean(data, offsets), key, tokens=True)
+        self._trim()
+        return found
+
+    def analyse_both(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        key: NDArray[np.uint64] | None = None,
+    ) -> tuple[TermColumns, TermColumns]:
+        """Returns (terms, tokens) of each text; one object where they are equal."""
+        cleaned = self._clean(data, offsets)
+        terms = self._collect(cleaned, key, tokens=False)
+        tokens = self._collect(cleaned, key, tokens=True) if cleaned.has_units.any() else terms
+        self._trim()
+        return terms, tokens
+
+    def patterns_of_batch(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        table: PatternTable,
+        key: NDArray[np.uint64] | None = None,
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1].
+
+        Args:
+            data, offsets: as above.
+            table: the patterns.
+            key: that of their numbers.
+        """
+        cleaned = self._clean(data, offsets)
+        room = cleaned.written // 2 + 1
+        spans, numbers = np.empty(room, np.uint64), np.empty(room, np.uint64)
+        token_offsets = np.empty(len(offsets), np.int64)
+        count = number_tokens(
+            self._cleaned, cleaned.begins, cleaned.ends, cleaned.has_units, key is not None,
+            _NO_KEY if key is None else key, spans, numbers, token_offsets,
+        )  # fmt: skip
+        found_offsets, size = np.empty(len(offsets), np.int64), 64 + 4 * len(offsets)
+        while True:
+            found = np.empty(size, np.uint64)
+            total = find_patterns(
+                self._cleaned, spans[:count], numbers[:count], token_offsets, *table.tree,
+                table.has_phrases, found_offsets, found,
+            )  # fmt: skip
+            if total >= 0:
+                break
+            size *= 4
+        self._trim()
+        return found[:total], found_offsets
+
+    def _clean(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> _Cleaned:
+        """Writes the cleaned texts to `_cleaned`."""
         count = len(offsets) - 1
         table = character_table()
-        self._reserve_cleaned(3 * len(data) + count, kept=0)
-        starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-        hard_rows = np.empty(count, np.int64)
-        rows = np.arange(count)
-        written, hard_count = clean_rows(
-            data, offsets, rows, False,
-            table.index, table.blocks, table.expansions, table.compositions,
-            self._cleaned, 0, starts, ends, hard_rows,
-        )  # fmt: skip
-        if hard_count:
-            rows = hard_rows[:hard_count].copy()
-            data, offsets = _normalise(data, offsets, rows)
-            self._reserve_cleaned(written + len(data) + hard_count, kept=written)
-            written, _ = clean_rows(
-                data, offsets, rows, True,
-                table.index, table.blocks, table.expansions, table.compositions,
-                self._cleaned, written, starts, ends, hard_rows,
+        begins, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        has_units = np.empty(count, np.bool_)
+        longest = int(np.diff(offsets).max(initial=0))
+        if len(self._parts) < 2 * (longest + SCRATCH_MORE):
+            self._parts = np.empty(2 * (longest + SCRATCH_MORE), np.uint64)
+        size = CLEANED_BYTES * len(data) + CLEANED_ROW * (count + 1)
+        while True:
+            self._reserve(size, kept=0)
+            written = clean_rows(
+                data, offsets, table.index, table.blocks, table.row_index, table.row_blocks,
+                table.starts, table.pool, table.compositions, self._parts, self._cleaned,
+                begins, ends, has_units,
             )  # fmt: skip
-        # Each term takes at least one byte, followed by a zero byte.
+            if written >= 0:
+                break
+            # Few texts hold characters that become many: 3 bytes may become 33.
+            size = 2 * len(self._cleaned)
+        if has_units.any():
+            self._reserve(3 * written, kept=written)
+        return _Cleaned(written, begins, ends, has_units)
+
+    def _collect(
+        self, cleaned: _Cleaned, key: NDArray[np.uint64] | None, *, tokens: bool
+    ) -> TermColumns:
+        """Returns the terms or tokens of cleaned texts."""
+        count, written = len(cleaned.begins), cleaned.written
+        # Each term takes at least one byte, followed by a zero byte or before a border.
         if len(self._terms) < written // 2 + 1:
             self._terms = np.empty(written, np.uint64)
             self._counts = np.empty(written, np.uint16)
-            self._others = np.empty((written + 1, 2), np.uint64)
-        term_offsets, lengths = np.empty(count + 1, np.int64), np.empty(count, np.int32)
+            self._others = np.empty((written + OTHERS_MORE, 2), np.uint64)
+        offsets, lengths = np.empty(count + 1, np.int64), np.empty(count, np.int32)
+        rows = self._cleaned, cleaned.begins, cleaned.ends, cleaned.has_units, tokens, written
+        columns = self._terms, self._others, offsets, lengths, self._counts
         if key is None:
-            total = collect_terms(
-                self._cleaned, starts, ends, self._terms, self._others,
-                term_offsets, lengths, self._counts,
-            )  # fmt: skip
+            total = collect_terms(*rows, *columns)
         else:
-            total = collect_keyed_terms(
-                self._cleaned, starts, ends, key, self._terms, self._others,
-                term_offsets, lengths, self._counts,
-            )  # fmt: skip
-        terms, counts = self._terms[:total].copy(), self._counts[:total].copy()
-        if len(self._cleaned) > KEPT_BYTES_MAX:
-            # One batch of long texts must not hold this much memory from now on.
-            self._forget()
-        return TermColumns(terms, term_offsets, lengths, counts)
+            total = collect_keyed_terms(*rows, key, *columns)
+        return TermColumns(
+            self._terms[:total].copy(), offsets, lengths, self._counts[:total].copy()
+        )
 
-    def _reserve_cleaned(self, size: int, *, kept: int) -> None:
+    def _reserve(self, size: int, *, kept: int) -> None:
         """Makes room for `size` bytes and what the kernels read and write beyond."""
         if len(self._cleaned) < size + 80:
             grown = np.empty(size + size // 2 + 80, np.uint8)
             grown[:kept] = self._cleaned[:kept]
             self._cleaned = grown
 
-
-def _normalise(
-    data: NDArray[np.uint8], offsets: NDArray[np.int64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Returns the words of the named rows normalised and casefolded, as (data, offsets).
-
-    Only non-ASCII words are normalised, those of all rows as one string, since a call costs more
-    than a text. Spaces and line feeds separate them: they are starters that take part in no
-    composition, so nothing is reordered or composed across them, and no other character normalises
-    or folds to a line feed. The order of words within a row changes, but not the term columns.
-    """
-    size = int((offsets[rows + 1] - offsets[rows]).sum()) + 2 * len(rows)
-    count = len(rows) + 1
-    plain, plain_offsets = np.empty(size, np.uint8), np.empty(count, np.int64)
-    foreign, foreign_offsets = np.empty(size, np.uint8), np.empty(count, np.int64)
-    separate_words(data, offsets, rows, plain, plain_offsets, foreign, foreign_offsets)
-    pieces = [
-        normalise(foreign[begin:end].tobytes().decode()).casefold().encode()
-        for begin, end in _stretches(foreign_offsets)
-    ]
-    normal = np.frombuffer(b"".join(pieces), np.uint8)
-    normal_offsets = np.zeros(count, np.int64)
-    normal_offsets[1:] = np.flatnonzero(normal == ord("\n")) + 1
-    joined = np.empty(plain_offsets[-1] + len(normal), np.uint8)
-    joined_offsets = np.empty(count, np.int64)
-    join_rows(plain, plain_offsets, normal, normal_offsets, joined, joined_offsets)
-    return joined, joined_offsets
+    def _trim(self) -> None:
+        """Gives back what one batch of long texts took: it must not be held from now on."""
+        if len(self._cleaned) > KEPT_BYTES_MAX:
+            self._forget()
 
 
-def _stretches(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yields where stretches of rows begin and end, each one row or `NORMALISED_BYTES_MAX`."""
-    row = 0
-    while row < len(offsets) - 1:
-        begin = int(offsets[row])
-        end = int(np.searchsorted(offsets, begin + NORMALISED_BYTES_MAX, side="right")) - 1
-        row = max(end, row + 1)
-        yield begin, int(offsets[row])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cleaned:
+    """Texts in an analyser's scratch memory: see `clean_rows`."""
+
+    written: int
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    has_units: NDArray[np.bool_]
 
 
 def analyse_batch(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
     """Returns the terms of each text; for many batches use a `TextAnalyser`."""
     return TextAnalyser().analyse_batch(data, offsets)
+
+
+def tokens_of_batch(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
+    """Returns the tokens of each text; for many batches use a `TextAnalyser`."""
+    return TextAnalyser().tokens_of_batch(data, offsets)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sirocco.model.text import TextAnalyser, analyse, term_hash
+from sirocco.model.text import TextAnalyser, term_hash, tokens_of
 from sirocco_spark.columns import bytes_of
 from sirocco_spark.inputs import Objects
 
@@ -32,7 +32,7 @@ def _counting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     analyser = TextAnalyser()
     terms, counts = np.empty(0, np.uint64), np.empty(0, np.int64)
     for batch in batches:
-        found = analyser.analyse_batch(*bytes_of(batch.column("text"))).terms
+        found = analyser.tokens_of_batch(*bytes_of(batch.column("text"))).terms
         fresh, fresh_counts = np.unique(found, return_counts=True)
         terms, places = np.unique(np.concatenate([terms, fresh]), return_inverse=True)
         weights = np.concatenate([counts, fresh_counts])
@@ -51,5 +51,5 @@ def _batch(terms: np.ndarray, counts: np.ndarray) -> pa.RecordBatch:
 
 def words_of(texts: DataFrame, wanted: set[int]) -> dict[int, str]:
     """Returns the words of hashes, if some texts (column `text`) hold them."""
-    words = {w for row in texts.toArrow().column("text").to_pylist() for w in analyse(row or "")}
+    words = {w for row in texts.toArrow().column("text").to_pylist() for w in tokens_of(row or "")}
     return {number: word for word in words if (number := term_hash(word)) in wanted}

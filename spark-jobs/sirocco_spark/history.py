@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sirocco.model.text import analyse_batch
+from sirocco.model.text import tokens_of_batch
 from sirocco.schemes.workload.sample import Sample, SampleQueries, no_queries
 from sirocco_spark.columns import CONTENT, PLACE, bytes_of, plain
 from sirocco_spark.inputs import Objects
@@ -134,7 +134,7 @@ def sample_of_table(table: pa.Table) -> Sample:
 
     The objects' ids replace the event keys, which are assigned only at publication.
     """
-    terms = analyse_batch(*bytes_of(table.column("text")))
+    terms = tokens_of_batch(*bytes_of(table.column("text")))
     return Sample(
         plain(table.column("lon"), np.float64),
         plain(table.column("lat"), np.float64),

@@ -22,6 +22,7 @@ from sirocco.index.base.compile import compile_queries, with_numbers
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.standing.text_terms import terms_of_texts
 from sirocco.index.store.sealing import seal
 from sirocco.index.store.store import StoreLimits, StoreView, slice_table
 from sirocco.index.store.store_condition import Bounds, Condition, compile_condition
@@ -115,7 +116,7 @@ def prepare(queries: Sequence[Query], start_ms: int, now_ms: int) -> Joined:
 
 def _condition(query: KnnQuery, hashing: TermHashing) -> Condition:
     rows = with_numbers(compile_queries([query], [0]), hashing)
-    return compile_condition(rows, query.where)
+    return compile_condition(rows, query.where, hashing=hashing)
 
 
 def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
@@ -140,6 +141,7 @@ class _Matcher:
 
     def __init__(self, joined: Joined, hashing: TermHashing) -> None:
         self._joined = joined
+        self._hashing = hashing
         self._index = RangeIndex(expected_queries=len(joined.ranges), hashing=hashing)
         rows = self._index.insert(joined.ranges, 0)
         # The index assigns row numbers itself.
@@ -154,12 +156,18 @@ class _Matcher:
         objects = rows.objects
         for begin in range(0, len(rows), _BATCH_ROWS):
             part = slice(begin, min(begin + _BATCH_ROWS, len(rows)))
-            offsets = rows.term_offsets[part.start : part.stop + 1]
+            own = objects.text_offsets[part.start : part.stop + 1]
+            terms = terms_of_texts(
+                self._index.vocabulary,
+                self._hashing,
+                objects.text[own[0] : own[-1]],
+                own - own[0],
+            )
             found = self._index.match(
                 np.ascontiguousarray(objects.lon[part]),
                 np.ascontiguousarray(objects.lat[part]),
-                offsets - offsets[0],
-                rows.terms[offsets[0] : offsets[-1]],
+                terms.offsets,
+                terms.terms,
                 np.ascontiguousarray(rows.arrivals_ms[part]),
                 np.arange(1, part.stop - part.start + 1, dtype=np.int64),
             )

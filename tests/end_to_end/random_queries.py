@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from sirocco.model.text import analyse
+from sirocco.model.text import tokens_of
 from tests.oracle import arrivals_ms, duration_ms
 
 Members = Mapping[str, Any]
@@ -32,7 +32,7 @@ def random_queries(
         lifetimes: Give some queries a lifetime (for `--arrival event`).
     """
     dice = random.Random(seed)
-    with_words = [one for one in objects if analyse(one.get("text") or "")]
+    with_words = [one for one in objects if tokens_of(one.get("text") or "")]
     queries = []
     for number in range(count):
         one = dice.choice(with_words)
@@ -73,8 +73,8 @@ class _Maker:
 
     def __init__(self, objects: Sequence[Members], seed: int, track: str | None) -> None:
         self._dice = random.Random(seed)
-        self._with_words = [one for one in objects if analyse(one.get("text") or "")]
-        words = Counter(word for one in self._with_words[:2_000] for word in analyse(one["text"]))
+        self._with_words = [one for one in objects if tokens_of(one.get("text") or "")]
+        words = Counter(word for one in self._with_words[:2_000] for word in tokens_of(one["text"]))
         self._frequent = [word for word, _ in words.most_common(40)]
         self._track = track
         arrivals = arrivals_ms(objects)
@@ -133,7 +133,7 @@ class _Maker:
 
     def _ranked(self, one: Members, mode: str) -> dict[str, Any]:
         dice = self._dice
-        words = [dice.choice(analyse(one["text"])), *dice.choices(self._frequent, k=4)]
+        words = [dice.choice(tokens_of(one["text"])), *dice.choices(self._frequent, k=4)]
         members = {
             "kind": "ranked",
             "point": self._point(one),
@@ -232,8 +232,8 @@ def _wrap(lon: float) -> float:
 
 
 def _expression(dice: random.Random, others: list[Members], one: Members) -> str:
-    words = analyse(one["text"])
-    foreign = [word for other in others for word in analyse(other["text"])]
+    words = tokens_of(one["text"])
+    foreign = [word for other in others for word in tokens_of(other["text"])]
     a, b = dice.choice(words), dice.choice(words)
     x, y = dice.choice(foreign), dice.choice(foreign)
     forms = [

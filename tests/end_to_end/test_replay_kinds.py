@@ -18,7 +18,7 @@ from sirocco.loadgen.lines import object_lines
 from sirocco.loadgen.posts import PostsShape, WorldPosts
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
-from sirocco.model.text import analyse
+from sirocco.model.text import tokens_of
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.end_to_end.replayed import ROOT, TIMEOUT_S, agree, finish, replay, start, write_lines
@@ -224,7 +224,7 @@ def test_steps_by_the_clock_come_until_the_last_object(tmp_path: Path) -> None:
     # Three seconds of objects, from the registration on.
     assert 14 <= len(times_ms) <= 40
     # The last steps hold most of the published objects.
-    held = Counter(term for post in posts for term in set(analyse(post["text"])))
+    held = Counter(term for post in posts for term in set(tokens_of(post["text"])))
     top = max(held.values())
     assert done.lines[-1]["terms"][0][1] >= 0.8 * top
 

@@ -26,7 +26,7 @@ from sirocco.index.store.store_search import scan_range, search_knn
 from sirocco.index.store.terms_search import count_terms
 from sirocco.model.objects import MISSING_TS, ObjectColumnsBuilder, ObjectRow
 from sirocco.model.term_hashing import SECRET_BYTES, WIRE_TERMS, TermHashing
-from sirocco.model.text import analyse
+from sirocco.model.text import tokens_of
 from tests.fuzz.chosen_keys import FAMILIES, Keys, drawn
 from tests.oracle.geometry import distances_m
 
@@ -413,10 +413,10 @@ def texts(dice: Random) -> None:
     data = np.frombuffer(b"".join(encoded), np.uint8)
     offsets = _offsets(encoded)
     for hashing in (WIRE_TERMS, TermHashing(dice.randbytes(SECRET_BYTES).hex())):
-        found = hashing.analyse(data, offsets)
+        found = hashing.tokens(data, offsets)
         assert len(found.offsets) == len(batch) + 1
         for row, text in enumerate(batch):
-            words = analyse(text)
+            words = tokens_of(text)
             begin, end = found.offsets[row : row + 2].tolist()
             counts = Counter(hashing.numbers(words).tolist())
             assert found.terms[begin:end].tolist() == sorted(counts), repr(text)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sirocco.model.expression import AllOf, AnyOf, Node, Not, Term
+import numpy as np
+
 from tests.oracle.compare import agrees, answers, matches
 from tests.oracle.filters import satisfies
 from tests.oracle.geometry import EARTH_RADIUS_M, Region, distance_m
 from tests.oracle.table import Members, Objects, key_of
 from tests.oracle.times import arrivals_ms, duration_ms
+from tests.oracle.words import evaluate, parse
+from tests.oracle.words import holds as leaf_holds
 
 __all__ = [
     "EARTH_RADIUS_M",
@@ -43,14 +47,10 @@ def read_members(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
-def holds(node: Node, terms: frozenset[str]) -> bool:
-    """Returns whether the terms of a text satisfy a syntax tree of the engine."""
-    match node:
-        case Term(term):
-            return term in terms
-        case Not(operand):
-            return not holds(operand, terms)
-        case AllOf(operands):
-            return all(holds(operand, terms) for operand in operands)
-        case AnyOf(operands):
-            return any(holds(operand, terms) for operand in operands)
+# Each expression is evaluated for every object.
+_parsed = lru_cache(256)(parse)
+
+
+def holds(expression: str, tokens: list[str]) -> bool:
+    """Returns whether a text with these tokens, in order, satisfies an expression."""
+    return bool(evaluate(_parsed(expression), lambda leaf: np.bool_(leaf_holds(leaf, tokens))))

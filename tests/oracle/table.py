@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.oracle.filters import FIXED_MEMBERS, satisfies
 from tests.oracle.geometry import Bools, Region
 from tests.oracle.times import arrivals_ms, duration_ms
-from tests.oracle.words import evaluate, parse, terms_of
+from tests.oracle.words import Beginning, Leaf, evaluate, holds, parse, terms_of, tokens_of
 
 Members: TypeAlias = Mapping[str, Any]
 ObjectId: TypeAlias = int | str
@@ -55,7 +55,9 @@ class Objects:
         self.rows_of: dict[ObjectId, list[int]] = defaultdict(list)
         for row, one in enumerate(self.ids):
             self.rows_of[one].append(row)
-        self._take_texts([Counter(terms_of(one.get("text") or "")) for one in objects])
+        texts = [one.get("text") or "" for one in objects]
+        self._take_texts([Counter(terms_of(text)) for text in texts])
+        self._take_tokens([tokens_of(text) for text in texts])
 
     def _take_texts(self, texts: list[Counter[str]]) -> None:
         self.lengths = np.array([text.total() for text in texts], np.int64)
@@ -71,6 +73,14 @@ class Objects:
         self._holders, self._occurrences = rows[order], counts[order]
         numbers = np.arange(len(self.vocabulary) + 1)
         self._holder_offsets = np.searchsorted(self.terms[order], numbers)
+
+    def _take_tokens(self, texts: list[list[str]]) -> None:
+        self._tokens = texts
+        rows_of: dict[str, list[int]] = defaultdict(list)
+        for row, tokens in enumerate(texts):
+            for token in dict.fromkeys(tokens):
+                rows_of[token].append(row)
+        self._token_rows = {token: np.array(rows) for token, rows in rows_of.items()}
 
     def __len__(self) -> int:
         """The number of objects."""
@@ -143,9 +153,15 @@ class Objects:
         """Returns the value of an object's attribute, None if it has none."""
         return None if name in FIXED_MEMBERS else self.members[row].get(name)
 
-    def _holding(self, term: str) -> Bools:
+    def _holding(self, leaf: Leaf) -> Bools:
         mask = np.zeros(len(self), np.bool_)
-        mask[self.holders(term)[0]] = True
+        if isinstance(leaf, Beginning):
+            known = [t for t in self._token_rows if t.startswith(leaf.start)]
+            for token in known:
+                mask[self._token_rows[token]] = True
+            return mask
+        rows = self._token_rows.get(leaf.tokens[0], _NO_ROWS)
+        mask[[row for row in rows.tolist() if holds(leaf, self._tokens[row])]] = True
         return mask
 
 

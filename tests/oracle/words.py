@@ -1,33 +1,154 @@
-"""Terms of a text, and boolean expressions over terms, from the words of the contract."""
+"""Tokens and terms of a text, and boolean expressions, from the words of the contract."""
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeAlias
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+_TOKEN = re.compile(r'[()]|"[^"]*"|"|[^\s()"]+')
 _OPERATORS = ("AND", "OR", "NOT", "ANY")
+_UNSPACED = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+_ROOT = Path(__file__).parents[2]
 
 
-class _Separators(dict[int, int]):
-    """Code point → itself if it belongs to terms, else a blank; filled on demand."""
+@functools.cache
+def _properties() -> dict[str, frozenset[str]]:
+    """Returns the characters of each property that `unicodedata` lacks."""
+    (path,) = (_ROOT / "scripts" / "unicode").glob("properties-*.txt")
+    found: dict[str, set[str]] = {}
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            span, name = line.split(" ; ")
+            first, last = (int(part, 16) for part in span.split(".."))
+            found.setdefault(name, set()).update(map(chr, range(first, last + 1)))
+    return {name: frozenset(characters) for name, characters in found.items()}
 
-    def __missing__(self, point: int) -> int:
-        character = chr(point)
-        is_kept = character == "_" or unicodedata.category(character)[0] in "LMN"
-        self[point] = point if is_kept else ord(" ")
-        return self[point]
+
+@functools.cache
+def _unspaced() -> frozenset[str]:
+    return frozenset().union(*(_properties()[name] for name in _UNSPACED))
 
 
-_SEPARATORS = _Separators()
+def _without_ignorables(text: str) -> str:
+    ignorables = _properties()["Default_Ignorable_Code_Point"]
+    return text if ignorables.isdisjoint(text) else "".join(c for c in text if c not in ignorables)
+
+
+def _opened(character: str) -> str:
+    """Returns a character after step 1."""
+    if character == "\u0130":
+        return "i"
+    is_number = unicodedata.category(character) == "No"
+    is_fraction = is_number and "\u2044" in unicodedata.normalize("NFKD", character)
+    return f" {character}" if is_fraction else character
+
+
+@functools.lru_cache(16)
+def folded(text: str) -> str:
+    """Returns a text after steps 1 and 2."""
+    text = _without_ignorables("".join(map(_opened, text)))
+    while True:
+        before = text
+        text = unicodedata.normalize("NFKC", text).casefold()
+        text = unicodedata.normalize("NFKC", _without_ignorables(text))
+        if text == before:
+            return text
+
+
+def _is_word(character: str) -> bool:
+    return character == "_" or unicodedata.category(character)[0] in "LMN"
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
+
+
+def _is_flag(character: str) -> bool:
+    return 0x1F1E6 <= ord(character) <= 0x1F1FF
+
+
+def _parts(text: str) -> Iterator[tuple[str, bool]]:
+    """Yields words and emoji, and the parts in scripts without spaces, which are marked."""
+    at = 0
+    while at < len(text):
+        if _is_word(text[at]):
+            is_unspaced = text[at] in _unspaced()
+            end = at + 1
+            while end < len(text) and _is_word(text[end]):
+                continues = text[end] == "\u30fc" or _is_mark(text[end])
+                if not continues and (text[end] in _unspaced()) != is_unspaced:
+                    break
+                end += 1
+            yield text[at:end], is_unspaced
+            at = end
+        elif _is_flag(text[at]):
+            if at + 1 < len(text) and _is_flag(text[at + 1]):
+                yield text[at : at + 2], False
+                at += 1
+            at += 1
+        else:
+            if text[at] in _properties()["Extended_Pictographic"]:
+                yield text[at], False
+            at += 1
+
+
+def _units(part: str) -> list[str]:
+    units: list[str] = []
+    for character in part:
+        if units and _is_mark(character):
+            units[-1] += character
+        else:
+            units.append(character)
+    return units
+
+
+def tokens_of(text: str) -> list[str]:
+    """Returns the tokens of a text in order, with repeats."""
+    return [
+        token
+        for part, is_unspaced in _parts(folded(text))
+        for token in (_units(part) if is_unspaced else [part])
+    ]
 
 
 def terms_of(text: str) -> list[str]:
     """Returns the terms of a text in order, with repeats."""
-    return unicodedata.normalize("NFKC", text).casefold().translate(_SEPARATORS).split()
+    terms: list[str] = []
+    for part, is_unspaced in _parts(folded(text)):
+        units = _units(part) if is_unspaced else [part]
+        terms += [a + b for a, b in pairwise(units)] or units
+    return terms
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Tokens side by side; a single token is one of them."""
+
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The beginning of a word."""
+
+    start: str
+
+
+Leaf: TypeAlias = Phrase | Beginning
+
+
+def holds(leaf: Leaf, tokens: list[str]) -> bool:
+    """Returns whether a text with these tokens, in order, satisfies a leaf."""
+    if isinstance(leaf, Beginning):
+        return any(token.startswith(leaf.start) for token in tokens)
+    count = len(leaf.tokens)
+    return any(tuple(tokens[i : i + count]) == leaf.tokens for i in range(len(tokens)))
 
 
 class BadExpressionError(ValueError):
@@ -36,13 +157,13 @@ class BadExpressionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An inner node: `all`, `any` or `not` of its parts; leaves are terms."""
+    """An inner node: `all`, `any` or `not` of its parts; leaves are words."""
 
     operator: str
     parts: tuple[Tree, ...]
 
 
-Tree: TypeAlias = "str | Branch"
+Tree: TypeAlias = "Leaf | Branch"
 
 
 def parse(source: str) -> Tree:
@@ -58,9 +179,9 @@ def parse(source: str) -> Tree:
     return tree
 
 
-def evaluate(tree: Tree, holding: Callable[[str], Any]) -> Any:
-    """Returns the value of a tree; `holding` gives a term's value, of any type with & | ~."""
-    if isinstance(tree, str):
+def evaluate(tree: Tree, holding: Callable[[Leaf], Any]) -> Any:
+    """Returns the value of a tree; `holding` gives a leaf's value, of any type with & | ~."""
+    if isinstance(tree, Phrase | Beginning):
         return holding(tree)
     values = [evaluate(part, holding) for part in tree.parts]
     if tree.operator == "not":
@@ -122,7 +243,15 @@ def _closed(tokens: list[str], at: int) -> int:
 
 def _word(tokens: list[str], at: int) -> Tree:
     token = tokens[at] if at < len(tokens) else "AND"
-    found = [] if token in (*_OPERATORS, "(", ")") else terms_of(token)
+    is_phrase = token.startswith('"') and len(token) > 1
+    if "*" in token[: len(token) - (token.endswith("*") and not is_phrase)]:
+        raise BadExpressionError(f"a star within {token}")
+    found = [] if token in (*_OPERATORS, "(", ")") else tokens_of(token)
     if not found:
         raise BadExpressionError(f"{token} is no word")
-    return _joined("all", list(found))
+    if token.endswith("*"):
+        (start, *more) = found
+        if more or len(start) < 2 or start[0] in _unspaced():
+            raise BadExpressionError(f"{token} begins no word")
+        return Beginning(start)
+    return Phrase(tuple(found))

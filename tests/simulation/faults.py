@@ -59,6 +59,7 @@ class Profile:
         kinds: of queries, drawn from in mixed worlds; "tracked" is one of them.
         rewords: share of the changes of queries that ask for other words, elsewhere.
         few_words: all objects and queries share a few words, and queries ask for two at once.
+        patterned: share of the texts of queries that are phrases and beginnings of words.
         queries: bounds of their number.
         removes: queries are removed for good soon after their registration.
         clock_ms: the step of coarse clocks.
@@ -101,6 +102,7 @@ class Profile:
     kinds: tuple[str, ...] = ("range", "range", "knn", "knn", "tracked", "terms", "ranked")
     rewords: float = 1.0
     few_words: bool = False
+    patterned: float = 0.0
     queries: tuple[int, int] = (10, 35)
     removes: bool = False
     clock_ms: int = 50
@@ -241,6 +243,7 @@ PROFILES = {
             few_words=True,
             searched=0.0,
         ),
+        Profile(name="phrases", mixed=0.5, patterned=0.6),
         # Steps at exactly the times at which objects arrive.
         Profile(
             name="ticks",

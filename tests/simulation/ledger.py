@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from sirocco.model.durations import parse_duration_ms
-from sirocco.model.expression import parse_syntax
 from sirocco.model.query import query_handle
-from sirocco.model.text import analyse
+from sirocco.model.text import tokens_of
 from sirocco.protocol.contract.columns import MATCHES
 from sirocco.protocol.contract.messages import (
     DELIVERIES,
@@ -58,7 +56,7 @@ class Published:
     """One object."""
 
     members: Members
-    words: frozenset[str]
+    words: list[str]
     begin_ms: float = float("inf")
     end_ms: float = float("inf")
     # The positions of its home: slot → (offset, row) in its log.
@@ -128,7 +126,7 @@ class Ledger:
         self.objects: dict[EventKey, Published] = {}
         for stream in world.streams:
             for number, members in enumerate(stream.members, 1):
-                words = frozenset(analyse(members.get("text") or ""))
+                words = tokens_of(members.get("text") or "")
                 self.objects[stream.session, number] = Published(members=members, words=words)
         self.versions = {
             query_id: [Version(members=None, subscriber="", begin_ms=-1.0)]
@@ -480,10 +478,6 @@ class Ledger:
 def matches(members: Members, published: Published) -> bool:
     """Returns whether an object of its region satisfies a query, by the contract's formulas."""
     one = published.members
-    if "text" in members and not holds(_syntax(members["text"]), published.words):
+    if "text" in members and not holds(members["text"], published.words):
         return False
     return satisfies(members.get("where", {}), one)
-
-
-# Each syntax is evaluated for every object.
-_syntax = lru_cache(256)(parse_syntax)

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
-from sirocco.model.text import analyse_batch
+from sirocco.model.text import tokens_of_batch
 from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import to_bytes
@@ -107,6 +107,7 @@ def make_world(seed: int, profile: Profile) -> World:
         rewords=profile.rewords,
         removes=profile.removes,
         joint=profile.few_words,
+        patterned=profile.patterned,
     )
     if profile.few_words:
         kinds.words = WORDS[:FEW_WORDS]
@@ -171,12 +172,14 @@ class Kinds:
         rewords: share of the changed queries that ask for other words.
         removes: whether queries are removed for good soon after their registration.
         joint: whether queries ask for two words at once.
+        patterned: share of the texts that are phrases and beginnings of words.
     """
 
     is_mixed: bool
     steps: int = STEP_QUERIES_MAX
     words: list[str] = field(default_factory=lambda: WORDS)
     textless: float = 0.3
+    patterned: float = 0.0
     drawn: tuple[str, ...] = ("range",)
     rewords: float = 1.0
     removes: bool = False
@@ -205,7 +208,7 @@ def built_map(scheme: str, slots: int, seed: int) -> bytes:
     for number in range(200):
         builder.add(parse_object(_json(_object(dice, number))))
     objects = builder.build()
-    terms = analyse_batch(objects.text, objects.text_offsets)
+    terms = tokens_of_batch(objects.text, objects.text_offsets)
     keys = np.arange(len(objects), dtype=np.uint64)
     sample = Sample(objects.lon, objects.lat, terms.offsets, terms.terms, keys, no_queries())
     return to_bytes(scheme_named(scheme).build(sample, 2 * slots, slots))
@@ -351,6 +354,15 @@ def random_query(
         a, b, c = dice.sample(kinds.words, 3)
         single = [a, a, f"{a} {b}", f"{a} OR {b}", f"{a} AND NOT {c}", f"({a} OR {b}) AND NOT {c}"]
         query["text"] = dice.choice([f"{a} {b}", f"({a} {b}) OR {c}"] if kinds.joint else single)
+        if kinds.patterned and dice.random() < kinds.patterned:
+            query["text"] = dice.choice(
+                [
+                    f'"{a} {b}"',
+                    f'{a} NOT "{a} {b}"',
+                    f"{a[:2]}* NOT {c}",
+                    f'ANY("{a} {b}" {c[:3]}*)',
+                ]
+            )
     if kind in ("knn", "ranked"):
         query["point"] = {"lon": dice.uniform(-9, 9), "lat": dice.uniform(-9, 9)}
     if kind not in ("range", "tracked"):

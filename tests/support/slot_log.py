@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from sirocco.model.expression import parse_syntax
-from sirocco.model.text import analyse
+from sirocco.model.text import tokens_of
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import Installed, Routed
 from sirocco.protocol.contract.positions import PART_BITS, Intervals, Reached, position_of
@@ -178,7 +177,7 @@ def expected_matches(records: list[tuple[int, Routed | Installed]]) -> list[Matc
 
 def meets(members: dict[str, Any], lon: float, lat: float, text: str) -> bool:
     """Whether a place and a text satisfy a query."""
-    if "text" in members and not holds(parse_syntax(members["text"]), frozenset(analyse(text))):
+    if "text" in members and not holds(members["text"], tokens_of(text)):
         return False
     return "region" not in members or Region(members["region"]).contains(lon, lat)
 

@@ -95,7 +95,19 @@ def random_query_members(rng: np.random.Generator, query_id: str) -> dict[str, A
             members["region"] = {"circle": {"lon": west, "lat": south, "radius_m": 3e6}}
     if rng.random() < 0.8:
         members["text"] = str(
-            rng.choice(["coffee", "ANY(pizza light)", "fire AND NOT drill", "東京", "free coffee"])
+            rng.choice(
+                [
+                    "coffee",
+                    "ANY(pizza light)",
+                    "fire AND NOT drill",
+                    "東京",
+                    "free coffee",
+                    "京",
+                    '"fire drill"',
+                    'coffee NOT "free coffee"',
+                    'ANY("pizza light" coff*)',
+                ]
+            )
         )
     if rng.random() < 0.3:
         members["where"] = {"status": str(rng.choice(STATUSES))}

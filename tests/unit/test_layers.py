@@ -36,6 +36,7 @@ FOLDERS = {
     "sirocco.kernels": {
         "jit": (),
         "base": ("jit",),
+        "text": ("jit", "base"),
         "routing": ("jit", "base"),
         "standing": ("jit", "base"),
         "store": ("jit", "base"),

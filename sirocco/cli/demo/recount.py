@@ -15,7 +15,7 @@ import orjson
 from sirocco.loadgen.lines import texts_of
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import RangeQuery
-from sirocco.model.text import analyse
+from sirocco.model.text import tokens_of
 
 
 def recount(
@@ -31,7 +31,7 @@ def recount(
     for batch in batches:
         texts = texts_of(batch.text, batch.text_offsets)
         attributes = texts_of(batch.attributes, batch.attribute_offsets)
-        terms: dict[int, frozenset[str]] = {}
+        tokens: dict[int, list[str]] = {}
         for query in queries:
             inside = np.ones(len(batch), np.bool_)
             if query.region is not None:
@@ -42,9 +42,9 @@ def recount(
                     if not query.where.matches(members):
                         continue
                 if query.expression is not None:
-                    if row not in terms:
-                        terms[row] = frozenset(analyse(texts[row]))
-                    if not query.expression.matches(terms[row]):
+                    if row not in tokens:
+                        tokens[row] = tokens_of(texts[row])
+                    if not query.expression.matches(tokens[row]):
                         continue
                 found[query.id, int(batch.ids[row])] += 1
     return found

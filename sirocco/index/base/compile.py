@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,10 @@ from sirocco.index.base.ragged import take_ragged
 from sirocco.model.expression import Conjunction
 from sirocco.model.geometry import Circle, Polygon, Rectangle, Region
 from sirocco.model.objects import pack_bytes
+from sirocco.model.patterns import is_pattern, phrase
 from sirocco.model.query import KnnQuery, Query, RankedQuery
 from sirocco.model.term_hashing import TermHashing
-from sirocco.model.text import hash_rows
+from sirocco.model.text import hash_rows, tokens_of
 
 # Columns of queries with unknown words.
 NO_WORDS: dict[str, NDArray[Any]] = {
@@ -37,6 +39,8 @@ NO_WORDS: dict[str, NDArray[Any]] = {
     "pos_word_rows": np.empty(0, np.int32),
     "neg_word_rows": np.empty(0, np.int32),
 }
+
+_ASCII_END = 128
 
 _ANY_TEXT = (Conjunction(()),)
 
@@ -143,7 +147,7 @@ def _ends_of(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
 
 
 def with_numbers(rows: QueryRows, hashing: TermHashing) -> QueryRows:
-    """Returns queries with the process's term numbers, without words.
+    """Returns queries with the process's term numbers.
 
     Terms with unknown words keep their wire hash.
     """
@@ -154,7 +158,29 @@ def with_numbers(rows: QueryRows, hashing: TermHashing) -> QueryRows:
         rows,
         pos_terms=numbers_or(rows.pos_terms, numbers, rows.pos_word_rows),
         neg_terms=numbers_or(rows.neg_terms, numbers, rows.neg_word_rows),
-        **NO_WORDS,
+    )
+
+
+def analysed_anew(rows: QueryRows) -> QueryRows:
+    """Returns queries whose words an earlier analysis made, as this one analyses these words.
+
+    What it dropped from the text is lost: a word that is no token any more matches nothing.
+    """
+    if not rows.has_words or (rows.words < _ASCII_END).all():
+        return rows
+    found = []
+    for begin, end in pairwise(rows.word_offsets.tolist()):
+        word = rows.words[begin:end].tobytes().decode()
+        tokens = [word] if is_pattern(word) else tokens_of(word)
+        found.append(phrase(tokens) if len(tokens) > 1 else (tokens or [word])[0])
+    words, word_offsets = pack_bytes([word.encode() for word in found])
+    hashes = hash_rows(words, word_offsets)
+    return replace(
+        rows,
+        pos_terms=numbers_or(rows.pos_terms, hashes, rows.pos_word_rows),
+        neg_terms=numbers_or(rows.neg_terms, hashes, rows.neg_word_rows),
+        words=words,
+        word_offsets=word_offsets,
     )
 
 

@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from sirocco.kernels.base.sorting import sorted_distinct
 
-__all__ = ["FLAG_RESIDUAL", "NEVER_MS", "SHAPE_BOX", "SHAPE_CIRCLE", "SHAPE_POLYGON", "QueryRows"]
+__all__ = [
+    "FLAG_RESIDUAL",
+    "NEVER_MS",
+    "SHAPE_BOX",
+    "SHAPE_CIRCLE",
+    "SHAPE_POLYGON",
+    "TEXT_COLUMNS",
+    "QueryRows",
+]
 
 SHAPE_BOX = 0
 SHAPE_CIRCLE = 1
@@ -25,6 +33,13 @@ FIXED_BYTES = 96
 
 NEVER_MS = np.iinfo(np.int64).max
 """Expiry of a query without a lifetime."""
+
+
+TEXT_COLUMNS = (
+    "conj_offsets", "pos_offsets", "pos_terms", "neg_offsets", "neg_terms", "words",
+    "word_offsets", "pos_word_rows", "neg_word_rows",
+)  # fmt: skip
+"""The columns that describe the texts of queries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

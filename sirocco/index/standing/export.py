@@ -6,6 +6,7 @@ that no second copy is necessary.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.standing.range_export import measure_rows, read_rows
+from sirocco.model.objects import pack_bytes
 
 __all__ = ["export_queries", "export_rows"]
 
@@ -94,7 +96,29 @@ def export_rows(store: RowStore, vocabulary: Vocabulary, rows: npt.NDArray[np.in
         queries.vertices,
         queries.expires_ms,
     )
-    return _named(queries, vocabulary) if vocabulary.is_keyed else queries
+    if vocabulary.is_keyed:
+        return _named(queries, vocabulary)
+    patterns = vocabulary.patterns
+    return queries if patterns is None else _with_patterns(queries, patterns.known)
+
+
+def _with_patterns(queries: QueryRows, known: Mapping[str, int]) -> QueryRows:
+    """Adds the words of phrases and beginnings: their hashes alone do not find them in texts."""
+    numbers = np.array(list(known.values()), np.uint64)
+    order = np.argsort(numbers).astype(np.int32)
+    words, word_offsets = pack_bytes([pattern.encode() for pattern in known])
+    rows = []
+    for terms in (queries.pos_terms, queries.neg_terms):
+        places = np.searchsorted(numbers, terms, sorter=order).clip(max=len(order) - 1)
+        found = order[places]
+        rows.append(np.where(numbers[found] == terms, found, np.int32(-1)))
+    return replace(
+        queries,
+        words=words,
+        word_offsets=word_offsets,
+        pos_word_rows=rows[0],
+        neg_word_rows=rows[1],
+    )
 
 
 def _named(queries: QueryRows, vocabulary: Vocabulary) -> QueryRows:

@@ -12,6 +12,7 @@ from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.base.stretch_table import new_table_state
 from sirocco.kernels.standing.term_ids import (
+    UNKNOWN,
     acquire_ids,
     count_seen,
     look_up_ids,
@@ -23,6 +24,7 @@ from sirocco.kernels.standing.term_table import (
     buckets_needed,
     stretch_terms,
 )
+from sirocco.model.patterns import PatternTable, pattern_rows
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Vocabulary"]
@@ -45,6 +47,8 @@ _LOAD_TENTHS_MAX = 8
 _SEEN_OBJECTS_MAX = 1 << 24
 # With fewer sampled objects, the queries themselves are a better guess of frequencies.
 _SEEN_OBJECTS_MIN = 4_096
+# So many patterns may be known before those without a query are looked for.
+_PATTERNS_MIN = 1_024
 
 
 class Vocabulary:
@@ -54,6 +58,7 @@ class Vocabulary:
     1 (`term_ids.UNKNOWN`).
 
     Attributes:
+        patterns: phrases and beginnings of words in use; None as long as there have been none.
         levels: u2[ids], bit l set: the term may have postings at pyramid level l.
     """
 
@@ -63,12 +68,14 @@ class Vocabulary:
         "_hashing",
         "_id_state",
         "_levels",
+        "_patterns_max",
         "_seen",
         "_seen_objects",
         "_table",
         "_uses",
         "_values",
         "_words",
+        "patterns",
         "words",
     )
 
@@ -76,6 +83,7 @@ class Vocabulary:
         """Creates an empty vocabulary; `hashing` numbers the terms of queries and objects."""
         self._hashing = hashing
         self.words = TermWords()
+        self.patterns: PatternTable | None = None
         self._table = new_table_state(_BITS_MIN)
         self._words = GrowableArray(np.uint64, BUCKET_WORDS << _BITS_MIN)
         self._values = self._words.array.view(np.int32)
@@ -128,6 +136,7 @@ class Vocabulary:
         """Bytes of memory of the tables."""
         ids = int(self._id_state[1])
         named = ids * 20 + self.words.bytes_total if self.is_keyed else 0
+        named += 0 if self.patterns is None else self.patterns.bytes_total
         return (
             ids * 22
             + named
@@ -187,6 +196,7 @@ class Vocabulary:
         if self.is_keyed:
             numbers = self._hashing.numbers_of_rows(words, word_offsets)
             hashes = numbers_or(wires, numbers, word_rows)
+        self._add_patterns(words, word_offsets)
         self._make_room(terms)
         ids = int(self._id_state[1]) + terms
         for array in (self._free_ids, self._hash_of, self._uses, self._levels, self._seen):
@@ -208,6 +218,25 @@ class Vocabulary:
         if self.is_keyed:
             self.words.put(out, wires, words, word_offsets, word_rows)
         return out
+
+    def _add_patterns(self, words: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
+        rows = pattern_rows(words, offsets)
+        if not len(rows):
+            return
+        if self.patterns is None:
+            self.patterns = PatternTable(self._hashing.numbers)
+            self._patterns_max = _PATTERNS_MIN
+        if len(self.patterns) >= self._patterns_max:
+            # Patterns that no query has any more leave together.
+            known = self.patterns.known
+            used = self.look_up(np.array(list(known.values()), np.uint64)) != UNKNOWN
+            wanted = {
+                number for number, is_used in zip(known.values(), used, strict=True) if is_used
+            }
+            self.patterns.keep(wanted.__contains__)
+            self._patterns_max = max(_PATTERNS_MIN, 2 * len(self.patterns))
+        found = [words[offsets[row] : offsets[row + 1]].tobytes().decode() for row in rows.tolist()]
+        self.patterns.add(found)
 
     def release(self, ids: npt.NDArray[np.int32]) -> None:
         """Releases one use of each id; `ids` i4[t] from `acquire`."""

@@ -33,7 +33,7 @@ def count_frequent(view: StoreView, condition: Condition, bounds: Bounds, k: int
         u8[t], wire hashes, ascending, and i8[t], objects with each; None if counting all terms is
         faster, or the only way because a text or a filter selects single objects.
     """
-    if k > _K_MAX or condition.conjunctions or condition.where is not None:
+    if k > _K_MAX or condition.conjunctions or not condition.is_exact:
         return None
     bounds = condition.within(bounds)
     nodes = [_nodes_row(slice_, bounds) for slice_ in view.sealed]

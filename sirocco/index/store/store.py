@@ -370,6 +370,8 @@ class SlotStore:
         state: State,
         limits: StoreLimits | None = None,
         hashing: TermHashing = WIRE_TERMS,
+        *,
+        is_former: bool = False,
     ) -> SlotStore:
         """Creates a store from a `state`, without slices; `adopt` adds those.
 
@@ -377,13 +379,15 @@ class SlotStore:
             state: possibly of an earlier version or another process.
             limits: of the store.
             hashing: numbers the terms of the store.
+            is_former: whether an earlier version analysed the texts.
         """
         store = cls(limits)
         first_seq = int(state["first_seq"][0])
         store._active = store._limits.active_slice(first_seq)
         store.next_seq = first_seq
         rows = StoredRows.from_columns(state)
-        store.append_rows(rows.with_terms(hashing) if hashing.is_keyed else rows)
+        is_anew = hashing.is_keyed or is_former
+        store.append_rows(rows.with_terms(hashing) if is_anew else rows)
         return store
 
     # ---------------------------------------------------------------------------------------

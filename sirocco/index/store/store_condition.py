@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.base.query_rows import NEVER_MS, SHAPE_CIRCLE, SHAPE_POLYGON, QueryRows
+from sirocco.index.store.text_check import TextCheck, stored_conjunctions
 from sirocco.kernels.store.slice_region import SHAPE_WORLD, WORDS_HEADER
 from sirocco.model.attributes import Filter
+from sirocco.model.expression import Conjunction
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["ALL_TIME", "ANY_OBJECT", "Bounds", "Condition", "compile_condition"]
 
@@ -35,7 +38,7 @@ class Bounds:
 ALL_TIME = Bounds()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Condition:
     """A region, a text and a filter; see `slice_region` and `slice_text` for the columns.
 
@@ -44,6 +47,7 @@ class Condition:
         hashes: u8, terms of all conjunctions.
         expires_ms: objects with this or a later arrival do not count.
         where: filter on attributes; None for any.
+        text: what `hashes` leave open; None for nothing.
     """
 
     words: NDArray[np.int64]
@@ -52,6 +56,12 @@ class Condition:
     hashes: NDArray[np.uint64]
     expires_ms: int = NEVER_MS
     where: Filter | None = None
+    text: TextCheck | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether kernels decide all of it: no object has to be looked at by itself."""
+        return self.where is None and self.text is None
 
     @property
     def conjunctions(self) -> int:
@@ -65,15 +75,26 @@ class Condition:
         return Bounds(bounds.arrival_from_ms, self.expires_ms - 1, bounds.seq_before)
 
 
-def compile_condition(query: QueryRows, where: Filter | None = None, row: int = 0) -> Condition:
+def compile_condition(
+    query: QueryRows,
+    where: Filter | None = None,
+    row: int = 0,
+    hashing: TermHashing = WIRE_TERMS,
+) -> Condition:
     """Compiles one query.
 
     Args:
-        query: of any kind, see `compile_queries`.
+        query: of any kind, see `compile_queries`; its terms numbered by `hashing`.
         where: its filter on attributes.
         row: index of the query.
+        hashing: numbers the terms of the store.
     """
-    heads, hashes = _text(query, row)
+    (heads, hashes), text = _text(query, row), None
+    if query.has_words and (conjunctions := _conjunctions(query, row)):
+        stored = stored_conjunctions(conjunctions)
+        if stored is not None:
+            heads, hashes = _numbered(stored, hashing)
+            text = TextCheck(conjunctions, hashing)
     first, last = query.box_offsets[row : row + 2].tolist()
     boxes = _with_twins(query.boxes[first:last].tolist())
     shape = int(query.shape[row])
@@ -90,7 +111,15 @@ def compile_condition(query: QueryRows, where: Filter | None = None, row: int = 
     values = np.array([*chain.from_iterable(boxes), *query.circles[row].tolist()])
     if len(vertices):
         values = np.concatenate([values, vertices])
-    return Condition(words, values, _quads(boxes), hashes, int(query.expires_ms[row]), where)
+    return Condition(
+        words=words,
+        values=values,
+        quads=_quads(boxes),
+        hashes=hashes,
+        expires_ms=int(query.expires_ms[row]),
+        where=where,
+        text=text,
+    )
 
 
 _NO_VALUES = np.empty(0)
@@ -116,6 +145,41 @@ def _text(query: QueryRows, row: int) -> tuple[list[int], NDArray[np.uint64]]:
             parts.append(query.neg_terms[refused:refused_end])
         heads.append(end)
     return heads, np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+
+def _conjunctions(query: QueryRows, row: int) -> list[Conjunction]:
+    """Returns the words of a query's text; none where one is unknown, or any text will do."""
+    first, last = query.conj_offsets[row : row + 2].tolist()
+    found = []
+    for i in range(first, last):
+        wanted = query.pos_word_rows[query.pos_offsets[i] : query.pos_offsets[i + 1]]
+        refused = query.neg_word_rows[query.neg_offsets[i] : query.neg_offsets[i + 1]]
+        if not len(wanted) or (wanted < 0).any() or (refused < 0).any():
+            return []
+        found.append(Conjunction(_words(query, wanted), _words(query, refused)))
+    return found
+
+
+def _words(query: QueryRows, rows: NDArray[np.int32]) -> tuple[str, ...]:
+    offsets = query.word_offsets
+    return tuple(
+        query.words[offsets[row] : offsets[row + 1]].tobytes().decode() for row in rows.tolist()
+    )
+
+
+def _numbered(
+    conjunctions: list[Conjunction], hashing: TermHashing
+) -> tuple[list[int], NDArray[np.uint64]]:
+    """Returns (heads, hashes) of conjunctions, as `_text` does."""
+    heads, words = [0], list[str]()
+    for one in conjunctions:
+        if not one.positive:
+            return [0], _NO_HASHES
+        words += one.positive
+        heads.append(len(words))
+        words += one.negative
+        heads.append(len(words))
+    return heads, hashing.numbers(words)
 
 
 def _with_twins(boxes: list[list[float]]) -> list[list[float]]:
@@ -147,7 +211,12 @@ def _quads(boxes: list[list[float]]) -> NDArray[np.float32]:
 def _anything() -> Condition:
     boxes = [[-180.0, -90.0, 180.0, 90.0]]
     words = np.array([SHAPE_WORLD, 1, 0, 0, WORDS_HEADER + 1, 0, 0], np.int64)
-    return Condition(words, np.array([*boxes[0], 0.0, 0.0, 0.0]), _quads(boxes), _NO_HASHES)
+    return Condition(
+        words=words,
+        values=np.array([*boxes[0], 0.0, 0.0, 0.0]),
+        quads=_quads(boxes),
+        hashes=_NO_HASHES,
+    )
 
 
 ANY_OBJECT = _anything()

@@ -21,6 +21,7 @@ from sirocco.index.store.gathering import gather_rows, gather_table
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import StoreView
 from sirocco.index.store.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
+from sirocco.index.store.text_check import TextCheck
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.store.slice_active import nearest_active, search_active
 from sirocco.kernels.store.slice_nearest import nearest_rows, nearest_sealed
@@ -34,6 +35,7 @@ __all__ = [
     "Nearest",
     "filtered_rows",
     "gather",
+    "satisfying_rows",
     "scan_range",
     "search_knn",
     "search_knn_of",
@@ -43,10 +45,12 @@ __all__ = [
 _UNLIMITED = (1 << 63) - 1
 # Initial capacity in rows; few searches find more in one slice.
 _ROOM = 1 << 14
-# With a filter on attributes, this many times the candidates are searched, and finally all rows:
-# the tree does not contain attributes.
+# With a filter on attributes, or a phrase, this many times the candidates are searched, and finally
+# all rows: the tree does not contain them.
 _FILTERED_FACTOR = 8
 _FILTERED_MAX = 1 << 15
+# Texts copied at once to be checked: about a megabyte.
+_CHECKED_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,12 +137,12 @@ def scan_range(
 ) -> Iterator[Hits]:
     """Yields the results of `search_range` slice by slice, at most `limit` ≥ 1 objects."""
     bounds = condition.within(bounds)
-    wanted = limit if condition.where is None else _UNLIMITED
+    wanted = limit if condition.is_exact else _UNLIMITED
     left = limit
     for hits in _unfiltered(view, condition, bounds, wanted):
         rows = hits.rows
-        if condition.where is not None:
-            rows = filtered_rows(hits.source, rows, condition.where)[:left]
+        if not condition.is_exact:
+            rows = satisfying_rows(hits.source, rows, condition)[:left]
         if len(rows):
             yield Hits(hits.source, rows)
             left -= len(rows)
@@ -149,7 +153,7 @@ def scan_range(
 def _unfiltered(
     view: StoreView, condition: Condition, bounds: Bounds, limit: int
 ) -> Iterator[Hits]:
-    """Yields objects that satisfy everything except the filter on attributes."""
+    """Yields objects that satisfy everything that kernels decide."""
     left = limit
     rows = _active_rows(view.active, condition, bounds, left)
     if len(rows):
@@ -187,6 +191,39 @@ def _active_rows(
         bounds.arrival_from_ms, bounds.arrival_to_ms, limit, out,
     )  # fmt: skip
     return out[:count].astype(np.int64)
+
+
+def satisfying_rows(
+    source: SealedSlice | ActiveView, rows: NDArray[np.int64], condition: Condition
+) -> NDArray[np.int64]:
+    """Returns those rows whose attributes and text satisfy what kernels leave open."""
+    if condition.where is not None:
+        rows = filtered_rows(source, rows, condition.where)
+    if condition.text is None:
+        return rows
+    kept = [
+        part[_texts_hold(source, part, condition.text)]
+        for part in np.array_split(rows, max(1, -(-len(rows) // _CHECKED_ROWS)))
+    ]
+    return np.concatenate(kept)
+
+
+def _texts_hold(
+    source: SealedSlice | ActiveView, rows: NDArray[np.int64], check: TextCheck
+) -> NDArray[np.bool_]:
+    data: NDArray[np.uint8]
+    offsets: NDArray[Any]
+    if isinstance(source, ActiveView):
+        data, offsets = source.text, source.text_offsets
+    elif source.text is None:
+        return np.zeros(len(rows), np.bool_)
+    else:
+        data, offsets = source.text
+    begins = offsets[rows].astype(np.int64)
+    lengths = offsets[rows + 1].astype(np.int64) - begins
+    own = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=own[1:])
+    return check.holds(data[np.arange(own[-1]) + np.repeat(begins - own[:-1], lengths)], own)
 
 
 def filtered_rows(
@@ -305,13 +342,13 @@ def search_knn_of(
     """
     bounds = condition.within(bounds)
     point = lon, lat, radius_m_max
-    if condition.where is None:
+    if condition.is_exact:
         return _nearest(views, point, k, condition, bounds)
     wanted, checked, kept = _FILTERED_FACTOR * k, 0, np.empty(0, np.int64)
     while wanted <= _FILTERED_MAX:
         nearest = _nearest(views, point, wanted, condition, bounds)
         fresh = np.arange(checked, len(nearest))
-        kept = np.concatenate([kept, fresh[_satisfying(nearest.take(fresh), condition.where)]])
+        kept = np.concatenate([kept, fresh[_satisfying(nearest.take(fresh), condition)]])
         checked = len(nearest)
         if len(kept) >= k or len(nearest) < wanted:
             return nearest.take(kept[:k])
@@ -387,13 +424,13 @@ def _nearest(
     return best.ordered()
 
 
-def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
-    """Returns the places of objects whose attributes satisfy a filter."""
+def _satisfying(nearest: Nearest, condition: Condition) -> NDArray[np.int64]:
+    """Returns the places of objects that satisfy what kernels leave open."""
     numbers, rows = nearest.refs >> 32, nearest.refs & 0xFFFFFFFF
     keep = np.zeros(len(nearest), np.bool_)
     for number in sorted_distinct(numbers).tolist():
         own = np.flatnonzero(numbers == number)
-        kept = filtered_rows(nearest.sources[number], rows[own], where)
+        kept = satisfying_rows(nearest.sources[number], rows[own], condition)
         keep[own] = np.isin(rows[own], kept)
     return np.flatnonzero(keep)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.store.store_search import Hits
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.model.text import analyse
+from sirocco.model.text import terms_of
 
 __all__ = ["TermNames"]
 
@@ -46,7 +46,7 @@ class TermNames:
         found: dict[int, str] = {}
         # Producing the hits may itself take a while.
         for one in hits if len(missing) else ():
-            words = list({w for t in _texts_of(one, rows_with(one, missing)) for w in analyse(t)})
+            words = list({w for t in _texts_of(one, rows_with(one, missing)) for w in terms_of(t)})
             found |= zip(self.hashing.numbers(words).tolist(), words, strict=True)
             missing = np.array([each for each in missing.tolist() if each not in found], np.uint64)
             if not len(missing):

@@ -40,19 +40,6 @@ def concat_terms(parts: list[TermColumns]) -> TermColumns:
     )
 
 
-def both_terms(first: TermColumns, second: TermColumns) -> TermColumns:
-    """Returns the terms of objects under two numberings; those of an object are not in order."""
-    lengths = np.diff(first.offsets), np.diff(second.offsets)
-    offsets = first.offsets + second.offsets
-    terms = np.empty(int(offsets[-1]), np.uint64)
-    counts = np.empty(len(terms), np.uint16)
-    is_first = np.repeat(np.tile([True, False], len(first.lengths)), np.stack(lengths, 1).ravel())
-    for one, places in ((first, is_first), (second, ~is_first)):
-        terms[places] = one.terms[one.offsets[0] : one.offsets[-1]]
-        counts[places] = one.counts[one.offsets[0] : one.offsets[-1]]
-    return TermColumns(terms, offsets, first.lengths, counts)
-
-
 class TermParts:
     """The terms of objects in parts, which are joined when somebody looks at them.
 

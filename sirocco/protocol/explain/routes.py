@@ -22,7 +22,7 @@ from sirocco.model.expression import Conjunction
 from sirocco.model.geometry import Circle
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, query_handle
-from sirocco.model.text import analyse_batch, term_hash
+from sirocco.model.text import term_hash, tokens_of_batch
 from sirocco.protocol.contract.columns import EventColumns, event_keys
 from sirocco.protocol.contract.messages import NO_REVISION, Change
 from sirocco.protocol.contract.track_values import hash_of, track_value
@@ -213,7 +213,7 @@ def _routes(
     objects = builder.build()
     numbers = np.arange(1, count + 1, dtype=np.uint64)
     events = EventColumns(np.ones(count, np.uint64), numbers, np.zeros(count, np.int64))
-    terms = analyse_batch(objects.text, objects.text_offsets)
+    terms = tokens_of_batch(objects.text, objects.text_offsets)
     routes = routing.route_objects(
         objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
     )

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sirocco.model.geometry import Circle, Region
 from sirocco.model.objects import ObjectColumns
+from sirocco.model.patterns import words_of
 from sirocco.model.query import KnnQuery, Query, RankedQuery, kind_of
-from sirocco.model.text import analyse_batch, term_hash
+from sirocco.model.text import term_hash, tokens_of_batch
 from sirocco.schemes.map.map import WORLD, Box
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries, no_queries
 from sirocco.schemes.workload.search_boxes import knn_search_boxes
@@ -41,7 +42,7 @@ def sample_of(
         population: Number of objects from which the sample was drawn.
         span_ms: Time in which these arrived.
     """
-    terms = analyse_batch(objects.text, objects.text_offsets)
+    terms = tokens_of_batch(objects.text, objects.text_offsets)
     columns = (objects.lon, objects.lat, terms.offsets, terms.terms, objects.ids)
     sample = Sample(*columns, no_queries())
     return replace(sample, queries=sample_queries(queries, sample, population, span_ms))
@@ -84,7 +85,7 @@ def _keywords(query: Query) -> list[int]:
         return []
     conjunctions = query.expression.conjunctions
     positive = min((one.positive for one in conjunctions), key=lambda terms: (len(terms), terms))
-    return [term_hash(term) for term in positive]
+    return [term_hash(word) for word in sorted({w for term in positive for w in words_of(term)})]
 
 
 def _box(query: Query) -> Box:

@@ -16,7 +16,7 @@ from sirocco_spark.distribution import box_of
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import parse_query
-from sirocco.model.text import analyse, term_hash
+from sirocco.model.text import term_hash, tokens_of
 from sirocco.schemes.workload.cost import held_share_of, workload_by_kind
 from sirocco.schemes.workload.sample import QueryKind
 from sirocco.schemes.workload.sampling import sample_of
@@ -91,7 +91,9 @@ def test_terms_and_grid_are_plain_counts_of_the_archive(spark, history: History,
     out = tmp_path / "out"
     asked = job.Options(history.source, str(out), history.source, depth=3)
     summary = job.statistics(spark, asked)
-    counts = Counter(term for one in history.objects for term in set(analyse(one.get("text", ""))))
+    counts = Counter(
+        term for one in history.objects for term in set(tokens_of(one.get("text", "")))
+    )
     found = spark.read.parquet(str(out / "terms")).toArrow().to_pylist()
     assert {row["term"] % (1 << 64): row["objects"] for row in found} == {
         term_hash(term): count for term, count in counts.items()

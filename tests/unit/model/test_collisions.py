@@ -5,7 +5,7 @@ from __future__ import annotations
 import xxhash
 
 from sirocco.model.query import query_handle
-from sirocco.model.text import analyse, term_hash
+from sirocco.model.text import term_hash, tokens_of
 from tests.collisions import FOUND, PAIRS, ZEROS, short_pairs
 
 
@@ -19,7 +19,7 @@ def test_the_strings_that_were_found_collide() -> None:
 
 def test_words_are_single_terms() -> None:
     words = [*ZEROS, *(word for pair in PAIRS for word in pair), "fire", FOUND["fire"]]
-    assert [list(analyse(word)) for word in words] == [[word] for word in words]
+    assert [list(tokens_of(word)) for word in words] == [[word] for word in words]
 
 
 def test_short_pairs_are_found_again() -> None:

@@ -11,32 +11,15 @@ from hypothesis import strategies as st
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.expression import (
-    AllOf,
-    AnyOf,
     Conjunction,
     Expression,
-    Node,
-    Not,
-    Term,
     disjunctive_form,
     parse_syntax,
 )
-from sirocco.model.limits import Limits
+from sirocco.model.limits import STORED_LIMITS, Limits
+from tests.oracle import holds
 
 WORDS = "abcdef"
-
-
-def holds(node: Node, terms: frozenset[str]) -> bool:
-    """Evaluates a syntax tree directly."""
-    match node:
-        case Term(term):
-            return term in terms
-        case Not(operand):
-            return not holds(operand, terms)
-        case AllOf(operands):
-            return all(holds(operand, terms) for operand in operands)
-        case AnyOf(operands):
-            return any(holds(operand, terms) for operand in operands)
 
 
 def conjunctions(source: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -55,11 +38,18 @@ def conjunctions(source: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         ("NOT NOT a", [(("a",), ())]),
         ("NOT (a OR NOT b)", [(("b",), ("a",))]),
         ("ANY(louvre museum)", [(("louvre",), ()), (("museum",), ())]),
-        ("ANY ( New-York rome )", [(("new", "york"), ()), (("rome",), ())]),
+        ("ANY ( New-York rome )", [(('"new york"',), ()), (("rome",), ())]),
         ("c NOT ANY(a b)", [(("c",), ("a", "b"))]),
-        ("c NOT wi-fi", [(("c",), ("fi",)), (("c",), ("wi",))]),
-        ("New-York", [(("new", "york"), ())]),
-        ("wi-fi-wi", [(("fi", "wi"), ())]),
+        ("c NOT wi-fi", [(("c",), ('"wi fi"',))]),
+        ("New-York", [(('"new york"',), ())]),
+        ("wi-fi-wi", [(('"wi fi wi"',), ())]),
+        ('"Big  FIRE" now', [(('"big fire"', "now"), ())]),
+        ('"fire"', [(("fire",), ())]),
+        ('"a b"OR c"d e"', [(('"a b"',), ()), (('"d e"', "c"), ())]),
+        ("evacuat* NOT Drill*", [(("evacuat*",), ("drill*",))]),
+        ('ANY("big fire" evac* x)', [(('"big fire"',), ()), (("evac*",), ()), (("x",), ())]),
+        ("火事 ❤️", [(('"火 事"', "❤"), ())]),
+        ("火", [(("火",), ())]),
         ("and or not any", [(("and", "any", "not", "or"), ())]),
         ("Straße OR STRASSE", [(("strasse",), ())]),
         ("a OR a b", [(("a",), ())]),
@@ -90,7 +80,7 @@ def test_forms(source: str, expected: list[tuple[tuple[str, ...], tuple[str, ...
         ("ANY(a", "ends at character 5"),
         ("ANY(a AND b)", "instead of AND at character 6"),
         ("ANY(a (b))", "instead of ( at character 6"),
-        ("a --- b", "'---' holds no letter or digit at character 2"),
+        ("a --- b", "'---' holds no letter, digit or emoji at character 2"),
         ("NOT a", "only negations"),
         ("a OR NOT b", "only negations"),
         ("(" * 40 + "a" + ")" * 40, "nested deeper than 32 at character 33"),
@@ -98,6 +88,19 @@ def test_forms(source: str, expected: list[tuple[tuple[str, ...], tuple[str, ...
         ("x" * 20_000, "longer than 16384 bytes"),
         ("é" * 10_000, "longer than 16384 bytes"),
         (" ".join("a" * 1_025), "more than 1024 terms"),
+        ('a "b c', "a quote without its partner at character 2"),
+        ('a b" OR c', "a quote without its partner at character 3"),
+        ('a ""', "an empty phrase at character 2"),
+        ('a "--"', "an empty phrase at character 2"),
+        ("a *", "is not one word of a script with spaces, at character 2"),
+        ("fi*re", "a star that does not end a word at character 2"),
+        ("fire**", "a star that does not end a word at character 4"),
+        ('"big fir*"', "a star that does not end a word at character 8"),
+        ('"big fire"*', "is not one word of a script with spaces, at character 10"),
+        ("a b*", "fewer than 2 characters before the star at character 3"),
+        ("wi-f*", "is not one word of a script with spaces, at character 4"),
+        ("火事*", "is not one word of a script with spaces, at character 2"),
+        ("-".join("a" * 65), "a phrase of more than 64 words at character 0"),
     ],
 )
 def test_errors_name_the_fault_and_its_place(source: str, message: str) -> None:
@@ -154,7 +157,7 @@ def test_limits_are_arguments() -> None:
 
 
 def sources() -> st.SearchStrategy[str]:
-    word = st.sampled_from([*WORDS, "a-b", "C", "d.e.f"])
+    word = st.sampled_from([*WORDS, "a-b", "C", "d.e.f", "ab*", '"a b"', '"c"'])
     leaf = st.one_of(
         word, st.lists(word, min_size=1, max_size=3).map(lambda w: f"ANY({' '.join(w)})")
     )
@@ -169,17 +172,19 @@ def sources() -> st.SearchStrategy[str]:
     )
 
 
-@given(sources(), st.lists(st.frozensets(st.sampled_from(WORDS)), min_size=1, max_size=8))
-def test_form_equals_direct_evaluation(source: str, cases: list[frozenset[str]]) -> None:
-    node = parse_syntax(source)
+TEXTS = st.lists(st.sampled_from([*WORDS, "ab", "abc"]), max_size=9)
+
+
+@given(sources(), st.lists(TEXTS, min_size=1, max_size=8))
+def test_form_equals_direct_evaluation(source: str, cases: list[list[str]]) -> None:
     expression, refusal = parse_or_refusal(source)
     if expression is None:
         # Direct evaluation agrees: a text without terms matches.
         assert "negations" in refusal
-        assert holds(node, frozenset())
+        assert holds(source, [])
         return
     for case in cases:
-        assert expression.matches(case) == holds(node, case)
+        assert expression.matches(case) == holds(source, case)
     first, *others = expression.conjunctions
     if first.positive == first.negative:
         # It contradicts itself.
@@ -243,3 +248,41 @@ def result_or_refusal(action: Callable[[], Expression]) -> Expression | str:
         return action()
     except InvalidArgument as error:
         return error.message
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ('"big fire"', ["a", "big", "fire"], True),
+        ('"big fire"', ["fire", "big"], False),
+        ('"big fire"', ["big", "red", "fire"], False),
+        ('"a a b"', ["a", "a", "a", "b"], True),
+        ('c NOT "big fire"', ["c", "fire", "big"], True),
+        ('c NOT "big fire"', ["c", "big", "fire"], False),
+        ("evacuat*", ["evacuation"], True),
+        ("evacuat*", ["evacuat"], True),
+        ("evacuat*", ["evacua"], False),
+        ("火事", ["大", "火", "事"], True),
+        ("火事", ["事", "火"], False),
+    ],
+)
+def test_phrases_and_beginnings(source: str, text: list[str], expected: bool) -> None:
+    assert holds(source, text) is expected
+    assert Expression.parse(source).matches(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("source", "positive"),
+    [
+        ("c* fire", ("c", "fire")),
+        ('rock"n"roll', ("n", "rock", "roll")),
+        ('"fire', ("fire",)),
+        ("fir*", ("fir*",)),
+        ("-".join("ab" * 40), ('"' + " ".join("ab" * 40) + '"',)),
+    ],
+)
+def test_stored_queries_with_marks_that_meant_nothing_are_read(
+    source: str, positive: tuple[str, ...]
+) -> None:
+    (one,) = Expression.parse(source, limits=STORED_LIMITS).conjunctions
+    assert one.positive == positive

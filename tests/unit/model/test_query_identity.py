@@ -13,7 +13,8 @@ from sirocco.model.query import canonical, identity_of, parse_query
 
 SPELLINGS: list[list[dict[str, Any]]] = [
     [{}, {"where": {}}],
-    [{"text": "a b"}, {"text": "B AND a"}, {"text": "(a b) OR (a b c)"}, {"text": "A-b"}],
+    [{"text": "a b"}, {"text": "B AND a"}, {"text": "(a b) OR (a b c)"}],
+    [{"text": "A-b"}, {"text": '"a B"'}],
     [{"text": "a OR b"}, {"text": "ANY(b a)"}],
     [{"text": "a NOT b"}, {"text": "NOT (b OR NOT a)"}],
     [{"ttl": "1h"}, {"ttl": "60m"}],

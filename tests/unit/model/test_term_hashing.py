@@ -8,7 +8,7 @@ import pytest
 from sirocco.kernels.base.keyed_hash import KEY_WORDS, keyed_hash_spans
 from sirocco.model.objects import pack_bytes
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.model.text import analyse, term_hash
+from sirocco.model.text import term_hash, tokens_of
 from tests.collisions import FOUND, PAIRS, ZEROS
 
 KEYED = TermHashing("000102030405060708090a0b0c0d0e0f")
@@ -87,10 +87,10 @@ def test_words_of_one_hash_on_the_wire_have_two_numbers() -> None:
 def test_texts_have_the_numbers_of_their_words(hashing: TermHashing) -> None:
     long = "x" * 129
     texts = ["", "Fire, FIRE in the ground-floor café", f"e\u0301te {long} {long}y", "a" * 8]
-    columns = hashing.analyse(*pack_bytes([text.encode() for text in texts]))
+    columns = hashing.tokens(*pack_bytes([text.encode() for text in texts]))
     for row, text in enumerate(texts):
         begin, end = columns.offsets[row : row + 2].tolist()
-        words = analyse(text)
+        words = tokens_of(text)
         numbers = dict(zip(words, hashing.numbers(words).tolist(), strict=True))
         assert columns.terms[begin:end].tolist() == sorted(set(numbers.values()))
         assert columns.lengths[row] == len(words)

@@ -24,6 +24,7 @@ from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import RowStore
+from sirocco.index.standing.text_terms import terms_of_texts
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.index.standing.vocabulary import Vocabulary
@@ -525,7 +526,7 @@ class TrackIndex:
         step = int(np.clip(_PAIRS_MAX // max(len(rows), 1), 1, _OBJECTS_MAX))
         for begin in range(0, len(numbers), step):
             found = self.objects(numbers[begin : begin + step])
-            matched_objects, matched_rows = _matches(index, found, position)
+            matched_objects, matched_rows = _matches(index, found, position, self._hashing)
             matched = (matched_objects.astype(np.int64) + begin) * len(rows) + row_of[matched_rows]
             bounds = np.searchsorted(
                 pairs, np.array([begin, begin + step]) * len(rows), sorter=order
@@ -722,14 +723,17 @@ def _named(
 
 
 def _matches(
-    index: RangeIndex, found: StoredRows, position: int
+    index: RangeIndex, found: StoredRows, position: int, hashing: TermHashing
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Returns (row of `found`, query row) i4[p] of the matches at a position."""
+    # Of another query than before: its phrases were not looked for then.
+    objects = found.objects
+    terms = terms_of_texts(index.vocabulary, hashing, objects.text, objects.text_offsets)
     pairs = index.match(
-        found.objects.lon,
-        found.objects.lat,
-        found.term_offsets,
-        found.terms,
+        objects.lon,
+        objects.lat,
+        terms.offsets,
+        terms.terms,
         found.arrivals_ms,
         np.full(len(found), position, np.int64),
     )

@@ -114,11 +114,11 @@ def _past_ranges(
 
 def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
     """Returns the rows of objects that meet a query by the hashes of their words."""
-    found = stored.with_terms(WIRE_TERMS)
-    index = RangeIndex()
+    objects, index = stored.objects, RangeIndex()
     index.insert(replace(query, expires_ms=np.full(1, NEVER_MS)), 0)
-    columns = found.objects.lon, found.objects.lat, found.term_offsets, found.terms
-    matches = index.match(*columns, found.arrivals_ms, np.zeros(len(found), np.int64))
+    terms = WIRE_TERMS.tokens(objects.text, objects.text_offsets)
+    columns = objects.lon, objects.lat, terms.offsets, terms.terms
+    matches = index.match(*columns, stored.arrivals_ms, np.zeros(len(stored), np.int64))
     return sorted_distinct(matches.object_rows)
 
 

@@ -13,14 +13,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sirocco.index.base.compile import compile_queries
-from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.base.compile import analysed_anew, compile_queries
+from sirocco.index.base.query_rows import TEXT_COLUMNS, QueryRows
 from sirocco.index.standing.export import export_queries
 from sirocco.index.standing.query_table import NO_REVISION, NamedQueries, QueryTable
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import SlotStore
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.query import RangeQuery
+from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NOT_COPIED
@@ -36,6 +37,7 @@ from sirocco.protocol.evaluator.standing.standing_queries import (
     StandingQueries,
     conditions_of,
     former_track_key,
+    locators_of,
     spec_query,
     step_kind,
     track_key,
@@ -70,6 +72,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         **slot.query_endings.state(),
         **slot.manifest.state(),
         "slices": np.array(stands_on, np.int64).reshape(-1, 2),
+        "analysis": np.array([ANALYSIS], np.int64),
     }
 
 
@@ -103,9 +106,13 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     subscribers = tuple(text.decode() for text in unpacked("subscriber_names", state))
     standing = slot.standing
     queries = QueryRows.from_columns(state, "query.")
+    locators = unpacked("range.locators", state) if "range.locators" in state else None
+    if _is_former(state):
+        queries = analysed_anew(queries)
+        locators = locators_of(queries, locators, np.zeros(len(queries), np.bool_))
     rows = standing.ranges.insert(queries, slot.offset)
-    if "range.locators" in state:
-        standing.locators.put(rows, unpacked("range.locators", state))
+    if locators is not None:
+        standing.locators.put(rows, locators)
     _put_names(standing.families[RANGE].table, "range", state, rows, subscribers)
     rows = standing.knn.restore(_with_words("knn", state))
     _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
@@ -117,12 +124,19 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
     # Checkpoints have the hashes of the wire; a process numbers terms anew.
-    slot.store = SlotStore.restore(_without("store", state), slot.limits, slot.hashing)
+    slot.store = SlotStore.restore(
+        _without("store", state), slot.limits, slot.hashing, is_former=_is_former(state)
+    )
     if slices is None:
         slot.expect_slices(state)
     else:
         slot.put_slices(state, slices)
     slot.add_targets()
+
+
+def _is_former(state: State) -> bool:
+    """Whether the texts of a state were analysed by an earlier version."""
+    return "analysis" not in state or int(state["analysis"][0]) < ANALYSIS
 
 
 def _copied_state(slot: Slot) -> Columns:
@@ -176,8 +190,9 @@ def _ranges_state(standing: StandingQueries) -> Columns:
     rows = np.sort(table.live())
     queries = export_queries(standing.ranges, rows)
     locators: Columns = {}
-    if not standing.locators.is_empty:
-        locators = packed("range.locators", standing.locators.get(rows))
+    own = standing.locators.get(rows)
+    if any(own):
+        locators = packed("range.locators", own)
     return {
         **_names_state("range", table, rows),
         **locators,
@@ -283,6 +298,10 @@ def _with_words(prefix: str, state: State) -> Columns:
     """Returns the columns of queries; definitions supply the words that an old state lacks."""
     columns = _without(prefix, state)
     specs = [spec.decode() for spec in unpacked(f"{prefix}.specs", state)]
+    if _is_former(state) and all(specs) and specs:
+        queries = [spec_query(spec) for spec in specs]
+        compiled = compile_queries(queries, [0] * len(queries))
+        return columns | {name: getattr(compiled, name) for name in TEXT_COLUMNS}
     if "word_offsets" in columns or not all(specs) or not specs:
         return columns
     return columns | words_of([spec_query(spec) for spec in specs], columns)

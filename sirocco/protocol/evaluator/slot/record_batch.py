@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 from sirocco.index.base.ragged import take_ragged
 from sirocco.model.objects import concat
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.model.text import TextAnalyser
+from sirocco.model.text import TermColumns, TextAnalyser
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.contract.positions import PART_BITS, position_of
 from sirocco.protocol.contract.term_rows import TermParts, take_terms
 from sirocco.protocol.evaluator.standing.standing_queries import Batch, Values, track_key
+
+# Tokens and terms of longer characters may differ; routers send tokens.
+_ASCII_MAX = 127
 
 Part = tuple[int, Routed, NDArray[np.intp] | None]
 """A record at its offset, and which of its objects are new; None: all."""
@@ -36,6 +39,10 @@ def joined(
     together = concat(objects)
     is_copy, followed = _followed(parts)
     homes, via = _places(parts)
+    stored: TermColumns | None = None
+    tokens: TermColumns | None = None
+    if hashing.is_keyed or (together.text > _ASCII_MAX).any():
+        stored, tokens = hashing.analyse_both(together.text, together.text_offsets, analyser)
     return Batch(
         objects=together,
         events=EventColumns.concat(events),
@@ -46,9 +53,9 @@ def joined(
         followed=followed,
         homes=homes,
         via=via,
-        numbered=hashing.analyse(together.text, together.text_offsets, analyser)
-        if hashing.is_keyed
-        else None,
+        numbered=stored,
+        tokens=tokens,
+        hashing=hashing,
         track_names=_members(parts),
     )
 

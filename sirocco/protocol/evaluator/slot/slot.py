@@ -741,7 +741,9 @@ class Slot:
             # The store is searched by words alone here, and these are not known.
             condition = compile_condition(without_text(with_past), where)
             return HistoryRequest(kind, row, condition, start_ms, past_ms, with_past)
-        condition = compile_condition(with_numbers(with_past, self.hashing), where)
+        condition = compile_condition(
+            with_numbers(with_past, self.hashing), where, hashing=self.hashing
+        )
         return HistoryRequest(kind, row, condition, start_ms, past_ms)
 
     def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -25,6 +25,7 @@ from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.locators import HOME_LOCATOR, LocatorTable
 from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscribers
 from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.standing.text_terms import both_terms, with_patterns
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
 from sirocco.index.standing.vocabulary import Vocabulary
@@ -32,6 +33,7 @@ from sirocco.index.store.store_condition import Condition, compile_condition
 from sirocco.model.access import tenant_of
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
+from sirocco.model.patterns import pattern_rows
 from sirocco.model.query import ENDED, KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
@@ -39,7 +41,7 @@ from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.contract.query_definitions import query_of
 from sirocco.protocol.contract.query_specs import definition_of_spec, versioned_spec
-from sirocco.protocol.contract.term_rows import TermParts, both_terms, take_terms
+from sirocco.protocol.contract.term_rows import TermParts, take_terms
 from sirocco.protocol.contract.track_values import identities_of
 from sirocco.protocol.evaluator.standing.query_families import Family, Names, SlotQueries
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepKind, StepQuery
@@ -103,7 +105,9 @@ class Batch:
     Attributes:
         objects, events: n rows.
         routed_terms: n rows, from the routers: hashes of the wire.
-        numbered: n rows, as this process numbers terms; None where they are those of the wire.
+        numbered: n rows, terms as this process numbers them; None where they are those of the wire.
+        tokens: n rows, likewise; None with `numbered`.
+        hashing: numbers them.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
         is_copy: bool[n], which are here because of values; None when there are no copies.
@@ -123,6 +127,8 @@ class Batch:
     homes: NDArray[np.bool_] | None = None
     via: NDArray[np.bool_] | None = None
     numbered: TermColumns | None = None
+    tokens: TermColumns | None = None
+    hashing: TermHashing = WIRE_TERMS
     track_names: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -139,11 +145,15 @@ class Batch:
         return self.terms if self.numbered is None else self.numbered
 
     def terms_for(self, vocabulary: Vocabulary) -> TermColumns:
-        """The terms as the queries of an index number them."""
-        if self.numbered is None or not vocabulary.has_wire_terms:
-            return self.own_terms
-        # Queries without words are met by the hashes of the wire.
-        return both_terms(self.numbered, self.terms)
+        """What the queries of an index may name: tokens, and patterns where there are some."""
+        found = self.terms if self.tokens is None else self.tokens
+        if self.hashing.is_keyed and vocabulary.has_wire_terms:
+            # Queries without words are met by the hashes of the wire.
+            found = both_terms(found, self.terms)
+        if vocabulary.patterns is not None and len(vocabulary.patterns):
+            texts = self.objects.text, self.objects.text_offsets
+            found = with_patterns(found, *self.hashing.patterns(*texts, vocabulary.patterns))
+        return found
 
     @property
     def columns(
@@ -165,6 +175,8 @@ class Batch:
             homes=None if self.homes is None else self.homes[rows],
             via=None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
             numbered=None if self.numbered is None else take_terms(self.numbered, rows),
+            tokens=None if self.tokens is None else take_terms(self.tokens, rows),
+            hashing=self.hashing,
             track_names=self.track_names,
         )
 
@@ -645,20 +657,51 @@ def conditions_of(
     queries = with_numbers(queries, hashing)
     lasting = replace(queries, expires_ms=np.full(len(queries), NEVER_MS, np.int64))
     wheres = filters_of(filters, len(queries))
-    return [compile_condition(lasting, where, row) for row, where in enumerate(wheres)]
+    return [compile_condition(lasting, where, row, hashing) for row, where in enumerate(wheres)]
 
 
 def _locators(message: Installed, chosen: NDArray[np.intp]) -> list[bytes] | None:
     """Returns the locators of range queries of a message; None if all follow from the queries."""
-    past_ms = message.past_ms[chosen]
-    if message.locators is None and (past_ms == NO_PAST).all():
+    found = locators_of(message.rows, message.locators, message.past_ms != NO_PAST)
+    return None if found is None else [found[row] for row in chosen.tolist()]
+
+
+def locators_of(
+    queries: QueryRows, locators: Sequence[bytes] | None, with_past: NDArray[np.bool_]
+) -> list[bytes] | None:
+    """Returns the locators of range queries; None if all follow from the queries.
+
+    Args:
+        queries: n of them.
+        locators: their own, empty for none; None for none at all.
+        with_past: bool[n], which ask for the past.
+    """
+    is_home = with_past | _have_patterns(queries)
+    if locators is None and not is_home.any():
         return None
-    locators = message.locators or (b"",) * len(message.revisions)
-    # Stored objects of a query are found at their home: later ones must be found there too.
+    # Stored objects of a query are found at their home: later ones must be found there too. And no
+    # object is routed by a phrase.
+    own = locators or (b"",) * len(queries)
     return [
-        locators[row] or (b"" if past == NO_PAST else HOME_LOCATOR)
-        for row, past in zip(chosen.tolist(), past_ms.tolist(), strict=True)
+        each or (HOME_LOCATOR if is_at_home else b"")
+        for each, is_at_home in zip(own, is_home.tolist(), strict=True)
     ]
+
+
+def _have_patterns(queries: QueryRows) -> NDArray[np.bool_]:
+    """Returns bool[n], which queries name phrases or beginnings of words."""
+    found = np.zeros(len(queries), np.bool_)
+    rows = pattern_rows(queries.words, queries.word_offsets)
+    if not len(rows):
+        return found
+    for offsets, words in (
+        (queries.pos_offsets, queries.pos_word_rows),
+        (queries.neg_offsets, queries.neg_word_rows),
+    ):
+        ends = offsets[queries.conj_offsets]
+        owners = np.repeat(np.arange(len(queries)), np.diff(ends))
+        found[owners[np.isin(words, rows)]] = True
+    return found
 
 
 def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:

@@ -304,7 +304,7 @@ def kept_of(query: Query, condition: Condition, codes: TermCodes) -> SlidingTerm
     """Returns what a query keeps from step to step; None where that is of no use."""
     if not isinstance(query, TermsQuery) or query.k > K_MAX:
         return None
-    if condition.conjunctions or condition.where is not None:
+    if condition.conjunctions or not condition.is_exact:
         return None
     # Windows that do not overlap have nothing in common.
     overlaps = query.window_ms is None or (query.step_ms or 0) < query.window_ms

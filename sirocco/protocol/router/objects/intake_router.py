@@ -349,7 +349,7 @@ class IntakeRouter:
             np.array([part.partition for part in parts], np.uint32),
             [len(part.objects) for part in parts],
         )
-        terms = self._analyser.analyse_batch(objects.text, objects.text_offsets)
+        terms = self._analyser.tokens_of_batch(objects.text, objects.text_offsets)
         routes = self.routings[version].route_objects(
             objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
         )

@@ -30,6 +30,7 @@ from sirocco.index.routing.keyword_slots import (
     set_of,
     words_of,
 )
+from sirocco.model.query import RangeQuery
 from sirocco.protocol.contract.effects import Append, Effect, State
 from sirocco.protocol.contract.messages import INTAKE, Change, Keywords
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
@@ -58,9 +59,17 @@ def keys_of_queries(
     found: list[tuple[int, ...]] = []
     for row, change in enumerate(changes):
         own = set(every[ends[row] : ends[row + 1]])
-        is_range = change.query is not None and kind_number(change.query) == KIND_RANGE
-        found.append(tuple(own) if is_range and ANY_TERM not in own else (ANY_TERM,))
+        has_keys = _has_keys(change) and ANY_TERM not in own
+        found.append(tuple(own) if has_keys else (ANY_TERM,))
     return found
+
+
+def _has_keys(change: Change) -> bool:
+    """Whether keywords can stand for a query: not for phrases and beginnings of words."""
+    query = change.query
+    if not isinstance(query, RangeQuery) or kind_number(query) != KIND_RANGE:
+        return False
+    return query.expression is None or not query.expression.patterns
 
 
 class KeywordSummary:

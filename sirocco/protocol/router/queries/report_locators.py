@@ -68,10 +68,13 @@ def keys_of(change: Change) -> list[int]:
 def _conjunctions(change: Change) -> list[Conjunction]:
     """Returns the positive and negative terms of each conjunction; none where the home decides.
 
-    Stored objects of a query are found at their home: later ones must be found there too.
+    Stored objects of a query are found at their home: later ones must be found there too. Phrases
+    and beginnings are no terms by which objects are routed.
     """
     query = change.query
     if not isinstance(query, RangeQuery) or query.expression is None or change.past_ms != NO_PAST:
+        return []
+    if query.expression.patterns:
         return []
     return [
         (tuple(map(term_hash, one.positive)), tuple(map(term_hash, one.negative)))

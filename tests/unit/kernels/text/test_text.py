@@ -13,18 +13,25 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.characters import Maker
 from sirocco.kernels.jit.compiled import JIT_ENABLED
-from sirocco.model.characters import character_table
+from sirocco.kernels.text.characters import CLASS_SHIFT
+from sirocco.model.characters import UNICODE_VERSION, character_table
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.text import (
+    TermColumns,
     TextAnalyser,
-    analyse,
     analyse_batch,
     hash_rows,
     invalid_utf8_rows,
     term_hash,
+    tokens_of,
+    tokens_of_batch,
 )
+from sirocco.model.text import terms_of as model_terms
+from tests.oracle import words
+from tests.oracle.words import terms_of
 from tests.support.seeds import drawn_seed
 
 SCRIPTS = (
@@ -36,13 +43,17 @@ SCRIPTS = (
     "हिन्दीक्षमा\u093c\u0929\u0958\u09c7\u09be\u0bc6\u0bbe",
     "각한글\u1100\u1161\u11a8\u115f\uac00\u11a7",
     "ﬁﬀﬃſt…½²ª™①Ａａ＿\u00a0\u3000\uff9e\uff76\ufdfa\ufb2c\ufb1d\u0344\u0f73",
-    "日本語中文カタカナ𠀀豈\uf900",
+    "日本語中文カタカナ𠀀豈\uf900ーゔ\u3099ｶﾞａ1",
     "قرآن\u0653\u064b\u0651\u0627",
-    "ไทยกำ\u0e33\u0eb3",
-    "👩‍👩‍👧🏽🎉≠<\u0338>=",
+    "ไทยกำ\u0e33\u0eb3ກ່ខ្មែរမြန်မာ",
+    "👩‍👩‍👧🏽🎉≠<\u0338>=🇫🇷🇩❤\ufe0f©",
     "\U0001d400\U0001e900\U0001e94a\U000e0100\U000f0000\U0010ffff\U00011099\U000110ba",
 )
-ANY_TEXT = st.text(max_size=40)
+# What the pinned version of Unicode does not know, the interpreter may.
+ASSIGNED = st.characters(codec="utf-8").filter(
+    lambda c: unicodedata.category(c) != "Cn" or unicodedata.unidata_version == UNICODE_VERSION
+)
+ANY_TEXT = st.text(ASSIGNED, max_size=40)
 SCRIPT_TEXT = st.lists(
     st.sampled_from(SCRIPTS).flatmap(lambda script: st.text(alphabet=script, max_size=9)),
     max_size=8,
@@ -50,46 +61,89 @@ SCRIPT_TEXT = st.lists(
 
 
 def assert_as_reference(texts: list[str], note: str = "") -> None:
-    columns = analyse_batch(*pack_bytes([text.encode() for text in texts]))
+    # Of a capital that composes with marks, but not with an iota below, the folded one does: so
+    # rare that the marks may be in another order.
+    texts = [
+        text.lower() if "\u0345" in unicodedata.normalize("NFKD", text) else text for text in texts
+    ]
+    packed = pack_bytes([text.encode() for text in texts])
+    # Both of a text at once: it is normalised for both.
+    found = [(terms_of(text), words.tokens_of(text)) for text in texts]
+    _assert_columns(analyse_batch(*packed), texts, [terms for terms, _ in found], note)
+    _assert_columns(tokens_of_batch(*packed), texts, [tokens for _, tokens in found], note)
+
+
+def _assert_columns(
+    columns: TermColumns, texts: list[str], found: list[list[str]], note: str
+) -> None:
     assert len(columns.offsets) == len(texts) + 1
-    for row, (text, (start, stop)) in enumerate(
-        zip(texts, pairwise(columns.offsets.tolist()), strict=True)
-    ):
-        tokens = analyse(text)
-        assert columns.terms[start:stop].tolist() == sorted({term_hash(t) for t in tokens}), (
-            f"{note} row {row}: {text!r}"
-        )
-        assert columns.lengths[row] == len(tokens), f"{note} row {row}: {text!r}"
+    rows = zip(texts, found, pairwise(columns.offsets.tolist()), strict=True)
+    for row, (text, tokens, (start, stop)) in enumerate(rows):
+        where = f"{note} row {row}: {text!r}"
         repeats = {term_hash(token): count for token, count in Counter(tokens).items()}
-        assert columns.counts[start:stop].tolist() == [repeats[t] for t in sorted(repeats)], (
-            f"{note} row {row}: {text!r}"
-        )
+        assert columns.terms[start:stop].tolist() == sorted(repeats), where
+        assert columns.lengths[row] == len(tokens), where
+        assert columns.counts[start:stop].tolist() == [repeats[t] for t in sorted(repeats)], where
 
 
 @given(st.text(alphabet=[chr(code) for code in range(128)], max_size=60))
 def test_ascii_is_analysed_like_any_text(text: str) -> None:
     # The last character becomes a space by normalisation, which takes the slow path.
-    assert analyse(text) == analyse(f"{text}\u00a0")
+    assert tokens_of(text) == tokens_of(f"{text}\u00a0")
+
+
+# Most are from reports of bugs in other search engines.
+VECTORS = [
+    ("", []),
+    ("Free COFFEE, downtown!", ["free", "coffee", "downtown"]),
+    ("snake_case 3.14", ["snake_case", "3", "14"]),
+    ("Straße ﬁn", ["strasse", "fin"]),
+    ("ΟΔΟΣ οδος", ["οδοσ", "οδοσ"]),
+    ("İstanbul ISTANBUL", ["istanbul", "istanbul"]),
+    ("e\u0301te\u0301 e\u200d\u0301", ["été", "é"]),
+    ("हिन्दी में", ["हिन्दी", "में"]),
+    ("\u1112\u1161\u11ab글", ["한글"]),
+    ("5½ ¼cup ⅒", ["5", "1", "2", "1", "4cup", "1", "10"]),
+    ("a…b", ["a", "b"]),
+    (
+        "soft\u00adhyphen zero\u200bwidth word\u2060joiner",
+        ["softhyphen", "zerowidth", "wordjoiner"],
+    ),
+    ("می\u200cخواهم", ["میخواهم"]),
+    ("❤️ ❤ 1️⃣", ["❤", "❤", "1\u20e3"]),
+    ("👩‍👩‍👧 👍🏽👍", ["👩", "👩", "👧", "👍", "👍"]),
+    ("🇫🇷🇩🇪 🇫 🇫🇷🇩", ["🇫🇷", "🇩🇪", "🇫🇷"]),
+    ("大火事故 fire火", ["大", "火", "事", "故", "fire", "火"]),
+    ("カーテン ｶｰﾃﾝ", [*"カーテン", *"カーテン"]),
+    ("ｶﾞ", ["ガ"]),
+    ("第1回x", ["第", "1", "回", "x"]),
+    ("สวัสดี", ["ส", "วั", "ส", "ดี"]),
+    ("ກຳ", ["ກ\u0ecd", "າ"]),
+    ("\u30fcカ", ["\u30fc", "カ"]),
+    ("™ ℹ️ © ㊗️", ["tm", "i", "©", "祝"]),
+    ("\u0301火", ["\u0301", "火"]),
+    ("α\u0345\u0301", ["άι"]),
+]
+
+
+@pytest.mark.parametrize(("text", "tokens"), VECTORS)
+def test_tokens_follow_the_contract(text: str, tokens: list[str]) -> None:
+    assert words.tokens_of(text) == tokens
+    assert tokens_of(text) == tokens
+    assert_as_reference([text, f"a {text}", f"{text} b"])
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens"),
+    ("text", "terms"),
     [
-        ("", []),
-        ("Free COFFEE, downtown!", ["free", "coffee", "downtown"]),
-        ("snake_case 3.14", ["snake_case", "3", "14"]),
-        ("Straße ﬁn", ["strasse", "fin"]),
-        ("ΟΔΟΣ οδος", ["οδοσ", "οδοσ"]),
-        ("İ", ["i\u0307"]),
-        ("e\u0301te\u0301", ["été"]),
-        ("हिन्दी में", ["हिन्दी", "में"]),
-        ("\u1112\u1161\u11ab글", ["한글"]),
-        ("½", ["1", "2"]),
-        ("a…b", ["a", "b"]),
+        ("大火事故 fire火", ["大火", "火事", "事故", "fire", "火"]),
+        ("สวัสดี", ["สวั", "วัส", "สดี"]),
+        ("❤️東京❤", ["❤", "東京", "❤"]),
     ],
 )
-def test_reference_follows_the_contract(text: str, tokens: list[str]) -> None:
-    assert analyse(text) == tokens
+def test_terms_are_pairs_in_scripts_without_spaces(text: str, terms: list[str]) -> None:
+    assert terms_of(text) == terms
+    assert model_terms(text) == terms
     assert_as_reference([text])
 
 
@@ -133,30 +187,23 @@ def test_random_texts_of_all_scripts() -> None:
     assert_as_reference(texts, f"seed {seed}")
 
 
-def test_table_knows_every_letter() -> None:
-    """Planes that the table leaves out must not hold characters of terms."""
+def test_the_committed_table_is_what_the_script_writes() -> None:
+    if unicodedata.unidata_version != UNICODE_VERSION:
+        pytest.skip("the table is written by an interpreter of its version of Unicode")
+    columns = Maker().columns()
     table = character_table()
-    for high in range(0x1100):
-        if table.index[high] == 0:
-            for code in range(high << 8, (high + 1) << 8):
-                character = chr(code)
-                assert unicodedata.category(character)[0] not in "LMN", hex(code)
-                assert unicodedata.category(character) == "Cs" or character.casefold() == character
-                assert 0xD800 <= code < 0xE000 or unicodedata.normalize("NFKC", character) == (
-                    character
-                )
+    for name, column in columns.items():
+        assert np.array_equal(getattr(table, name), column), name
 
 
-def test_separators_take_part_in_no_composition() -> None:
-    """`_normalise` relies on this: no character composes with, or turns into, a line feed."""
-    for code in range(0x110000):
-        character = chr(code)
-        parts = unicodedata.decomposition(character).split()
-        if parts and not parts[0].startswith("<"):
-            assert "0020" not in parts
-            assert "000A" not in parts
-    everything = "".join(chr(c) for c in range(0x110000) if c != 0x0A and not 0xD7FF < c < 0xE000)
-    assert "\n" not in unicodedata.normalize("NFKC", everything).casefold()
+def test_what_composes_is_described_by_its_own_entry() -> None:
+    """The kernel looks up the class of a composed character as if a text held it."""
+    table = character_table()
+    for pair in table.compositions[table.compositions > 0].tolist():
+        composed = pair & 0x1FFFFF
+        entry = int(table.blocks[table.index[composed >> 8], composed & 255])
+        category = unicodedata.category(chr(composed))[0]
+        assert bool(entry >> CLASS_SHIFT & 7) == (category in "LMN"), hex(composed)
 
 
 def test_marks_at_row_ends_stay_in_their_row() -> None:
@@ -182,7 +229,7 @@ def test_repeats_of_a_term_within_the_limits_fit_a_count() -> None:
         if unicodedata.is_normalized("NFKC", character := chr(code)):
             continue
         for text in (character, character + " "):
-            tokens = Counter(analyse(text * 64))
+            tokens = Counter(model_terms(text * 64))
             most[text] = max(tokens.values(), default=0) / len((text * 64).encode())
     assert max(most.values()) * DEFAULT_LIMITS.text_bytes <= 0xFFFF
     # Longer texts are refused at the front; if one arrives all the same, counts stop there.
