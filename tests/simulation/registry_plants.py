@@ -11,6 +11,7 @@ from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries import change_requests, slot_updates
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.live_queries import LiveQueries
+from sirocco.protocol.router.queries.plain_updates import PlainUpdates
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from tests.simulation.plants import Plant
@@ -46,8 +47,13 @@ _fits = ChangeValidation._fits
 _believe = ChangeValidation._accept
 _tick = RouterMachine._tick
 
-# The code before fingerprints existed.
+# The code before fingerprints existed; and changes as columns.
 IDENTITY_PLANTS = (
+    Plant(
+        "a query moved with others stays in the slots that it has left",
+        "calm",
+        ((PlainUpdates, "_left", lambda self, offsets, changes, places: {}),),
+    ),
     Plant(
         "an id that collides with another changes its query",
         "colliding",
