@@ -104,9 +104,10 @@ def measure(kind: str, count: int, rounds: int, batch: int) -> None:
                 "per_s": round(count / statistics.median(seconds)),
                 "cpu_us": round(sum(by_process.values()), 1),
             }
-            if "all" not in by_process:
-                row |= {f"cpu_us_{name}": used for name, used in by_process.items()}
             print(json.dumps(row), flush=True)
+            if "all" not in by_process:
+                used = {f"cpu_us_{name}": each for name, each in by_process.items()}
+                print(json.dumps({"log": kind, "change": change, **used}), flush=True)
 
 
 def main() -> int:
