@@ -27,6 +27,7 @@ from sirocco_client import (
     PermissionDenied,
     Unavailable,
 )
+from sirocco_client.columns import MISSING_TS
 from sirocco_client.errors import SiroccoError as ClientError
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
@@ -34,7 +35,7 @@ from starlette.websockets import WebSocketDisconnect
 from sirocco.model.errors import SiroccoError as EngineError
 from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
-from sirocco.services.gateway.json_forms import change_members, object_members
+from sirocco.services.gateway.json_forms import change_members
 from sirocco.services.gateway.problems import problem_of, problem_response
 
 EVENT_STREAM = "text/event-stream"
@@ -112,19 +113,36 @@ def events_of(batch: NotificationBatch, skip: int = 0) -> Iterator[Event]:
 
 def _data_of(batch: NotificationBatch) -> Iterator[bytes]:
     """Yields the JSON of each notification. An object is written once however many it matches."""
-    names = [b'{"query":%s,"object":' % orjson.dumps(one) for one in batch.query_ids]
-    objects: list[bytes] = [b""] * len(batch.objects)
+    heads = [b'{"query":%s,"object":' % orjson.dumps(one) for one in batch.query_ids]
+    objects = _objects_of(batch)
     changes, tracks = batch.match_changes, batch.match_tracks
     for i, (query, row) in enumerate(zip(batch.match_queries, batch.match_objects, strict=True)):
-        if not objects[row]:
-            objects[row] = orjson.dumps(object_members(batch.objects[row]))
         if changes[i] == "match":
-            yield b"%s%s}" % (names[query], objects[row])
+            yield b"%s%s}" % (heads[query], objects[row])
         else:
             event, track = orjson.dumps(changes[i]), orjson.dumps(tracks[i])
-            yield b'%s%s,"event":%s,"track":%s}' % (names[query], objects[row], event, track)
+            yield b'%s%s,"event":%s,"track":%s}' % (heads[query], objects[row], event, track)
     for change in batch.lists:
         yield orjson.dumps(change_members(change))
+
+
+def _objects_of(batch: NotificationBatch) -> list[bytes]:
+    """Returns the JSON of each object, from the columns: a value of each would cost more."""
+    found = []
+    columns = (batch.object_ids, batch.lon, batch.lat, batch.ts_ms, batch.texts)
+    rows = zip(*columns, batch.attributes_json, strict=True)
+    for one, lon, lat, ts, text, attributes in rows:
+        members: dict[str, Any] = {"id": str(one), "lon": lon, "lat": lat}
+        if ts != MISSING_TS:
+            members["ts"] = ts
+        if text:
+            members["text"] = text
+        data = orjson.dumps(members)
+        # Attributes are the JSON of an object, without members of these names.
+        if len(attributes) > 2:
+            data = b"%s,%s" % (data[:-1], attributes.encode()[1:])
+        found.append(data)
+    return found
 
 
 class Notifications:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import signal
 import sys
 
 from sirocco.model.errors import InvalidArgument
@@ -41,6 +42,6 @@ def run() -> int:
         "",
         extra=event("listening", member=settings.name or "gateway", grpc="", http=gateway.address),
     )
-    asyncio.run(gateway.serve())
+    asyncio.run(gateway.serve((signal.SIGTERM, signal.SIGINT)))
     logger.info("stopped", extra=event("stopped", member=settings.name or "gateway"))
     return 0

@@ -6,6 +6,8 @@ import asyncio
 import socket
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -57,8 +59,8 @@ class Gateway:
         """host:port of /metrics and the probes."""
         return "" if self._health is None else self._health.address
 
-    async def serve(self) -> None:
-        """Serves until `stop`, or SIGTERM on the main thread."""
+    async def serve(self, signals: Iterable[int] = ()) -> None:
+        """Serves until `stop`, or one of the signals; these need the main thread."""
         self._loop = asyncio.get_running_loop()
         front = self._front = Front(self.settings, self.metrics)
         server = self._server = _Server(_config(front), front, self._is_serving)
@@ -70,6 +72,8 @@ class Gateway:
             is_ready=self._is_ready,
             refresh=self._refresh,
         )
+        for number in signals:
+            self._loop.add_signal_handler(number, server.end)
         beating = asyncio.create_task(self._beat_on())
         try:
             await server.serve(sockets=[self._socket])
@@ -136,6 +140,11 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._front = front
         self._is_serving = is_serving
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals alone: uvicorn raises them again at the end, which is no clean exit."""
+        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Also reports that it serves."""

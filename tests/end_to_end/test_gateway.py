@@ -13,6 +13,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import GatewaySettings
 from tests.support.http_streams import EventSource
+from tests.support.waiting import eventually
 
 SETTINGS = ClusterSettings(
     cluster="web", slots=8, leaves=16, intake_partitions=2, registry_partitions=2
@@ -211,7 +212,8 @@ def test_lists_and_ends_are_events_too(http: httpx.Client, gateway: Gateway) -> 
     assert http.put("/v1/queries/near", params=whose, json=near).status_code == 201
     source = EventSource(f"http://{gateway.address}", "knut")
     with source.reading(2):
-        published(http, {"id": 7, "lon": 100, "lat": 10, "text": "near"})
+        published(http, {"id": 7, "lon": 100, "lat": 10, "text": "near", "size": [1, {}]})
+        eventually(lambda: source.received)
         http.delete("/v1/queries/near", params=whose)
     change, end = source.received
     assert change == {
@@ -258,3 +260,25 @@ def test_what_is_described_and_shown_needs_nothing_from_elsewhere(http: httpx.Cl
         assert "http://" not in page.text
         assert "https://" not in page.text
     assert http.get("/healthz").status_code == http.get("/readyz").status_code == 200
+
+
+def test_events_hold_whole_objects(http: httpx.Client, gateway: Gateway) -> None:
+    query = {"kind": "range", "text": "wholeword", "track": "bus", "events": ["enter", "inside"]}
+    http.put("/v1/queries/tracked", params={"subscriber": "olga"}, json=query)
+    plain = {"kind": "range", "text": "wholeword"}
+    http.put("/v1/queries/plain", params={"subscriber": "olga"}, json=plain)
+    one = {"id": "ü", "lon": 1.5, "lat": -2.0, "text": 'wholeword "quoted"\n', "ts": 5}
+    one |= {"bus": 17, "nested": {"a": [None, True, "}"]}}
+    bare = {"id": BIG, "lon": 0.0, "lat": 0.0, "text": "wholeword"}
+    source = EventSource(f"http://{gateway.address}", "olga")
+    with source.reading(3):
+        published(http, one, bare)
+    found = {(each["query"], each["object"]["id"]): each for each in source.received}
+    assert found["plain", "ü"] == {"query": "plain", "object": one}
+    assert found["tracked", "ü"] == {
+        "query": "tracked",
+        "object": one,
+        "event": "enter",
+        "track": 17,
+    }
+    assert found["plain", str(BIG)] == {"query": "plain", "object": bare | {"id": str(BIG)}}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -101,6 +105,22 @@ def test_killed_gateways_lose_and_double_nothing(cluster: LocalCluster) -> None:
         assert browser.breaks >= KILLS
     # It has kept its address.
     assert cluster.gateway_addresses == (address,)
+
+
+def test_an_ordered_end_is_clean(cluster: LocalCluster) -> None:
+    command = [sys.executable, "-m", "sirocco.services.gateway"]
+    environment = os.environ | {"SIROCCO_ROUTER": cluster.router_addresses[0]}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as one:
+        assert one.stderr is not None
+        address = json.loads(one.stderr.readline())["http"]
+        source = EventSource(f"http://{address}", "kim")
+        thread = threading.Thread(target=source.read, args=(1,), daemon=True)
+        thread.start()
+        assert source.opened.wait(20)
+        one.terminate()
+        assert one.wait(20) == 0
+        thread.join(10)
+        assert b'"stopped"' in one.stderr.read()
 
 
 def _restarted(cluster: LocalCluster) -> bool:

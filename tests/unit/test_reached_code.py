@@ -31,6 +31,7 @@ ALLOWED = {
         "on_message_complete",
     ),
     *("on_message_complete", "on_response_complete", "handle_websocket_upgrade", "startup"),
+    *("capture_signals", "shutdown"),
     # Called by rich.
     "render_str",
 }
