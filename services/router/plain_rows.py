@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sirocco_api.v1 import query_service_pb2 as pb
 
 from sirocco.codec.plain_queries import read_plain_queries
+from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.plain_queries import PlainQueries
 
@@ -32,7 +33,7 @@ class PlainRows:
         """Returns those of each registry partition."""
         own = (self.queries.handles % np.uint64(partitions)).astype(np.int64)
         found: dict[int, PlainRows] = {}
-        for partition in np.unique(own).tolist():
+        for partition in sorted_distinct(own).tolist():
             rows = np.flatnonzero(own == partition)
             found[partition] = PlainRows(self.rows[rows], self.queries.take(rows))
         return found
