@@ -299,6 +299,17 @@ def test_requests_of_one_connection_follow_each_other(start: Start) -> None:
             time.sleep(0.7)
 
 
+def test_answers_do_not_wait_for_acknowledgements_of_packets(start: Start) -> None:
+    gateway = start()
+    with connected(gateway) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b" 200 " in connection.recv(4_096)
+        assert gateway._server is not None
+        [protocol] = gateway._server.server_state.connections
+        accepted = protocol.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_unknown_credentials_are_refused_by_name(start: Start) -> None:
     gateway = start()
     for header in ("Basic abc", "Bearer", "Bearer a b", "Bearer " + "x" * 9_000):
