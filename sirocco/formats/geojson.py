@@ -209,7 +209,7 @@ class _Text:
         """Whether a value stays unreadable, whatever follows."""
         if not isinstance(error, json.JSONDecodeError):
             return True
-        # A string that does not end is reported at its begin, and a name such as `tru` at its.
+        # A string that does not end is reported at its begin, and a cut `true` at its.
         is_cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - _WORD_MAX
         return not is_cut
 
