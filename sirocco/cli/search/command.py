@@ -193,6 +193,7 @@ def _answer_file(args: argparse.Namespace, client: Client) -> int:
                 bad.add(line.line, line.error)
             else:
                 try:
+                    _check_mode(line.members)
                     _print(_search(args, client, line.members), args)
                 except (InvalidArgument, OutOfRange) as error:
                     bad.add(line.line, error)
@@ -200,6 +201,18 @@ def _answer_file(args: argparse.Namespace, client: Client) -> int:
     finally:
         bad.finish()
     return ExitCode.BAD_LINES if bad.count else ExitCode.OK
+
+
+def _check_mode(members: dict[str, Any]) -> None:
+    """Refuses a standing query, which the file may hold by mistake.
+
+    Raises:
+        InvalidArgument: It is one.
+    """
+    if members["mode"] != "snapshot":
+        raise InvalidArgument(
+            "is of a standing query, which `sirocco queries register` takes", field="mode"
+        )
 
 
 def _search(args: argparse.Namespace, client: Client, members: dict[str, Any]) -> SearchAnswer:
