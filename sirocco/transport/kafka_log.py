@@ -94,7 +94,7 @@ class KafkaLog:
         """Deletes topics and all that is in them; ignores those that do not exist.
 
         Raises:
-            TransportUnavailable: the cluster did not answer.
+            TransportUnavailable: the cluster did not answer, or names them still.
             TransportError: it refuses.
         """
         wanted = [self.outer(name) for name in names]
@@ -102,6 +102,8 @@ class KafkaLog:
         for topic, future in futures.items():
             self._partitions.pop(self.inner(topic), None)
             self._answer(future, f"delete {topic}", allowed=KafkaError.UNKNOWN_TOPIC_OR_PART)
+        for name in names:
+            self._count_once(name, exists=False)
 
     def partitions(self, topic: str) -> int:
         """See `Log.partitions`; asked once per topic, as the number is fixed."""
@@ -189,13 +191,22 @@ class KafkaLog:
         The metadata name leaders before those know it; a producer that is refused by one waits for
         a second.
         """
-        deadline = time.monotonic() + self.times.call_s
-        while (found := self._count(topic)) == 0:
-            if time.monotonic() > deadline:
-                raise TransportUnavailable(f"{topic}: created, but not known")
-            time.sleep(_RETRY_S)
+        found = self._count_once(topic, exists=True)
         everywhere = [TopicPartition(self.outer(topic), partition) for partition in range(found)]
         self._offsets(everywhere, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return found
+
+    def _count_once(self, topic: str, *, exists: bool) -> int:
+        """Waits until the metadata name a topic, or no longer do; returns its Kafka partitions.
+
+        The controller answers as soon as it has decided, before the brokers know of it.
+        """
+        deadline = time.monotonic() + self.times.call_s
+        while bool(found := self._count(topic)) != exists:
+            if time.monotonic() > deadline:
+                known = "created, but not known" if exists else "deleted, but still known"
+                raise TransportUnavailable(f"{topic}: {known}")
+            time.sleep(_RETRY_S)
         return found
 
     def _count(self, topic: str) -> int:
