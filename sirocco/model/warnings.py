@@ -1,0 +1,63 @@
+"""What a valid query probably does not mean as it is written: reported with the answer to it."""
+
+from __future__ import annotations
+
+import re
+
+from sirocco.model.geometry import Polygon
+from sirocco.model.query import KnnQuery, Query, RankedQuery
+
+__all__ = ["warnings_of"]
+
+_SMALL_OPERATOR = re.compile(r'(?<![^\s()"])(and|or|not)(?![^\s()"])')
+_PHRASE = re.compile(r'"[^"]*"')
+# Marks of other keyboards: they belong to no token.
+_NO_QUOTES = re.compile("[“”„‟«»＂″]")
+_NO_STARS = re.compile("[＊∗✱٭]")
+_HALF_EARTH_DEGREES = 180.0
+
+
+def warnings_of(query: Query) -> tuple[str, ...]:
+    """Returns warnings, at most one of each sort, each with the path of its member first."""
+    found = []
+    if not isinstance(query, RankedQuery) and query.expression is not None:
+        found += _of_text(query.expression.source)
+        first = query.expression.conjunctions[0]
+        if len(query.expression.conjunctions) == 1 and set(first.positive) & set(first.negative):
+            found.append("text: contradicts itself, nothing matches")
+    region = None if isinstance(query, RankedQuery | KnnQuery) else query.region
+    if isinstance(region, Polygon) and any(map(_is_wide, region.rings)):
+        found.append(
+            "region.polygon: is wider than half the Earth; it does not cross the antimeridian"
+        )
+    return tuple(found)
+
+
+def _of_text(source: str) -> list[str]:
+    found = []
+    # Within quotes they are words for sure.
+    operator = _SMALL_OPERATOR.search(_PHRASE.sub(lambda match: "x" * len(match[0]), source))
+    if operator is not None:
+        word = operator[0]
+        found.append(
+            f"text: {word!r} at character {operator.start()} is a word to be found; "
+            f"the operator is {word.upper()}"
+        )
+    quote = _NO_QUOTES.search(source)
+    if quote is not None:
+        found.append(
+            f"text: {quote[0]} at character {quote.start()} means nothing; "
+            'a phrase stands between two "'
+        )
+    star = _NO_STARS.search(source)
+    if star is not None:
+        found.append(
+            f"text: {star[0]} at character {star.start()} means nothing; "
+            "the beginning of a word ends with *"
+        )
+    return found
+
+
+def _is_wide(ring: tuple[tuple[float, float], ...]) -> bool:
+    longitudes = [lon for lon, _ in ring]
+    return max(longitudes) - min(longitudes) > _HALF_EARTH_DEGREES
