@@ -61,6 +61,7 @@ from sirocco_client.queries import (
     Query,
     QueryPage,
     RegisteredQuery,
+    Registration,
     RegistrationResult,
     read_registered,
     write_query,
@@ -133,7 +134,7 @@ class AsyncClient:
 
     async def register(
         self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
-    ) -> int:
+    ) -> Registration:
         """As `Client.register`."""
         request = pb.RegisterQueryRequest(
             query=write_query(query),
@@ -141,11 +142,11 @@ class AsyncClient:
             past_ms=read_past_ms(past),
         )
         response = await self._call(QueryServiceStub, "RegisterQuery", request)
-        return int(response.revision)
+        return Registration(response.revision, response.warnings)
 
     async def update(
         self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
-    ) -> int:
+    ) -> Registration:
         """As `Client.update`."""
         request = pb.UpdateQueryRequest(
             query=write_query(query),
@@ -153,7 +154,7 @@ class AsyncClient:
             past_ms=read_past_ms(past),
         )
         response = await self._call(QueryServiceStub, "UpdateQuery", request)
-        return int(response.revision)
+        return Registration(response.revision, response.warnings)
 
     async def unregister(self, query_id: str) -> None:
         """As `Client.unregister`."""

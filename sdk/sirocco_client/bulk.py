@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from sirocco_api.v1.query_pb2 import Query as WrittenQuery
@@ -121,13 +122,18 @@ class Bulk(ABC, Generic[T]):
         if len(response.results) != len(ids):
             raise Internal(f"{len(response.results)} results for {len(ids)} changes")
         results = iter(response.results)
-        if len(ids) == len(rows) and not any(each.HasField("error") for each in response.results):
+        warnings = _warnings(response)
+        is_plain = len(ids) == len(rows) and not warnings
+        if is_plain and not any(each.HasField("error") for each in response.results):
             return [
                 RegistrationResult(name, each.revision, None)
                 for name, each in zip(ids, results, strict=True)
             ]
+        places = count()
         return [
-            self._result(row, next(results), is_repeated=is_repeated)
+            self._result(
+                row, next(results), warnings.get(next(places), ()), is_repeated=is_repeated
+            )
             if isinstance(row, str)
             else row
             for row in rows
@@ -182,10 +188,16 @@ class Bulk(ABC, Generic[T]):
         """Returns the request of some rows."""
 
     def _result(
-        self, query_id: str, result: RegistrationResultMessage, *, is_repeated: bool
+        self,
+        query_id: str,
+        result: RegistrationResultMessage,
+        warnings: tuple[str, ...],
+        *,
+        is_repeated: bool,
     ) -> RegistrationResult:
-        error = error_from_message(result.error) if result.HasField("error") else None
-        return RegistrationResult(query_id, result.revision, error)
+        if result.HasField("error"):
+            return RegistrationResult(query_id, result.revision, error_from_message(result.error))
+        return RegistrationResult(query_id, result.revision, None, warnings)
 
 
 class BulkChange(Bulk[Query]):
@@ -260,9 +272,21 @@ class BulkRemoval(Bulk[str]):
         return UnregisterQueriesRequest(ids=written)
 
     def _result(
-        self, query_id: str, result: RegistrationResultMessage, *, is_repeated: bool
+        self,
+        query_id: str,
+        result: RegistrationResultMessage,
+        warnings: tuple[str, ...],
+        *,
+        is_repeated: bool,
     ) -> RegistrationResult:
-        found = super()._result(query_id, result, is_repeated=is_repeated)
+        found = super()._result(query_id, result, warnings, is_repeated=is_repeated)
         # An earlier try whose answer was lost may have removed it.
         is_removed = is_repeated and isinstance(found.error, NotFound)
         return RegistrationResult(query_id, 0, None) if is_removed else found
+
+
+def _warnings(response: BulkResponse) -> dict[int, tuple[str, ...]]:
+    """Returns the warnings of a response, by row of the request."""
+    if isinstance(response, UnregisterQueriesResponse):
+        return {}
+    return {each.row: tuple(each.warnings) for each in response.warnings}

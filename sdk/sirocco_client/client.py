@@ -60,6 +60,7 @@ from sirocco_client.queries import (
     Query,
     QueryPage,
     RegisteredQuery,
+    Registration,
     RegistrationResult,
     read_registered,
     write_query,
@@ -170,8 +171,8 @@ class Client:
 
     def register(
         self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
-    ) -> int:
-        """Registers a standing query; returns its revision.
+    ) -> Registration:
+        """Registers a standing query; returns its revision, with warnings.
 
         Objects published after this call returns are matched against it. Registering an equal query
         again under the same id is not an error.
@@ -193,12 +194,12 @@ class Client:
             past_ms=read_past_ms(past),
         )
         response = self._call(QueryServiceStub, "RegisterQuery", request)
-        return int(response.revision)
+        return Registration(response.revision, response.warnings)
 
     def update(
         self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
-    ) -> int:
-        """Replaces a query in one step; returns the new revision.
+    ) -> Registration:
+        """Replaces a query in one step; returns the new revision, with warnings.
 
         Args:
             query: The new version.
@@ -214,7 +215,7 @@ class Client:
             past_ms=read_past_ms(past),
         )
         response = self._call(QueryServiceStub, "UpdateQuery", request)
-        return int(response.revision)
+        return Registration(response.revision, response.warnings)
 
     def unregister(self, query_id: str) -> None:
         """Removes a query; objects published after this call returns are not matched against it.

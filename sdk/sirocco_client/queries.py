@@ -6,10 +6,10 @@ The server checks that values are in range, once for all clients.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from sirocco_api.v1 import query_pb2 as pb
 from sirocco_api.v1.query_service_pb2 import RegisteredQuery as RegisteredQueryMessage
@@ -195,6 +195,28 @@ class QueryPage:
     next_page_token: str
 
 
+class Registration(int):
+    """Result of `register` and `update`: the query's revision, with warnings.
+
+    Attributes:
+        warnings: What the query probably does not mean as it is written, in words; such as `and` in
+            small letters, which is a word. Usually none.
+    """
+
+    warnings: tuple[str, ...]
+
+    def __new__(cls, revision: int, warnings: Iterable[str] = ()) -> Self:
+        """Creates one."""
+        made = super().__new__(cls, revision)
+        made.warnings = tuple(warnings)
+        return made
+
+    @property
+    def revision(self) -> int:
+        """As in `RegisteredQuery`."""
+        return int(self)
+
+
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
     """Result for one query of a bulk change.
@@ -203,11 +225,14 @@ class RegistrationResult:
         id: The query's.
         revision: As in `RegisteredQuery`; 0 if it was refused.
         error: Why it was refused; None on success.
+        warnings: As of a `Registration`. Of one request the server names the first thousand queries
+            that have any.
     """
 
     id: str
     revision: int
     error: SiroccoError | None
+    warnings: tuple[str, ...] = ()
 
 
 def write_query(query: Query) -> pb.Query:

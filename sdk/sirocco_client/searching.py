@@ -6,7 +6,7 @@ No I/O and no clock; the same for both clients.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
@@ -102,6 +102,7 @@ class SearchAnswer:
         terms: Of a terms query: (term, objects that hold it), most frequent first, ties by term.
         slots: How many slots of the cluster could hold answers.
         missing_slots: Slots that gave no answer; empty unless a partial answer was allowed.
+        warnings: What the query probably does not mean as it is written, in words.
     """
 
     query: Query
@@ -110,6 +111,7 @@ class SearchAnswer:
     terms: tuple[tuple[str, int], ...] = ()
     slots: int = 0
     missing_slots: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def is_partial(self) -> bool:
@@ -312,6 +314,7 @@ class Searching:
         self._now_ms = 0
         self._slots = 0
         self._missing: Sequence[int] = ()
+        self._warnings: Sequence[str] = ()
         self._parts: list[SearchPart] = []
         self._terms: list[tuple[str, int]] = []
 
@@ -332,6 +335,7 @@ class Searching:
             self._now_ms = response.end.now_ms
             self._slots = response.end.slots
             self._missing = response.end.missing_slots
+            self._warnings = response.end.warnings
         if not response.objects.count:
             return None
         part = SearchPart(response)
@@ -382,6 +386,7 @@ class Searching:
             tuple(self._terms),
             self._slots,
             tuple(self._missing),
+            warnings=tuple(self._warnings),
         )
 
 

@@ -65,6 +65,8 @@ def _entries(entries: Iterable[tuple[int | str, float]], figure: str) -> dict[st
 def answer_members(answer: SearchAnswer, *, is_full: bool) -> dict[str, Any]:
     """Returns the line of OUT for an answer; objects are whole if `is_full`."""
     members = answer.members()
+    if answer.warnings:
+        members["warnings"] = list(answer.warnings)
     if "objects" in members:
         members["objects"] = (
             [object_members(one) for one in answer.objects] if is_full else texts(answer.ids)
@@ -97,6 +99,8 @@ def answer_collection(answer: SearchAnswer) -> dict[str, Any]:
             }
         )
     members: dict[str, Any] = {"type": "FeatureCollection", "features": features}
+    if answer.warnings:
+        members["warnings"] = list(answer.warnings)
     if answer.missing_slots:
         members["missing_slots"] = list(answer.missing_slots)
     return members

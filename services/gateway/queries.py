@@ -45,8 +45,8 @@ class Queries:
             front.bodies.whole(request, caller, front.limits.query_bytes, QUERY_FACTOR) as body,
         ):
             query = _standing_query(load_json(body, "query"), id, subscriber)
-            is_new = await _replace(connected.client, query, past)
-        return json_response({"id": id, "warnings": []}, 201 if is_new else 200)
+            is_new, made = await _replace(connected.client, query, past)
+        return json_response({"id": id, "warnings": made.warnings}, 201 if is_new else 200)
 
     async def get(self, request: Request, id: str, subscriber: Subscriber = "") -> Response:
         """Returns a registered query."""
@@ -93,17 +93,17 @@ def _standing_query(members: Any, query_id: str, subscriber: str) -> client_quer
     return query_from_json(members, subscriber)
 
 
-async def _replace(client: AsyncClient, query: client_queries.Query, past: str | None) -> bool:
-    """Registers or replaces a query; returns whether it is new."""
+async def _replace(
+    client: AsyncClient, query: client_queries.Query, past: str | None
+) -> tuple[bool, client_queries.Registration]:
+    """Registers or replaces a query; returns whether it is new, and the result."""
     for _ in range(_TRIES):
         try:
-            await client.update(query, past=past)
-            return False
+            return False, await client.update(query, past=past)
         except NotFound:
             pass
         try:
-            await client.register(query, past=past)
-            return True
+            return True, await client.register(query, past=past)
         except AlreadyExists as error:
             # Another client was faster.
             last = error

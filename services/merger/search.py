@@ -28,6 +28,7 @@ from sirocco.model.errors import (
     SiroccoError,
     Unavailable,
 )
+from sirocco.model.hints.warnings import warnings_of
 from sirocco.model.query import Query, RankedQuery, kind_of
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
@@ -95,6 +96,7 @@ class _Search:
     Attributes:
         message: the query as received.
         query: the same as a value.
+        warnings: about the query.
         now_ms: the moment that the answer describes.
         from_ms, upto_ms: arrivals that count.
         position_token: empty for none.
@@ -103,6 +105,7 @@ class _Search:
 
     message: pb.SearchRequest
     query: Query
+    warnings: tuple[str, ...]
     now_ms: int
     from_ms: int
     upto_ms: int
@@ -255,6 +258,7 @@ class SearchFront(SearchServiceServicer):
         return _Search(
             message=request,
             query=query,
+            warnings=warnings_of(query),
             now_ms=asked_ms,
             from_ms=from_ms,
             upto_ms=upto_ms,
@@ -423,6 +427,7 @@ class _Run:
         end.now_ms = self._search.now_ms
         end.slots = self._gather.slots_total
         end.missing_slots.extend(finish.missing)
+        end.warnings.extend(self._search.warnings)
         yield from responses
 
     def _raise_error(self, finish: Finish) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,11 @@ from sirocco_api.v1 import query_service_pb2 as pb
 
 from sirocco.codec.plain_queries import read_plain_queries
 from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.kernels.text.small_operators import mark_small_operators
+from sirocco.model.hints.warnings import warnings_of_text
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.plain_queries import PlainQueries
+from sirocco.services.router.row_warnings import WARNED_ROWS_MAX
 
 # From so many queries on; what columns cost for a single one does not pay.
 PLAIN_ROWS_MIN = 8
@@ -24,10 +28,12 @@ class PlainRows:
     Attributes:
         rows: i8[n], ascending, their rows in the request.
         queries: with n rows.
+        warnings: of rows of the request, as many as one response names.
     """
 
     rows: NDArray[np.intp]
     queries: PlainQueries
+    warnings: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def of_partitions(self, partitions: int) -> dict[int, PlainRows]:
         """Returns those of each registry partition."""
@@ -58,7 +64,23 @@ def plain_rows(request: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest) -> 
     is_alone = counts[place] == 1
     if others:
         is_alone &= ~np.isin(queries.handles, np.array(others, np.uint64))
-    if is_alone.all():
-        return PlainRows(rows, queries)
-    kept = np.flatnonzero(is_alone)
-    return PlainRows(rows[kept], queries.take(kept)) if len(kept) else None
+    if not is_alone.all():
+        kept = np.flatnonzero(is_alone)
+        if not len(kept):
+            return None
+        rows, queries = rows[kept], queries.take(kept)
+    return PlainRows(rows, queries, _warnings(rows, queries))
+
+
+def _warnings(rows: NDArray[np.intp], queries: PlainQueries) -> dict[int, Sequence[str]]:
+    """Returns the warnings of plain queries, by row of the request.
+
+    Small operators are all that they can have: their texts are words.
+    """
+    is_warned = np.empty(len(rows), np.bool_)
+    mark_small_operators(queries.texts, queries.text_offsets, is_warned)
+    found: dict[int, Sequence[str]] = {}
+    for place in np.flatnonzero(is_warned)[:WARNED_ROWS_MAX].tolist():
+        begin, end = queries.text_offsets[place : place + 2].tolist()
+        found[int(rows[place])] = warnings_of_text(queries.texts[begin:end].tobytes().decode())
+    return found

@@ -12,9 +12,11 @@ from collections.abc import (
     Callable,
     Container,
     Iterable,
+    Mapping,
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -39,6 +41,7 @@ from sirocco.model.errors import (
     SiroccoError,
 )
 from sirocco.model.footprint import compiled_bytes
+from sirocco.model.hints.warnings import warnings_of
 from sirocco.model.query import (
     RangeQuery,
     RankedQuery,
@@ -67,6 +70,7 @@ from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.plain_rows import PlainRows, plain_rows
 from sirocco.services.router.quotas import QueryQuota, TenantFigures
+from sirocco.services.router.row_warnings import row_warnings
 from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.telemetry.metrics import RouterMetrics
 
@@ -95,7 +99,24 @@ STEP_MS_MIN = 100
 
 Request = TypeVar("Request")
 
-_Decision: TypeAlias = asyncio.Future[Sequence[Outcome]]
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to one request of a bulk call.
+
+    Attributes:
+        outcomes: of each row.
+        warnings: of the rows that have any.
+    """
+
+    outcomes: Sequence[Outcome]
+    warnings: Mapping[int, Sequence[str]]
+
+
+_Decision: TypeAlias = asyncio.Future[_Answer]
+
+# A change, and warnings about its query.
+_Checked: TypeAlias = tuple[ChangeRequest, tuple[str, ...]]
 
 # Registry partition → rows of a bulk request and their changes.
 _Changes: TypeAlias = dict[int, list[tuple[int, ChangeRequest]]]
@@ -134,16 +155,16 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.RegisterQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.RegisterQueryResponse:
         """See `query_service.proto`."""
-        change = await self._read("register", request.query, _lifetime(request))
-        return pb.RegisterQueryResponse(revision=await self._one(change))
+        change, warnings = await self._read("register", request.query, _lifetime(request))
+        return pb.RegisterQueryResponse(revision=await self._one(change), warnings=warnings)
 
     @unary
     async def UpdateQuery(  # noqa: N802 -- the contract's name
         self, request: pb.UpdateQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpdateQueryResponse:
         """See `query_service.proto`."""
-        change = await self._read("update", request.query, _lifetime(request))
-        return pb.UpdateQueryResponse(revision=await self._one(change))
+        change, warnings = await self._read("update", request.query, _lifetime(request))
+        return pb.UpdateQueryResponse(revision=await self._one(change), warnings=warnings)
 
     @unary
     async def UnregisterQuery(  # noqa: N802 -- the contract's name
@@ -225,8 +246,10 @@ class QueryFront(QueryServiceServicer):
     ) -> AsyncIterator[pb.RegisterQueriesResponse]:
         """See `query_service.proto`."""
         async with aclosing(self._answered(requests, partial(self._bulk, "register"))) as answers:
-            async for outcomes in answers:
-                yield pb.RegisterQueriesResponse(results=_results(outcomes))
+            async for answer in answers:
+                yield pb.RegisterQueriesResponse(
+                    results=_results(answer.outcomes), warnings=row_warnings(answer.warnings)
+                )
 
     @streaming
     async def UpdateQueries(  # noqa: N802 -- the contract's name
@@ -236,8 +259,10 @@ class QueryFront(QueryServiceServicer):
     ) -> AsyncIterator[pb.UpdateQueriesResponse]:
         """See `query_service.proto`."""
         async with aclosing(self._answered(requests, partial(self._bulk, "update"))) as answers:
-            async for outcomes in answers:
-                yield pb.UpdateQueriesResponse(results=_results(outcomes))
+            async for answer in answers:
+                yield pb.UpdateQueriesResponse(
+                    results=_results(answer.outcomes), warnings=row_warnings(answer.warnings)
+                )
 
     @streaming
     async def UnregisterQueries(  # noqa: N802 -- the contract's name
@@ -247,25 +272,25 @@ class QueryFront(QueryServiceServicer):
     ) -> AsyncIterator[pb.UnregisterQueriesResponse]:
         """See `query_service.proto`."""
         async with aclosing(self._answered(requests, self._bulk_removal)) as answers:
-            async for outcomes in answers:
-                yield pb.UnregisterQueriesResponse(results=_results(outcomes))
+            async for answer in answers:
+                yield pb.UnregisterQueriesResponse(results=_results(answer.outcomes))
 
     async def _answered(
         self,
         requests: AsyncIterator[Request],
-        decide: Callable[[Request], Awaitable[Sequence[Outcome]]],
-    ) -> AsyncGenerator[Sequence[Outcome]]:
-        """Yields the outcomes of the requests of a bulk call, which has a place until it ends."""
+        decide: Callable[[Request], Awaitable[_Answer]],
+    ) -> AsyncGenerator[_Answer]:
+        """Yields the answers to the requests of a bulk call, which has a place until it ends."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
             async with aclosing(_answered(requests, decide, self._times.begin_s)) as answers:
-                async for outcomes in answers:
-                    yield outcomes
+                async for answer in answers:
+                    yield answer
 
     async def _bulk(
         self,
         action: str,
         received: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
-    ) -> Sequence[Outcome]:
+    ) -> _Answer:
         """Registers or updates the queries of a request; each is refused separately."""
         request, refused = (
             (received.message, received.refused)
@@ -274,14 +299,18 @@ class QueryFront(QueryServiceServicer):
         )
         _check_count(len(request.queries), "queries")
         lifetime, grant = _lifetime(request), caller().grant
+        warnings: dict[int, Sequence[str]] = {}
 
         def read(row: int) -> ChangeRequest | SiroccoError:
             try:
                 if row in refused:
                     raise refused[row]
-                return self._change_request(action, request.queries[row], lifetime, grant)
+                change, found = self._checked(action, request.queries[row], lifetime, grant)
             except SiroccoError as error:
                 return error
+            if found:
+                warnings[row] = found
+            return change
 
         plain = None
         # Limits of tenants are per query.
@@ -289,7 +318,8 @@ class QueryFront(QueryServiceServicer):
             plain = await self._pool.run(lambda: plain_rows(request))
         if plain is None:
             rows = await self._pool.map(read, range(len(request.queries)))
-            return await self._decided(action, rows)
+            return _Answer(await self._decided(action, rows), warnings)
+        warnings |= plain.warnings
         is_other = np.ones(len(request.queries), np.bool_)
         is_other[plain.rows] = False
         others = np.flatnonzero(is_other).tolist()
@@ -298,7 +328,7 @@ class QueryFront(QueryServiceServicer):
             self._decide_plain(action, plain, lifetime, outcomes),
             self._decide_others(action, read, others, outcomes),
         )
-        return outcomes
+        return _Answer(outcomes, warnings)
 
     async def _decide_plain(
         self, action: str, plain: PlainRows, lifetime: _Lifetime, outcomes: Outcomes
@@ -332,11 +362,11 @@ class QueryFront(QueryServiceServicer):
             decided = await self._decided(action, await self._pool.map(read, rows))
             outcomes.put(np.array(rows), decided)
 
-    async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> list[Outcome]:
+    async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> _Answer:
         """Removes the queries of a request."""
         _check_count(len(request.ids), "ids")
         grant, at_ms = caller().grant, now_ms()
-        return await self._decided(
+        outcomes = await self._decided(
             "unregister",
             [
                 ChangeRequest(
@@ -351,6 +381,7 @@ class QueryFront(QueryServiceServicer):
                 for name in request.ids
             ],
         )
+        return _Answer(outcomes, {})
 
     async def _decided(
         self, action: str, rows: Sequence[ChangeRequest | SiroccoError]
@@ -385,15 +416,14 @@ class QueryFront(QueryServiceServicer):
 
         await asyncio.gather(*(decide(partition, some) for partition, some in changes.items()))
 
-    async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> ChangeRequest:
+    async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> _Checked:
         grant = caller().grant
         if is_light(query):
-            return self._change_request(action, query, lifetime, grant)
-        return await self._pool.run(lambda: self._change_request(action, query, lifetime, grant))
+            return self._checked(action, query, lifetime, grant)
+        return await self._pool.run(lambda: self._checked(action, query, lifetime, grant))
 
-    def _change_request(
-        self, action: str, query: Query, lifetime: _Lifetime, grant: Grant
-    ) -> ChangeRequest:
+    def _checked(self, action: str, query: Query, lifetime: _Lifetime, grant: Grant) -> _Checked:
+        """Returns the change that is asked for, and warnings about its query."""
         start_ms, past_ms, is_start_given = lifetime
         if grant.tenant:
             # Before the checks: limits on names apply to the names in the registry.
@@ -412,7 +442,7 @@ class QueryFront(QueryServiceServicer):
         if isinstance(parsed, TermsQuery | RankedQuery):
             self._check_kept(parsed)
             self._check_step(parsed)
-        return ChangeRequest(
+        change = ChangeRequest(
             action=action,
             id=parsed.id,
             query=parsed,
@@ -421,6 +451,7 @@ class QueryFront(QueryServiceServicer):
             past_ms=past_ms,
             is_start_given=is_start_given,
         )
+        return change, warnings_of(parsed)
 
     def _check_kept(self, query: TermsQuery | RankedQuery) -> None:
         """Refuses steps that would count objects no longer in memory."""
@@ -567,10 +598,10 @@ class QueryFront(QueryServiceServicer):
 
 async def _answered(
     requests: AsyncIterator[Request],
-    decide: Callable[[Request], Awaitable[Sequence[Outcome]]],
+    decide: Callable[[Request], Awaitable[_Answer]],
     begin_s: float,
-) -> AsyncGenerator[Sequence[Outcome]]:
-    """Yields the outcomes of the requests of a bulk call; a few are in progress at once."""
+) -> AsyncGenerator[_Answer]:
+    """Yields the answers to the requests of a bulk call; a few are in progress at once."""
     under_way: asyncio.Queue[_Decision | None] = asyncio.Queue(IN_FLIGHT_MAX)
     begun: set[_Decision] = set()
 

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sirocco_client import Client, RegisteredQuery, SiroccoError, query_from_json
+from sirocco_client import (
+    Client,
+    RegisteredQuery,
+    RegistrationResult,
+    SiroccoError,
+    query_from_json,
+)
 from sirocco_client.queries import Query, write_query
 
 from sirocco.cli.terminal.bad_lines import BadLines
@@ -97,6 +103,7 @@ class _Lines:
         self._subscriber: str = args.subscriber
         self._lines: list[int] = []
         self.bad = BadLines(args.file)
+        self._warned = BadLines(args.file)
         self.good = 0
         # From a pipe that may stay open, each error is reported at once. Otherwise all are held
         # back for the order of lines, including repeats.
@@ -118,11 +125,18 @@ class _Lines:
         """Records that the cluster refused the query of a row."""
         self._refuse(self._lines[row], error)
 
-    def done(self, query_id: str, revision: int, *, as_json: bool) -> None:
-        """Records that the cluster accepted a query."""
+    def done(self, row: int, result: RegistrationResult, *, as_json: bool) -> None:
+        """Records that the cluster accepted the query of a row."""
         self.good += 1
+        members: dict[str, Any] = {"id": result.id, "revision": result.revision}
+        for each in result.warnings:
+            self._warned.add(self._lines[row], f"warning: {each}")
+        if result.warnings:
+            members["warnings"] = list(result.warnings)
+            if self._is_live or self._warned.waiting > _HELD_MAX:
+                self._warned.settle()
         if as_json:
-            print_json({"id": query_id, "revision": revision})
+            print_json(members)
 
     @contextlib.contextmanager
     def account(self, what: str, *, as_json: bool) -> Iterator[None]:
@@ -131,6 +145,7 @@ class _Lines:
             yield
         finally:
             self.bad.finish()
+            self._warned.finish()
             if not as_json:
                 print_lines(f"{counted(self.good, 'query', 'queries')} {what}")
 
@@ -155,7 +170,7 @@ def _register(args: argparse.Namespace) -> int:
             if result.error is not None:
                 lines.refused(row, result.error)
             else:
-                lines.done(result.id, result.revision, as_json=args.json)
+                lines.done(row, result, as_json=args.json)
     return lines.status
 
 
@@ -168,7 +183,7 @@ def _update(args: argparse.Namespace) -> int:
             if result.error is not None:
                 lines.refused(row, result.error)
             else:
-                lines.done(result.id, result.revision, as_json=args.json)
+                lines.done(row, result, as_json=args.json)
     return lines.status
 
 

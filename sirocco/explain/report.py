@@ -10,6 +10,7 @@ from sirocco_client import Balance, ClusterDescription
 from sirocco.model.durations import format_duration
 from sirocco.model.explanation import explain
 from sirocco.model.geometry import Circle, Region
+from sirocco.model.hints.warnings import warnings_of
 from sirocco.model.objects import MISSING_TS, ObjectRow
 from sirocco.model.query import (
     KnnQuery,
@@ -111,6 +112,7 @@ def report(
     query = explained.query
     members: dict[str, Any] = {
         "query": canonical(query),
+        "warnings": list(warnings_of(query)),
         "subscriber": explained.subscriber or None,
         "revision": explained.revision,
         "start_ms": explained.start_ms,

@@ -26,7 +26,7 @@ from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esirocco/v1/query_service.proto\x12\nsirocco.v1\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"~\n\x14RegisterQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\")\n\x15RegisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"|\n\x12UpdateQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"\'\n\x13UpdateQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"$\n\x16UnregisterQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"+\n\x17UnregisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"\x1d\n\x0fGetQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"I\n\x10GetQueryResponse\x12\x35\n\x10registered_query\x18\x01 \x01(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\"O\n\x12ListQueriesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x12\n\nsubscriber\x18\x03 \x01(\t\"g\n\x13ListQueriesResponse\x12\x37\n\x12registered_queries\x18\x01 \x03(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x16RegisterQueriesRequest\x12\"\n\x07queries\x18\x01 \x03(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"J\n\x17RegisterQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\"\x80\x01\n\x14UpdateQueriesRequest\x12\"\n\x07queries\x18\x01 \x03(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"H\n\x15UpdateQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\"\'\n\x18UnregisterQueriesRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\"L\n\x19UnregisterQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\"H\n\x12RegistrationResult\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error\"l\n\x0fRegisteredQuery\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x13\n\x0bstart_given\x18\x04 \x01(\x08\x32\xc7\x05\n\x0cQueryService\x12T\n\rRegisterQuery\x12 .sirocco.v1.RegisterQueryRequest\x1a!.sirocco.v1.RegisterQueryResponse\x12N\n\x0bUpdateQuery\x12\x1e.sirocco.v1.UpdateQueryRequest\x1a\x1f.sirocco.v1.UpdateQueryResponse\x12Z\n\x0fUnregisterQuery\x12\".sirocco.v1.UnregisterQueryRequest\x1a#.sirocco.v1.UnregisterQueryResponse\x12\x45\n\x08GetQuery\x12\x1b.sirocco.v1.GetQueryRequest\x1a\x1c.sirocco.v1.GetQueryResponse\x12N\n\x0bListQueries\x12\x1e.sirocco.v1.ListQueriesRequest\x1a\x1f.sirocco.v1.ListQueriesResponse\x12^\n\x0fRegisterQueries\x12\".sirocco.v1.RegisterQueriesRequest\x1a#.sirocco.v1.RegisterQueriesResponse(\x01\x30\x01\x12X\n\rUpdateQueries\x12 .sirocco.v1.UpdateQueriesRequest\x1a!.sirocco.v1.UpdateQueriesResponse(\x01\x30\x01\x12\x64\n\x11UnregisterQueries\x12$.sirocco.v1.UnregisterQueriesRequest\x1a%.sirocco.v1.UnregisterQueriesResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esirocco/v1/query_service.proto\x12\nsirocco.v1\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"~\n\x14RegisterQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\";\n\x15RegisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x10\n\x08warnings\x18\x02 \x03(\t\"|\n\x12UpdateQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"9\n\x13UpdateQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x10\n\x08warnings\x18\x02 \x03(\t\"$\n\x16UnregisterQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"+\n\x17UnregisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"\x1d\n\x0fGetQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"I\n\x10GetQueryResponse\x12\x35\n\x10registered_query\x18\x01 \x01(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\"O\n\x12ListQueriesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x12\n\nsubscriber\x18\x03 \x01(\t\"g\n\x13ListQueriesResponse\x12\x37\n\x12registered_queries\x18\x01 \x03(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x16RegisterQueriesRequest\x12\"\n\x07queries\x18\x01 \x03(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"u\n\x17RegisterQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\x12)\n\x08warnings\x18\x02 \x03(\x0b\x32\x17.sirocco.v1.RowWarnings\"\x80\x01\n\x14UpdateQueriesRequest\x12\"\n\x07queries\x18\x01 \x03(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"s\n\x15UpdateQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\x12)\n\x08warnings\x18\x02 \x03(\x0b\x32\x17.sirocco.v1.RowWarnings\"\'\n\x18UnregisterQueriesRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\"L\n\x19UnregisterQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\"H\n\x12RegistrationResult\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error\",\n\x0bRowWarnings\x12\x0b\n\x03row\x18\x01 \x01(\r\x12\x10\n\x08warnings\x18\x02 \x03(\t\"l\n\x0fRegisteredQuery\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x13\n\x0bstart_given\x18\x04 \x01(\x08\x32\xc7\x05\n\x0cQueryService\x12T\n\rRegisterQuery\x12 .sirocco.v1.RegisterQueryRequest\x1a!.sirocco.v1.RegisterQueryResponse\x12N\n\x0bUpdateQuery\x12\x1e.sirocco.v1.UpdateQueryRequest\x1a\x1f.sirocco.v1.UpdateQueryResponse\x12Z\n\x0fUnregisterQuery\x12\".sirocco.v1.UnregisterQueryRequest\x1a#.sirocco.v1.UnregisterQueryResponse\x12\x45\n\x08GetQuery\x12\x1b.sirocco.v1.GetQueryRequest\x1a\x1c.sirocco.v1.GetQueryResponse\x12N\n\x0bListQueries\x12\x1e.sirocco.v1.ListQueriesRequest\x1a\x1f.sirocco.v1.ListQueriesResponse\x12^\n\x0fRegisterQueries\x12\".sirocco.v1.RegisterQueriesRequest\x1a#.sirocco.v1.RegisterQueriesResponse(\x01\x30\x01\x12X\n\rUpdateQueries\x12 .sirocco.v1.UpdateQueriesRequest\x1a!.sirocco.v1.UpdateQueriesResponse(\x01\x30\x01\x12\x64\n\x11UnregisterQueries\x12$.sirocco.v1.UnregisterQueriesRequest\x1a%.sirocco.v1.UnregisterQueriesResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,39 +36,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERQUERYREQUEST']._serialized_start=95
   _globals['_REGISTERQUERYREQUEST']._serialized_end=221
   _globals['_REGISTERQUERYRESPONSE']._serialized_start=223
-  _globals['_REGISTERQUERYRESPONSE']._serialized_end=264
-  _globals['_UPDATEQUERYREQUEST']._serialized_start=266
-  _globals['_UPDATEQUERYREQUEST']._serialized_end=390
-  _globals['_UPDATEQUERYRESPONSE']._serialized_start=392
-  _globals['_UPDATEQUERYRESPONSE']._serialized_end=431
-  _globals['_UNREGISTERQUERYREQUEST']._serialized_start=433
-  _globals['_UNREGISTERQUERYREQUEST']._serialized_end=469
-  _globals['_UNREGISTERQUERYRESPONSE']._serialized_start=471
-  _globals['_UNREGISTERQUERYRESPONSE']._serialized_end=514
-  _globals['_GETQUERYREQUEST']._serialized_start=516
-  _globals['_GETQUERYREQUEST']._serialized_end=545
-  _globals['_GETQUERYRESPONSE']._serialized_start=547
-  _globals['_GETQUERYRESPONSE']._serialized_end=620
-  _globals['_LISTQUERIESREQUEST']._serialized_start=622
-  _globals['_LISTQUERIESREQUEST']._serialized_end=701
-  _globals['_LISTQUERIESRESPONSE']._serialized_start=703
-  _globals['_LISTQUERIESRESPONSE']._serialized_end=806
-  _globals['_REGISTERQUERIESREQUEST']._serialized_start=809
-  _globals['_REGISTERQUERIESREQUEST']._serialized_end=939
-  _globals['_REGISTERQUERIESRESPONSE']._serialized_start=941
-  _globals['_REGISTERQUERIESRESPONSE']._serialized_end=1015
-  _globals['_UPDATEQUERIESREQUEST']._serialized_start=1018
-  _globals['_UPDATEQUERIESREQUEST']._serialized_end=1146
-  _globals['_UPDATEQUERIESRESPONSE']._serialized_start=1148
-  _globals['_UPDATEQUERIESRESPONSE']._serialized_end=1220
-  _globals['_UNREGISTERQUERIESREQUEST']._serialized_start=1222
-  _globals['_UNREGISTERQUERIESREQUEST']._serialized_end=1261
-  _globals['_UNREGISTERQUERIESRESPONSE']._serialized_start=1263
-  _globals['_UNREGISTERQUERIESRESPONSE']._serialized_end=1339
-  _globals['_REGISTRATIONRESULT']._serialized_start=1341
-  _globals['_REGISTRATIONRESULT']._serialized_end=1413
-  _globals['_REGISTEREDQUERY']._serialized_start=1415
-  _globals['_REGISTEREDQUERY']._serialized_end=1523
-  _globals['_QUERYSERVICE']._serialized_start=1526
-  _globals['_QUERYSERVICE']._serialized_end=2237
+  _globals['_REGISTERQUERYRESPONSE']._serialized_end=282
+  _globals['_UPDATEQUERYREQUEST']._serialized_start=284
+  _globals['_UPDATEQUERYREQUEST']._serialized_end=408
+  _globals['_UPDATEQUERYRESPONSE']._serialized_start=410
+  _globals['_UPDATEQUERYRESPONSE']._serialized_end=467
+  _globals['_UNREGISTERQUERYREQUEST']._serialized_start=469
+  _globals['_UNREGISTERQUERYREQUEST']._serialized_end=505
+  _globals['_UNREGISTERQUERYRESPONSE']._serialized_start=507
+  _globals['_UNREGISTERQUERYRESPONSE']._serialized_end=550
+  _globals['_GETQUERYREQUEST']._serialized_start=552
+  _globals['_GETQUERYREQUEST']._serialized_end=581
+  _globals['_GETQUERYRESPONSE']._serialized_start=583
+  _globals['_GETQUERYRESPONSE']._serialized_end=656
+  _globals['_LISTQUERIESREQUEST']._serialized_start=658
+  _globals['_LISTQUERIESREQUEST']._serialized_end=737
+  _globals['_LISTQUERIESRESPONSE']._serialized_start=739
+  _globals['_LISTQUERIESRESPONSE']._serialized_end=842
+  _globals['_REGISTERQUERIESREQUEST']._serialized_start=845
+  _globals['_REGISTERQUERIESREQUEST']._serialized_end=975
+  _globals['_REGISTERQUERIESRESPONSE']._serialized_start=977
+  _globals['_REGISTERQUERIESRESPONSE']._serialized_end=1094
+  _globals['_UPDATEQUERIESREQUEST']._serialized_start=1097
+  _globals['_UPDATEQUERIESREQUEST']._serialized_end=1225
+  _globals['_UPDATEQUERIESRESPONSE']._serialized_start=1227
+  _globals['_UPDATEQUERIESRESPONSE']._serialized_end=1342
+  _globals['_UNREGISTERQUERIESREQUEST']._serialized_start=1344
+  _globals['_UNREGISTERQUERIESREQUEST']._serialized_end=1383
+  _globals['_UNREGISTERQUERIESRESPONSE']._serialized_start=1385
+  _globals['_UNREGISTERQUERIESRESPONSE']._serialized_end=1461
+  _globals['_REGISTRATIONRESULT']._serialized_start=1463
+  _globals['_REGISTRATIONRESULT']._serialized_end=1535
+  _globals['_ROWWARNINGS']._serialized_start=1537
+  _globals['_ROWWARNINGS']._serialized_end=1581
+  _globals['_REGISTEREDQUERY']._serialized_start=1583
+  _globals['_REGISTEREDQUERY']._serialized_end=1691
+  _globals['_QUERYSERVICE']._serialized_start=1694
+  _globals['_QUERYSERVICE']._serialized_end=2405
 # @@protoc_insertion_point(module_scope)

@@ -19,10 +19,12 @@ class RegisterQueryRequest(_message.Message):
     def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterQueryResponse(_message.Message):
-    __slots__ = ("revision",)
+    __slots__ = ("revision", "warnings")
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     revision: int
-    def __init__(self, revision: _Optional[int] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, revision: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UpdateQueryRequest(_message.Message):
     __slots__ = ("query", "start_ms", "past_ms")
@@ -35,10 +37,12 @@ class UpdateQueryRequest(_message.Message):
     def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class UpdateQueryResponse(_message.Message):
-    __slots__ = ("revision",)
+    __slots__ = ("revision", "warnings")
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     revision: int
-    def __init__(self, revision: _Optional[int] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, revision: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UnregisterQueryRequest(_message.Message):
     __slots__ = ("id",)
@@ -93,10 +97,12 @@ class RegisterQueriesRequest(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[_query_pb2.Query, _Mapping]]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterQueriesResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "warnings")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[RegistrationResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[RegistrationResult, _Mapping]]] = ...) -> None: ...
+    warnings: _containers.RepeatedCompositeFieldContainer[RowWarnings]
+    def __init__(self, results: _Optional[_Iterable[_Union[RegistrationResult, _Mapping]]] = ..., warnings: _Optional[_Iterable[_Union[RowWarnings, _Mapping]]] = ...) -> None: ...
 
 class UpdateQueriesRequest(_message.Message):
     __slots__ = ("queries", "start_ms", "past_ms")
@@ -109,10 +115,12 @@ class UpdateQueriesRequest(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[_query_pb2.Query, _Mapping]]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class UpdateQueriesResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "warnings")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[RegistrationResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[RegistrationResult, _Mapping]]] = ...) -> None: ...
+    warnings: _containers.RepeatedCompositeFieldContainer[RowWarnings]
+    def __init__(self, results: _Optional[_Iterable[_Union[RegistrationResult, _Mapping]]] = ..., warnings: _Optional[_Iterable[_Union[RowWarnings, _Mapping]]] = ...) -> None: ...
 
 class UnregisterQueriesRequest(_message.Message):
     __slots__ = ("ids",)
@@ -133,6 +141,14 @@ class RegistrationResult(_message.Message):
     revision: int
     error: _errors_pb2.Error
     def __init__(self, revision: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class RowWarnings(_message.Message):
+    __slots__ = ("row", "warnings")
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    row: int
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, row: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisteredQuery(_message.Message):
     __slots__ = ("query", "revision", "start_ms", "start_given")

@@ -26,7 +26,7 @@ from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsirocco/v1/search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x16sirocco/v1/query.proto\"\x94\x01\n\rSearchRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x13\n\x06now_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\x12\x15\n\rallow_partial\x18\x04 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x03\x42\t\n\x07_now_ms\"\xc7\x01\n\x0eSearchResponse\x12*\n\x07objects\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x0e\n\x06values\x18\x03 \x01(\x0c\x12+\n\x05terms\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.TermCountColumns\x12\"\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x15.sirocco.v1.SearchEnd\"G\n\x10TermCountColumns\x12\r\n\x05terms\x18\x01 \x01(\x0c\x12\x14\n\x0cterm_offsets\x18\x02 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\"A\n\tSearchEnd\x12\x0e\n\x06now_ms\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x01(\r\x12\x15\n\rmissing_slots\x18\x03 \x03(\r2R\n\rSearchService\x12\x41\n\x06Search\x12\x19.sirocco.v1.SearchRequest\x1a\x1a.sirocco.v1.SearchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsirocco/v1/search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x16sirocco/v1/query.proto\"\x94\x01\n\rSearchRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x13\n\x06now_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\x12\x15\n\rallow_partial\x18\x04 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x03\x42\t\n\x07_now_ms\"\xc7\x01\n\x0eSearchResponse\x12*\n\x07objects\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x0e\n\x06values\x18\x03 \x01(\x0c\x12+\n\x05terms\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.TermCountColumns\x12\"\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x15.sirocco.v1.SearchEnd\"G\n\x10TermCountColumns\x12\r\n\x05terms\x18\x01 \x01(\x0c\x12\x14\n\x0cterm_offsets\x18\x02 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\"S\n\tSearchEnd\x12\x0e\n\x06now_ms\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x01(\r\x12\x15\n\rmissing_slots\x18\x03 \x03(\r\x12\x10\n\x08warnings\x18\x04 \x03(\t2R\n\rSearchService\x12\x41\n\x06Search\x12\x19.sirocco.v1.SearchRequest\x1a\x1a.sirocco.v1.SearchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,7 +40,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TERMCOUNTCOLUMNS']._serialized_start=450
   _globals['_TERMCOUNTCOLUMNS']._serialized_end=521
   _globals['_SEARCHEND']._serialized_start=523
-  _globals['_SEARCHEND']._serialized_end=588
-  _globals['_SEARCHSERVICE']._serialized_start=590
-  _globals['_SEARCHSERVICE']._serialized_end=672
+  _globals['_SEARCHEND']._serialized_end=606
+  _globals['_SEARCHSERVICE']._serialized_start=608
+  _globals['_SEARCHSERVICE']._serialized_end=690
 # @@protoc_insertion_point(module_scope)

@@ -47,11 +47,13 @@ class TermCountColumns(_message.Message):
     def __init__(self, terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., counts: _Optional[bytes] = ...) -> None: ...
 
 class SearchEnd(_message.Message):
-    __slots__ = ("now_ms", "slots", "missing_slots")
+    __slots__ = ("now_ms", "slots", "missing_slots", "warnings")
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     MISSING_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     now_ms: int
     slots: int
     missing_slots: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, now_ms: _Optional[int] = ..., slots: _Optional[int] = ..., missing_slots: _Optional[_Iterable[int]] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, now_ms: _Optional[int] = ..., slots: _Optional[int] = ..., missing_slots: _Optional[_Iterable[int]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...

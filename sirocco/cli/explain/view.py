@@ -34,6 +34,8 @@ def lines_of(members: Mapping[str, Any]) -> Iterator[str]:
 
 def _rows(members: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "query", [_head(members)]
+    if members["warnings"]:
+        yield "warning", members["warnings"]
     yield "lifetime", [_lifetime(members)]
     yield "text", list(_text(members["text"]))
     yield "region", list(_region(members))

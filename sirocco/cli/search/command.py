@@ -22,7 +22,7 @@ from sirocco.cli.terminal.numbers import epoch_ms, finite, whole
 from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
-from sirocco.cli.terminal.terminal import is_terminal, print_json
+from sirocco.cli.terminal.terminal import is_terminal, note, print_json
 
 # Members of an answer that are as long as the answer.
 _LISTS = {"objects", "distance_m", "score", "terms"}
@@ -139,7 +139,9 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as client:
         if args.file is not None:
             return _answer_file(args, client)
-        _print(_search(args, client, _members(args)), args)
+        answer = _search(args, client, _members(args))
+        note(*(f"warning: {each}" for each in answer.warnings))
+        _print(answer, args)
     return ExitCode.OK
 
 
@@ -186,7 +188,7 @@ def _answer_file(args: argparse.Namespace, client: Client) -> int:
     from sirocco.loadgen.lines import BadLine  # noqa: PLC0415
 
     path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
-    bad = BadLines(args.file)
+    bad, warned = BadLines(args.file), BadLines(args.file)
     try:
         for line in read_queries(path, args.file):
             if isinstance(line, BadLine):
@@ -194,12 +196,17 @@ def _answer_file(args: argparse.Namespace, client: Client) -> int:
             else:
                 try:
                     _check_mode(line.members)
-                    _print(_search(args, client, line.members), args)
+                    answer = _search(args, client, line.members)
+                    for each in answer.warnings:
+                        warned.add(line.line, f"warning: {each}")
+                    _print(answer, args)
                 except (InvalidArgument, OutOfRange) as error:
                     bad.add(line.line, error)
             bad.settle()
+            warned.settle()
     finally:
         bad.finish()
+        warned.finish()
     return ExitCode.BAD_LINES if bad.count else ExitCode.OK
 
 

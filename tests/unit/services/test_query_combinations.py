@@ -128,7 +128,7 @@ def test_each_combination_is_a_query_or_names_a_member_that_does_not_belong(
 def accept(front: QueryFront, members: dict[str, Any], past_ms: int, start_ms: int | None) -> None:
     message = write_query(parse_query(members), "s")
     lifetime = (7 if start_ms is None else start_ms, past_ms, start_ms is not None)
-    request = front._change_request("register", message, lifetime, EVERYTHING)
+    request, _ = front._checked("register", message, lifetime, EVERYTHING)
     assert request.query == parse_query(members)
     assert (request.start_ms, request.past_ms, request.is_start_given) == lifetime
 

@@ -100,7 +100,7 @@ async def errors(front: QueryFront, action: str, *rows: tuple[str, str]) -> list
     message = pb.RegisterQueriesRequest(
         queries=[query_message(name, "s", text=text) for name, text in rows]
     )
-    outcomes = await front._bulk(action, message)
+    outcomes = (await front._bulk(action, message)).outcomes
     return ["" if each.error is None else each.error.code for each in outcomes]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sirocco.model.hints.warnings import warnings_of
 from sirocco.model.query import parse_query
-from sirocco.model.warnings import warnings_of
 
 WIDE = [[[-170, 0], [170, 0], [170, 10], [-170, 0]]]
 NARROW = [[[10, 0], [170, 0], [170, 10], [10, 0]]]

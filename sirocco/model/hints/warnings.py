@@ -7,21 +7,21 @@ import re
 from sirocco.model.geometry import Polygon
 from sirocco.model.query import KnnQuery, Query, RankedQuery
 
-__all__ = ["warnings_of"]
+__all__ = ["warnings_of", "warnings_of_text"]
 
 _SMALL_OPERATOR = re.compile(r'(?<![^\s()"])(and|or|not)(?![^\s()"])')
 _PHRASE = re.compile(r'"[^"]*"')
-# Marks of other keyboards: they belong to no token.
-_NO_QUOTES = re.compile("[“”„‟«»＂″]")
+# Marks of other keyboards, and quotes of programs around several words: they belong to no token.
+_NO_QUOTES = re.compile(r"[“”„‟«»‹›＂″]|(?<![^\s()])['‘][^'’\s]+\s[^'’]*['’](?![^\s()])")
 _NO_STARS = re.compile("[＊∗✱٭]")
 _HALF_EARTH_DEGREES = 180.0
 
 
 def warnings_of(query: Query) -> tuple[str, ...]:
     """Returns warnings, at most one of each sort, each with the path of its member first."""
-    found = []
+    found: list[str] = []
     if not isinstance(query, RankedQuery) and query.expression is not None:
-        found += _of_text(query.expression.source)
+        found += warnings_of_text(query.expression.source)
         first = query.expression.conjunctions[0]
         if len(query.expression.conjunctions) == 1 and set(first.positive) & set(first.negative):
             found.append("text: contradicts itself, nothing matches")
@@ -33,23 +33,25 @@ def warnings_of(query: Query) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _of_text(source: str) -> list[str]:
+def warnings_of_text(source: str) -> list[str]:
+    """Returns the warnings about an expression as it is written."""
     found = []
     # Within quotes they are words for sure.
-    operator = _SMALL_OPERATOR.search(_PHRASE.sub(lambda match: "x" * len(match[0]), source))
+    unquoted = _PHRASE.sub(lambda match: "x" * len(match[0]), source)
+    operator = _SMALL_OPERATOR.search(unquoted)
     if operator is not None:
         word = operator[0]
         found.append(
             f"text: {word!r} at character {operator.start()} is a word to be found; "
             f"the operator is {word.upper()}"
         )
-    quote = _NO_QUOTES.search(source)
+    quote = _NO_QUOTES.search(unquoted)
     if quote is not None:
         found.append(
-            f"text: {quote[0]} at character {quote.start()} means nothing; "
+            f"text: {quote[0][0]} at character {quote.start()} means nothing; "
             'a phrase stands between two "'
         )
-    star = _NO_STARS.search(source)
+    star = _NO_STARS.search(unquoted)
     if star is not None:
         found.append(
             f"text: {star[0]} at character {star.start()} means nothing; "

@@ -1,0 +1,1 @@
+"""What helps people to read queries and their matches: warnings, and where words stand."""
