@@ -26,9 +26,9 @@ UV = "uv==0.13.9"
 # Level of scripts/setup.sh → extras of the engine. `kernels` comes first in each of them: kernels
 # are compiled while the rest is on its way.
 LEVELS = {
-    "run": ("geo", "demo", "gateway"),
-    "dev": ("geo", "demo", "gateway", "dev"),
-    "test": ("geo", "demo", "gateway", "dev", "spark"),
+    "run": ("geo", "demo", "gateway", "connect"),
+    "dev": ("geo", "demo", "gateway", "connect", "dev"),
+    "test": ("geo", "demo", "gateway", "connect", "dev", "spark"),
 }
 # What generates the client's code is of the oldest grpcio that it promises.
 GENERATOR = "grpcio-tools"

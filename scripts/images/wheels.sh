@@ -22,7 +22,7 @@ third_party_wheels() {
   # among what the newer Python here asks for.
   local engine=(dist/wheels/own/sirocco-[0-9]*.whl)
   "${pip[@]}" wheel -q -w "$target" -c constraints.txt --find-links dist/wheels/own \
-    dist/wheels/own/sirocco_client-*.whl "${engine[0]}[gateway]" async-timeout==5.0.1 >&2
+    dist/wheels/own/sirocco_client-*.whl "${engine[0]}[gateway,connect]" async-timeout==5.0.1 >&2
   rm -f "$target"/sirocco*.whl
   # What kernels need is installed before the rest.
   local wheel

@@ -23,6 +23,7 @@ _COMMANDS = {
     "local": ("local.command", "run all services on this machine"),
     "publish": ("publish.command", "publish objects"),
     "subscribe": ("subscribe", "receive notifications"),
+    "connect": ("connect", "move objects in and notifications out of other systems"),
     "search": ("search.command", "search what has arrived so far"),
     "queries": ("queries", "register, change, show and remove standing queries"),
     "explain": (

@@ -437,6 +437,56 @@ class GatewayMetrics:
             self.refused.labels(reason=reason)
 
 
+class ConnectorMetrics:
+    """Metrics of a connector."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        # `side` is source or sink, `name` the one in the configuration.
+        one = ["side", "name"]
+        self.records = Counter(
+            "sirocco_connector_records",
+            "Records that sources read, notifications that sinks handed on",
+            one,
+            registry=registry,
+        )
+        self.objects = Counter(
+            "sirocco_connector_objects",
+            "Objects of sources that the cluster acknowledged",
+            one,
+            registry=registry,
+        )
+        self.empty = Counter(
+            "sirocco_connector_empty_records",
+            "Records without a value, which sources pass over",
+            one,
+            registry=registry,
+        )
+        self.dead_letters = Counter(
+            "sirocco_connector_dead_letters",
+            "Records and notifications that were put aside, by reason",
+            [*one, "reason"],
+            registry=registry,
+        )
+        self.retries = Counter(
+            "sirocco_connector_retries",
+            "Attempts that failed and were made again",
+            one,
+            registry=registry,
+        )
+        self.lag = Gauge(
+            "sirocco_connector_lag_records",
+            "Records that a source has not read yet, notifications that a sink holds",
+            one,
+            registry=registry,
+        )
+        self.under_way_bytes = Gauge(
+            "sirocco_connector_under_way_bytes",
+            "Bytes that are read and not acknowledged yet",
+            one,
+            registry=registry,
+        )
+
+
 REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message", "unread")
 
 

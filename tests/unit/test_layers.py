@@ -28,7 +28,7 @@ LAYERS = (
     ("sirocco.explain",),
     ("sirocco.services", "sirocco.loadgen", "sirocco.local"),
     # A client of the cluster, as the command line is.
-    ("sirocco.services.gateway",),
+    ("sirocco.services.gateway", "sirocco.services.connector"),
     ("sirocco.cli",),
 )
 # Folders of a layer may import the folders named here, themselves, and no others.
@@ -90,13 +90,18 @@ LINKED = ("services", "loadgen")
 # Services, which run as processes, and the module that combines them: none imports another.
 SERVICES = tuple(
     f"sirocco.services.{each}"
-    for each in ("router", "evaluator", "merger", "coordinator", "gateway")
+    for each in ("router", "evaluator", "merger", "coordinator", "gateway", "connector")
 )
 APART = frozenset({*SERVICES, "sirocco.services.embedded"})
 
 # Library → the only files that may import it.
 ADAPTERS = {
-    "confluent_kafka": ("sirocco/transport/kafka*.py",),
+    "confluent_kafka": (
+        "sirocco/transport/kafka*.py",
+        "services/connector/*/kafka*.py",
+        "services/connector/sources/registry*.py",
+    ),
+    "yaml": ("services/connector/config.py",),
     "redis": ("sirocco/transport/redis*.py",),
     "grpc": (
         "sirocco/transport/*.py",
@@ -134,7 +139,7 @@ IMPURE = (
 # Packages that use the cluster from outside, and so through the client.
 CLIENT_USERS = (
     *("sirocco.loadgen", "sirocco.cli", "sirocco.local", "sirocco.explain"),
-    *("sirocco.services.gateway", "sirocco_client"),
+    *("sirocco.services.gateway", "sirocco.services.connector", "sirocco_client"),
 )
 # Generated code: contracts for clients, and those between our processes.
 MESSAGES = ("sirocco_api", "sirocco.internal_api")

@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {
     "kernels": None,
-    "run": ("geo", "demo", "gateway"),
-    "dev": ("geo", "demo", "gateway", "dev"),
-    "test": ("geo", "demo", "gateway", "dev", "spark"),
+    "run": ("geo", "demo", "gateway", "connect"),
+    "dev": ("geo", "demo", "gateway", "connect", "dev"),
+    "test": ("geo", "demo", "gateway", "connect", "dev", "spark"),
 }
 
 

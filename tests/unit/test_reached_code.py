@@ -32,6 +32,8 @@ ALLOWED = {
     ),
     *("on_message_complete", "on_response_complete", "handle_websocket_upgrade", "startup"),
     *("capture_signals", "shutdown"),
+    # Called by PyYAML.
+    *("compose_node", "construct_mapping"),
     # Called by rich.
     "render_str",
 }
