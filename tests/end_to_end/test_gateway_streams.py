@@ -164,9 +164,11 @@ def test_streams_have_a_bound_and_others_find_a_place(gateway: Gateway) -> None:
     eventually(lambda: gateway._front.streams.held == 0)  # type: ignore[union-attr]
 
 
-def test_another_gateway_goes_on_where_one_ended(
-    gateway: Gateway, cluster: EmbeddedCluster, client: Client
-) -> None:
+def test_another_gateway_goes_on_where_one_ended(cluster: EmbeddedCluster, client: Client) -> None:
+    # It would wait longer for requests under way than a test may take: streams do not hold it up.
+    limits = replace(SHORT, stop_s=3_600.0)
+    gateway = Gateway(GatewaySettings(routers=cluster.router_address, limits=limits))
+    gateway.start()
     client.register(RangeQuery(id="go on", subscriber="greta", text="goonword"))
     source = EventSource(base_of(gateway), "greta")
     thread = threading.Thread(target=source.read, args=(1_000,), daemon=True)
@@ -174,12 +176,9 @@ def test_another_gateway_goes_on_where_one_ended(
     assert source.opened.wait(10)
     publish(client, "goonword", 50)
     eventually(lambda: len(source.received) == 50)
-    began_s = time.monotonic()
     gateway.stop()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
-    # Streams do not hold it up.
-    assert time.monotonic() - began_s < 2
     publish(client, "goonword", 30)
     other = Gateway(GatewaySettings(routers=cluster.router_address, limits=SHORT))
     other.start()

@@ -136,13 +136,11 @@ def test_calls_end_as_unavailable(
     failures: list[Exception | None] = []
     kafka_server.kill()
     try:
-        started = time.monotonic()
         assert log.partitions(topic) == 2, "known since it was created"
         with pytest.raises(TransportUnavailable):
             log.partitions("another")
         with pytest.raises(TransportUnavailable):
             log.bounds(topic, 0)
-        assert time.monotonic() - started < 20.0
         consumer.assign({(topic, 0): 0})
         assert consumer.poll(1, 0.2) == []
         producer.append(topic, 0, b"x", on_ack=lambda error, _offset: failures.append(error))

@@ -244,7 +244,7 @@ def test_poll_waits_only_while_there_is_nothing(log: Log, topic: str) -> None:
     consumer.assign({(topic, p): 0 for p in range(4)})
     started = time.monotonic()
     assert consumer.poll(100, 0.15) == []
-    assert 0.1 <= time.monotonic() - started < 5.0
+    assert time.monotonic() - started >= 0.1
 
     def append() -> None:
         producer.append(topic, 3, b"x")
@@ -252,9 +252,8 @@ def test_poll_waits_only_while_there_is_nothing(log: Log, topic: str) -> None:
 
     thread = threading.Thread(target=append)
     thread.start()
-    started = time.monotonic()
-    assert [r.value for r in consumer.poll(100, 30.0)] == [b"x"]
-    assert time.monotonic() - started < 15.0
+    # Longer than a test may take: were it waited for, this one would fail.
+    assert [r.value for r in consumer.poll(100, 3_600.0)] == [b"x"]
     thread.join()
 
 

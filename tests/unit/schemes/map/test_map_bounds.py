@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from sirocco.schemes.map.map import (
     TextNode,
 )
 from sirocco.schemes.map.routing import compile_map
+from tests.support.cpu_time import cpu_ratio
 
 # Memory that a refusal may take: reading the bytes, and the columns that they hold.
 REFUSED_BYTES_MAX = 96 << 20
@@ -186,21 +186,19 @@ def test_children_of_all_keyword_nodes_are_bounded_before_places_are_made_for_th
 
 def test_a_map_of_many_frames_compiles_in_the_time_of_its_frames() -> None:
     """Eight thousand text nodes took minutes: each frame added up the content of all before it."""
+    many, few = map_of_frames(1_000), map_of_frames(125)
+    assert len(compile_map(many).x_borders) == 1_000 + CHILDREN * 1_000
+    # Eight times as many frames; they took more than thirty times as long.
+    assert cpu_ratio(lambda: compile_map(many), lambda: compile_map(few), repeats=3) < 16
+
+
+def map_of_frames(count: int) -> PartitionMap:
     nodes: list[TextNode] = []
     leaves: list[Leaf] = []
-    for number, box in enumerate(strips(2_000)):
+    for number, box in enumerate(strips(count)):
         nodes.append(text_node(number, box, None, 1, 1))
         leaves += [
             Leaf(10_000 + CHILDREN * number + child, box, Place(number, child))
             for child in range(CHILDREN)
         ]
-    made = replace(
-        assembled(leaves, nodes, []),
-        slot_of_leaf=np.zeros(len(leaves), np.int32),
-    )
-    begin = time.thread_time()
-    arrays = compile_map(made)
-    taken = time.thread_time() - begin
-    assert len(arrays.x_borders) == 2_000 + CHILDREN * 2_000
-    # 1.5 s; 12 s before.
-    assert taken < 6.0
+    return replace(assembled(leaves, nodes, []), slot_of_leaf=np.zeros(len(leaves), np.int32))
