@@ -18,6 +18,7 @@ from sirocco.model.attributes import Condition, Filter, members_of
 from sirocco.model.durations import format_duration
 from sirocco.model.expression import Conjunction, Expression
 from sirocco.model.geometry import Circle, Region, distance_m, round_mm
+from sirocco.model.hints.places import Place, keyword_places, matched_places
 from sirocco.model.objects import ObjectRow
 from sirocco.model.outside import metres_outside
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
@@ -156,7 +157,7 @@ def metres(value: float) -> str:
 
 def _text_reasons(query: Query, text: str, terms: list[str]) -> list[Reason]:
     if isinstance(query, RankedQuery):
-        return [_keywords_reason(query.keywords, terms)]
+        return [_keywords_reason(query.keywords, text, terms)]
     return [] if query.expression is None else [_expression_reason(query.expression, text)]
 
 
@@ -165,13 +166,21 @@ def _expression_reason(expression: Expression, text: str) -> Reason:
     present = expression.present(tokens)
     verdicts = [_verdict(one, present) for one in expression.conjunctions]
     holds = any(one["holds"] for one in verdicts)
-    details = {"terms": sorted(set(tokens)), "conjunctions": verdicts}
+    details = {
+        "terms": sorted(set(tokens)),
+        "conjunctions": verdicts,
+        "places": _places(matched_places(expression, text)),
+    }
     if holds:
         why = next(words_of(one) for one in verdicts if one["holds"])
         return Reason("text", True, f"holds {why}", details)
     if len(verdicts) == 1:
         return Reason("text", False, _lack_of(verdicts[0]), details)
     return Reason("text", False, f"none of the {len(verdicts)} alternatives holds", details)
+
+
+def _places(places: list[Place]) -> list[dict[str, Any]]:
+    return [{"term": one.term, "start": one.start, "end": one.end} for one in places]
 
 
 def _verdict(one: Conjunction, present: frozenset[str]) -> dict[str, Any]:
@@ -202,10 +211,15 @@ def alternative_words(verdicts: Mapping[str, Any]) -> str:
     return f"{words_of(verdicts)}: {'holds' if verdicts['holds'] else _lack_of(verdicts)}"
 
 
-def _keywords_reason(keywords: tuple[str, ...], terms: list[str]) -> Reason:
+def _keywords_reason(keywords: tuple[str, ...], text: str, terms: list[str]) -> Reason:
     present = set(terms)
     held = [keyword for keyword in keywords if keyword in present]
-    details = {"terms": sorted(present), "held": held, "keywords": list(keywords)}
+    details = {
+        "terms": sorted(present),
+        "held": held,
+        "keywords": list(keywords),
+        "places": _places(keyword_places(keywords, text)),
+    }
     why = f"holds {', '.join(held)}" if held else f"holds none of {', '.join(keywords)}"
     return Reason("keywords", bool(held), why, details)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sirocco.model.durations import format_duration
@@ -248,12 +248,22 @@ def _object_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         if len(alternatives) > 1:
             shown = (f"     {alternative_words(one)}" for one in alternatives)
             texts += _shortened(shown, len(alternatives))
+        texts += _found_places(each.get("places", ()))
         yield each["name"], texts
     failed = [each["name"] for each in one["conditions"] if not each["holds"]]
     because = f", because of {' and '.join(failed)}" if failed else ""
     yield "outcome", [f"{_OUTCOMES[one['outcome']]}{because}"]
     if one["depends_on"]:
         yield "", [one["depends_on"]]
+
+
+def _found_places(places: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns where the words stand, which are the characters from `start` to before `end`."""
+    if not places:
+        return []
+    shown = [f"{one['term']} at {one['start']}" for one in places[:_NUMBERS_SHOWN]]
+    more = len(places) - len(shown)
+    return [f"     {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"]
 
 
 def _destination(places: Mapping[str, Any]) -> str:
