@@ -3,6 +3,7 @@
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 
 from sirocco_client.async_client import AsyncClient
+from sirocco_client.async_numbered_publisher import AsyncNumberedPublisher
 from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.balance import Balance, BalanceDecision, LeafLoad, SlotLoad
@@ -63,6 +64,7 @@ ToldList = ListChange
 __all__ = [
     "AlreadyExists",
     "AsyncClient",
+    "AsyncNumberedPublisher",
     "AsyncPublisher",
     "AsyncSubscription",
     "Balance",

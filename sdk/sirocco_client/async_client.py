@@ -25,6 +25,7 @@ from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
+from sirocco_client.async_numbered_publisher import AsyncNumberedPublisher
 from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.async_waiting import was_call_cancelled
@@ -54,6 +55,7 @@ from sirocco_client.errors import (
 )
 from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.members import read_bytes, read_text
+from sirocco_client.numbered_outbox import NumberedOutbox
 from sirocco_client.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
@@ -304,6 +306,35 @@ class AsyncClient:
             on_rejected,
             self._contact,
             self._timeout_s,
+        )
+
+    def numbered_publisher(
+        self,
+        session: int,
+        acknowledged: int,
+        *,
+        on_rejected: Callable[[Rejected], None],
+        on_acknowledged: Callable[[], None] | None = None,
+        flow: PublishFlow | None = None,
+    ) -> AsyncNumberedPublisher:
+        """Returns a publisher of objects that have numbers, such as offsets in another log.
+
+        Args:
+            session: Its name, unsigned 64-bit; the same for the same log.
+            acknowledged: Every object up to this number was acknowledged before, or is not wanted.
+            on_rejected: Called with each object that the cluster refuses.
+            on_acknowledged: Called after each answer, and when the publisher gives up.
+            flow: Only its limits of what is outstanding count.
+        """
+        return AsyncNumberedPublisher(
+            NumberedOutbox(flow or PublishFlow(), session, acknowledged),
+            self._retry,
+            self._routers,
+            self._channel,
+            self._settings.metadata,
+            on_rejected,
+            on_acknowledged,
+            self._contact,
         )
 
     def subscribe(

@@ -8,6 +8,7 @@ import re
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar
 
 import grpc
 import numpy as np
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 from sirocco_api.v1.publish_service_pb2 import (
     AdvanceTimeRequest,
     AdvanceTimeResponse,
+    PublishNumberedRequest,
+    PublishNumberedResponse,
     PublishRequest,
     PublishResponse,
 )
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceServicer
 
-from sirocco.codec.arrays import check_time
+from sirocco.codec.arrays import check_time, read_rows
 from sirocco.codec.columns import read_objects
 from sirocco.codec.rejections import pack_rejections
 from sirocco.model.access import SEPARATOR, Grant
@@ -42,12 +45,19 @@ from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.quotas import PublishRates, TenantFigures
 from sirocco.telemetry.metrics import RouterMetrics
 
+AnyRequest: TypeAlias = PublishRequest | PublishNumberedRequest
+# Both have the same fields.
+AnyResponse = TypeVar("AnyResponse", PublishResponse, PublishNumberedResponse)
+
 # Requests of one stream that may wait for the log: twice what a 20 ms round trip needs with the
 # SDK's batches of 1,000 objects. The stream is not read further meanwhile.
 IN_FLIGHT_MAX = 64
 
 # Objects per request; a larger batch delays all others in the back.
 OBJECTS_MAX = 16_384
+
+# Numbers of one request, with those that are skipped: a record has room for twice as many.
+SPAN_MAX = 1 << 31
 
 # Bytes of refusals in one answer about several requests. For about 64 requests of 16,384 objects it
 # would be larger than a message may be, and block the loop that answers all clients.
@@ -99,7 +109,7 @@ def with_ids(objects: ObjectColumns) -> ObjectColumns:
     return replace(objects, ids=ids)
 
 
-def is_light(request: PublishRequest) -> bool:
+def is_light(request: AnyRequest) -> bool:
     """Whether a request can be checked in a few milliseconds, whatever it holds."""
     attributes = request.objects.attributes
     if len(attributes) > ATTRIBUTE_BYTES_LIGHT:
@@ -107,6 +117,20 @@ def is_light(request: PublishRequest) -> bool:
     if attributes and request.objects.count > ATTRIBUTE_OBJECTS_LIGHT:
         return False
     return len(attributes) <= LONG_BYTES_LIGHT or not may_exceed_64_bits(attributes)
+
+
+def read_deltas(request: AnyRequest, count: int) -> NDArray[np.uint32] | None:
+    """Returns the numbers of a request's objects less the first; None if none is skipped.
+
+    Raises:
+        InvalidArgument: They do not fit to the objects, or do not ascend.
+    """
+    if not isinstance(request, PublishNumberedRequest) or not request.number_deltas:
+        return None
+    deltas = read_rows(request.number_deltas, count, SPAN_MAX, "number_deltas")
+    if (deltas[1:] <= deltas[:-1]).any():
+        raise InvalidArgument("must ascend", field="number_deltas")
+    return None if int(deltas[-1]) == count - 1 else deltas
 
 
 def fields_of(errors: Iterable[InvalidArgument]) -> Counter[str]:
@@ -182,12 +206,21 @@ class PublishFront(PublishServiceServicer):
     ) -> AsyncIterator[PublishResponse]:
         """See `publish_service.proto`."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
-            async for response in self._acknowledgements(requests):
+            async for response in self._acknowledgements(requests, PublishResponse):
+                yield response
+
+    @streaming
+    async def PublishNumbered(  # noqa: N802 -- the contract's name
+        self, requests: AsyncIterator[PublishNumberedRequest], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[PublishNumberedResponse]:
+        """See `publish_service.proto`."""
+        with self._streams.place(caller().grant.tenant, peer=connection()):
+            async for response in self._acknowledgements(requests, PublishNumberedResponse):
                 yield response
 
     async def _acknowledgements(
-        self, requests: AsyncIterator[PublishRequest]
-    ) -> AsyncIterator[PublishResponse]:
+        self, requests: AsyncIterator[AnyRequest], new_response: type[AnyResponse]
+    ) -> AsyncIterator[AnyResponse]:
         pending: deque[Pending] = deque()
         changed = asyncio.Condition()
         reading = asyncio.create_task(self._read(requests, pending, changed))
@@ -200,7 +233,7 @@ class PublishFront(PublishServiceServicer):
                     # If reading failed, the requests taken before are acknowledged by now.
                     reading.result()
                     return
-                yield await self._acknowledged(pending, changed)
+                yield await self._acknowledged(pending, changed, new_response())
         finally:
             self._metrics.publish_streams.dec()
             reading.cancel()
@@ -235,7 +268,7 @@ class PublishFront(PublishServiceServicer):
 
     async def _read(
         self,
-        requests: AsyncIterator[PublishRequest],
+        requests: AsyncIterator[AnyRequest],
         pending: deque[Pending],
         changed: asyncio.Condition,
     ) -> None:
@@ -264,9 +297,8 @@ class PublishFront(PublishServiceServicer):
                 changed.notify_all()
 
     async def _acknowledged(
-        self, pending: deque[Pending], changed: asyncio.Condition
-    ) -> PublishResponse:
-        response = PublishResponse()
+        self, pending: deque[Pending], changed: asyncio.Condition, response: AnyResponse
+    ) -> AnyResponse:
         # A failed append ends the stream here: nothing after it is acknowledged. A client that
         # disconnects withdraws nothing.
         await asyncio.shield(pending[0].appended)
@@ -291,7 +323,7 @@ class PublishFront(PublishServiceServicer):
             changed.notify_all()
         return response
 
-    async def _take_counted(self, request: PublishRequest) -> Pending:
+    async def _take_counted(self, request: AnyRequest) -> Pending:
         """Appends an admitted request, and counts it until evaluators have it or it has failed."""
         size = request.ByteSize()
         try:
@@ -310,9 +342,9 @@ class PublishFront(PublishServiceServicer):
         taken.appended.add_done_callback(settled)
         return taken
 
-    async def _take(self, request: PublishRequest) -> Pending:
+    async def _take(self, request: AnyRequest) -> Pending:
         received_ms = now_ms()
-        if not 1 <= request.first_number <= NUMBER_MAX - OBJECTS_MAX:
+        if not 1 <= request.first_number <= NUMBER_MAX - SPAN_MAX:
             raise InvalidArgument("numbers begin with 1 and are below 2^63", field="first_number")
         if request.acknowledged_to >= request.first_number:
             raise InvalidArgument("not below first_number", field="acknowledged_to")
@@ -323,7 +355,7 @@ class PublishFront(PublishServiceServicer):
             checked = await self._pool.run(lambda: self._checked(request, received_ms))
         return self._append(request, checked, received_ms)
 
-    def _append(self, request: PublishRequest, checked: Checked, received_ms: int) -> Pending:
+    def _append(self, request: AnyRequest, checked: Checked, received_ms: int) -> Pending:
         taken = IntakeObjects(
             session=request.session,
             first_number=request.first_number,
@@ -342,14 +374,16 @@ class PublishFront(PublishServiceServicer):
         last_number = request.first_number + checked.span - 1
         return Pending(last_number, checked.rejections, partition, appended, received_ms)
 
-    def _checked(self, request: PublishRequest, received_ms: int) -> Checked:
+    def _checked(self, request: AnyRequest, received_ms: int) -> Checked:
         """Separates valid objects from refused ones; may run in any thread."""
         objects = with_ids(read_objects(request.objects))
-        span = len(objects)
-        if not 1 <= span <= OBJECTS_MAX:
+        count = len(objects)
+        if not 1 <= count <= OBJECTS_MAX:
             raise InvalidArgument(
-                f"{span} objects in a request, must be 1 to {OBJECTS_MAX}", field="objects"
+                f"{count} objects in a request, must be 1 to {OBJECTS_MAX}", field="objects"
             )
+        deltas = read_deltas(request, count)
+        span = count if deltas is None else int(deltas[-1]) + 1
         good, refused = split_valid(objects)
         is_far = objects.ts[good] > self._latest_ms(received_ms)
         far = good[is_far].tolist()
@@ -365,11 +399,13 @@ class PublishFront(PublishServiceServicer):
             good = good[~is_far]
             refused = sorted([*refused, *((row, error) for row in far)], key=lambda each: each[0])
         if not refused:
-            return Checked(objects, span)
+            return Checked(objects, span, deltas)
+        if deltas is not None:
+            refused = [(int(deltas[row]), error) for row, error in refused]
         return Checked(
             objects.take(good),
             span,
-            good.astype(np.uint32),
+            good.astype(np.uint32) if deltas is None else deltas[good],
             fields_of(error for _, error in refused),
             pack_rejections(request.first_number, refused),
             len(far),

@@ -42,6 +42,30 @@ class PublishResponse(_message.Message):
     position_token: str
     def __init__(self, acknowledged_to: _Optional[int] = ..., rejections: _Optional[_Iterable[_Union[Rejection, _Mapping]]] = ..., position_token: _Optional[str] = ...) -> None: ...
 
+class PublishNumberedRequest(_message.Message):
+    __slots__ = ("session", "first_number", "acknowledged_to", "objects", "number_deltas")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_TO_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    first_number: int
+    acknowledged_to: int
+    objects: _columns_pb2.ObjectColumns
+    number_deltas: bytes
+    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ...) -> None: ...
+
+class PublishNumberedResponse(_message.Message):
+    __slots__ = ("acknowledged_to", "rejections", "position_token")
+    ACKNOWLEDGED_TO_FIELD_NUMBER: _ClassVar[int]
+    REJECTIONS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    acknowledged_to: int
+    rejections: _containers.RepeatedCompositeFieldContainer[Rejection]
+    position_token: str
+    def __init__(self, acknowledged_to: _Optional[int] = ..., rejections: _Optional[_Iterable[_Union[Rejection, _Mapping]]] = ..., position_token: _Optional[str] = ...) -> None: ...
+
 class Rejection(_message.Message):
     __slots__ = ("number", "error")
     NUMBER_FIELD_NUMBER: _ClassVar[int]

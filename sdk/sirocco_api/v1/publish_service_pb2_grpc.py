@@ -40,6 +40,11 @@ class PublishServiceStub(object):
                 request_serializer=sirocco_dot_v1_dot_publish__service__pb2.PublishRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_publish__service__pb2.PublishResponse.FromString,
                 _registered_method=True)
+        self.PublishNumbered = channel.stream_stream(
+                '/sirocco.v1.PublishService/PublishNumbered',
+                request_serializer=sirocco_dot_v1_dot_publish__service__pb2.PublishNumberedRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_publish__service__pb2.PublishNumberedResponse.FromString,
+                _registered_method=True)
         self.AdvanceTime = channel.unary_unary(
                 '/sirocco.v1.PublishService/AdvanceTime',
                 request_serializer=sirocco_dot_v1_dot_publish__service__pb2.AdvanceTimeRequest.SerializeToString,
@@ -55,6 +60,15 @@ class PublishServiceServicer(object):
         """One session's stream: its objects are numbered from 1 without gaps. After a break the client
         opens the call again under the same session and sends from the first unacknowledged number;
         what had arrived is dropped, so nothing is lost and nothing doubled.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PublishNumbered(self, request_iterator, context):
+        """The same where objects have numbers of their own, such as their offsets in another log, which
+        may skip some: `number_deltas` says which. A router that is too old for it lacks this call, and
+        so numbers nothing wrongly.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,6 +90,11 @@ def add_PublishServiceServicer_to_server(servicer, server):
                     servicer.Publish,
                     request_deserializer=sirocco_dot_v1_dot_publish__service__pb2.PublishRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_publish__service__pb2.PublishResponse.SerializeToString,
+            ),
+            'PublishNumbered': grpc.stream_stream_rpc_method_handler(
+                    servicer.PublishNumbered,
+                    request_deserializer=sirocco_dot_v1_dot_publish__service__pb2.PublishNumberedRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_publish__service__pb2.PublishNumberedResponse.SerializeToString,
             ),
             'AdvanceTime': grpc.unary_unary_rpc_method_handler(
                     servicer.AdvanceTime,
@@ -111,6 +130,33 @@ class PublishService(object):
             '/sirocco.v1.PublishService/Publish',
             sirocco_dot_v1_dot_publish__service__pb2.PublishRequest.SerializeToString,
             sirocco_dot_v1_dot_publish__service__pb2.PublishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PublishNumbered(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/sirocco.v1.PublishService/PublishNumbered',
+            sirocco_dot_v1_dot_publish__service__pb2.PublishNumberedRequest.SerializeToString,
+            sirocco_dot_v1_dot_publish__service__pb2.PublishNumberedResponse.FromString,
             options,
             channel_credentials,
             insecure,

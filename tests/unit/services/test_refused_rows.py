@@ -75,7 +75,7 @@ class Front:
             for request in requests:
                 yield request
 
-        return [each async for each in self.front._acknowledgements(sent())]
+        return [each async for each in self.front._acknowledgements(sent(), pb.PublishResponse)]
 
 
 def run(test: Callable[[Front], Any]) -> None:
@@ -194,7 +194,9 @@ def test_one_answer_holds_a_bounded_number_of_refused_objects() -> None:
         )
         received: list[int] = []
         while pending:
-            answer = await one.front._acknowledged(pending, asyncio.Condition())
+            answer = await one.front._acknowledged(
+                pending, asyncio.Condition(), pb.PublishResponse()
+            )
             assert answer.ByteSize() < 2 << 20
             received += [each.number for each in answer.rejections]
             # Every refusal up to an acknowledgement has been sent.
