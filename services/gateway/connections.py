@@ -14,14 +14,17 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from sirocco.model.errors import ResourceExhausted
 from sirocco.runtime.grpc.shares import Shares
+from sirocco.runtime.process.process_tuning import files_max
 from sirocco.services.gateway.settings import GatewayLimits
 
 # Where a request finds its connection's transport: to end it without waiting for the client.
 TRANSPORT = "transport"
 
-# For the rest of a body whose request is answered: clients that write first and read then get the
-# answer.
-LINGER_S = 2.0
+# Of one message of a WebSocket; empty ones would cost nothing of its bytes.
+_FRAMES_MAX = 64
+
+# Connections take one part in so many of the files that the process may open.
+_FILES_PART = 2
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -41,7 +44,8 @@ class Connections:
         self.limits = limits
         self.count_refused = count_refused
         # Each connection counts by its host: the machine that opens one after another leaves some.
-        self.places = Shares("connections", limits.connections, limits.connections, 1_000)
+        count = min(limits.connections, max(1, files_max() // _FILES_PART))
+        self.places = Shares("connections", count, count, 1_000)
 
     def protocols(self) -> tuple[type[asyncio.Protocol], type[asyncio.Protocol]]:
         """Returns the classes of HTTP and WebSocket connections, for the server's settings."""
@@ -50,7 +54,21 @@ class Connections:
         class Http(_BoundedHttp):
             shared = connections
 
-        return Http, _WebSocket
+        class WebSocket(_BoundedWebSocket):
+            shared = connections
+
+        return Http, WebSocket
+
+    def take(self, transport: asyncio.Transport, client: tuple[str, int] | None) -> str:
+        """Takes a place for a connection, or ends it; returns whose place it is."""
+        peer = peer_of(client)
+        try:
+            self.places.take("", peer=peer)
+        except ResourceExhausted:
+            self.count_refused("connections")
+            transport.abort()
+            return ""
+        return peer
 
 
 class _BoundedHttp(HttpToolsProtocol):
@@ -60,24 +78,24 @@ class _BoundedHttp(HttpToolsProtocol):
         """Takes a place, or ends the connection."""
         self._peer = ""
         self._head_bytes = 0
+        self._headers_bytes = 0
+        self._unused_bytes = 0
+        self._is_used = False
         self._is_in_head = True
         self._is_draining = False
         self._timer: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None
         self.app_state = {**self.app_state, TRANSPORT: transport}
         super().connection_made(transport)
-        peer = peer_of(self.client)
-        try:
-            self.shared.places.take("", peer=peer)
-        except ResourceExhausted:
-            self.shared.count_refused("connections")
-            transport.abort()
-            return
-        self._peer = peer
-        self._await(self.shared.limits.headers_s)
+        self._peer = self.shared.take(transport, self.client)
+        if self._peer:
+            self._await(self.shared.limits.headers_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Gives the place back."""
         self._release()
+        if self._end is not None:
+            self._end.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -90,34 +108,60 @@ class _BoundedHttp(HttpToolsProtocol):
             is_late = self.parser is None or self.transport.is_closing()
             if is_late:
                 return
+        self._is_used = False
         super().data_received(data)
-        if self._is_in_head and self._head_bytes > self.shared.limits.header_bytes:
-            self._refuse("headers", _TOO_LARGE)
+        # What follows the last chunk of a body, or the head of a request that comes too soon: the
+        # parser keeps it until it ends.
+        self._unused_bytes = 0 if self._is_used else self._unused_bytes + len(data)
+        if max(self._head_bytes, self._unused_bytes) > self.shared.limits.header_bytes:
+            if self._is_in_head:
+                self._refuse("headers", _TOO_LARGE)
+            elif not self.transport.is_closing():
+                self.shared.count_refused("headers")
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        """Begins to count a head."""
+        self._headers_bytes = 0
+        super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Refuses a head that is too large, also one that arrives with its body at once."""
         super().on_header(name, value)
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > self.shared.limits.header_bytes:
+        self._headers_bytes += len(name) + len(value) + 4
+        if len(self.url) + self._headers_bytes > self.shared.limits.header_bytes:
             self._refuse("headers", _TOO_LARGE)
             raise ValueError("the head of the request is too large")
+
+    def on_body(self, body: bytes) -> None:
+        """Notes that what arrives is used."""
+        self._is_used = True
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """Ends the time for a head."""
         self._is_in_head = False
+        self._is_used = True
+        self._head_bytes = 0
         self._end_timer()
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         """Waits for the next request of the connection, or for the rest of a refused body."""
         rest = self.cycle.more_body
+        follows = bool(self.pipeline)
         super().on_response_complete()
         if self.transport.is_closing():
+            # Its client may not read the answer.
+            self._end_in(self.shared.limits.idle_s)
+            return
+        if follows:
+            # The next request has arrived already.
             return
         if rest:
             # Its client reads the answer once it has written enough; a close now would lose it.
             self._is_draining = True
-            self._await(LINGER_S)
+            self._await(self.shared.limits.linger_s)
         else:
             self._await_next()
 
@@ -157,6 +201,20 @@ class _BoundedHttp(HttpToolsProtocol):
             self.shared.count_refused(reason)
             self.transport.write(answer)
             self.transport.close()
+            self._end_in(self.shared.limits.linger_s)
+
+    def send_400_response(self, msg: str) -> None:
+        """Also ends the connection of a client that does not read it."""
+        super().send_400_response(msg)
+        self._end_in(self.shared.limits.linger_s)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Leaves it to the timer here, which also ends a connection that is not read."""
+
+    def _end_in(self, seconds: float) -> None:
+        """Ends a closing connection: one whose client does not read would stay for ever."""
+        if self._end is None:
+            self._end = self.loop.call_later(seconds, self.transport.abort)
 
     def _release(self) -> None:
         self._end_timer()
@@ -165,11 +223,46 @@ class _BoundedHttp(HttpToolsProtocol):
             self._peer = ""
 
 
-class _WebSocket(WebSocketsSansIOProtocol):
+class _BoundedWebSocket(WebSocketsSansIOProtocol):
+    shared: Connections
+
     def connection_made(self, transport: Any) -> None:
-        """Lets requests find the transport."""
+        """Lets requests find the transport, and takes the place of the HTTP connection."""
         self.app_state = {**self.app_state, TRANSPORT: transport}
         super().connection_made(transport)
+        self._peer = self.shared.take(transport, self.client)
+        self._end: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gives the place back."""
+        if self._peer:
+            self.shared.places.give_back("", peer=self._peer)
+            self._peer = ""
+        if self._end is not None:
+            self._end.cancel()
+        super().connection_lost(exc)
+
+    def handle_ping(self) -> None:
+        """Answers, unless the client leaves former answers unread: they would pile up."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
+    def handle_cont(self, event: Any) -> None:
+        """Ends the connection of a client that sends one message in very many pieces."""
+        if len(self.frames) >= _FRAMES_MAX:
+            self.shared.count_refused("frames")
+            self.transport.abort()
+            return
+        super().handle_cont(event)
+
+    async def run_asgi(self) -> None:
+        """Also ends the connection of a client that does not read the last message."""
+        await super().run_asgi()
+        self._end = self.loop.call_later(
+            self.close_timeout + self.shared.limits.linger_s, self.transport.abort
+        )
 
 
 def peer_of(client: tuple[str, int] | None) -> str:

@@ -11,8 +11,6 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-import numpy as np
-
 from sirocco.formats.column_map import ChosenColumns
 from sirocco.formats.delimited import read_delimited
 from sirocco.formats.geojson import read_features
@@ -27,6 +25,9 @@ from sirocco.services.gateway.settings import GatewayLimits
 # Rows that are read together.
 _CHUNK_ROWS = 2_000
 
+# Of GeoJSON: what is before a damaged place is forgotten a piece at a time.
+_PIECE_BYTES = 1 << 16
+
 # Errors of a body have no file.
 _NO_FILE = ""
 
@@ -40,12 +41,14 @@ class ReadBody:
     Attributes:
         objects: The good ones, in order.
         lines: Line of each, from 1; in JSON, its place in the array or collection.
-        bad: (line, error) of the others.
+        bad: (line, error) of the first of the others.
+        bad_count: How many others there are.
     """
 
     objects: ObjectColumns
     lines: list[int]
     bad: list[tuple[int, SiroccoError]] = field(default_factory=list)
+    bad_count: int = 0
 
 
 def read_body(
@@ -56,21 +59,25 @@ def read_body(
     Args:
         body: The whole body, unpacked.
         media_type: One of `MEDIA_TYPES`.
-        limits: How many objects it may have.
+        limits: How many objects it may have, and of how many bad ones the errors are kept: an
+            error takes 600 bytes, the line of one as few as two.
         chosen: Columns that the client named, for tables.
 
     Raises:
         PayloadTooLarge: It has too many objects.
         InvalidArgument: As a whole it is no text of that type, or a table without a column.
     """
-    batches = list(MEDIA_TYPES[media_type](body, limits, chosen))
-    if not batches:
-        return ReadBody(ObjectColumnsBuilder().build(), [])
-    return ReadBody(
-        concat([batch.objects for batch in batches]),
-        np.concatenate([batch.lines for batch in batches]).tolist(),
-        [(one.line, one.error) for batch in batches for one in batch.bad],
-    )
+    objects: list[ObjectColumns] = []
+    lines: list[int] = []
+    bad: list[tuple[int, SiroccoError]] = []
+    bad_count = 0
+    for batch in MEDIA_TYPES[media_type](body, limits, chosen):
+        objects.append(batch.objects)
+        lines += batch.lines.tolist()
+        bad += [(one.line, one.error) for one in batch.bad[: limits.errors - len(bad)]]
+        bad_count += len(batch.bad)
+    whole = concat(objects) if objects else ObjectColumnsBuilder().build()
+    return ReadBody(whole, lines, bad, bad_count)
 
 
 def media_type_of(header: str) -> str:
@@ -122,7 +129,8 @@ def _read_array(body: bytes, limits: GatewayLimits, _: ChosenColumns) -> Iterato
 
 def _read_geojson(body: bytes, limits: GatewayLimits, _: ChosenColumns) -> Iterator[ReadBatch]:
     # A collection is often one line, which would say nothing: features are numbered.
-    features = enumerate((row for _, row in read_features(iter((body,)))), 1)
+    pieces = (body[begin : begin + _PIECE_BYTES] for begin in range(0, len(body), _PIECE_BYTES))
+    features = enumerate((row for _, row in read_features(pieces)), 1)
     for chunk in _chunks(features, limits.objects):
         yield read_members(chunk, _NO_FILE)
 

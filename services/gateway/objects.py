@@ -56,30 +56,40 @@ class Objects:
             work = partial(read_body, body, media_type, limits, chosen)
             read = work() if len(body) <= _INLINE_BYTES else await front.read(work)
             errors: list[tuple[int, Any]] = list(read.bad)
+            bad = read.bad_count
             count, position = len(read.lines), ""
             if count:
                 message = ObjectsMessage()
                 put_objects(message, read.objects)
                 receipt = await connected.publisher.publish(message)
                 errors += [(read.lines[row], error) for row, error in receipt.rejected]
+                bad += len(receipt.rejected)
                 count, position = count - len(receipt.rejected), receipt.position
         front.metrics.objects.inc(count)
-        front.metrics.bad_lines.inc(len(errors))
-        return _answer(count, position, errors, limits.errors)
+        front.metrics.bad_lines.inc(bad)
+        return _answer(count, position, errors, bad, limits.errors)
 
 
 def _answer(
-    count: int, position: str, errors: Iterable[tuple[int, Any]], errors_max: int
+    count: int, position: str, errors: Iterable[tuple[int, Any]], bad: int, errors_max: int
 ) -> Response:
-    """Returns the answer; errors are in the order of lines, and no more than the bound."""
+    """Returns the answer; errors are in the order of lines, and no more than the bound.
+
+    Args:
+        count: Objects that the log has.
+        position: Of them.
+        errors: Of the first bad lines.
+        bad: How many bad lines there are.
+        errors_max: How many errors are shown.
+    """
     found = sorted(errors, key=lambda pair: pair[0])
     members: dict[str, Any] = {
         "acknowledged": count,
         "position": position,
         "errors": [_shown(line, error) for line, error in found[:errors_max]],
     }
-    if len(found) > errors_max:
-        members["more_errors"] = len(found) - errors_max
+    if bad > errors_max:
+        members["more_errors"] = bad - errors_max
     return Response(orjson.dumps(members), media_type="application/json")
 
 

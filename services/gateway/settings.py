@@ -31,6 +31,8 @@ class GatewayLimits:
         body_bytes: of one body, unpacked. A body is taken as a whole or not at all.
         body_s: for a whole body.
         pause_s: between two pieces of a body.
+        linger_s: for the rest of a body whose request is answered, and for a client to read the
+            last answer of a connection that is closed.
         memory_bytes: of all bodies that are read or processed, as they take it.
         caller_memory_bytes: the same of one caller.
         room_s: how long a body waits for room in memory before it is refused.
@@ -61,6 +63,7 @@ class GatewayLimits:
     body_bytes: int = 16 << 20
     body_s: float = 60.0
     pause_s: float = 15.0
+    linger_s: float = 2.0
     memory_bytes: int = 512 << 20
     caller_memory_bytes: int = 256 << 20
     room_s: float = 5.0

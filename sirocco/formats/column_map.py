@@ -67,6 +67,9 @@ def read_map(text: str) -> dict[str, tuple[str, ...]]:
         # A plus may be part of a name; only texts are joined.
         columns = names.split("+") if member == "text" else [names]
         chosen[member] = tuple(column.strip() for column in columns)
+        # Each row would be joined of as many cells as are named.
+        if len(set(chosen[member])) < len(columns):
+            raise InvalidArgument(f"names a column of {member} twice", field="map")
     return chosen
 
 

@@ -28,6 +28,10 @@ _BOOLEANS = {"true": True, "false": False}
 # A quote that is not closed would take the rest of the file for one cell.
 RECORD_BYTES_MAX = 1 << 20
 
+# Lines after a quote that is not closed are read again, as records of their own, which may have
+# such quotes too. All that is read again, as a multiple of what was read: a bound for the work.
+_AGAIN_MAX = 4
+
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -50,7 +54,7 @@ def read_delimited(
         return
     if delimiter is None:
         delimiter = ";" if ";" in header and "," not in header else ","
-    names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    names = _names_of(header, delimiter)
     columns = find_columns(names, chosen)
     reader = _Reader(columns, len(names))
     while True:
@@ -62,8 +66,15 @@ def read_delimited(
                     yield number, reader.members(cells)
             return
         except (csv.Error, _UnusableError) as error:
-            number, reason = source.recover(error)
-            yield number, InvalidArgument(reason, field="object")
+            for number in source.recover():
+                yield number, InvalidArgument(str(error), field="object")
+
+
+def _names_of(header: str, delimiter: str) -> list[str]:
+    try:
+        return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise InvalidArgument(f"cannot be read: {error}", field="header") from None
 
 
 class _UnusableError(Exception):
@@ -78,12 +89,19 @@ class _Lines:
         self._again: deque[tuple[int, bytes]] = deque()
         self._record: list[tuple[int, bytes]] = []
         self._bytes = 0
+        # Of all records so far, and of those lines that were read again.
+        self._read_bytes = 0
+        self._again_bytes = 0
 
     def header(self) -> str | None:
         """Returns the first line that is not blank; None if there is none."""
         for _, line in self._lines:
             text = line.removeprefix(_MARK)
             if text.strip():
+                if len(text) > RECORD_BYTES_MAX:
+                    raise InvalidArgument(
+                        f"is longer than {RECORD_BYTES_MAX} bytes", field="header"
+                    )
                 try:
                     return text.decode()
                 except UnicodeDecodeError as error:
@@ -94,7 +112,12 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        found = self._again.popleft() if self._again else next(self._lines)
+        if self._again:
+            found = self._again.popleft()
+            self._again_bytes += len(found[1])
+        else:
+            found = next(self._lines)
+            self._read_bytes += len(found[1])
         self._record.append(found)
         self._bytes += len(found[1])
         if self._bytes > RECORD_BYTES_MAX:
@@ -114,16 +137,18 @@ class _Lines:
         self._bytes = 0
         return number
 
-    def recover(self, error: Exception) -> tuple[int, str]:
-        """Leaves out the first line of a record that cannot be read; returns its number and why.
+    def recover(self) -> list[int]:
+        """Ends a record that cannot be read; returns the numbers of the lines that are left out.
 
-        The others are read again, as records of their own.
+        It is the first one. The others are read again, as records of their own, within a bound.
         """
-        number = self._record[0][0]
-        self._again.extendleft(reversed(self._record[1:]))
+        numbers = [number for number, _ in self._record]
+        if self._again_bytes + self._bytes <= _AGAIN_MAX * self._read_bytes:
+            del numbers[1:]
+            self._again.extendleft(reversed(self._record[1:]))
         self._record.clear()
         self._bytes = 0
-        return number, str(error)
+        return numbers
 
 
 def _encoding(error: UnicodeDecodeError) -> str:

@@ -19,11 +19,23 @@ from sirocco.model.members import shown
 
 # Characters of one feature: an object at all limits takes as many (`LINE_BYTES_MAX`).
 FEATURE_CHARACTERS_MAX = 1 << 20
+_TOO_LONG = f"is no JSON within {FEATURE_CHARACTERS_MAX} characters"
 
 _BLANK = re.compile(r"[ \t\r\n\ufeff]*")
 # What is between features: also the end of a collection that could not be followed.
 _BETWEEN = re.compile(r"[ \t\r\n\ufeff\x1e,\]}]*")
 _NEXT = re.compile(r"\x1e|\n[ \t\r]*(?=\{)")
+# What may be the begin of it, at the end of what was read.
+_NEXT_BEGIN = re.compile(r"\n[ \t\r]{0,999}\Z")
+
+# Text after a value that cannot be read is read again where a feature may begin, and may hold such
+# values too. All that is read in vain, as a multiple of what was read, and what is always allowed:
+# a bound for the work.
+_VAIN_MAX = 4
+_VAIN_ALWAYS = 1 << 16
+
+# What is done with is forgotten from so many characters on: errors count the lines before them.
+_DONE_MAX = 1 << 16
 
 # Longer than `false`, an escape in a string, and the sign of a number.
 _WORD_MAX = 16
@@ -140,6 +152,9 @@ class _Text:
         self._line = 1
         # Lines are counted up to here.
         self._counted = 0
+        # Characters read so far, and those read in vain.
+        self._total = 0
+        self._vain = 0
 
     def line(self, place: int) -> int:
         """Returns the line of a place; places only grow."""
@@ -181,29 +196,42 @@ class _Text:
         """
         if not self.skip(_BLANK):
             raise _UnreadableError("ends within a value", self.place)
+        if self.place > _DONE_MAX:
+            self._forget()
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self.place)
             except RecursionError:
-                raise _UnreadableError("is no JSON: nested too deeply", self.place) from None
+                raise self._unreadable("is no JSON: nested too deeply", len(self._text)) from None
             except ValueError as error:
                 kept = len(self._text) - self.place
-                reason = str(error).partition(": line ")[0]
+                reason = f"is no JSON: {str(error).partition(': line ')[0]}"
                 if self._is_wrong(error):
-                    raise _UnreadableError(f"is no JSON: {reason}", self.place) from None
+                    raise self._unreadable(reason, getattr(error, "pos", len(self._text))) from None
                 if kept > FEATURE_CHARACTERS_MAX:
-                    raise _UnreadableError(
-                        f"is no JSON within {FEATURE_CHARACTERS_MAX} characters", self.place
-                    ) from None
+                    raise self._unreadable(_TOO_LONG, len(self._text)) from None
                 # Twice as much each time, so that a long value is not parsed a hundred times.
                 if not self._read(kept):
-                    raise _UnreadableError(f"is no JSON: {reason}", self.place) from None
+                    raise self._unreadable(reason, len(self._text)) from None
                 continue
             # A number could go on in the next chunk.
             if end == len(self._text) and self._read():
                 continue
             self.place = end
             return value
+
+    def _unreadable(self, reason: str, end: int) -> _UnreadableError:
+        """Returns the error of a value that was looked at up to a place.
+
+        What follows its begin is read again, unless too much was read in vain already.
+        """
+        error = _UnreadableError(reason, self.place)
+        self._vain += end - self.place
+        if self._vain > _VAIN_MAX * self._total + _VAIN_ALWAYS:
+            # Lines are counted in order.
+            self.line(self.place)
+            self.place = max(self.place, end)
+        return error
 
     def _is_wrong(self, error: ValueError) -> bool:
         """Whether a value stays unreadable, whatever follows."""
@@ -221,18 +249,23 @@ class _Text:
                 self.place = found.end()
                 return
             # The begin of what is searched may be at the end.
-            last = self._text.rfind("\n", self.place)
-            self.place = len(self._text) if last < 0 else last
+            begin = _NEXT_BEGIN.search(self._text, self.place)
+            self.place = len(self._text) if begin is None else begin.start()
             if not self._read():
                 self.place = len(self._text)
                 return
 
+    def _forget(self) -> None:
+        """Forgets what is before the place."""
+        self.line(self.place)
+        self._text = self._text[self.place :]
+        self.place = self._counted = 0
+
     def _read(self, characters: int = 1) -> bool:
         """Reads at least so many characters more, if there are; returns whether there was any."""
-        self.line(self.place)
-        parts = [self._text[self.place :]]
-        self.place = self._counted = 0
-        had = len(parts[0])
+        self._forget()
+        parts = [self._text]
+        had = len(self._text)
         size = had
         while not self._is_over and size < had + characters:
             chunk = next(self._chunks, b"")
@@ -240,4 +273,5 @@ class _Text:
             parts.append(self._decoder.decode(chunk, final=not chunk))
             size += len(parts[-1])
         self._text = "".join(parts)
+        self._total += size - had
         return size > had

@@ -51,3 +51,9 @@ def test_a_wrong_map_is_refused(text: str) -> None:
 def test_a_header_with_a_place_is_one_of_a_table() -> None:
     assert has_place(["A", "Longitude", "y"])
     assert not has_place(["lon", "b"])
+
+
+def test_a_column_cannot_be_named_again_and_again() -> None:
+    # Each row would be joined of as many cells.
+    with pytest.raises(InvalidArgument, match="map: names a column of text twice"):
+        read_map("text=a+b" + "+a" * 8_000)

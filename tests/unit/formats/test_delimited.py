@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sirocco.formats import delimited
 from sirocco.formats.column_map import read_map
 from sirocco.formats.delimited import RECORD_BYTES_MAX, read_delimited, value_of
 from sirocco.model.errors import InvalidArgument
@@ -112,3 +113,33 @@ def test_what_a_writer_of_csv_writes_is_read() -> None:
     found = [row for _, row in read_delimited(iter(lines), {})]
     got = [row["text"] for row in found if isinstance(row, dict)]
     assert got == texts, f"seed {seed}"
+
+
+def test_lines_after_open_quotes_are_read_again_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = 0
+    following = delimited._Lines.__next__
+
+    def counted(lines: delimited._Lines) -> str:
+        nonlocal read
+        read += 1
+        return following(lines)
+
+    monkeypatch.setattr(delimited._Lines, "__next__", counted)
+    # Each line ends within quotes, whether it begins within quotes or not.
+    found = rows("id,lon,lat\n" + 'a",b,"c\n' * 2_000)
+    assert [line for line, _ in found] == list(range(2, 2_002))
+    assert read < 20_000
+    # One such line takes no other with it.
+    found = rows('id,lon,lat\n"1,2,3\n' + "2,2,3\n" * 1_000)
+    assert [line for line, row in found if isinstance(row, str)] == [2]
+    assert len(found) == 1_001
+
+
+@pytest.mark.parametrize(
+    "header", ["id,lon,lat," + "x" * 200_000, "id,lon,lat,a\rb", "," * 2_000_000]
+)
+def test_a_header_that_cannot_be_read_is_refused(header: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"header: (cannot be read|is longer)"):
+        list(read_delimited(iter([(1, header.encode())]), {}))

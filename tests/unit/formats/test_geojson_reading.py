@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sirocco.formats import geojson
 from sirocco.formats.geojson import read_features
 from sirocco.model.errors import InvalidArgument
 from tests.support.cpu_time import cpu_ratio
@@ -166,3 +167,30 @@ def test_memory_does_not_grow_with_the_collection() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200_000
+
+
+def test_what_is_damaged_is_read_again_within_a_bound() -> None:
+    # Each line begins a value that holds all lines after it, as deep as they may be nested.
+    found = rows('\n{"a":[0,0,0,0,0,0,0,0,' * 20_000)
+    assert 0 < len(found) < 2_000
+    # A few of them take no other feature with them.
+    damaged = '{"a":' * 5_000
+    found = rows("\n".join([damaged, damaged, json.dumps(FEATURES[2])]))
+    assert [isinstance(row, str) for _, row in found] == [True, True, False]
+
+
+def test_what_is_left_out_is_not_kept() -> None:
+    kept = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal kept
+        yield b"{]\n"
+        for _ in range(50):
+            kept = max(kept, len(text._text))
+            yield b" " * 10_000
+
+    text = geojson._Text(chunks())
+    with pytest.raises(geojson._UnreadableError):
+        text.value()
+    text.recover()
+    assert 0 < kept < 40_000

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from sirocco.services.gateway.bodies import _Packed
+from sirocco.services.gateway.object_formats import read_body
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import LIMITS, GatewayLimits, GatewaySettings
 from tests.support.waiting import eventually
@@ -218,6 +219,13 @@ def test_columns_of_a_table_are_named_by_the_client(start: Start) -> None:
     for wrong in ("lon", "id=nobody,lon=where,lat=south"):
         answer = httpx.post(url, params={"map": wrong}, content=table, headers=headers)
         assert (answer.status_code, answer.json()["field"]) == (400, "map")
+
+
+def test_errors_of_bad_lines_are_kept_up_to_the_bound() -> None:
+    body = b'{"id": 1, "lon": 1, "lat": 1}\n' + b"1\n" * 5_000
+    found = read_body(body, "application/x-ndjson", replace(LIMITS, errors=10), {})
+    assert (len(found.lines), found.bad_count) == (1, 5_000)
+    assert [line for line, _ in found.bad] == list(range(2, 12))
 
 
 def test_a_slow_body_ends_in_time_and_frees_its_memory(start: Start) -> None:

@@ -1,0 +1,209 @@
+"""Hostile connections: what a client may make the gateway keep, or do, around its requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from sirocco.services.gateway import connections
+from sirocco.services.gateway.connections import Connections
+from sirocco.services.gateway.settings import LIMITS
+
+HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n"
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+LIMIT = LIMITS.header_bytes
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test on a loop."""
+
+    @wraps(test)
+    def run(*args: Any, **named: Any) -> None:
+        asyncio.run(test(*args, **named))
+
+    return run
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written, as a connection does whose client reads nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_aborted = self.is_closed = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 5) if name == "peername" else default
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.is_aborted or self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol: Any = protocol
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+class Opened:
+    """A connection to an application that answers at once, or never."""
+
+    def __init__(self, *, answers: bool = True, **limits: float) -> None:
+        self.refused: list[str] = []
+        self.shared = Connections(replace(LIMITS, **limits), self.refused.append)
+        self.answers = answers
+        http, websocket = self.shared.protocols()
+        config = uvicorn.Config(
+            self.application, http=http, ws=websocket, lifespan="off", interface="asgi3"
+        )
+        config.load()
+        self.transport = Transport()
+        made: Any = http
+        self.protocol = made(config, ServerState(), {})
+        self.protocol.connection_made(self.transport)
+        self.transport.set_protocol(self.protocol)
+
+    async def application(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.accept"})
+            while (await receive())["type"] != "websocket.disconnect":
+                pass
+            return
+        if not self.answers:
+            await asyncio.sleep(60)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"answer"})
+
+    async def receives(self, data: bytes) -> None:
+        self.transport.protocol.data_received(data)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+
+class _Unwalked(list[Any]):
+    def __iter__(self) -> Any:
+        raise AssertionError("all headers are looked at for each of them")
+
+
+@on_loop
+async def test_each_header_is_counted_once() -> None:
+    opened = Opened()
+    await opened.receives(HEAD)
+    opened.protocol.headers = _Unwalked()
+    # The last one ends with the next line.
+    await opened.receives(b"a: b\r\n" * 1_000 + b"c: ")
+    assert len(opened.protocol.headers) >= 1_000
+    await opened.receives(b"%s\r\nd: e\r\n" % (b"x" * LIMIT))
+    assert b" 431 " in opened.transport.written
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        # After the last chunk, and in the head of a next request while the first is under way.
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\na: ",
+        HEAD + b"\r\nGET / HTTP/1.1\r\na: ",
+    ],
+)
+@on_loop
+async def test_nothing_without_an_end_is_kept_after_a_head(begin: bytes) -> None:
+    opened = Opened(answers=False)
+    await opened.receives(begin)
+    for _ in range(5):
+        await opened.receives(b"x" * (LIMIT // 4))
+    assert opened.transport.is_aborted
+    assert opened.refused == ["headers"]
+
+
+@on_loop
+async def test_a_body_of_small_chunks_and_many_requests_are_no_such_thing() -> None:
+    opened = Opened(answers=False)
+    await opened.receives(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+    for _ in range(LIMIT // 1_000):
+        await opened.receives(b"1\r\nx\r\n" * 500)
+    assert not opened.transport.is_closing()
+    opened = Opened()
+    for _ in range(LIMIT // 1_000):
+        await opened.receives((HEAD + b"\r\n") * 40)
+    assert not opened.transport.is_closing()
+    assert opened.transport.written.count(b" 200 ") == LIMIT // 1_000 * 40
+
+
+@pytest.mark.parametrize(
+    "last", [b"connection: close\r\n\r\n", b"no header\r\n\r\n", b"a: " + b"x" * 2 * LIMIT]
+)
+@on_loop
+async def test_a_connection_that_is_closed_ends_though_nobody_reads(
+    last: bytes,
+) -> None:
+    opened = Opened(idle_s=0.01, linger_s=0.01)
+    await opened.receives(HEAD + last)
+    assert opened.transport.is_closed
+    await asyncio.sleep(0.1)
+    assert opened.transport.is_aborted
+
+
+@on_loop
+async def test_answers_to_pings_do_not_pile_up() -> None:
+    opened = Opened()
+    await opened.receives(UPGRADE)
+    socket = opened.transport.protocol
+    ping = b"\x89\xfd\0\0\0\0" + b"x" * 125
+    await opened.receives(ping)
+    first = len(opened.transport.written)
+    socket.pause_writing()
+    for _ in range(100):
+        await opened.receives(ping)
+    assert len(opened.transport.written) == first
+    socket.resume_writing()
+    await opened.receives(ping)
+    assert len(opened.transport.written) == first + 127
+
+
+@on_loop
+async def test_a_message_in_endless_empty_pieces_ends_the_socket() -> None:
+    opened = Opened()
+    await opened.receives(UPGRADE)
+    assert opened.shared.places.held == 1
+    await opened.receives(b"\x01\x80\0\0\0\0" + b"\x00\x80\0\0\0\0" * 1_000)
+    assert opened.transport.is_aborted
+    assert "frames" in opened.refused
+
+
+@on_loop
+async def test_a_socket_keeps_its_place_among_the_connections() -> None:
+    opened = Opened()
+    await opened.receives(UPGRADE)
+    assert opened.shared.places.held == 1
+    opened.transport.protocol.connection_lost(None)
+    assert opened.shared.places.held == 0
+
+
+@on_loop
+async def test_connections_leave_files_for_the_rest_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "files_max", lambda: 100)
+    assert Opened().shared.places.whole_max == 50
