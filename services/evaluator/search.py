@@ -14,7 +14,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 
@@ -30,8 +31,10 @@ from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import MOVED, Part
 from sirocco.services.evaluator.leftovers import LeftoverBook, Run
+from sirocco.services.evaluator.outgoing_responses import OutgoingResponses
 from sirocco.services.evaluator.progress_watch import StepWatch
 from sirocco.services.evaluator.slot_search import SlotSearch, answer, nothing_known
+from sirocco.services.evaluator.waiting_questions import WaitingQuestions
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 
@@ -56,25 +59,46 @@ class SearchedSlot(Protocol):
         """Returns a search of what is stored now."""
 
 
-@dataclass(slots=True)
+# The next message of an answer, None to go on later, or why there is none.
+Made: TypeAlias = "pb.SearchSlotsResponse | BaseException | None"
+
+
+@dataclass(slots=True, kw_only=True)
 class _OpenQuestion:
     """A question in progress.
 
     Attributes:
         number: number of the question on its stream.
+        message: the question.
+        begin_s: monotonic time at which it arrived.
         end_s: monotonic time at which the caller stops waiting.
         credit: parts that may be sent.
         more: set when there is credit.
         is_stopped: the caller does not wait any more.
         has_moved: a slot is no longer here, or not yet.
+        has_place: it counts among the questions under way.
+        arrived: whether its slots have reached its position token, if it has one.
+        parts: makes the messages of its answer, once it need not wait.
+        task: sends the answer, if it has more than one part or has to wait.
     """
 
     number: int
+    message: pb.SlotQuestion
+    begin_s: float
     end_s: float
     credit: int
     more: asyncio.Event = field(default_factory=asyncio.Event)
     is_stopped: bool = False
     has_moved: bool = False
+    has_place: bool = False
+    arrived: TokenCheck[SearchedSlot] | None = None
+    parts: _Parts | None = None
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of its query."""
+        return self.message.query.WhichOneof("kind") or "unknown"
 
     def is_over(self) -> bool:
         """Whether the caller has stopped waiting; may be called by any thread."""
@@ -114,6 +138,9 @@ class SlotSearchFront(SlotSearchServiceServicer):
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="search")
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="leftovers")
         self.leftovers = None if leftovers is None else leftovers(self._beside.submit)
+        self._turns: WaitingQuestions[pb.SearchSlotsResponse | None] = WaitingQuestions(
+            self._pool, THREADS
+        )
         self._under_way = 0
         self._readings: set[asyncio.Task[None]] = set()
         self._is_ending = False
@@ -147,48 +174,87 @@ class SlotSearchFront(SlotSearchServiceServicer):
         for pool in (self._pool, self._beside):
             pool.shutdown(wait=False, cancel_futures=True)
 
+    def begin(self, opened: _OpenQuestion, made: Callable[[Made], None]) -> bool:
+        """Has the first part of an answer made; returns False if the question has to wait.
+
+        Args:
+            opened: the question.
+            made: receives the part, or why there is none, in the loop.
+
+        Raises:
+            ResourceExhausted: too many questions are under way.
+        """
+        self._take_place(opened)
+        message = opened.message
+        slots = self._slots
+        if message.position_token:
+            opened.arrived = self._arrived(message)
+            if not self._watch.holds(opened.arrived.check):
+                return False
+            slots = opened.arrived.slot
+        opened.parts = self._parts(opened, slots)
+        self._turns.put(opened.parts.next, made)
+        return True
+
+    def end(self, opened: _OpenQuestion) -> None:
+        """Gives back the place of a question."""
+        self._under_way -= opened.has_place
+        opened.has_place = False
+
     async def answered(
-        self, opened: _OpenQuestion, message: pb.SlotQuestion
+        self, opened: _OpenQuestion, first: pb.SearchSlotsResponse | None
     ) -> AsyncIterator[pb.SearchSlotsResponse]:
-        """Yields the messages of an answer; raises the error if there is none."""
+        """Yields the messages of an answer; raises the error if there is none.
+
+        Args:
+            opened: the question, which has begun.
+            first: its first message, if that is made.
+        """
+        loop = asyncio.get_running_loop()
+        if opened.parts is None:
+            assert opened.arrived is not None
+            yield write_part(opened.number, Part(is_waiting=True))
+            if not await self._watch.wait(opened.arrived.check, opened.end_s - time.monotonic()):
+                raise DeadlineExceeded("the slots have not reached the position token yet")
+            opened.parts = self._parts(opened, opened.arrived.slot)
+        parts = opened.parts
+        making: asyncio.Future[pb.SearchSlotsResponse | None] = loop.create_future()
+        if first is None:
+            making = loop.run_in_executor(self._pool, parts.next)
+        else:
+            making.set_result(first)
+        try:
+            while True:
+                made = await making
+                if made is not None and made.is_last:
+                    yield made
+                    return
+                if made is not None:
+                    opened.credit -= 1
+                    if opened.credit <= 0:
+                        yield made
+                        made = None
+                while opened.credit <= 0:
+                    opened.more.clear()
+                    await opened.more.wait()
+                # The next part is made while this one is sent.
+                making = loop.run_in_executor(self._pool, parts.next)
+                if made is not None:
+                    yield made
+        finally:
+            making.add_done_callback(_ignore_result)
+
+    def _take_place(self, opened: _OpenQuestion) -> None:
         if self._under_way >= self.limits.questions_max:
             raise ResourceExhausted(
                 f"{self.limits.questions_max} questions are under way",
                 retry_after_ms=RETRY_AFTER_MS,
             )
         self._under_way += 1
-        try:
-            arrived = self._arrived(message)
-            if message.position_token and not self._watch.holds(arrived.check):
-                yield write_part(opened.number, Part(is_waiting=True))
-                if not await self._watch.wait(arrived.check, opened.end_s - time.monotonic()):
-                    raise DeadlineExceeded("the slots have not reached the position token yet")
-            loop = asyncio.get_running_loop()
-            slots = arrived.slot if message.position_token else self._slots
-            parts = _Parts(opened, message, slots, self.hashing, self.leftovers, self.limits)
-            making = loop.run_in_executor(self._pool, parts.next)
-            try:
-                while True:
-                    made = await making
-                    if made is not None and made.is_last:
-                        yield made
-                        return
-                    if made is not None:
-                        opened.credit -= 1
-                        if opened.credit <= 0:
-                            yield made
-                            made = None
-                    while opened.credit <= 0:
-                        opened.more.clear()
-                        await opened.more.wait()
-                    # The next part is made while this one is sent.
-                    making = loop.run_in_executor(self._pool, parts.next)
-                    if made is not None:
-                        yield made
-            finally:
-                making.add_done_callback(_ignore_result)
-        finally:
-            self._under_way -= 1
+        opened.has_place = True
+
+    def _parts(self, opened: _OpenQuestion, slots: Callable[[int], SearchedSlot | None]) -> _Parts:
+        return _Parts(opened, opened.message, slots, self.hashing, self.leftovers, self.limits)
 
     def _arrived(self, message: pb.SlotQuestion) -> TokenCheck[SearchedSlot]:
         return TokenCheck(
@@ -221,6 +287,8 @@ class _Parts:
     def next(self) -> pb.SearchSlotsResponse | None:
         """Returns the next message; None to let other questions use the thread."""
         if self._parts is None:
+            if self._opened.is_over():
+                raise DeadlineExceeded("nobody waits for the answer any more")
             question = read_question(self._message)
             known = self._leftovers.of if self._leftovers else nothing_known
             self._parts = answer(
@@ -242,92 +310,115 @@ class _Stream:
     def __init__(self, front: SlotSearchFront, context: grpc.aio.ServicerContext) -> None:
         self.reading: asyncio.Task[None] | None = None
         self._front = front
-        self._context = context
-        # A call accepts one message at a time.
-        self._writing = asyncio.Lock()
-        self._writes: set[asyncio.Task[None]] = set()
-        self._opened: dict[int, tuple[_OpenQuestion, asyncio.Task[None]]] = {}
+        self._outgoing = OutgoingResponses(context.write, self._broken)
+        self._opened: dict[int, _OpenQuestion] = {}
 
     async def read(self, requests: AsyncIterator[pb.SearchSlotsRequest]) -> None:
         """Takes requests until the merger ends the stream."""
         async for request in requests:
+            self._outgoing.takes_groups |= request.takes_groups
             self._take(request)
+            for other in request.others:
+                self._take(other)
 
-    def _take(self, request: pb.SearchSlotsRequest) -> None:
+    def _take(self, request: pb.SearchSlotsRequest | pb.OtherRequest) -> None:
         """Processes a request; one for a question that has ended is late, and ignored."""
         step = request.WhichOneof("step")
         if step == "ask" and request.question not in self._opened:
-            end_s = time.monotonic() + request.ask.timeout_ms / 1_000
-            opened = _OpenQuestion(request.question, end_s, max(1, request.ask.parts))
-            task = asyncio.create_task(self._answer(opened, request.ask))
-            self._opened[opened.number] = opened, task
+            self._begin(request.question, request.ask)
             return
-        known = self._opened.get(request.question)
-        if known is None:
+        opened = self._opened.get(request.question)
+        if opened is None:
             return
-        opened, task = known
         if step == "more":
             opened.credit += request.more.parts
             opened.more.set()
         elif step == "stop":
-            opened.is_stopped = True
-            task.cancel()
+            self._stop(opened)
 
     def close(self) -> None:
         """Ends the questions: the merger is gone."""
-        for opened, task in self._opened.values():
-            opened.is_stopped = True
-            task.cancel()
+        for opened in list(self._opened.values()):
+            self._stop(opened)
+        self._outgoing.close()
 
-    async def _answer(self, opened: _OpenQuestion, message: pb.SlotQuestion) -> None:
-        kind = message.query.WhichOneof("kind") or "unknown"
+    def _begin(self, number: int, message: pb.SlotQuestion) -> None:
         begin_s = time.monotonic()
-        outcome = "ok"
+        opened = _OpenQuestion(
+            number=number,
+            message=message,
+            begin_s=begin_s,
+            end_s=begin_s + message.timeout_ms / 1_000,
+            credit=max(1, message.parts),
+        )
+        self._opened[number] = opened
         try:
-            try:
-                async for response in self._front.answered(opened, message):
-                    await self._send(response)
-                outcome = "moved" if opened.has_moved else "ok"
-            except SiroccoError as error:
-                outcome = error.code.lower()
-                await self._send(write_failure(opened.number, error))
-            except grpc.aio.BaseError:
-                raise
-            except Exception:
-                outcome = "internal"
-                logger.exception("search failed", extra=event("search_failed", kind=kind))
-                failure = Internal("unexpected error; see the evaluator's log")
-                await self._send(write_failure(opened.number, failure))
+            if not self._front.begin(opened, partial(self._first_made, opened)):
+                self._continue(opened)
+        except SiroccoError as error:
+            self._fail(opened, error)
+
+    def _first_made(self, opened: _OpenQuestion, made: Made) -> None:
+        """Takes the first part of an answer, which is mostly the last one as well."""
+        if opened.is_stopped:
+            return
+        if isinstance(made, SiroccoError):
+            self._fail(opened, made)
+        elif isinstance(made, BaseException):
+            self._fail_unexpectedly(opened, made)
+        elif made is not None and made.is_last:
+            self._outgoing.put(made)
+            self._end(opened, "moved" if opened.has_moved else "ok")
+        else:
+            self._continue(opened, made)
+
+    def _continue(self, opened: _OpenQuestion, first: pb.SearchSlotsResponse | None = None) -> None:
+        opened.task = asyncio.create_task(self._answer(opened, first))
+
+    async def _answer(self, opened: _OpenQuestion, first: pb.SearchSlotsResponse | None) -> None:
+        try:
+            async for response in self._front.answered(opened, first):
+                await self._outgoing.sent(response)
+            self._end(opened, "moved" if opened.has_moved else "ok")
+        except SiroccoError as error:
+            self._fail(opened, error)
         except (asyncio.CancelledError, grpc.aio.BaseError):
             # Stopped, or the merger disconnected during the write.
-            outcome = "stopped"
-            opened.is_stopped = True
-        finally:
-            del self._opened[opened.number]
-            self._front.metrics.searches.labels(kind=kind, outcome=outcome).inc()
-            self._front.metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
+            self._stop(opened)
+        except Exception as error:
+            self._fail_unexpectedly(opened, error)
 
-    async def _send(self, response: pb.SearchSlotsResponse) -> None:
-        # A message being written cannot be withdrawn: cancelling a call during a write would break
-        # it for all other questions. So only the waiting is cancelled.
-        write = asyncio.create_task(self._write(response))
-        self._writes.add(write)
-        write.add_done_callback(self._writes.discard)
-        try:
-            await asyncio.shield(write)
-        except asyncio.CancelledError:
-            write.add_done_callback(_ignore_result)
-            raise
+    def _stop(self, opened: _OpenQuestion) -> None:
+        opened.is_stopped = True
+        if opened.task is not None and opened.task is not asyncio.current_task():
+            opened.task.cancel()
+        self._end(opened, "stopped")
 
-    async def _write(self, response: pb.SearchSlotsResponse) -> None:
-        async with self._writing:
-            try:
-                await self._context.write(response)
-            except grpc.aio.BaseError:
-                # Only the merger can repair the loss; it sees the end of the stream.
-                if self.reading is not None:
-                    self.reading.cancel()
-                raise
+    def _fail(self, opened: _OpenQuestion, error: SiroccoError) -> None:
+        self._outgoing.put(write_failure(opened.number, error))
+        self._end(opened, error.code.lower())
+
+    def _fail_unexpectedly(self, opened: _OpenQuestion, error: BaseException) -> None:
+        extra = event("search_failed", kind=opened.kind)
+        logger.error("search failed", exc_info=error, extra=extra)
+        failure = Internal("unexpected error; see the evaluator's log")
+        self._outgoing.put(write_failure(opened.number, failure))
+        self._end(opened, "internal")
+
+    def _end(self, opened: _OpenQuestion, outcome: str) -> None:
+        """Forgets a question; only its first end counts."""
+        if self._opened.pop(opened.number, None) is None:
+            return
+        self._front.end(opened)
+        metrics = self._front.metrics
+        metrics.searches.labels(kind=opened.kind, outcome=outcome).inc()
+        took_s = time.monotonic() - opened.begin_s
+        metrics.search_seconds.labels(kind=opened.kind).observe(took_s)
+
+    def _broken(self) -> None:
+        # Only the merger can repair the loss; it sees the end of the stream.
+        if self.reading is not None:
+            self.reading.cancel()
 
 
 def _ignore_result(one: asyncio.Future[Any]) -> None:

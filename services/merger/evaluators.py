@@ -39,6 +39,10 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
+# Of one message with several requests: the first questions are answered while the others are sent.
+GROUP_BYTES_MAX = 256 << 10
+GROUP_MAX = 256
+
 # A stream that lasted this long was sound: the next failure starts a new count.
 SOUND_S = 5.0
 
@@ -121,6 +125,8 @@ class _Link:
         self._tasks: set[asyncio.Task[None]] = set()
         self._outgoing: deque[pb.SearchSlotsRequest] = deque()
         self._is_writing = False
+        # Of the evaluator at the other end of the stream, once it has answered.
+        self._takes_groups = False
         self._sinks: dict[int, Sink] = {}
         self._pauses = pauses_s()
         self._opened_s = 0.0
@@ -158,6 +164,7 @@ class _Link:
         self._opened_s = time.monotonic()
         self._renew()
         self._call = self._stub.SearchSlots()
+        self._takes_groups = False
         self._outgoing.clear()
         self._start(self._read(self._call))
 
@@ -190,7 +197,7 @@ class _Link:
         """Writes outgoing messages one at a time, as a call requires."""
         try:
             while call is self._call and self._outgoing:
-                await call.write(self._outgoing.popleft())
+                await call.write(self._next_message())
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             # The reader receives the error.
             pass
@@ -200,11 +207,27 @@ class _Link:
                 # The stream broke during this write and was reopened meanwhile.
                 self._begin_writing()
 
+    def _next_message(self) -> pb.SearchSlotsRequest:
+        """Returns the next message, with all requests that wait if the evaluator takes them."""
+        message = self._outgoing.popleft()
+        message.takes_groups = True
+        size = message.ByteSize()
+        while self._takes_groups and self._outgoing and len(message.others) < GROUP_MAX:
+            other = self._outgoing[0]
+            size += other.ByteSize()
+            if size > GROUP_BYTES_MAX:
+                break
+            _copy_request(self._outgoing.popleft(), message.others.add())
+        return message
+
     async def _read(self, call: Any) -> None:
         why = "ended the stream"
         try:
             async for response in call:
+                self._takes_groups |= response.takes_groups
                 self._took(response)
+                for other in response.others:
+                    self._took(other)
         except grpc.aio.AioRpcError as error:
             why = f"{error.code().name}: {error.details()}"
         except asyncio.CancelledError:
@@ -240,3 +263,15 @@ class _Link:
 
     def _unreachable(self, why: str) -> Unavailable:
         return Unavailable(f"evaluator {self._member} cannot be reached ({why})")
+
+
+def _copy_request(request: pb.SearchSlotsRequest, other: pb.OtherRequest) -> None:
+    """Copies a request into a message that begins with another one."""
+    other.question = request.question
+    match request.WhichOneof("step"):
+        case "ask":
+            other.ask.CopyFrom(request.ask)
+        case "more":
+            other.more.CopyFrom(request.more)
+        case "stop":
+            other.stop.SetInParent()

@@ -55,6 +55,8 @@ BOUNDS: dict[str, int] = {
     "sirocco.v1.Ring.coordinates": 40_000,
     "sirocco.v1.TellDetailsRequest.leaves": 65_536,
     "sirocco.v1.SaveSlotsRequest.slots": 65_536,
+    "sirocco.v1.SearchManyRequest.searches": 1_024,
+    "sirocco.v1.SearchSlotsRequest.others": 1_024,
     "sirocco.v1.WarmSlotsRequest.slots": 65_536,
 }
 

@@ -1,4 +1,5 @@
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
+from sirocco_api.v1 import errors_pb2 as _errors_pb2
 from sirocco_api.v1 import query_pb2 as _query_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -7,6 +8,36 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class SearchManyRequest(_message.Message):
+    __slots__ = ("searches",)
+    SEARCHES_FIELD_NUMBER: _ClassVar[int]
+    searches: _containers.RepeatedCompositeFieldContainer[NumberedSearch]
+    def __init__(self, searches: _Optional[_Iterable[_Union[NumberedSearch, _Mapping]]] = ...) -> None: ...
+
+class NumberedSearch(_message.Message):
+    __slots__ = ("number", "search")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    search: SearchRequest
+    def __init__(self, number: _Optional[int] = ..., search: _Optional[_Union[SearchRequest, _Mapping]] = ...) -> None: ...
+
+class SearchManyResponse(_message.Message):
+    __slots__ = ("responses",)
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    responses: _containers.RepeatedCompositeFieldContainer[NumberedResponse]
+    def __init__(self, responses: _Optional[_Iterable[_Union[NumberedResponse, _Mapping]]] = ...) -> None: ...
+
+class NumberedResponse(_message.Message):
+    __slots__ = ("number", "response", "error")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    response: SearchResponse
+    error: _errors_pb2.Error
+    def __init__(self, number: _Optional[int] = ..., response: _Optional[_Union[SearchResponse, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class SearchRequest(_message.Message):
     __slots__ = ("query", "now_ms", "position_token", "allow_partial", "timeout_ms")

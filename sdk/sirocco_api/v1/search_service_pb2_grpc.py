@@ -40,6 +40,11 @@ class SearchServiceStub(object):
                 request_serializer=sirocco_dot_v1_dot_search__service__pb2.SearchRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_search__service__pb2.SearchResponse.FromString,
                 _registered_method=True)
+        self.SearchMany = channel.stream_stream(
+                '/sirocco.v1.SearchService/SearchMany',
+                request_serializer=sirocco_dot_v1_dot_search__service__pb2.SearchManyRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_search__service__pb2.SearchManyResponse.FromString,
+                _registered_method=True)
 
 
 class SearchServiceServicer(object):
@@ -56,6 +61,15 @@ class SearchServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SearchMany(self, request_iterator, context):
+        """Answers many snapshot queries, each by itself: it takes a place of its own, has a time limit of its
+        own, and is answered, refused or partial whatever becomes of the others. Answers come in whichever
+        order they are found. When the requests have ended, the stream ends behind the last answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SearchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -63,6 +77,11 @@ def add_SearchServiceServicer_to_server(servicer, server):
                     servicer.Search,
                     request_deserializer=sirocco_dot_v1_dot_search__service__pb2.SearchRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_search__service__pb2.SearchResponse.SerializeToString,
+            ),
+            'SearchMany': grpc.stream_stream_rpc_method_handler(
+                    servicer.SearchMany,
+                    request_deserializer=sirocco_dot_v1_dot_search__service__pb2.SearchManyRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_search__service__pb2.SearchManyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -93,6 +112,33 @@ class SearchService(object):
             '/sirocco.v1.SearchService/Search',
             sirocco_dot_v1_dot_search__service__pb2.SearchRequest.SerializeToString,
             sirocco_dot_v1_dot_search__service__pb2.SearchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchMany(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/sirocco.v1.SearchService/SearchMany',
+            sirocco_dot_v1_dot_search__service__pb2.SearchManyRequest.SerializeToString,
+            sirocco_dot_v1_dot_search__service__pb2.SearchManyResponse.FromString,
             options,
             channel_credentials,
             insecure,

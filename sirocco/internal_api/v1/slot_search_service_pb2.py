@@ -27,31 +27,33 @@ from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sirocco/v1/slot_search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"\xa8\x01\n\x12SearchSlotsRequest\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\'\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.SlotQuestionH\x00\x12%\n\x04more\x18\x03 \x01(\x0b\x32\x15.sirocco.v1.MorePartsH\x00\x12(\n\x04stop\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.StopQuestionH\x00\x42\x06\n\x04step\"\x9e\x02\n\x0cSlotQuestion\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x0f\n\x07\x66rom_ms\x18\x04 \x01(\x03\x12\x0f\n\x07upto_ms\x18\x05 \x01(\x03\x12\x16\n\x0eposition_token\x18\x06 \x01(\t\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x15\n\x08radius_m\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x61nswers\x18\t \x01(\r\x12\r\n\x05parts\x18\n \x01(\r\x12\x0e\n\x06nearby\x18\x0b \x01(\x0c\x12\x15\n\rtakes_numbers\x18\x0c \x01(\x08\x12\x14\n\x0cleftovers_of\x18\r \x01(\x03\x42\x0b\n\t_radius_m\"\x1a\n\tMoreParts\x12\r\n\x05parts\x18\x01 \x01(\r\"\x0e\n\x0cStopQuestion\"\x9f\x03\n\x13SearchSlotsResponse\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06states\x18\x03 \x01(\x0c\x12\x10\n\x08row_ends\x18\x04 \x01(\x0c\x12*\n\x07objects\x18\x05 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x06 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x13\n\x0b\x64istances_m\x18\x07 \x01(\x0c\x12)\n\x05terms\x18\x08 \x01(\x0b\x32\x1a.sirocco.v1.TermSumColumns\x12)\n\x06ranked\x18\t \x01(\x0b\x32\x19.sirocco.v1.RankedColumns\x12 \n\x05\x65rror\x18\n \x01(\x0b\x32\x11.sirocco.v1.Error\x12\x0f\n\x07is_last\x18\x0b \x01(\x08\x12\x12\n\nis_waiting\x18\x0c \x01(\x08\x12\x13\n\x0bmap_version\x18\r \x01(\x04\x12(\n\tleftovers\x18\x0e \x03(\x0b\x32\x15.sirocco.v1.Leftovers\"\x81\x01\n\tLeftovers\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0bmap_version\x18\x03 \x01(\x03\x12\x0e\n\x06leaves\x18\x04 \x01(\x0c\x12\x1d\n\x10\x61rchived_upto_ms\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x13\n\x11_archived_upto_ms\"h\n\x0eTermSumColumns\x12\x0e\n\x06hashes\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x02 \x01(\x0c\x12\r\n\x05texts\x18\x03 \x01(\x0c\x12\x14\n\x0ctext_offsets\x18\x04 \x01(\x0c\x12\x11\n\tnumbering\x18\x05 \x01(\x06\"l\n\rRankedColumns\x12\x0f\n\x07objects\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x0f\n\x07holders\x18\x03 \x01(\x0c\x12\x14\n\x0ctoken_counts\x18\x04 \x01(\x0c\x12\x13\n\x0b\x66requencies\x18\x05 \x01(\x0c*g\n\tSlotState\x12\x1a\n\x16SLOT_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSLOT_STATE_MORE\x10\x01\x12\x13\n\x0fSLOT_STATE_DONE\x10\x02\x12\x14\n\x10SLOT_STATE_MOVED\x10\x03\x32g\n\x11SlotSearchService\x12R\n\x0bSearchSlots\x12\x1e.sirocco.v1.SearchSlotsRequest\x1a\x1f.sirocco.v1.SearchSlotsResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sirocco/v1/slot_search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"\xe8\x01\n\x12SearchSlotsRequest\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\'\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.SlotQuestionH\x00\x12%\n\x04more\x18\x03 \x01(\x0b\x32\x15.sirocco.v1.MorePartsH\x00\x12(\n\x04stop\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.StopQuestionH\x00\x12\x14\n\x0ctakes_groups\x18\x05 \x01(\x08\x12(\n\x06others\x18\x06 \x03(\x0b\x32\x18.sirocco.v1.OtherRequestB\x06\n\x04step\"\xa2\x01\n\x0cOtherRequest\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\'\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.SlotQuestionH\x00\x12%\n\x04more\x18\x03 \x01(\x0b\x32\x15.sirocco.v1.MorePartsH\x00\x12(\n\x04stop\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.StopQuestionH\x00\x42\x06\n\x04step\"\x9e\x02\n\x0cSlotQuestion\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x0f\n\x07\x66rom_ms\x18\x04 \x01(\x03\x12\x0f\n\x07upto_ms\x18\x05 \x01(\x03\x12\x16\n\x0eposition_token\x18\x06 \x01(\t\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x15\n\x08radius_m\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x61nswers\x18\t \x01(\r\x12\r\n\x05parts\x18\n \x01(\r\x12\x0e\n\x06nearby\x18\x0b \x01(\x0c\x12\x15\n\rtakes_numbers\x18\x0c \x01(\x08\x12\x14\n\x0cleftovers_of\x18\r \x01(\x03\x42\x0b\n\t_radius_m\"\x1a\n\tMoreParts\x12\r\n\x05parts\x18\x01 \x01(\r\"\x0e\n\x0cStopQuestion\"\xe6\x03\n\x13SearchSlotsResponse\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06states\x18\x03 \x01(\x0c\x12\x10\n\x08row_ends\x18\x04 \x01(\x0c\x12*\n\x07objects\x18\x05 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x06 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x13\n\x0b\x64istances_m\x18\x07 \x01(\x0c\x12)\n\x05terms\x18\x08 \x01(\x0b\x32\x1a.sirocco.v1.TermSumColumns\x12)\n\x06ranked\x18\t \x01(\x0b\x32\x19.sirocco.v1.RankedColumns\x12 \n\x05\x65rror\x18\n \x01(\x0b\x32\x11.sirocco.v1.Error\x12\x0f\n\x07is_last\x18\x0b \x01(\x08\x12\x12\n\nis_waiting\x18\x0c \x01(\x08\x12\x13\n\x0bmap_version\x18\r \x01(\x04\x12(\n\tleftovers\x18\x0e \x03(\x0b\x32\x15.sirocco.v1.Leftovers\x12\x14\n\x0ctakes_groups\x18\x0f \x01(\x08\x12/\n\x06others\x18\x10 \x03(\x0b\x32\x1f.sirocco.v1.SearchSlotsResponse\"\x81\x01\n\tLeftovers\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0bmap_version\x18\x03 \x01(\x03\x12\x0e\n\x06leaves\x18\x04 \x01(\x0c\x12\x1d\n\x10\x61rchived_upto_ms\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x13\n\x11_archived_upto_ms\"h\n\x0eTermSumColumns\x12\x0e\n\x06hashes\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x02 \x01(\x0c\x12\r\n\x05texts\x18\x03 \x01(\x0c\x12\x14\n\x0ctext_offsets\x18\x04 \x01(\x0c\x12\x11\n\tnumbering\x18\x05 \x01(\x06\"l\n\rRankedColumns\x12\x0f\n\x07objects\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x0f\n\x07holders\x18\x03 \x01(\x0c\x12\x14\n\x0ctoken_counts\x18\x04 \x01(\x0c\x12\x13\n\x0b\x66requencies\x18\x05 \x01(\x0c*g\n\tSlotState\x12\x1a\n\x16SLOT_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSLOT_STATE_MORE\x10\x01\x12\x13\n\x0fSLOT_STATE_DONE\x10\x02\x12\x14\n\x10SLOT_STATE_MOVED\x10\x03\x32g\n\x11SlotSearchService\x12R\n\x0bSearchSlots\x12\x1e.sirocco.v1.SearchSlotsRequest\x1a\x1f.sirocco.v1.SearchSlotsResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.slot_search_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SLOTSTATE']._serialized_start=1397
-  _globals['_SLOTSTATE']._serialized_end=1500
+  _globals['_SLOTSTATE']._serialized_start=1697
+  _globals['_SLOTSTATE']._serialized_end=1800
   _globals['_SEARCHSLOTSREQUEST']._serialized_start=128
-  _globals['_SEARCHSLOTSREQUEST']._serialized_end=296
-  _globals['_SLOTQUESTION']._serialized_start=299
-  _globals['_SLOTQUESTION']._serialized_end=585
-  _globals['_MOREPARTS']._serialized_start=587
-  _globals['_MOREPARTS']._serialized_end=613
-  _globals['_STOPQUESTION']._serialized_start=615
-  _globals['_STOPQUESTION']._serialized_end=629
-  _globals['_SEARCHSLOTSRESPONSE']._serialized_start=632
-  _globals['_SEARCHSLOTSRESPONSE']._serialized_end=1047
-  _globals['_LEFTOVERS']._serialized_start=1050
-  _globals['_LEFTOVERS']._serialized_end=1179
-  _globals['_TERMSUMCOLUMNS']._serialized_start=1181
-  _globals['_TERMSUMCOLUMNS']._serialized_end=1285
-  _globals['_RANKEDCOLUMNS']._serialized_start=1287
-  _globals['_RANKEDCOLUMNS']._serialized_end=1395
-  _globals['_SLOTSEARCHSERVICE']._serialized_start=1502
-  _globals['_SLOTSEARCHSERVICE']._serialized_end=1605
+  _globals['_SEARCHSLOTSREQUEST']._serialized_end=360
+  _globals['_OTHERREQUEST']._serialized_start=363
+  _globals['_OTHERREQUEST']._serialized_end=525
+  _globals['_SLOTQUESTION']._serialized_start=528
+  _globals['_SLOTQUESTION']._serialized_end=814
+  _globals['_MOREPARTS']._serialized_start=816
+  _globals['_MOREPARTS']._serialized_end=842
+  _globals['_STOPQUESTION']._serialized_start=844
+  _globals['_STOPQUESTION']._serialized_end=858
+  _globals['_SEARCHSLOTSRESPONSE']._serialized_start=861
+  _globals['_SEARCHSLOTSRESPONSE']._serialized_end=1347
+  _globals['_LEFTOVERS']._serialized_start=1350
+  _globals['_LEFTOVERS']._serialized_end=1479
+  _globals['_TERMSUMCOLUMNS']._serialized_start=1481
+  _globals['_TERMSUMCOLUMNS']._serialized_end=1585
+  _globals['_RANKEDCOLUMNS']._serialized_start=1587
+  _globals['_RANKEDCOLUMNS']._serialized_end=1695
+  _globals['_SLOTSEARCHSERVICE']._serialized_start=1802
+  _globals['_SLOTSEARCHSERVICE']._serialized_end=1905
 # @@protoc_insertion_point(module_scope)

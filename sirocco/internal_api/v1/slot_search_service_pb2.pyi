@@ -22,6 +22,22 @@ SLOT_STATE_DONE: SlotState
 SLOT_STATE_MOVED: SlotState
 
 class SearchSlotsRequest(_message.Message):
+    __slots__ = ("question", "ask", "more", "stop", "takes_groups", "others")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    TAKES_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    question: int
+    ask: SlotQuestion
+    more: MoreParts
+    stop: StopQuestion
+    takes_groups: bool
+    others: _containers.RepeatedCompositeFieldContainer[OtherRequest]
+    def __init__(self, question: _Optional[int] = ..., ask: _Optional[_Union[SlotQuestion, _Mapping]] = ..., more: _Optional[_Union[MoreParts, _Mapping]] = ..., stop: _Optional[_Union[StopQuestion, _Mapping]] = ..., takes_groups: bool = ..., others: _Optional[_Iterable[_Union[OtherRequest, _Mapping]]] = ...) -> None: ...
+
+class OtherRequest(_message.Message):
     __slots__ = ("question", "ask", "more", "stop")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
@@ -74,7 +90,7 @@ class StopQuestion(_message.Message):
     def __init__(self) -> None: ...
 
 class SearchSlotsResponse(_message.Message):
-    __slots__ = ("question", "slots", "states", "row_ends", "objects", "events", "distances_m", "terms", "ranked", "error", "is_last", "is_waiting", "map_version", "leftovers")
+    __slots__ = ("question", "slots", "states", "row_ends", "objects", "events", "distances_m", "terms", "ranked", "error", "is_last", "is_waiting", "map_version", "leftovers", "takes_groups", "others")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +105,8 @@ class SearchSlotsResponse(_message.Message):
     IS_WAITING_FIELD_NUMBER: _ClassVar[int]
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     LEFTOVERS_FIELD_NUMBER: _ClassVar[int]
+    TAKES_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     question: int
     slots: bytes
     states: bytes
@@ -103,7 +121,9 @@ class SearchSlotsResponse(_message.Message):
     is_waiting: bool
     map_version: int
     leftovers: _containers.RepeatedCompositeFieldContainer[Leftovers]
-    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: bool = ..., is_waiting: bool = ..., map_version: _Optional[int] = ..., leftovers: _Optional[_Iterable[_Union[Leftovers, _Mapping]]] = ...) -> None: ...
+    takes_groups: bool
+    others: _containers.RepeatedCompositeFieldContainer[SearchSlotsResponse]
+    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: bool = ..., is_waiting: bool = ..., map_version: _Optional[int] = ..., leftovers: _Optional[_Iterable[_Union[Leftovers, _Mapping]]] = ..., takes_groups: bool = ..., others: _Optional[_Iterable[_Union[SearchSlotsResponse, _Mapping]]] = ...) -> None: ...
 
 class Leftovers(_message.Message):
     __slots__ = ("slot", "epoch", "map_version", "leaves", "archived_upto_ms")
