@@ -80,14 +80,14 @@ def summary(rng: np.random.Generator, sample: Sample, routing, count: int) -> Ke
     return Keywords(partition=0, epoch=1, terms=terms, slots=slots, begins=True, ends=True)
 
 
-def run(log: list[IntakeObjects], routing, said: Keywords | None) -> tuple[float, IntakeRouter]:
+def run(log: list[IntakeObjects], routing, keywords: Keywords | None) -> tuple[float, IntakeRouter]:
     """Returns the seconds of one thread for the whole log."""
-    router = IntakeRouter(slots=SLOTS, event_time=False, summarised=0 if said is None else 1)
+    router = IntakeRouter(slots=SLOTS, event_time=False, summarised=0 if keywords is None else 1)
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     offset = 0
-    if said is not None:
-        router.add(0, 0, said, 0)
+    if keywords is not None:
+        router.add(0, 0, keywords, 0)
         router.flush(0, at_once=True)
         offset = 1
     begin_s = time.thread_time()

@@ -46,11 +46,11 @@ BATCH = 1_000
 PARTIALS = 4
 
 # The result of one registration batch: the records of slots, and the entries of its owner.
-Told = list[tuple[int, Installed]]
+InstallsOfSlots = list[tuple[int, Installed]]
 Owned = tuple[list[int], list[int], list[int], list[int], list[tuple[int, ...]]]
 
 
-def produced(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
+def produced(queries: int, slots: int) -> Iterator[tuple[InstallsOfSlots, Owned]]:
     """Yields the result of each batch of registrations, the first for warming up."""
     settings = ClusterSettings(slots=slots)
     routing = compile_map(from_bytes(first_map(settings, "")))
@@ -83,7 +83,7 @@ def produced(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
         yield reported, (handles, numbers, digests, rows.expires_ms.tolist(), places)
 
 
-def received(queries: int, slots: int) -> Iterator[tuple[Told, Owned]]:
+def received(queries: int, slots: int) -> Iterator[tuple[InstallsOfSlots, Owned]]:
     """Yields the same, created by another process."""
     command = (sys.executable, __file__, "--produce", str(queries), "--slots", str(slots))
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

@@ -166,14 +166,14 @@ def measure(job: str, archive: Path, queries: Path, directory: Path) -> dict[str
         raise SystemExit(stderr[-2000:])
     phases = [line.partition(": ")[2] for line in stderr.splitlines() if line.startswith(job)]
     summary = json.loads(stdout.splitlines()[-1])
-    told = {
+    described = {
         name: summary[name] for name in ("found", "cells", "compacted_slices") if name in summary
     }
     return {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(watch.cpu_seconds, 1),
         "peak_mb": round(watch.peak_bytes / 1e6),
-        **told,
+        **described,
         "phases": [line for line in phases if re.search(r": \d+\.\d s$", line)],
     }
 

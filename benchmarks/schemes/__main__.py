@@ -26,8 +26,8 @@ from benchmarks.schemes.measure import (
     ROUTING_LEAVES_QUICK,
     Plan,
     measure,
+    progress_printer,
     replay,
-    speaker,
 )
 from benchmarks.schemes.plots import draw_all
 from benchmarks.schemes.report import CLAIMS, verdicts_of, write
@@ -107,7 +107,7 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
         more_slots=MORE_SLOTS[:1] if options.quick else MORE_SLOTS,
         routing_leaves=ROUTING_LEAVES_QUICK if options.quick else ROUTING_LEAVES,
     )
-    say = speaker()
+    say = progress_printer()
     if not options.only_replays:
         when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
         if figures.about:

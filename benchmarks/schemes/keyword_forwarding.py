@@ -209,8 +209,8 @@ class Run:
         summaries.add(reported)
         return reported
 
-    def _tell_all(self, said: Keywords) -> None:
-        self._take(self._told_all, _records([(_PARTITION, said)]))
+    def _tell_all(self, keywords: Keywords) -> None:
+        self._take(self._told_all, _records([(_PARTITION, keywords)]))
 
     @staticmethod
     def _take(summaries: KeywordFilter, records: list[tuple[int, Record]]) -> int:

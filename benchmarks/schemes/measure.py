@@ -110,7 +110,7 @@ class Plan:
     is_again: bool = False
 
 
-def speaker() -> Say:
+def progress_printer() -> Say:
     """Returns a function that prints progress on stderr, with the time since now."""
     begin_s = time.monotonic()
 

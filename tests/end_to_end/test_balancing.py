@@ -91,12 +91,12 @@ def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], ND
     arrivals = {each.member: each.machine.intake.arrivals.report() for each in routers}
     sent = routed_totals(partition_map, tuple(arrivals), arrivals)
     assert sent is not None
-    told = {
+    reports = {
         each.member: loads_of(each.worker.look(each.machine.leaf_counts_so_far).result())
         for each in evaluators
     }
     owners = tuple(view.owners["slots", slot].member for slot in range(partition_map.slots))
-    loads, missing = joined_loads(partition_map, owners, told)
+    loads, missing = joined_loads(partition_map, owners, reports)
     assert not missing
     return sent.objects, loads.objects
 

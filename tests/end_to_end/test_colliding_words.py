@@ -1,6 +1,6 @@
 """`sirocco replay` of texts whose words collide: two words with one xxh3-64 hash stay distinct.
 
-Every word of every text and query has a twin, another word with its hash, and both are about as
+Every word of every text and query collides with another word, and both are about as
 frequent. Code that mistakes one for the other differs from the oracle, which compares words.
 """
 
@@ -18,13 +18,13 @@ from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.end_to_end.replayed import agree, replay, write_lines
 
 SEED = 20261125
-TWINS = (*PAIRS[:9], ("fire", FOUND["fire"]))
+PAIRED = (*PAIRS[:9], ("fire", FOUND["fire"]))
 
 
 def _objects(count: int) -> list[dict[str, Any]]:
     """Returns vehicles whose texts have two to five words of `TWINS`, the first ones most often."""
     dice = random.Random(SEED)
-    words = [word for pair in TWINS for word in pair]
+    words = [word for pair in PAIRED for word in pair]
     weights = [1 / (1 + rank // 2) for rank in range(len(words))]
     objects = moving_vehicles(count, SEED)
     for one in objects:

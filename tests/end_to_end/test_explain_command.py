@@ -154,7 +154,7 @@ def test_a_query_of_a_file_is_not_registered(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nothing"], "id: no query is registered under this id"),
         ([], "give either the id of a query or --file"),
@@ -168,11 +168,11 @@ def test_a_query_of_a_file_is_not_registered(
     ],
 )
 def test_errors_are_one_line_that_names_the_member(
-    tool: Tool, arguments: list[object], said: str
+    tool: Tool, arguments: list[object], message: str
 ) -> None:
     assert tool("explain", *arguments) == 2
     assert tool.err.startswith("sirocco: ")
-    assert said in tool.err
+    assert message in tool.err
     assert tool.err.count("\n") == 1
 
 

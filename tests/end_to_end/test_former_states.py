@@ -134,7 +134,7 @@ def _check_changes(
     received = Counter(
         (line["query"], line["object"]) for line in lines if line["query"] in CHANGED
     )
-    surplus = [f"{pair}: told {n} times too often" for pair, n in (received - wanted).items()]
+    surplus = [f"{pair}: received {n} times too often" for pair, n in (received - wanted).items()]
     return surplus + [f"{pair}: lost {n} times" for pair, n in (wanted - received).items()]
 
 

@@ -154,13 +154,13 @@ def lines_of(batch: NotificationBatch) -> Iterator[dict[str, Any]]:
         yield line_of(each)
 
 
-def line_of(told: ListChange) -> dict[str, Any]:
+def line_of(step: ListChange) -> dict[str, Any]:
     """Returns the line of a list."""
-    if isinstance(told, TermsStep):
-        return {"query": told.query, "terms": told.terms, "at": told.at_ms}
-    assert not isinstance(told, Ended)
-    objects, figures = [one for one, _ in told.entries], [figure for _, figure in told.entries]
-    if isinstance(told, KnnChange):
-        moves = {"added": [one.id for one in told.added], "removed": list(told.removed)}
-        return {"query": told.query, **moves, "objects": objects, "distance_m": figures}
-    return {"query": told.query, "objects": objects, "score": figures, "at": told.at_ms}
+    if isinstance(step, TermsStep):
+        return {"query": step.query, "terms": step.terms, "at": step.at_ms}
+    assert not isinstance(step, Ended)
+    objects, figures = [one for one, _ in step.entries], [figure for _, figure in step.entries]
+    if isinstance(step, KnnChange):
+        moves = {"added": [one.id for one in step.added], "removed": list(step.removed)}
+        return {"query": step.query, **moves, "objects": objects, "distance_m": figures}
+    return {"query": step.query, "objects": objects, "score": figures, "at": step.at_ms}

@@ -23,9 +23,9 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def received(subscription: Subscription, told: list[Any]) -> None:
+def received(subscription: Subscription, notifications: list[Any]) -> None:
     for batch in subscription.batches():
-        told += list(batch)
+        notifications += list(batch)
 
 
 def test_each_query_reports_its_end_once_and_nothing_after_it() -> None:

@@ -144,8 +144,8 @@ def test_event_time() -> None:
         assert verdict.holds == (one["id"] in matched), one
 
 
-def ids_of(told: list[Notification | ListChange]) -> list[int]:
-    return sorted(each.object.id for each in told if isinstance(each, Notification))
+def ids_of(notifications: list[Notification | ListChange]) -> list[int]:
+    return sorted(each.object.id for each in notifications if isinstance(each, Notification))
 
 
 def test_wall_clock() -> None:

@@ -105,18 +105,18 @@ def test_options_that_differ_are_not_passed_over(
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "message"),
     [
         (("kill", "evaluator-9"), "there are evaluator-0, evaluator-1"),
         (("scale", "evaluator=0"), "at least one"),
     ],
 )
 def test_impossible_options_are_wrong_use(
-    directory: Path, capsys: pytest.CaptureFixture[str], step: tuple[str, ...], told: str
+    directory: Path, capsys: pytest.CaptureFixture[str], step: tuple[str, ...], message: str
 ) -> None:
     _state(directory)
     assert main(["local", "--directory", str(directory), *step]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert main(["local", "--directory", str(directory), "kill", "evaluator-0"]) == 4
 
 

@@ -93,10 +93,10 @@ def namespace() -> Iterator[None]:
         run("kubectl", "delete", "namespace", NAMESPACE, "--timeout=180s", check=False)
 
 
-def install(*told: str) -> None:
+def install(*helm_options: str) -> None:
     """Installs the release and waits until all of it is ready."""
     begun_s = time.monotonic()
-    helm("install", RELEASE, CHART, *settings(), *told, "--wait", "--timeout=30m")
+    helm("install", RELEASE, CHART, *settings(), *helm_options, "--wait", "--timeout=30m")
     print(f"installed and ready after {time.monotonic() - begun_s:.0f} s")
     print(kubectl("get", "pods", "--output=wide"))
 

@@ -55,8 +55,8 @@ class Region:
                 <= round(form["radius_m"], 3)
             )
         if self._shape == "rect":
-            twin = abs(lon) == 180 and self._rectangle(-lon, lat)
-            return bool(twin or self._rectangle(lon, lat))
+            colliding = abs(lon) == 180 and self._rectangle(-lon, lat)
+            return bool(colliding or self._rectangle(lon, lat))
         latitudes = [vertex[1] for ring in form for vertex in ring]
         if not min(latitudes) <= lat <= max(latitudes):
             return False  # quick, while arrays of one row take long

@@ -54,9 +54,9 @@ class Nearest:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines."""
-        told = single(lines, _NEAREST) or _wrong_lengths(lines[0])
-        told = told or self.ranking.difference(lines[0]["objects"], lines[0]["distance_m"])
-        return [told] if told else []
+        wrong = single(lines, _NEAREST) or _wrong_lengths(lines[0])
+        wrong = wrong or self.ranking.difference(lines[0]["objects"], lines[0]["distance_m"])
+        return [wrong] if wrong else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,15 @@ class NearestSoFar:
         figures = zip(self.ranking.rows.tolist(), self.ranking.values.tolist(), strict=True)
         distance_of = dict(figures)
         for number, line in enumerate(lines, 1):
-            told = malformed(line, _CHANGE) or _wrong_lengths(line)
-            told = told or _wrong_step(before, line) or self._wrong_list(before, line, distance_of)
-            if told:
-                return [f"change {number}: {told}"]
+            wrong = malformed(line, _CHANGE) or _wrong_lengths(line)
+            wrong = (
+                wrong or _wrong_step(before, line) or self._wrong_list(before, line, distance_of)
+            )
+            if wrong:
+                return [f"change {number}: {wrong}"]
             before = line
-        told = self.ranking.difference(before["objects"], before["distance_m"])
-        return [f"the last list: {told}"] if told else []
+        wrong = self.ranking.difference(before["objects"], before["distance_m"])
+        return [f"the last list: {wrong}"] if wrong else []
 
     def _wrong_list(self, before: Line, line: Line, distance_of: Mapping[int, float]) -> str | None:
         ids, distances = line["objects"], line["distance_m"]

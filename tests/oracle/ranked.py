@@ -33,7 +33,7 @@ def answer(objects: Objects, query: Members) -> Answer:
     if query["mode"] == "snapshot":
         now_ms = objects.now_ms if len(objects) else 0
         return Best(query["id"], scorer.ranking(now_ms, *objects.in_window(query)))
-    assert objects.has_arrivals, "steps in wall time cannot be told afterwards"
+    assert objects.has_arrivals, "steps in wall time cannot be computed afterwards"
     window_ms = duration_ms(query["window"]) if "window" in query else None
     steps = []
     if len(objects):
@@ -158,8 +158,8 @@ class BestSteps:
 
     def differences(self, lines: Sequence[Line]) -> list[str]:
         """Returns the errors in lines; a list holds until the next line."""
-        if told := [bad for line in lines if (bad := malformed(line, f"{_BEST} at"))]:
-            return told
+        if faults := [bad for line in lines if (bad := malformed(line, f"{_BEST} at"))]:
+            return faults
         times = [plain(line["at"]) for line in lines]
         known = [at_ms for at_ms, _ in self.steps]
         if times != [at_ms for at_ms in known if at_ms in set(times)]:

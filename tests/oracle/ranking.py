@@ -73,8 +73,8 @@ class Ranking:
             if isinstance(found, str):
                 return found
             places.append(found)
-        if values is not None and (told := self._wrong_figure(ids, values, places)):
-            return told
+        if values is not None and (fault := self._wrong_figure(ids, values, places)):
+            return fault
         for before, behind in pairwise(places):
             if self._certain(behind, before):
                 return f"{self._name(before)} stands before {self._name(behind)}"

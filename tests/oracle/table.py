@@ -113,7 +113,7 @@ class Objects:
         """Returns the rows (from, to) of a snapshot's window, which is closed."""
         if "window" not in query:
             return 0, len(self)
-        assert self.has_arrivals, "a window in wall time cannot be told afterwards"
+        assert self.has_arrivals, "a window in wall time cannot be computed afterwards"
         oldest_ms = self.now_ms - duration_ms(query["window"]) if len(self) else 0
         return int(np.searchsorted(self.arrivals, oldest_ms)), len(self)
 
@@ -121,7 +121,7 @@ class Objects:
         """Returns the rows (from, to) that arrived within a continuous query's lifetime."""
         if "ttl" not in query:
             return 0, len(self)
-        assert self.has_arrivals, "a lifetime in wall time cannot be told afterwards"
+        assert self.has_arrivals, "a lifetime in wall time cannot be computed afterwards"
         return 0, int(np.searchsorted(self.arrivals, self._end_ms(query)))
 
     def is_over(self, query: Members) -> bool:

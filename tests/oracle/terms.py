@@ -23,7 +23,7 @@ def answer(objects: Objects, query: Members) -> Answer:
     if query["mode"] == "snapshot":
         at_ms = objects.now_ms if objects.has_arrivals and len(objects) else None
         return Frequent(query["id"], counter.top(*objects.in_window(query)), at_ms)
-    assert objects.has_arrivals, "steps in wall time cannot be told afterwards"
+    assert objects.has_arrivals, "steps in wall time cannot be computed afterwards"
     window_ms = duration_ms(query["window"]) if "window" in query else None
     steps = []
     if len(objects):

@@ -178,12 +178,12 @@ def test_a_node_is_split_in_the_way_of_lesser_load_at_the_predicted_cost(shape):
     areas = Areas(keyword_workload(shaped_like(shape, 6, 1500, 400)))
     costs = areas.workload.costs
     options = Cutter(areas).options(Node(areas.world(), is_text=False), 12, 0.0)
-    for count, foretold in enumerate(options.totals(), start=1):
+    for count, predicted in enumerate(options.totals(), start=1):
         nodes = options.cut(count)
         assert sum(max(len(node.parts), 1) for node in nodes) == count
-        assert sum(node.loads(costs).sum() for node in nodes) == pytest.approx(foretold)
-        assert foretold <= options.space.totals[count - 1] + 1e-9
-        assert foretold <= options.text.totals[count - 1] + 1e-9
+        assert sum(node.loads(costs).sum() for node in nodes) == pytest.approx(predicted)
+        assert predicted <= options.space.totals[count - 1] + 1e-9
+        assert predicted <= options.text.totals[count - 1] + 1e-9
 
 
 def load_of_slot(plan_made, workload, slot):

@@ -350,14 +350,14 @@ def _arrivals(node: RouterNode) -> Any:
 
 
 def _loads(node: EvaluatorNode) -> Any:
-    return _told(node.machine.leaf_counts(ends_round=True))
+    return _counts(node.machine.leaf_counts(ends_round=True))
 
 
 def _loads_so_far(node: EvaluatorNode) -> Any:
-    return _told(node.machine.leaf_counts_so_far())
+    return _counts(node.machine.leaf_counts_so_far())
 
 
-def _told(counted: Counted | None) -> Any:
+def _counts(counted: Counted | None) -> Any:
     weighted = _weighted(counted)
     return None if weighted is None else read_loads(write_loads(loads_of(weighted)))
 

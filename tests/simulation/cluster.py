@@ -290,7 +290,9 @@ class Cluster:
         living = [node for node in self.nodes if node.is_alive]
         evaluators = [node for node in living if isinstance(node, EvaluatorNode)]
         leaders = [n for n in living if isinstance(n, CoordinatorNode) and n.machine.leading]
-        is_moving = any(node.machine.unwarmed for node in leaders)
+        is_moving = any(node.machine.unwarmed for node in leaders) or any(
+            node.is_handing_over for node in evaluators
+        )
         return not is_moving and all(node.machine.is_complete for node in evaluators)
 
     def _is_healed(self) -> bool:

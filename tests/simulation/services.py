@@ -253,6 +253,11 @@ class EvaluatorNode(Node):
         for watcher in list(self.watchers):
             watcher()
 
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether it ends, and its slots go to others meanwhile."""
+        return self.is_alive and self._hands_over
+
     def drain(self) -> None:
         """Hands the slots over, if another evaluator can take them, and ends in good order."""
         if self._hands_over:

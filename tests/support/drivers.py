@@ -54,11 +54,11 @@ class AsyncDriver:
             return lambda *args, **options: self.iterate(found(*args, **options))
         return lambda *args, **options: self.call(found, *args, **options)
 
-    def publisher(self, *args: Any, **options: Any) -> Twin:
-        return Twin(self, self.call(self.client.publisher, *args, **options))
+    def publisher(self, *args: Any, **options: Any) -> Blocking:
+        return Blocking(self, self.call(self.client.publisher, *args, **options))
 
-    def subscribe(self, *args: Any, **options: Any) -> Twin:
-        return Twin(self, self.call(self.client.subscribe, *args, **options))
+    def subscribe(self, *args: Any, **options: Any) -> Blocking:
+        return Blocking(self, self.call(self.client.subscribe, *args, **options))
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +70,7 @@ class AsyncDriver:
         self.loop.close()
 
 
-class Twin:
+class Blocking:
     """An async publisher or subscription with the interface of a sync one."""
 
     def __init__(self, driver: AsyncDriver, inner: Any) -> None:

@@ -33,7 +33,7 @@ DEADLINE_S = 40.0
 
 _sessions = itertools.count(1)
 
-# Of query id and object id; within `Speaker`, `list` is a method.
+# Of query id and object id; within `PlainClient`, `list` is a method.
 Matches: TypeAlias = list[tuple[str, int]]
 
 
@@ -139,7 +139,7 @@ def pairs(response: ReceiveResponse) -> Matches:
     return [(ids[query], numbers[row]) for query, row in rows]
 
 
-class Speaker:
+class PlainClient:
     """Stubs for the two routers and the merger of a cluster."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:

@@ -65,7 +65,7 @@ def distances(query: RankedQuery, rows: StoredRows) -> NDArray[np.float64]:
     return np.array(out)
 
 
-def said(part: RankedPart) -> Candidates:
+def candidates_in(part: RankedPart) -> Candidates:
     """Returns a slot's result, as mergers hold it."""
     rows = part.candidates
     return Candidates(

@@ -48,7 +48,7 @@ class Log:
         self.answers: dict[int, Sequence[Outcome]] = {}
         self.installs: list[tuple[int, Installed]] = []
         # Intake partition, and the records about members that queries track.
-        self.said: list[tuple[int, TrackedMember | TrackedMemberSet]] = []
+        self.members: list[tuple[int, TrackedMember | TrackedMemberSet]] = []
         self.order: list[str] = []
         self._tokens = 0
         self._begin = offset
@@ -72,10 +72,10 @@ class Log:
                     assert topic == SLOTS
                     self.installs.append((slot, message))
                     self.order.append("install")
-                case Append(topic, partition, TrackedMember() | TrackedMemberSet() as said):
+                case Append(topic, partition, TrackedMember() | TrackedMemberSet() as members):
                     assert topic == INTAKE
-                    self.said.append((partition, said))
-                    self.order.append("said")
+                    self.members.append((partition, members))
+                    self.order.append("published")
                 case Answer(token, outcomes):
                     assert token not in self.answers
                     self.answers[token] = outcomes
@@ -111,7 +111,7 @@ class Log:
         """Returns the number of records that are not probes."""
         return sum(not change.is_probe for change in self.records)
 
-    def told(self) -> dict[int, dict[str, int]]:
+    def installed_ids(self) -> dict[int, dict[str, int]]:
         """Returns slot → query id → revision, by the slots' own rule, from the sent records."""
         return slots_after(self.installs)
 

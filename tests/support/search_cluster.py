@@ -204,13 +204,13 @@ class Searchable:
         )
         self.store.put(f"member/{member}", orjson.dumps(asdict(info)))
 
-    def give(self, number: int, member: str, *, told: bool = True) -> None:
-        """Makes an evaluator own a slot; without `told`, control still names the former owner."""
+    def give(self, number: int, member: str, *, is_announced: bool = True) -> None:
+        """Makes an evaluator own a slot; `is_announced`: control names it as the owner."""
         for evaluator in self.evaluators.values():
             evaluator.slots.pop(number, None)
         if member in self.evaluators:
             self.evaluators[member].slots[number] = self.slots[number]
-        if told:
+        if is_announced:
             self._declare(Granted(0, SLOTS, number, member))
 
     def owner(self, number: int) -> Evaluator:

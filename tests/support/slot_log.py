@@ -38,7 +38,7 @@ class Source:
     number: int
     offset: int = 0
     time_ms: int = 0
-    told: int = 0
+    reported: int = 0
     # (position, members, arrival)
     rows: list[tuple[int, dict[str, Any], int]] = field(default_factory=list)
 
@@ -94,11 +94,11 @@ class SlotLog:
     def _next_routed(self) -> Routed:
         source = self._sources[int(self.rng.integers(INTAKE_PARTITIONS))]
         if self.rng.random() < 0.15:  # a repeat, complete or with a new end
-            begin = int(self.rng.integers(0, source.told + 1))
+            begin = int(self.rng.integers(0, source.reported + 1))
             if self.rng.random() < 0.5:
                 return source.record(begin)
         else:
-            begin = source.told
+            begin = source.reported
         for row in range(int(self.rng.integers(0, 12))):
             self._next_id += 1
             source.time_ms += int(self.rng.integers(0, 400))
@@ -107,7 +107,7 @@ class SlotLog:
         source.offset += 1
         if self.rng.random() < 0.05:  # a zombie's record after one that never arrived
             return source.record(position_of(source.offset))
-        source.told = position_of(source.offset)
+        source.reported = position_of(source.offset)
         return source.record(begin)
 
     def _installed(self) -> Installed:

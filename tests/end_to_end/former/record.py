@@ -222,14 +222,14 @@ def main(revision: str, directory: Path) -> None:
         EmbeddedCluster(SETTINGS, evaluators=2, routers=2, limits=LIMITS) as cluster,
         Client(cluster.router_address, timeout_s=TIMEOUT_S) as client,
     ):
-        told = Receiver(client)
+        receiver = Receiver(client)
         for query in former:
             client.register(query_from_json(query, SUBSCRIBER), start_ms=arrivals[0])
         publish(client, objects[: FORMER - AT_ONCE], 0.1)
         token = publish(client, objects[FORMER - AT_ONCE : FORMER], 0.0)
         # The last objects are not all processed. The subscriber is a little late, too.
-        killed = told.now() | state_of(cluster)
-        drained = told.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+        killed = receiver.now() | state_of(cluster)
+        drained = receiver.until(client.await_processed(token, timeout_s=TIMEOUT_S))
     drained |= state_of(cluster)
     known = {
         "settings": {

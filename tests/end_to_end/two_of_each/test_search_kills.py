@@ -95,10 +95,10 @@ def crowd() -> Iterator[dict[str, Any]]:
 
 def asked(client: Client, token: str) -> list[Any]:
     """Answers all queries for one moment, so that the answers can be compared."""
-    return [said(client.search(query, position_token=token, now_ms=NOW_MS)) for query in QUERIES]
+    return [shown(client.search(query, position_token=token, now_ms=NOW_MS)) for query in QUERIES]
 
 
-def said(answer: SearchAnswer) -> dict[str, Any]:
+def shown(answer: SearchAnswer) -> dict[str, Any]:
     assert not answer.is_partial
     return answer.members()
 

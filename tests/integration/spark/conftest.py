@@ -164,17 +164,17 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
-def kill_at(command: Sequence[str], said: str) -> None:
+def kill_at(command: Sequence[str], line_part: str) -> None:
     """Runs a job; kills it and its processes when a text appears on stderr."""
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
         assert run.stderr is not None
         for line in run.stderr:
-            if said in line:
+            if line_part in line:
                 break
         else:
-            raise AssertionError(f"it ended with {run.wait()} before it said {said!r}")
+            raise AssertionError(f"it ended with {run.wait()} before it said {line_part!r}")
         os.killpg(run.pid, signal.SIGKILL)
 
 

@@ -145,7 +145,7 @@ def test_calls_end_as_unavailable(
         assert consumer.poll(1, 0.2) == []
         producer.append(topic, 0, b"x", on_ack=lambda error, _offset: failures.append(error))
         producer.close()
-        assert isinstance(failures[0], AppendFailed), "what was never sent is told so"
+        assert isinstance(failures[0], AppendFailed), "what was never sent is reported as failed"
     finally:
         kafka_server.start()
 

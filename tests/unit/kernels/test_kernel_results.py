@@ -110,7 +110,7 @@ def meanings(path: Path, tree: ast.Module) -> dict[str, str]:
     return names
 
 
-def told(sources: dict[Path, ast.Module]) -> tuple[frozenset[str], frozenset[str]]:
+def declared_results(sources: dict[Path, ast.Module]) -> tuple[frozenset[str], frozenset[str]]:
     """Returns the kernels with a result, and those that return −1 on failure."""
     functions = {
         f"{module}.{each.name}": (list(returned(each)), meanings(path, tree))
@@ -118,7 +118,7 @@ def told(sources: dict[Path, ast.Module]) -> tuple[frozenset[str], frozenset[str
         if (module := module_of(path)) is not None
         for each in kernels_of(tree)
     }
-    telling = frozenset(name for name, (values, _) in functions.items() if values)
+    returning = frozenset(name for name, (values, _) in functions.items() if values)
     failing = frozenset(n for n, (values, _) in functions.items() if any(map(is_minus_one, values)))
     failing -= ANSWERS
     while True:
@@ -129,7 +129,7 @@ def told(sources: dict[Path, ast.Module]) -> tuple[frozenset[str], frozenset[str
             if any(called(value, names, failing) for value in values)
         }
         if more <= failing:
-            return telling, failing
+            return returning, failing
         failing |= more - ANSWERS
 
 
@@ -162,10 +162,10 @@ def is_looked_at(function: ast.AST, names: list[str]) -> bool:
 
 
 def faults_of(
-    tree: ast.Module, names: Mapping[str, str], telling: frozenset[str], failing: frozenset[str]
+    tree: ast.Module, names: Mapping[str, str], returning: frozenset[str], failing: frozenset[str]
 ) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and (name := called(node.value, names, telling)):
+        if isinstance(node, ast.Expr) and (name := called(node.value, names, returning)):
             yield node.lineno, f"the result of {name} is ignored"
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
@@ -191,19 +191,19 @@ def is_cast(node: ast.Call) -> bool:
 
 def test_no_result_of_a_kernel_is_ignored_and_no_failure_becomes_an_index() -> None:
     parsed = sources()
-    telling, failing = told(parsed)
+    returning, failing = declared_results(parsed)
     expected = {
         "base.stretch_table.find",
         "standing.term_table.find_term",
         "base.blocks.take_block",
     }
     assert expected | {"standing.range_post.unpost", "standing.term_ids.release_ids"} <= failing
-    assert failing | {"standing.term_ids.acquire_ids", "standing.range_post.post"} <= telling
-    assert telling >= ANSWERS
+    assert failing | {"standing.term_ids.acquire_ids", "standing.range_post.post"} <= returning
+    assert returning >= ANSWERS
     found = [
         f"{path.relative_to(ROOT)}:{line}: {fault}"
         for path, tree in parsed.items()
-        for line, fault in faults_of(tree, meanings(path, tree), telling, failing)
+        for line, fault in faults_of(tree, meanings(path, tree), returning, failing)
     ]
     assert found == []
 

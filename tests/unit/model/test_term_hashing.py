@@ -76,9 +76,9 @@ def test_the_kernel_follows_the_definition_at_every_length() -> None:
 
 
 def test_words_of_one_hash_on_the_wire_have_two_numbers() -> None:
-    for one, twin in (*PAIRS, ("fire", FOUND["fire"])):
-        assert term_hash(one) == term_hash(twin)
-        first, second = KEYED.numbers([one, twin]).tolist()
+    for one, colliding in (*PAIRS, ("fire", FOUND["fire"])):
+        assert term_hash(one) == term_hash(colliding)
+        first, second = KEYED.numbers([one, colliding]).tolist()
         assert first != second
     assert KEYED.numbers(ZEROS).all()
 

@@ -177,20 +177,20 @@ def test_expressions_agree_with_the_model() -> None:
     seed = 20261121
     dice = random.Random(seed)
     words = [*"abcd", "ab*", '"a b"', "c-d", "AND", "OR", "NOT", "(", ")", "(", ")", "ANY(a b)"]
-    judged = 0
+    decided = 0
     for _ in range(5_000):
         source = " ".join(dice.choices(words, k=dice.randint(1, 9)))
         try:
             wanted = Expression.parse(source)
         except InvalidArgument:
             continue
-        judged += 1
+        decided += 1
         for number in range(32):
             text = [
                 word for bit, word in enumerate(["d", "c", "a", "b", "abc"]) if number >> bit & 1
             ]
             assert _holds(source, " ".join(text)) == wanted.matches(text), f"seed {seed}: {source}"
-    assert judged > 200
+    assert decided > 200
 
 
 def test_filters_know_types_and_missing_members() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
-from tests.support.plain_client import Speaker
+from tests.support.plain_client import PlainClient
 
 SETTINGS = ClusterSettings(
     slots=4,
@@ -28,7 +28,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture(scope="session")
-def speaker(cluster: EmbeddedCluster) -> Iterator[Speaker]:
+def plain(cluster: EmbeddedCluster) -> Iterator[PlainClient]:
     """A client of that cluster."""
-    with Speaker(cluster) as speaking:
-        yield speaking
+    with PlainClient(cluster) as client:
+        yield client

@@ -32,18 +32,18 @@ class Watch:
             1,
         )
         self.now_ms = 1_000_000
-        self.told: list[Event] = []
+        self.posted: list[Event] = []
         monkeypatch.setattr(service_module, "monotonic_ms", lambda: self.now_ms)
-        monkeypatch.setattr(self.service.worker, "post", self.told.append)
+        monkeypatch.setattr(self.service.worker, "post", self.posted.append)
 
     def look(self) -> list[Event]:
         """Returns the events for the machine of one turn of the watching thread."""
-        self.told.clear()
+        self.posted.clear()
         turns = iter([False, True])
         self._monkeypatch.setattr(self.service._stopping, "wait", lambda _s: next(turns))
         self.service.worker.caught_up.set()
         self.service._run()
-        return list(self.told)
+        return list(self.posted)
 
     def lease(self, *members: str) -> None:
         for member in members:
@@ -161,7 +161,7 @@ def test_past_objects_are_loaded_and_another_checkpoint_written_before_a_slot_mo
     ]
     assert fake.asked == [each for each in wanted if each[0] == "warm" or not is_away]
     # A slot moves also if nobody answers.
-    assert watch.told == [Warmed(0, "b"), Warmed(1, "c")]
+    assert watch.posted == [Warmed(0, "b"), Warmed(1, "c")]
 
 
 def test_a_move_that_is_planned_no_more_is_not_prepared(

@@ -10,7 +10,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.router.definition_recovery import DefinitionRecovery
 from sirocco.services.router.service import RouterService
 from sirocco.services.router.stored import StoredQueries
-from tests.support.plain_client import DEADLINE_S, Speaker, query_message
+from tests.support.plain_client import DEADLINE_S, PlainClient, query_message
 from tests.support.waiting import eventually
 from tests.unit.services.conftest import SETTINGS
 
@@ -42,10 +42,10 @@ def append_late(cluster: EmbeddedCluster) -> None:
 
 
 def test_the_definition_in_force_is_republished_and_shown(
-    cluster: EmbeddedCluster, speaker: Speaker
+    cluster: EmbeddedCluster, plain: PlainClient
 ) -> None:
     query = query_message(NAME, "s-recalled", text="true", ttl="30000d")
-    revision = speaker.register(query, start_ms=70)
+    revision = plain.register(query, start_ms=70)
     service = owner(cluster)
     registry = service.machine.registries[PARTITION]
     append_late(cluster)
@@ -60,12 +60,12 @@ def test_the_definition_in_force_is_republished_and_shown(
     assert again is not None
     assert (again.is_republished, again.expected_revision) == (True, revision)
     for router in (0, 1):
-        shown = speaker.get(NAME, router)
+        shown = plain.get(NAME, router)
         assert (shown.query, shown.revision, shown.start_ms) == (query, revision, 70)
-        (listed,) = speaker.list(router, subscriber="s-recalled").registered_queries
+        (listed,) = plain.list(router, subscriber="s-recalled").registered_queries
         assert (listed.query, listed.revision) == (query, revision)
-    assert speaker.register(query) == revision
-    speaker.unregister(NAME)
+    assert plain.register(query) == revision
+    plain.unregister(NAME)
     assert registry.place(HANDLE) == NO_REVISION
 
 

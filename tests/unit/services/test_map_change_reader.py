@@ -119,11 +119,11 @@ class Loop:
     """Takes definitions, and reports that it is done when told to."""
 
     def __init__(self) -> None:
-        self.told: list[int] = []
+        self.reread_counts: list[int] = []
         self.waiting: list[Future[None]] = []
 
     def post(self, reread: RegistryRecords) -> None:
-        self.told.append(len(reread.changes))
+        self.reread_counts.append(len(reread.changes))
 
     def settled(self) -> Future[None]:
         self.waiting.append(Future())
@@ -157,10 +157,10 @@ def test_parts_with_few_are_copied_together_and_never_more_than_so_many_at_once(
     expected = [100, 100, 500, 500, 500, 500, 100]
     # Definitions under way before the loop first reports that it is done, and so on.
     for first, last in ((0, 3), (3, 5), (5, 7)):
-        eventually(lambda last=last: len(loop.told) >= last)
+        eventually(lambda last=last: len(loop.reread_counts) >= last)
         time.sleep(0.05)
-        assert loop.told == expected[:last]
-        assert sum(loop.told[first:]) <= UNDER_WAY_MAX
+        assert loop.reread_counts == expected[:last]
+        assert sum(loop.reread_counts[first:]) <= UNDER_WAY_MAX
         for each in loop.waiting:
             if not each.done():
                 each.set_result(None)

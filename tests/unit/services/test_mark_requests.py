@@ -17,7 +17,7 @@ from sirocco.services.merger.members import Members
 from sirocco.services.router.cluster import ClusterFront
 from sirocco.services.router.service import RouterService
 from sirocco.transport.memory_map_store import MemoryMapStore
-from tests.support.plain_client import DEADLINE_S, Speaker, new_session, publish_request
+from tests.support.plain_client import DEADLINE_S, PlainClient, new_session, publish_request
 from tests.support.waiting import until
 
 
@@ -49,17 +49,20 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
 
 @pytest.mark.parametrize("router", [0, 1])
 def test_an_owner_answers_when_all_slots_have_its_marks(
-    router: int, cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+    router: int,
+    cluster: EmbeddedCluster,
+    plain: PlainClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def wait(_front: ClusterFront, _condition: object) -> None:
         raise AssertionError("waited for what evaluators make of it")
 
     monkeypatch.setattr(ClusterFront, "_until", wait)
     request = publish_request(new_session(), 1, [{"id": 1, "lon": 1.0, "lat": 1.0}])
-    token = speaker.publish(request, router=router)[-1].position_token
+    token = plain.publish(request, router=router)[-1].position_token
     asked = pb.AwaitProcessedRequest(position_token=token, routed=True)
     # One of the two owns the intake; the other forwards the request to it.
-    answers = [each.AwaitProcessed(asked, timeout=DEADLINE_S) for each in speaker.clusters]
+    answers = [each.AwaitProcessed(asked, timeout=DEADLINE_S) for each in plain.clusters]
     assert [list(answer.cursors) for answer in answers] == [[], []]
     partition, offset = map(int, token.split("."))
     routers = [each for each in cluster.services if isinstance(each, RouterService)]

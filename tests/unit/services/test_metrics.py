@@ -18,7 +18,7 @@ from sirocco.services.router.service import RouterService
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
 from tests.support.list_records import ListVersion, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster
-from tests.support.plain_client import Speaker, new_session, publish_request, query_message
+from tests.support.plain_client import PlainClient, new_session, publish_request, query_message
 from tests.support.search_cluster import Searchable
 from tests.support.waiting import eventually
 
@@ -49,17 +49,17 @@ def outcomes(metrics: MergerMetrics | EvaluatorMetrics) -> dict[str, float]:
     return {each.labels["outcome"]: each.value for each in samples}
 
 
-def test_lists_steps_and_searches_are_shown(cluster: EmbeddedCluster, speaker: Speaker) -> None:
+def test_lists_steps_and_searches_are_shown(cluster: EmbeddedCluster, plain: PlainClient) -> None:
     before = shown(cluster, "merger")
     for name, members in {
         "metered-words": {"kind": "terms", "region": AROUND, "k": 3, "step": "100ms"},
         "metered-near": {"kind": "knn", "point": {"lon": 0.0, "lat": 0.0}, "k": 3},
     }.items():
         window = {"window": "1h"} if members["kind"] == "terms" else {}
-        speaker.register(query_message(name, "meters", **members, **window))
+        plain.register(query_message(name, "meters", **members, **window))
     rows = [{"id": 1, "lon": 0.1, "lat": 0.1, "text": "metered"}]
-    (answer, *_) = speaker.publish(publish_request(new_session(), 1, rows))
-    speaker.processed(answer.position_token)
+    (answer, *_) = plain.publish(publish_request(new_session(), 1, rows))
+    plain.processed(answer.position_token)
 
     def lists_are_known() -> bool:
         return shown(cluster, "merger")["sirocco_merger_open_lists"] >= 2
@@ -87,11 +87,11 @@ def test_lists_steps_and_searches_are_shown(cluster: EmbeddedCluster, speaker: S
     assert asked["sirocco_evaluator_searches_total{kind=knn,outcome=ok}"] >= 1
     assert asked["sirocco_evaluator_search_seconds_count{kind=knn}"] >= 1
     for query in ("metered-words", "metered-near"):
-        speaker.unregister(query)
+        plain.unregister(query)
 
 
 def test_what_ended_is_remembered_for_a_while(
-    cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, plain: PlainClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ended() -> float:
         return shown(cluster, "merger")["sirocco_merger_ended_versions"]
@@ -106,8 +106,8 @@ def test_what_ended_is_remembered_for_a_while(
     before = ended()
     near = {"kind": "knn", "point": {"lon": 0.0, "lat": 0.0}, "k": 3}
     for name in ("ending-1", "ending-2"):
-        speaker.register(query_message(name, "enders", **near))
-        speaker.unregister(name)
+        plain.register(query_message(name, "enders", **near))
+        plain.unregister(name)
     # Queries removed by the test before may end meanwhile.
     eventually(lambda: ended() >= before + 2)
 
@@ -151,7 +151,7 @@ def test_searches_without_all_slots_are_counted_as_partial(allow_partial: bool) 
 
 def test_questions_about_slots_that_are_elsewhere_are_counted_as_moved() -> None:
     with Searchable() as small:
-        small.give(2, "evaluator-1", told=False)
+        small.give(2, "evaluator-1", is_announced=False)
         with suppress(PartialResult):
             small.client.search(EVERYWHERE, timeout_s=0.5)
         counted = [outcomes(one.metrics) for one in small.evaluators.values()]

@@ -16,7 +16,7 @@ from sirocco.codec.columns import put_objects
 from sirocco.services.embedded import EmbeddedCluster
 from tests.support.plain_client import (
     DEADLINE_S,
-    Speaker,
+    PlainClient,
     new_session,
     publish_request,
     query_message,
@@ -36,8 +36,8 @@ def numbered(session: int, first: int, deltas: list[int], **more: Any) -> Any:
     return request
 
 
-def call(speaker: Speaker, *requests: Any) -> Any:
-    return speaker.publishers[0].PublishNumbered(iter(requests), timeout=DEADLINE_S)
+def call(plain: PlainClient, *requests: Any) -> Any:
+    return plain.publishers[0].PublishNumbered(iter(requests), timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize(
@@ -45,36 +45,36 @@ def call(speaker: Speaker, *requests: Any) -> Any:
     [[1, 1], [2, 1], [0, 1 << 31], [0], [0, 1, 2]],
     ids=["equal", "descending", "too far", "too few", "too many"],
 )
-def test_numbers_that_do_not_fit_end_the_stream(deltas: list[int], speaker: Speaker) -> None:
+def test_numbers_that_do_not_fit_end_the_stream(deltas: list[int], plain: PlainClient) -> None:
     request = numbered(new_session(), 1, [0, 1])
     request.number_deltas = array("I", deltas).tobytes()
-    status, details = refused(lambda: call(speaker, request))
+    status, details = refused(lambda: call(plain, request))
     assert (status, details.field) == ("INVALID_ARGUMENT", "number_deltas")
 
 
 def test_gaps_are_taken_with_their_request_and_a_repeat_is_dropped_in_part(
-    speaker: Speaker,
+    plain: PlainClient,
 ) -> None:
     subscriber = f"numbered-{new_session()}"
-    speaker.register(query_message(subscriber, subscriber))
-    receiving = speaker.receive(subscriber)
+    plain.register(query_message(subscriber, subscriber))
+    receiving = plain.receive(subscriber)
     session = new_session()
-    answers = list(call(speaker, numbered(session, 1, [4, 7]), numbered(session, 9, [0, 1])))
+    answers = list(call(plain, numbered(session, 1, [4, 7]), numbered(session, 9, [0, 1])))
     assert answers[-1].acknowledged_to == 10
     # Another process that read from 6 on, as after a crash.
-    answers = list(call(speaker, numbered(session, 6, [2, 3, 4, 9], acknowledged_to=5)))
+    answers = list(call(plain, numbered(session, 6, [2, 3, 4, 9], acknowledged_to=5)))
     assert answers[-1].acknowledged_to == 15
-    found = receiving.upto(speaker.processed(answers[-1].position_token))
+    found = receiving.upto(plain.processed(answers[-1].position_token))
     assert sorted(each for _, each in found) == [5, 8, 9, 10, 15]
 
 
-def test_a_refused_object_is_named_by_its_number(speaker: Speaker) -> None:
+def test_a_refused_object_is_named_by_its_number(plain: PlainClient) -> None:
     session = new_session()
     request = numbered(session, 1, [3, 5, 9])
     lon = np.frombuffer(request.objects.lon, "<f8").copy()
     lon[1] = 200
     request.objects.lon = lon.tobytes()
-    (answer,) = call(speaker, request)
+    (answer,) = call(plain, request)
     assert answer.acknowledged_to == 10
     assert [(each.number, each.error.field) for each in answer.rejections] == [(6, "lon")]
 
@@ -86,11 +86,11 @@ def message(numbers: list[int], **more: Any) -> ObjectColumns:
 
 
 def test_a_second_publisher_goes_on_where_the_first_was_known_to_be(
-    cluster: EmbeddedCluster, speaker: Speaker
+    cluster: EmbeddedCluster, plain: PlainClient
 ) -> None:
     subscriber = f"numbered-{new_session()}"
-    speaker.register(query_message(subscriber, subscriber))
-    receiving = speaker.receive(subscriber)
+    plain.register(query_message(subscriber, subscriber))
+    receiving = plain.receive(subscriber)
     session = new_session()
     rejected: list[Rejected] = []
 
@@ -107,8 +107,8 @@ def test_a_second_publisher_goes_on_where_the_first_was_known_to_be(
     # It knows 103 alone: 110 is published again.
     assert asyncio.run(publish(103, [110, 111], [200])) == 200
     assert rejected == []
-    (answer,) = speaker.publish(publish_request(new_session(), 1, [good(1)]))
-    found = receiving.upto(speaker.processed(answer.position_token))
+    (answer,) = plain.publish(publish_request(new_session(), 1, [good(1)]))
+    found = receiving.upto(plain.processed(answer.position_token))
     wanted = [101, 103, 110, 111, 200]
     # The last one may be on another partition.
     assert [each for _, each in found if each > 1] == wanted

@@ -19,7 +19,7 @@ from sirocco.runtime.loop.hops import HopWriter
 from sirocco.services.embedded import EmbeddedCluster
 from tests.support.plain_client import (
     DEADLINE_S,
-    Speaker,
+    PlainClient,
     new_session,
     publish_request,
     query_message,
@@ -68,10 +68,10 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_a_bad_object_is_refused_alone_and_named(name: str, speaker: Speaker) -> None:
+def test_a_bad_object_is_refused_alone_and_named(name: str, plain: PlainClient) -> None:
     columns, field = BAD_ROWS[name]
     session = new_session()
-    answers = speaker.publish(
+    answers = plain.publish(
         publish_request(session, 1, columns), publish_request(session, 4, [good(9)])
     )
     (rejection,) = [each for answer in answers for each in answer.rejections]
@@ -109,21 +109,23 @@ BAD_REQUESTS = {
 
 @pytest.mark.parametrize("name", BAD_REQUESTS)
 def test_a_bad_request_ends_its_stream_with_its_field_and_the_next_continues(
-    name: str, speaker: Speaker
+    name: str, plain: PlainClient
 ) -> None:
     make, field = BAD_REQUESTS[name]
     session = new_session()
-    call = speaker.publishers[0].Publish(iter([make(session)]), timeout=DEADLINE_S)
+    call = plain.publishers[0].Publish(iter([make(session)]), timeout=DEADLINE_S)
     status, details = refused(lambda: call)
     assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + (field,)
-    (answer,) = speaker.publish(publish_request(new_session(), 1, [good(1)]))
+    (answer,) = plain.publish(publish_request(new_session(), 1, [good(1)]))
     assert answer.acknowledged_to == 1
-    speaker.processed(answer.position_token)
+    plain.processed(answer.position_token)
 
 
-def test_a_stream_has_one_session_and_what_came_before_is_acknowledged(speaker: Speaker) -> None:
+def test_a_stream_has_one_session_and_what_came_before_is_acknowledged(
+    plain: PlainClient,
+) -> None:
     requests = [publish_request(new_session(), 1, [good(1)]) for _ in range(2)]
-    call = speaker.publishers[0].Publish(iter(requests), timeout=DEADLINE_S)
+    call = plain.publishers[0].Publish(iter(requests), timeout=DEADLINE_S)
     assert next(call).acknowledged_to == 1
     status, details = refused(lambda: call)
     assert (status, details.field) == ("INVALID_ARGUMENT", "session")
@@ -136,44 +138,44 @@ def large(session: int, first_number: int, mebibytes: int) -> pb.PublishRequest:
 
 
 def test_a_message_over_the_limit_is_refused_and_what_came_before_is_acknowledged(
-    speaker: Speaker,
+    plain: PlainClient,
 ) -> None:
     session = new_session()
     requests = [publish_request(session, 1, [good(1)]), large(session, 2, 9)]
     assert requests[1].ByteSize() > MESSAGE_BYTES_MAX
-    call = speaker.publishers[0].Publish(iter(requests), timeout=DEADLINE_S)
+    call = plain.publishers[0].Publish(iter(requests), timeout=DEADLINE_S)
     assert next(call).acknowledged_to == 1
     status, details = refused(lambda: call)
     assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + ("",)
     assert "/sirocco.v1.PublishService/Publish" in details.message
     assert str(MESSAGE_BYTES_MAX) in details.message
     # The session continues with objects that fit.
-    (answer,) = speaker.publish(publish_request(session, 2, [good(2)]))
+    (answer,) = plain.publish(publish_request(session, 2, [good(2)]))
     assert answer.acknowledged_to == 2
 
 
-def test_a_message_beyond_all_limits_ends_its_call_alone(speaker: Speaker) -> None:
+def test_a_message_beyond_all_limits_ends_its_call_alone(plain: PlainClient) -> None:
     request = large(new_session(), 1, 35)
     assert request.ByteSize() > RECEIVED_BYTES_MAX
     with pytest.raises(grpc.RpcError) as caught:
-        list(speaker.publishers[0].Publish(iter([request]), timeout=DEADLINE_S))
+        list(plain.publishers[0].Publish(iter([request]), timeout=DEADLINE_S))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert speaker.publish(publish_request(new_session(), 1, [good(1)]))[-1].acknowledged_to == 1
+    assert plain.publish(publish_request(new_session(), 1, [good(1)]))[-1].acknowledged_to == 1
 
 
 @pytest.mark.parametrize("router", [0, 1])
 def test_r1_a_session_resumes_after_a_break_without_loss_or_doubles(
-    router: int, speaker: Speaker
+    router: int, plain: PlainClient
 ) -> None:
     # init
     subscriber = f"s-resume-{router}"
-    speaker.register(query_message(f"resume-{router}", subscriber, text=f"resume{router}"))
+    plain.register(query_message(f"resume-{router}", subscriber, text=f"resume{router}"))
     session = new_session()
     members = [good(i, text=f"resume{router}") for i in range(1, 31)]
 
     # test: the stream breaks after a request whose answer is never read.
     requests: queue.SimpleQueue[pb.PublishRequest] = queue.SimpleQueue()
-    call = speaker.publishers[0].Publish(iter(requests.get, None), timeout=DEADLINE_S)
+    call = plain.publishers[0].Publish(iter(requests.get, None), timeout=DEADLINE_S)
     requests.put(publish_request(session, 1, members[:10]))
     assert next(call).acknowledged_to == 10
     requests.put(publish_request(session, 11, members[10:20], 10))
@@ -181,7 +183,7 @@ def test_r1_a_session_resumes_after_a_break_without_loss_or_doubles(
     requests.put(None)  # type: ignore[arg-type]
     # All from the first unacknowledged number on, split differently, at any router; one of it
     # twice.
-    answers = speaker.publish(
+    answers = plain.publish(
         publish_request(session, 11, members[10:15], 10),
         publish_request(session, 16, members[15:30], 10),
         publish_request(session, 16, members[15:18], 10),
@@ -190,26 +192,26 @@ def test_r1_a_session_resumes_after_a_break_without_loss_or_doubles(
 
     # check
     assert answers[-1].acknowledged_to in (18, 30)
-    cursors = speaker.processed(answers[-1].position_token, router)
-    found = [number for _, number in speaker.found(subscriber, cursors)]
+    cursors = plain.processed(answers[-1].position_token, router)
+    found = [number for _, number in plain.found(subscriber, cursors)]
     assert sorted(found) == list(range(1, 31))
 
 
-def test_names_become_ids_and_come_back(speaker: Speaker) -> None:
-    speaker.register(query_message("named", "s-named", text="named"))
+def test_names_become_ids_and_come_back(plain: PlainClient) -> None:
+    plain.register(query_message("named", "s-named", text="named"))
     members = {"id": "Größe-1", "lon": 1.0, "lat": 1.0, "text": "named"}
     columns = replace(columns_of([members]), ids=np.zeros(1, np.uint64))
-    (answer,) = speaker.publish(publish_request(new_session(), 1, columns))
-    cursors = speaker.processed(answer.position_token)
-    ((_, number),) = speaker.found("s-named", cursors)
+    (answer,) = plain.publish(publish_request(new_session(), 1, columns))
+    cursors = plain.processed(answer.position_token)
+    ((_, number),) = plain.found("s-named", cursors)
     assert number == int(columns_of([members]).ids[0])
 
 
 def test_garbage_on_the_topics_is_dead_lettered_and_the_rest_continues(
-    cluster: EmbeddedCluster, speaker: Speaker
+    cluster: EmbeddedCluster, plain: PlainClient
 ) -> None:
     # init
-    speaker.register(query_message("after", "s-after", text="after"))
+    plain.register(query_message("after", "s-after", text="after"))
     _, letters_before = cluster.log.bounds(DEAD_LETTERS, 0)
     producer = cluster.log.producer("vandal")
 
@@ -222,9 +224,9 @@ def test_garbage_on_the_topics_is_dead_lettered_and_the_rest_continues(
         writer.append(topic, 0, taken_of(5, 1, [good(1)]), 0)
 
     # check
-    (answer,) = speaker.publish(publish_request(new_session(), 1, [good(4, text="after")]))
-    cursors = speaker.processed(answer.position_token)
-    assert speaker.found("s-after", cursors) == [("after", 4)]
-    speaker.register(query_message("after-2", "s-after"))
+    (answer,) = plain.publish(publish_request(new_session(), 1, [good(4, text="after")]))
+    cursors = plain.processed(answer.position_token)
+    assert plain.found("s-after", cursors) == [("after", 4)]
+    plain.register(query_message("after-2", "s-after"))
     assert cluster.log.bounds(DEAD_LETTERS, 0)[1] - letters_before == 8
     assert all(service.failure is None for service in cluster.services)

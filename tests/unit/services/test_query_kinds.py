@@ -11,7 +11,7 @@ from sirocco_api.v1 import query_pb2, query_service_pb2
 
 from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.services.router.owners import read_request, write_request
-from tests.support.plain_client import DEADLINE_S, Speaker, query_message, refused
+from tests.support.plain_client import DEADLINE_S, PlainClient, query_message, refused
 from tests.support.values import request_of
 
 POINT = {"lon": 1.0, "lat": 2.0}
@@ -33,28 +33,28 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("router", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_registered_shown_and_removed(
-    kind: str, router: int, speaker: Speaker
+    kind: str, router: int, plain: PlainClient
 ) -> None:
     name, subscriber = f"kind-{kind}-{router}", f"s-{kind}-{router}"
     query = query_message(name, subscriber, **KINDS[kind], ttl="30000d")
-    revision = speaker.register(query, router)
-    assert speaker.register(query, 1 - router) == revision
-    assert speaker.get(name, 1 - router).query == query
-    (listed,) = speaker.list(router, subscriber=subscriber).registered_queries
+    revision = plain.register(query, router)
+    assert plain.register(query, 1 - router) == revision
+    assert plain.get(name, 1 - router).query == query
+    (listed,) = plain.list(router, subscriber=subscriber).registered_queries
     assert (listed.query, listed.revision) == (query, revision)
-    assert speaker.unregister(name, 1 - router) > revision
-    assert refused(lambda: speaker.get(name, router))[0] == "NOT_FOUND"
+    assert plain.unregister(name, 1 - router) > revision
+    assert refused(lambda: plain.get(name, router))[0] == "NOT_FOUND"
 
 
-def test_an_update_may_change_the_kind(speaker: Speaker) -> None:
+def test_an_update_may_change_the_kind(plain: PlainClient) -> None:
     for router, kind in enumerate(["range", "knn", "tracked", "ranked", "terms", "range"]):
         query = query_message("changing", "s-changing", **KINDS[kind])
         if router == 0:
-            speaker.register(query)
+            plain.register(query)
         else:
-            speaker.update(query, router % 2)
-        assert speaker.get("changing").query == query
-    speaker.unregister("changing")
+            plain.update(query, router % 2)
+        assert plain.get("changing").query == query
+    plain.unregister("changing")
 
 
 def put(path: str, value: Any) -> Callable[[query_pb2.Query], Any]:
@@ -91,47 +91,47 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_refused_with_its_field(name: str, speaker: Speaker) -> None:
+def test_what_is_wrong_is_refused_with_its_field(name: str, plain: PlainClient) -> None:
     kind, spoil, field = BAD[name]
     query = query_message("spoiled", "s", **KINDS[kind])
     spoil(query)
-    for call in (speaker.register, speaker.update):
+    for call in (plain.register, plain.update):
         status, details = refused(lambda call=call: call(query))
         assert (status, details.code, details.field) == (
             "INVALID_ARGUMENT",
             "INVALID_ARGUMENT",
             field,
         )
-    assert refused(lambda: speaker.get("spoiled"))[0] == "NOT_FOUND"
+    assert refused(lambda: plain.get("spoiled"))[0] == "NOT_FOUND"
 
 
 @pytest.mark.parametrize("kind", ["terms", "ranked"])
-def test_steps_cover_no_more_than_retention(kind: str, speaker: Speaker) -> None:
+def test_steps_cover_no_more_than_retention(kind: str, plain: PlainClient) -> None:
     query = query_message("too-far", "s", **(KINDS[kind] | {"window": "25h"}))
     without = query_message("too-far", "s", **KINDS[kind])
     without.ClearField("window_ms")
     for each in (query, without):
-        for call in (speaker.register, speaker.update):
+        for call in (plain.register, plain.update):
             status, details = refused(lambda call=call, each=each: call(each))
             assert (status, details.field) == ("OUT_OF_RANGE", "window")
             assert details.earliest_ms > 0
 
 
 @pytest.mark.parametrize("kind", ["range", "knn", "terms", "ranked"])
-def test_snapshots_are_not_registered(kind: str, speaker: Speaker) -> None:
+def test_snapshots_are_not_registered(kind: str, plain: PlainClient) -> None:
     members = {name: value for name, value in KINDS[kind].items() if name != "step"}
     query = query_message("snapshot", "s", **members, mode="snapshot")
-    for call in (speaker.register, speaker.update):
+    for call in (plain.register, plain.update):
         status, details = refused(lambda call=call: call(query))
         assert (status, details.field) == ("INVALID_ARGUMENT", "mode")
         assert details.message == "a snapshot is asked by search, not registered"
     query.ttl_ms = 5
-    assert refused(lambda: speaker.register(query))[1].field == "ttl"
+    assert refused(lambda: plain.register(query))[1].field == "ttl"
 
 
-def test_the_past_is_never_negative(speaker: Speaker) -> None:
+def test_the_past_is_never_negative(plain: PlainClient) -> None:
     query = query_message("past", "s-past", **KINDS["range"])
-    stub = speaker.queries[0]
+    stub = plain.queries[0]
     bulk = query_service_pb2.RegisterQueriesRequest(queries=[query], past_ms=-1)
     for call in (
         lambda: stub.RegisterQuery(
@@ -146,12 +146,12 @@ def test_the_past_is_never_negative(speaker: Speaker) -> None:
         assert (status, details.field) == ("INVALID_ARGUMENT", "past_ms")
     request = query_service_pb2.RegisterQueryRequest(query=query, past_ms=(1 << 63) - 1)
     assert stub.RegisterQuery(request, timeout=DEADLINE_S).revision >= 0
-    speaker.unregister("past")
+    plain.unregister("past")
 
 
-def test_values_are_not_followed_into_the_past(speaker: Speaker) -> None:
-    query, stub = query_message("past-track", "s-past", **KINDS["tracked"]), speaker.queries[0]
-    speaker.register(query)
+def test_values_are_not_followed_into_the_past(plain: PlainClient) -> None:
+    query, stub = query_message("past-track", "s-past", **KINDS["tracked"]), plain.queries[0]
+    plain.register(query)
     for past_ms in (0, 60_000):
         for call in (
             lambda past: stub.RegisterQuery(
@@ -169,8 +169,8 @@ def test_values_are_not_followed_into_the_past(speaker: Speaker) -> None:
         )
         (answer,) = stub.RegisterQueries(iter([bulk]), timeout=DEADLINE_S)
         assert [each.error.field for each in answer.results] == ["past_ms", ""]
-    speaker.unregister("past-track")
-    speaker.unregister("past-plain")
+    plain.unregister("past-track")
+    plain.unregister("past-plain")
 
 
 @pytest.mark.parametrize("past_ms", [NO_PAST, 0, (1 << 63) - 1])

@@ -16,7 +16,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.support.plain_client import (
     DEADLINE_S,
-    Speaker,
+    PlainClient,
     new_session,
     partition,
     publish_request,
@@ -26,7 +26,7 @@ from tests.support.plain_client import (
 from tests.support.waiting import eventually
 
 
-def publish(speaker: Speaker, word: str, numbers: range, step: int = 1) -> str:
+def publish(plain: PlainClient, word: str, numbers: range, step: int = 1) -> str:
     """Publishes objects with a word, `step` in each request; returns the position token."""
     session = new_session()
     requests = [
@@ -40,32 +40,32 @@ def publish(speaker: Speaker, word: str, numbers: range, step: int = 1) -> str:
         )
         for begin in range(numbers.start, numbers.stop, step)
     ]
-    token: str = speaker.publish(*requests)[-1].position_token
+    token: str = plain.publish(*requests)[-1].position_token
     return token
 
 
-def test_a_stream_resumes_after_its_cursor(speaker: Speaker) -> None:
-    speaker.register(query_message("cur", "s-cur", text="cur"))
-    cursors = speaker.processed(publish(speaker, "cur", range(10)))
-    stream = speaker.receive("s-cur")
+def test_a_stream_resumes_after_its_cursor(plain: PlainClient) -> None:
+    plain.register(query_message("cur", "s-cur", text="cur"))
+    cursors = plain.processed(publish(plain, "cur", range(10)))
+    stream = plain.receive("s-cur")
     assert len(stream.upto(cursors)) == 10
     stream.close()
-    more = speaker.processed(publish(speaker, "cur", range(10, 15)))
-    numbers = [n for _, n in speaker.found("s-cur", more, cursor=stream.cursor)]
+    more = plain.processed(publish(plain, "cur", range(10, 15)))
+    numbers = [n for _, n in plain.found("s-cur", more, cursor=stream.cursor)]
     assert numbers == list(range(10, 15))
     # The same cursor gives the same again.
-    assert speaker.found("s-cur", more, cursor=stream.cursor) == [("cur", n) for n in numbers]
-    assert speaker.found("s-cur", more, cursor=cursors[partition("s-cur")]) == [
+    assert plain.found("s-cur", more, cursor=stream.cursor) == [("cur", n) for n in numbers]
+    assert plain.found("s-cur", more, cursor=cursors[partition("s-cur")]) == [
         ("cur", n) for n in numbers
     ]
 
 
-def test_without_a_cursor_a_stream_begins_now(speaker: Speaker) -> None:
-    speaker.register(query_message("now", "s-now", text="now"))
-    speaker.processed(publish(speaker, "now", range(3)))
-    stream = speaker.receive("s-now", earliest=False)
+def test_without_a_cursor_a_stream_begins_now(plain: PlainClient) -> None:
+    plain.register(query_message("now", "s-now", text="now"))
+    plain.processed(publish(plain, "now", range(3)))
+    stream = plain.receive("s-now", earliest=False)
     assert stream.next().cursor
-    cursors = speaker.processed(publish(speaker, "now", range(3, 5)))
+    cursors = plain.processed(publish(plain, "now", range(3, 5)))
     found = []
     for pairs in stream.matches():
         found += pairs
@@ -76,22 +76,22 @@ def test_without_a_cursor_a_stream_begins_now(speaker: Speaker) -> None:
     assert cursors
 
 
-def test_subscribers_get_their_own_matches_alone(speaker: Speaker) -> None:
+def test_subscribers_get_their_own_matches_alone(plain: PlainClient) -> None:
     for name in ("own-a", "own-b", "own-c"):
-        speaker.register(query_message(name, f"s-{name}", text="own"))
-    cursors = speaker.processed(publish(speaker, "own", range(5)))
+        plain.register(query_message(name, f"s-{name}", text="own"))
+    cursors = plain.processed(publish(plain, "own", range(5)))
     for name in ("own-a", "own-b", "own-c"):
-        assert speaker.found(f"s-{name}", cursors) == [(name, i) for i in range(5)]
+        assert plain.found(f"s-{name}", cursors) == [(name, i) for i in range(5)]
 
 
-def test_credit_that_ends_stops_the_stream_and_more_resumes_it(speaker: Speaker) -> None:
+def test_credit_that_ends_stops_the_stream_and_more_resumes_it(plain: PlainClient) -> None:
     # init: each request is processed by itself, so that it gives a record of its own.
-    speaker.register(query_message("credit", "s-credit", text="credit"))
+    plain.register(query_message("credit", "s-credit", text="credit"))
     for i in range(4):
-        cursors = speaker.processed(publish(speaker, "credit", range(i, i + 1)))
+        cursors = plain.processed(publish(plain, "credit", range(i, i + 1)))
 
     # test: without credit only the cursor is sent; each unit brings one record.
-    stream = speaker.receive("s-credit", matches=0)
+    stream = plain.receive("s-credit", matches=0)
     begin = stream.next()
     assert not begin.matches.objects
     responses = stream.matches()
@@ -108,13 +108,13 @@ def test_credit_that_ends_stops_the_stream_and_more_resumes_it(speaker: Speaker)
     assert cursors
 
 
-def test_a_slow_subscriber_delays_only_itself(speaker: Speaker) -> None:
+def test_a_slow_subscriber_delays_only_itself(plain: PlainClient) -> None:
     for name in ("slow", "fast"):
-        speaker.register(query_message(name, f"s-{name}", text="speed"))
-    slow = speaker.receive("s-slow", matches=0)
+        plain.register(query_message(name, f"s-{name}", text="speed"))
+    slow = plain.receive("s-slow", matches=0)
     slow.next()
-    cursors = speaker.processed(publish(speaker, "speed", range(20)))
-    assert len(speaker.found("s-fast", cursors)) == 20
+    cursors = plain.processed(publish(plain, "speed", range(20)))
+    assert len(plain.found("s-fast", cursors)) == 20
     slow.credit(100)
     assert len(next(slow.matches())) > 0
     slow.close()
@@ -155,15 +155,15 @@ BAD_OPENINGS = {
 
 
 @pytest.mark.parametrize("name", BAD_OPENINGS)
-def test_a_bad_opening_is_refused_with_its_field(name: str, speaker: Speaker) -> None:
+def test_a_bad_opening_is_refused_with_its_field(name: str, plain: PlainClient) -> None:
     request, field = BAD_OPENINGS[name]
-    call = speaker.receiver.Receive(iter([request]), timeout=DEADLINE_S)
+    call = plain.receiver.Receive(iter([request]), timeout=DEADLINE_S)
     status, details = refused(lambda: call)
     assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + (field,)
 
 
-def test_an_empty_stream_is_refused(speaker: Speaker) -> None:
-    call = speaker.receiver.Receive(iter([]), timeout=DEADLINE_S)
+def test_an_empty_stream_is_refused(plain: PlainClient) -> None:
+    call = plain.receiver.Receive(iter([]), timeout=DEADLINE_S)
     assert refused(lambda: call)[1].field == "open"
 
 
@@ -176,11 +176,11 @@ def test_an_empty_stream_is_refused(speaker: Speaker) -> None:
     ],
 )
 def test_a_bad_later_request_ends_the_stream(
-    request_: ReceiveRequest, field: str, speaker: Speaker
+    request_: ReceiveRequest, field: str, plain: PlainClient
 ) -> None:
-    speaker.register(query_message("later", "s-later", text="later"))
-    speaker.processed(publish(speaker, "later", range(2)))
-    stream = speaker.receive("s-later", matches=0)
+    plain.register(query_message("later", "s-later", text="later"))
+    plain.processed(publish(plain, "later", range(2)))
+    stream = plain.receive("s-later", matches=0)
     stream.next()
     stream.send(request_)
     status, details = refused(lambda: stream.call)
@@ -188,15 +188,15 @@ def test_a_bad_later_request_ends_the_stream(
 
 
 @pytest.mark.parametrize("token", ["", "x", "0", "7.0", "-1.4", "0.-4", "0.1,"])
-def test_a_token_of_no_publish_is_refused(token: str, speaker: Speaker) -> None:
+def test_a_token_of_no_publish_is_refused(token: str, plain: PlainClient) -> None:
     for router in (0, 1):
-        status, details = refused(lambda r=router: speaker.processed(token, r))
+        status, details = refused(lambda r=router: plain.processed(token, r))
         assert (status, details.field) == ("INVALID_ARGUMENT", "position_token")
 
 
-def test_the_cluster_describes_itself(cluster: EmbeddedCluster, speaker: Speaker) -> None:
-    speaker.processed(publish(speaker, "described", range(3)))
-    for stub in speaker.clusters:
+def test_the_cluster_describes_itself(cluster: EmbeddedCluster, plain: PlainClient) -> None:
+    plain.processed(publish(plain, "described", range(3)))
+    for stub in plain.clusters:
         request = cluster_pb.DescribeClusterRequest(leaves=True)
         answer = stub.DescribeCluster(request, timeout=DEADLINE_S)
         assert (answer.scheme, answer.leaf_count, answer.slot_count) == ("uniform-grid", 8, 4)
@@ -222,25 +222,25 @@ def test_an_expired_cursor_is_refused_with_the_earliest_that_works() -> None:
         scheme="uniform-grid",
         retained_bytes_max=6_000,
     )
-    with EmbeddedCluster(settings, limits=limits) as cluster, Speaker(cluster) as speaker:
-        speaker.register(query_message("q", "late", text="word"))
-        stream = speaker.receive("late")
+    with EmbeddedCluster(settings, limits=limits) as cluster, PlainClient(cluster) as plain:
+        plain.register(query_message("q", "late", text="word"))
+        stream = plain.receive("late")
         first = stream.next().cursor
         stream.close()
         for i in range(5):
             numbers = range(60 * i, 60 * i + 60)
-            cursors = speaker.processed(publish(speaker, "word", numbers, step=60))
+            cursors = plain.processed(publish(plain, "word", numbers, step=60))
         log_begin = begin_once_truncated(cluster)
 
         # test
-        call = speaker.receive("late", cursor=first).call
+        call = plain.receive("late", cursor=first).call
         status, details = refused(lambda: call)
 
         # check
         assert (status, details.code) == ("OUT_OF_RANGE", "OUT_OF_RANGE")
         assert details.field == "open.cursor"
         assert details.earliest_cursor == f"{partition('late')}.{log_begin}"
-        found = [n for _, n in speaker.found("late", cursors, cursor=details.earliest_cursor)]
+        found = [n for _, n in plain.found("late", cursors, cursor=details.earliest_cursor)]
         assert found == list(range(found[0], 300))
         assert 0 < found[0] < 299
 
@@ -253,8 +253,8 @@ def begin_once_truncated(cluster: EmbeddedCluster) -> int:
     return begin
 
 
-def test_a_call_with_an_unknown_method_is_refused(speaker: Speaker) -> None:
-    call = speaker._channels[0].unary_unary("/sirocco.v1.PublishService/Nothing")
+def test_a_call_with_an_unknown_method_is_refused(plain: PlainClient) -> None:
+    call = plain._channels[0].unary_unary("/sirocco.v1.PublishService/Nothing")
     with pytest.raises(grpc.RpcError) as caught:
         call(b"", timeout=DEADLINE_S)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

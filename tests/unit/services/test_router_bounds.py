@@ -20,7 +20,7 @@ from sirocco.services.router.owners import REQUEST_BYTES_MAX, parts
 from sirocco.services.router.service import RouterService
 from tests.support.plain_client import (
     DEADLINE_S,
-    Speaker,
+    PlainClient,
     new_session,
     publish_request,
     query_message,
@@ -56,34 +56,36 @@ def only(shares: Shares, places: int) -> Iterator[None]:
     ],
     ids=lambda token: token[:12],
 )
-def test_page_tokens_of_strangers_are_refused(token: str, speaker: Speaker) -> None:
-    status, details = refused(lambda: speaker.list(page_token=token))
+def test_page_tokens_of_strangers_are_refused(token: str, plain: PlainClient) -> None:
+    status, details = refused(lambda: plain.list(page_token=token))
     assert (status, details.field) == ("INVALID_ARGUMENT", "page_token")
 
 
-def test_a_page_token_beyond_the_end_of_its_part_continues_after_it(speaker: Speaker) -> None:
-    speaker.register(query_message("page-token", "s-page-token", text="stranger"))
-    found = speaker.list(page_token=f"0.{(1 << 43) - 1}", subscriber="s-page-token")
-    again = speaker.list(page_token="1.0", subscriber="s-page-token")
+def test_a_page_token_beyond_the_end_of_its_part_continues_after_it(
+    plain: PlainClient,
+) -> None:
+    plain.register(query_message("page-token", "s-page-token", text="stranger"))
+    found = plain.list(page_token=f"0.{(1 << 43) - 1}", subscriber="s-page-token")
+    again = plain.list(page_token="1.0", subscriber="s-page-token")
     assert found.registered_queries == again.registered_queries
     assert not found.next_page_token
-    speaker.unregister("page-token")
+    plain.unregister("page-token")
 
 
 @pytest.mark.parametrize("offset", [10**6, (1 << 43) - 1, 1 << 43, 1 << 64, -1])
-def test_a_wait_for_a_missing_position_is_refused(offset: int, speaker: Speaker) -> None:
-    status, details = refused(lambda: speaker.processed(f"0.{offset}"))
+def test_a_wait_for_a_missing_position_is_refused(offset: int, plain: PlainClient) -> None:
+    status, details = refused(lambda: plain.processed(f"0.{offset}"))
     assert (status, details.field) == ("INVALID_ARGUMENT", "position_token")
 
 
 def test_waits_and_lists_of_one_caller_are_bounded(
-    cluster: EmbeddedCluster, speaker: Speaker
+    cluster: EmbeddedCluster, plain: PlainClient
 ) -> None:
     service = router(cluster)
-    (answer,) = speaker.publish(publish_request(new_session(), 1, [GOOD]))
+    (answer,) = plain.publish(publish_request(new_session(), 1, [GOOD]))
     calls: dict[Any, Callable[[], Any]] = {
-        service._cluster._waiting: lambda: speaker.processed(answer.position_token),
-        service._queries._lists: speaker.list,
+        service._cluster._waiting: lambda: plain.processed(answer.position_token),
+        service._queries._lists: plain.list,
     }
     for shares, call in calls.items():
         call()
@@ -101,10 +103,10 @@ def test_waits_and_lists_of_one_caller_are_bounded(
 class Held:
     """A publisher's stream that stays open."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, plain: PlainClient) -> None:
         self.requests: queue.SimpleQueue[PublishRequest | None] = queue.SimpleQueue()
         self.requests.put(publish_request(new_session(), 1, [GOOD]))
-        publisher = speaker.publishers[0]
+        publisher = plain.publishers[0]
         self.call: Any = publisher.Publish(iter(self.requests.get, None), timeout=DEADLINE_S)
 
     def close(self) -> None:
@@ -112,29 +114,27 @@ class Held:
         list(self.call)
 
 
-def test_streams_of_one_publisher_are_bounded(cluster: EmbeddedCluster, speaker: Speaker) -> None:
+def test_streams_of_one_publisher_are_bounded(cluster: EmbeddedCluster, plain: PlainClient) -> None:
     with only(router(cluster)._publish._streams, 3):
-        held = [Held(speaker) for _ in range(3)]
+        held = [Held(plain) for _ in range(3)]
         for each in held:
             assert next(each.call).acknowledged_to == 1
-        status, details = refused(
-            lambda: speaker.publish(publish_request(new_session(), 1, [GOOD]))
-        )
+        status, details = refused(lambda: plain.publish(publish_request(new_session(), 1, [GOOD])))
         assert status == "RESOURCE_EXHAUSTED"
         assert details.retry_after_ms > 0
         for each in held:
             each.close()
-        assert speaker.publish(publish_request(new_session(), 1, [GOOD]))[0].acknowledged_to == 1
+        assert plain.publish(publish_request(new_session(), 1, [GOOD]))[0].acknowledged_to == 1
 
 
 def test_a_publish_stream_that_never_begins_ends(
-    cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, plain: PlainClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(router(cluster)._publish, "_times", FrontTimes(begin_s=0.2))
-    begun = Held(speaker)
+    begun = Held(plain)
     assert next(begun.call).acknowledged_to == 1
     requests: queue.SimpleQueue[PublishRequest | None] = queue.SimpleQueue()
-    call: Any = speaker.publishers[0].Publish(iter(requests.get, None), timeout=DEADLINE_S)
+    call: Any = plain.publishers[0].Publish(iter(requests.get, None), timeout=DEADLINE_S)
     status, details = refused(lambda: next(call))
     assert status == "DEADLINE_EXCEEDED"
     assert "first request" in details.message
@@ -147,9 +147,9 @@ def test_a_publish_stream_that_never_begins_ends(
 
 @pytest.mark.parametrize("method", ["RegisterQueries", "UpdateQueries", "UnregisterQueries"])
 def test_bulk_calls_of_one_caller_are_bounded(
-    method: str, cluster: EmbeddedCluster, speaker: Speaker
+    method: str, cluster: EmbeddedCluster, plain: PlainClient
 ) -> None:
-    stub = getattr(speaker.queries[0], method)
+    stub = getattr(plain.queries[0], method)
     answered = {
         "RegisterQueries": query_pb.RegisterQueriesRequest,
         "UpdateQueries": query_pb.UpdateQueriesRequest,
@@ -173,8 +173,8 @@ def test_bulk_calls_of_one_caller_are_bounded(
     assert shares.held == 0
 
 
-def test_requests_without_objects_are_refused(speaker: Speaker) -> None:
-    status, details = refused(lambda: speaker.publish(PublishRequest(session=1, first_number=1)))
+def test_requests_without_objects_are_refused(plain: PlainClient) -> None:
+    status, details = refused(lambda: plain.publish(PublishRequest(session=1, first_number=1)))
     assert (status, details.field) == ("INVALID_ARGUMENT", "objects")
 
 

@@ -13,7 +13,7 @@ from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
 from sirocco.services.embedded import EmbeddedCluster
 from tests.support.plain_client import (
     DEADLINE_S,
-    Speaker,
+    PlainClient,
     new_session,
     publish_request,
     query_message,
@@ -22,7 +22,7 @@ from tests.support.plain_client import (
 
 
 def test_routers_read_the_map_store_and_the_log_in_threads(
-    cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+    cluster: EmbeddedCluster, plain: PlainClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, in_loop = [], []
 
@@ -45,13 +45,13 @@ def test_routers_read_the_map_store_and_the_log_in_threads(
         # Some of each partition of the registry and of the intake, so that both routers ask each
         # other.
         for number in range(6):
-            speaker.register(query_message(f"loop-{router}-{number}", "s-loop"), router)
-            (answer,) = speaker.publish(
+            plain.register(query_message(f"loop-{router}-{number}", "s-loop"), router)
+            (answer,) = plain.publish(
                 publish_request(new_session(), 1, [{"id": number, "lon": 1.0, "lat": 1.0}]),
                 router=router,
             )
-            speaker.processed(answer.position_token, router)
-        stub = MapServiceStub(speaker._channels[router])
+            plain.processed(answer.position_token, router)
+        stub = MapServiceStub(plain._channels[router])
         refused(lambda stub=stub: stub.ProposeMap(proposed, timeout=DEADLINE_S))
     assert set(asked) == {"scan", "bounds"}
     assert in_loop == []

@@ -241,8 +241,8 @@ def test_an_evaluator_looks_for_a_word_in_all_its_slots_at_once() -> None:
 
 
 def test_a_slot_that_moved_unnoticed_is_found(small: Searchable) -> None:
-    small.give(2, "evaluator-1", told=False)
-    small.give(3, "evaluator-0", told=False)
+    small.give(2, "evaluator-1", is_announced=False)
+    small.give(3, "evaluator-0", is_announced=False)
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(small.client.search(everywhere())))
     thread.start()

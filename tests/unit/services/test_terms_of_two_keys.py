@@ -24,8 +24,8 @@ from tests.support.gather_cluster import SLOTS, Searching, World, objects_at, sn
 from tests.support.values import columns_of
 
 KEY, OTHER_KEY = TermHashing("ab" * 16), TermHashing("cd" * 16)
-TWINS = (*PAIRS[:5], ("fire", FOUND["fire"]))
-WORDS = [word for pair in TWINS for word in pair]
+PAIRED = (*PAIRS[:5], ("fire", FOUND["fire"]))
+WORDS = [word for pair in PAIRED for word in pair]
 MEMBERS = ("e", "f")
 
 

@@ -67,7 +67,7 @@ def test_terms_have_their_counts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_table_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[object] = []
     args = command.argparse.Namespace(format=None, limit=None, objects=False)  # type: ignore[attr-defined]
-    monkeypatch.setattr("sirocco.cli.search.view.show", lambda *told: shown.append(told))
+    monkeypatch.setattr("sirocco.cli.search.view.show", lambda *arguments: shown.append(arguments))
     command._print(_answer(1), args)
     assert not shown
     monkeypatch.setattr(command, "is_terminal", lambda: True)

@@ -71,9 +71,9 @@ LINES: list[tuple[Told, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "members", "words"), LINES)
-def test_each_kind_has_its_line(told: Told, members: dict[str, Any], words: str) -> None:
-    assert json.loads(json_line(subscribe._json_members(told))) == members | {"cursor": "0.7"}
-    line = subscribe._line(told)
-    assert line.startswith(told.query)
+@pytest.mark.parametrize(("delivery", "members", "words"), LINES)
+def test_each_kind_has_its_line(delivery: Told, members: dict[str, Any], words: str) -> None:
+    assert json.loads(json_line(subscribe._json_members(delivery))) == members | {"cursor": "0.7"}
+    line = subscribe._line(delivery)
+    assert line.startswith(delivery.query)
     assert words in line

@@ -85,7 +85,7 @@ def check(
     table: LocatorTable,
     live: dict[int, tuple[PlainQuery, list[Alternative]]],
     position: int,
-    told: str,
+    description: str,
 ) -> None:
     queries = [query for query, _ in live.values()]
     items = [
@@ -114,7 +114,7 @@ def check(
             zip(items[row].terms, via[offsets[row] : offsets[row + 1]].tolist(), strict=True)
         )
         wanted = counts(live[query][1], items[row], leads, bool(homes[row]))
-        assert is_counted == wanted, told
+        assert is_counted == wanted, description
     assert len(hits) > 0
 
 

@@ -16,7 +16,7 @@ from sirocco.model.attributes import Filter
 from sirocco.model.query import RankedQuery, Weights
 from sirocco.model.text import term_hash
 from sirocco.protocol.search.ranked_merge import Candidates
-from tests.support.ranked_rules import all_candidates, event_keys, listed, said
+from tests.support.ranked_rules import all_candidates, candidates_in, event_keys, listed
 from tests.support.store_rows import random_place, random_rows
 
 WORDS = [f"word{i}" for i in range(30)]
@@ -98,7 +98,7 @@ def check(
     query: RankedQuery, store: SlotStore, rows: StoredRows, now_ms: int, bounds: Bounds, note: str
 ) -> tuple[int, int]:
     """Compares a store's result with the simple rules; returns candidates of both."""
-    got = said(RankedSearch(query).search(store.view(), now_ms, bounds))
+    got = candidates_in(RankedSearch(query).search(store.view(), now_ms, bounds))
     want = all_candidates(query, rows, bounds)
     assert (got.total, got.tokens) == (want.total, want.tokens), note
     assert got.holders.tolist() == want.holders.tolist(), note

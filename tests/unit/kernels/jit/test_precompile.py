@@ -26,9 +26,9 @@ print(*(name.removeprefix(prefix) for name in sys.modules if name.startswith(pre
 
 COMPILED = """
 from sirocco.kernels.jit.precompile import compile_ahead
-told = []
-compile_ahead(told.append, at_start={at_start})
-print(len(told))
+compiled = []
+compile_ahead(compiled.append, at_start={at_start})
+print(len(compiled))
 """
 
 

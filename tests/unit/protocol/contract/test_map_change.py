@@ -294,7 +294,7 @@ class Partition:
         self.registry.validation.epoch_seen = 7
         self.records: list[tuple[int, Change | Prepare | Retire]] = []
         self.routings = routings()
-        self.told: list[tuple[int, Installed]] = []
+        self.installed: list[tuple[int, Installed]] = []
         for each in queries:
             self.read(change_of(request_of("register", each)))
 
@@ -306,7 +306,7 @@ class Partition:
 
     def installs(self, effects: list[Any]) -> list[tuple[int, Installed]]:
         found = [(e.partition, e.message) for e in effects if e.topic == SLOTS]
-        self.told += found
+        self.installed += found
         return found
 
     def copy(self) -> list[tuple[int, Installed]]:
@@ -533,7 +533,7 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
         made.own(0, 0, None, 0)
         return made
 
-    def told(made: IntakeRouter, *, at_once: bool) -> list[tuple[int, int, int]]:
+    def installed(made: IntakeRouter, *, at_once: bool) -> list[tuple[int, int, int]]:
         members_ = [{"id": n, "lon": 10.0, "lat": 10.0} for n in range(4)]
         records: list[IntakeObjects | Switch] = [
             taken_of(5, 1, members_[:2]),
@@ -557,7 +557,7 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
         return found
 
     one, other = router(), router()
-    together, apart = told(one, at_once=True), told(other, at_once=False)
+    together, apart = installed(one, at_once=True), installed(other, at_once=False)
     assert together == apart
     assert [version for version, _, _ in together] == [1, 1, 2, 2]
     former, following = together[0][1], together[2][1]

@@ -60,8 +60,8 @@ class World:
         for slot in self.slots:
             slot.open(0, 0, 1, 0)
 
-    def land(self, told: list[tuple[int, Installed]]) -> None:
-        for number, message in told:
+    def land(self, installs: list[tuple[int, Installed]]) -> None:
+        for number, message in installs:
             slot = self.slots[number]
             slot.take([(slot.offset, message)])
 
@@ -82,7 +82,7 @@ class Owner:
     ) -> None:
         self.world = world
         self.machine = RouterMachine("m", RouterSettings(SLOTS_COUNT))
-        self.told: list[tuple[int, Installed]] = []
+        self.installs: list[tuple[int, Installed]] = []
         self.saved: list[SaveCheckpoint] = []
         self.now_ms = 0
         effects: list[Effect] = []
@@ -98,7 +98,7 @@ class Owner:
             elif isinstance(effect, Append) and effect.topic == REGISTRY:
                 self.world.records.append(effect.message)  # type: ignore[arg-type]
             elif isinstance(effect, Append) and effect.topic == SLOTS:
-                self.told.append((effect.partition, effect.message))  # type: ignore[arg-type]
+                self.installs.append((effect.partition, effect.message))  # type: ignore[arg-type]
 
     def read(self, upto: int | None = None) -> None:
         """Reads the next records, in one batch."""
@@ -123,7 +123,7 @@ class Owner:
             self.copy()
 
     def take_published(self) -> list[tuple[int, Installed]]:
-        published, self.told = self.told, []
+        published, self.installs = self.installs, []
         return published
 
 

@@ -48,17 +48,17 @@ def standing(owners=OWNERS, phase=Phase.NONE, *, is_granting=False):
 UNEVEN, URGENT = 1.3, 1.01 + URGENT_EXCESS * 0.2
 
 
-def judged(rounds, plan, now_ms, objects=1_000.0, imbalance=UNEVEN):
+def decided(rounds, plan, now_ms, objects=1_000.0, imbalance=UNEVEN):
     return rounds.decide(plan, OWNERS, objects, imbalance, now_ms)
 
 
 def test_a_change_has_to_be_wanted_in_two_rounds_in_a_row() -> None:
     rounds = Rounds(SETTINGS)
 
-    assert judged(rounds, MOVE, 0) == (None, "needed in 1 of 2 rounds")
-    assert judged(rounds, NOTHING, 1)[0] is None
-    assert judged(rounds, MOVE, 2)[0] is None
-    decision, _ = judged(rounds, MOVE, 3)
+    assert decided(rounds, MOVE, 0) == (None, "needed in 1 of 2 rounds")
+    assert decided(rounds, NOTHING, 1)[0] is None
+    assert decided(rounds, MOVE, 2)[0] is None
+    decision, _ = decided(rounds, MOVE, 3)
 
     assert decision is not None
     assert decision.moves == {0: ("a", "b")}
@@ -79,7 +79,7 @@ def test_what_is_not_worth_a_change(plan, objects, imbalance, reason) -> None:
     rounds = Rounds(SETTINGS)
 
     for now_ms in range(4):
-        assert judged(rounds, plan, now_ms, objects, imbalance) == (None, reason)
+        assert decided(rounds, plan, now_ms, objects, imbalance) == (None, reason)
     assert rounds.memory == plan.memory
 
 
@@ -87,10 +87,10 @@ def test_what_is_proposed_and_not_carried_out_stays_due() -> None:
     rounds = Rounds(SETTINGS, Memory(merged_ms=1, checked_ms=2))
     proposed = replace(MOVE, memory=Memory(repeats=3, merged_ms=7, checked_ms=8))
 
-    judged(rounds, proposed, 7)
+    decided(rounds, proposed, 7)
     assert rounds.memory == Memory(repeats=3, merged_ms=1, checked_ms=2)
 
-    assert judged(rounds, proposed, 8)[0] is not None
+    assert decided(rounds, proposed, 8)[0] is not None
     assert rounds.memory == proposed.memory
 
 
@@ -103,30 +103,30 @@ def test_what_is_due_at_intervals_is_so_first_by_when_it_was_watched_first() -> 
             merged_ms=now_ms if known.merged_ms is None else known.merged_ms,
             checked_ms=now_ms if known.checked_ms is None else known.checked_ms,
         )
-        judged(rounds, replace(MOVE, memory=since), now_ms, imbalance=1.1)
+        decided(rounds, replace(MOVE, memory=since), now_ms, imbalance=1.1)
 
     assert (rounds.memory.merged_ms, rounds.memory.checked_ms) == (5, 5)
 
 
 def test_a_pause_follows_every_change() -> None:
     rounds = Rounds(SETTINGS)
-    judged(rounds, MOVE, 0)
-    judged(rounds, MOVE, 1_000)
+    decided(rounds, MOVE, 0)
+    decided(rounds, MOVE, 1_000)
 
     ended = rounds.ended(1_500)
 
     assert ended is not None
     assert ended.seconds == 0.5
     assert (rounds.moves_total, rounds.map_changes_total) == (1, 0)
-    assert judged(rounds, MOVE, 2_000) == (None, "pausing after a change")
-    assert judged(rounds, MOVE, 6_499) == (None, "pausing after a change")
-    assert judged(rounds, MOVE, 6_500)[0] is not None
+    assert decided(rounds, MOVE, 2_000) == (None, "pausing after a change")
+    assert decided(rounds, MOVE, 6_499) == (None, "pausing after a change")
+    assert decided(rounds, MOVE, 6_500)[0] is not None
 
 
 def test_what_is_urgent_is_done_in_the_first_round_that_wants_it() -> None:
     rounds = Rounds(SETTINGS)
 
-    decision, state = judged(rounds, MOVE, 0, imbalance=URGENT)
+    decision, state = decided(rounds, MOVE, 0, imbalance=URGENT)
 
     assert decision is not None
     assert state == ""
@@ -134,30 +134,30 @@ def test_what_is_urgent_is_done_in_the_first_round_that_wants_it() -> None:
 
 def test_after_a_change_what_is_urgent_waits_for_a_short_round() -> None:
     rounds = Rounds(SETTINGS)
-    judged(rounds, MOVE, 0, imbalance=URGENT)
+    decided(rounds, MOVE, 0, imbalance=URGENT)
     rounds.ended(400)
 
     paused = "pausing after a change"
     assert rounds.look_ms == SETTINGS.look_ms == 5
-    assert judged(rounds, MOVE, 404, imbalance=URGENT) == (None, paused)
-    assert judged(rounds, MOVE, 1_000) == (None, paused)
-    assert judged(rounds, MOVE, 1_001, imbalance=URGENT)[0] is not None
+    assert decided(rounds, MOVE, 404, imbalance=URGENT) == (None, paused)
+    assert decided(rounds, MOVE, 1_000) == (None, paused)
+    assert decided(rounds, MOVE, 1_001, imbalance=URGENT)[0] is not None
 
 
 def test_a_shorter_pause_than_a_round_holds_for_what_is_urgent_too() -> None:
     rounds = Rounds(replace(SETTINGS, cooldown_ms=2))
-    judged(rounds, MOVE, 0, imbalance=URGENT)
+    decided(rounds, MOVE, 0, imbalance=URGENT)
     rounds.ended(400)
 
-    assert judged(rounds, MOVE, 401, imbalance=URGENT)[0] is None
-    assert judged(rounds, MOVE, 402, imbalance=URGENT)[0] is not None
+    assert decided(rounds, MOVE, 401, imbalance=URGENT)[0] is None
+    assert decided(rounds, MOVE, 402, imbalance=URGENT)[0] is not None
 
 
 @pytest.mark.parametrize("reason", sorted(AT_INTERVALS))
 def test_what_is_done_at_intervals_is_never_urgent(reason) -> None:
     due = replace(MOVE, reason=reason)
 
-    assert judged(Rounds(SETTINGS), due, 0, imbalance=9.0)[1] == "needed in 1 of 2 rounds"
+    assert decided(Rounds(SETTINGS), due, 0, imbalance=9.0)[1] == "needed in 1 of 2 rounds"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -168,26 +168,26 @@ def test_what_comes_and_goes_below_the_urgent_changes_nothing(seed) -> None:
     for number in range(200):
         is_burst = number % 2 and rng.random() < 0.8
         imbalance = rng.uniform(1.2, URGENT - 0.02) if is_burst else rng.uniform(1.0, 1.199)
-        assert judged(rounds, MOVE, 1_000 * number, imbalance=imbalance)[0] is None, f"seed {seed}"
+        assert decided(rounds, MOVE, 1_000 * number, imbalance=imbalance)[0] is None, f"seed {seed}"
 
 
 def test_what_failed_does_not_count_and_is_paused_after_too() -> None:
     rounds = Rounds(SETTINGS)
-    judged(rounds, MOVE, 0)
-    judged(rounds, MOVE, 1)
+    decided(rounds, MOVE, 0)
+    decided(rounds, MOVE, 1)
 
     rounds.ended(2, "gone")
 
     assert rounds.moves_total == 0
     assert rounds.decisions[0].outcome == "gone"
     assert rounds.under_way is None
-    assert judged(rounds, MOVE, 3)[1] == "pausing after a change"
+    assert decided(rounds, MOVE, 3)[1] == "pausing after a change"
 
 
 def test_a_move_is_over_when_its_new_owner_is_up_to_date() -> None:
     rounds = Rounds(SETTINGS)
-    judged(rounds, MOVE, 0)
-    decision, _ = judged(rounds, MOVE, 1)
+    decided(rounds, MOVE, 0)
+    decision, _ = decided(rounds, MOVE, 1)
     after = ("b", "a", "b")
 
     assert not rounds.is_over(decision, standing(after, is_granting=True), {"b": (0, 2)})

@@ -35,7 +35,7 @@ from tests.support.values import uniform_map
 MAP = uniform_map(2, 2)
 # Slots 0 and 1 have a leaf each.
 IDS = np.array([leaf.id for leaf in MAP.leaves], np.int32)
-TOLD = {"a": LoadReport(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
+REPORTS = {"a": LoadReport(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
 STANDING = ClusterState(
     leading=True,
     phase=Phase.NONE,
@@ -69,11 +69,11 @@ class Coordinator:
         self,
         failing: type | None = None,
         error: Exception | None = None,
-        told: dict[str, LoadReport] | None = None,
+        reports: dict[str, LoadReport] | None = None,
         standing: ClusterState = STANDING,
     ) -> None:
         self.now_ms = 0
-        self.told, self.standing = told or TOLD, standing
+        self.reports, self.standing = reports or REPORTS, standing
         self.asked: list[Ask] = []
         self.failing, self.error = failing, error
         settings = RoundSettings(1_000, 5_000, 1, 1, 1.0)
@@ -102,7 +102,7 @@ class Coordinator:
             case ReadMemory():
                 return Memory()
             case AskLoads():
-                return self.told
+                return self.reports
             case AskArrivals():
                 return {}
             case AskSlots():
@@ -149,14 +149,14 @@ def test_a_memory_that_cannot_be_written_down_keeps_nothing_from_being_carried_o
 
 def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordinator:
     """Returns two evaluators with a slot each, under a scheme that needs samples."""
-    told = {}
+    reports = {}
     for slot, member in enumerate("ab"):
         row = MAP.slot_of_leaf == slot
         came, stand = np.full(1, objects[slot]), np.full(1, queries[slot])
         loads = LeafLoads(came, came, came, stand, came, stand)
-        told[member] = LoadReport(MAP.version, (slot,), IDS[row], loads)
+        reports[member] = LoadReport(MAP.version, (slot,), IDS[row], loads)
     sampled = replace(STANDING, map=replace(MAP, scheme="qt-tree"), owners=("a", "b"))
-    return Coordinator(told=told, standing=sampled)
+    return Coordinator(reports=reports, standing=sampled)
 
 
 def test_each_evaluator_is_requested_its_share_of_a_sample() -> None:
@@ -198,7 +198,7 @@ class Stream:
         self.looked_ms: list[int] = []
         self.counted_ms: list[int] = []
         self.ends_ms: list[int] = []
-        self.judged: list[RoundResult] = []
+        self.decided: list[RoundResult] = []
         self.decided_ms: list[int] = []
         self.arrivals: list[float] = []
         self.plan = plan or Plan(
@@ -270,7 +270,7 @@ class Stream:
             case Move():
                 self.decided_ms.append(self.now_ms)
             case RoundResult():
-                self.judged.append(ask)
+                self.decided.append(ask)
         return None
 
     def _load_reports(self) -> dict[str, LoadReport]:
@@ -312,7 +312,7 @@ def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
     stream.run(40)
 
     assert stream.decided_ms == [40]
-    assert [one.measured.round_ms for one in stream.judged] == [40]
+    assert [one.measured.round_ms for one in stream.decided] == [40]
     # As of a whole round: SWARM compares the arrivals of one round with those of the one before.
     assert stream.arrivals == [LOOKS * 40 * 40.0]
 
@@ -327,7 +327,7 @@ def test_load_that_becomes_urgent_in_a_round_is_assessed_by_later_objects() -> N
     # Seen at 160 ms, where counting restarts; with 30 of 160 ms it would not be urgent.
     assert stream.ends_ms == [160, 200]
     assert stream.decided_ms == [200]
-    assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
+    assert stream.decided[0].measured.imbalance == pytest.approx(1.5)
 
 
 def test_a_burst_between_two_looks_changes_nothing() -> None:
@@ -365,7 +365,7 @@ def test_what_cannot_be_relieved_is_not_tried_at_every_look() -> None:
     stream.run(16_120)
 
     assert stream.ends_ms == [40, 8_040, 8_080, 16_080, 16_120]
-    assert [one.state for one in stream.judged] == ["nothing to change"] * 5
+    assert [one.state for one in stream.decided] == ["nothing to change"] * 5
 
 
 @pytest.mark.parametrize("silent", ["b", "r"])
@@ -421,7 +421,7 @@ def test_where_few_objects_come_several_looks_are_one() -> None:
     later.run(720)
 
     assert later.ends_ms == [480, 720]
-    assert later.judged[0].measured.imbalance == pytest.approx(1.5)
+    assert later.decided[0].measured.imbalance == pytest.approx(1.5)
 
 
 def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() -> None:
@@ -434,7 +434,7 @@ def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() ->
 
     # Restarted at 80 ms; that one lasts until its end, and is judged.
     assert stream.ends_ms[:2] == [80, 8_080]
-    assert stream.judged[0].measured.round_ms == 8_000
+    assert stream.decided[0].measured.round_ms == 8_000
 
 
 def test_rare_turns_still_assess_urgent_load() -> None:
@@ -453,11 +453,11 @@ def test_loads_are_what_came_not_what_an_evaluator_that_has_too_much_could_do() 
 
     stream.run(40)
 
-    (judged,) = stream.judged
+    (decided,) = stream.decided
     # By the work done it would be 1.5.
-    assert judged.measured.imbalance == pytest.approx(1.8)
-    assert judged.measured.loads.objects.tolist() == [3_600.0, 400.0]
-    assert judged.measured.loads.met.tolist() == [3_600.0, 400.0]
+    assert decided.measured.imbalance == pytest.approx(1.8)
+    assert decided.measured.loads.objects.tolist() == [3_600.0, 400.0]
+    assert decided.measured.loads.met.tolist() == [3_600.0, 400.0]
 
 
 def test_what_waited_and_is_worked_off_is_no_load() -> None:
@@ -470,8 +470,8 @@ def test_what_waited_and_is_worked_off_is_no_load() -> None:
     stream.run(8_050)
 
     # By the work done it would be 1.5.
-    assert stream.judged[-1].measured.round_ms == 8_000
-    assert stream.judged[-1].measured.imbalance == pytest.approx(1.0)
+    assert stream.decided[-1].measured.round_ms == 8_000
+    assert stream.decided[-1].measured.imbalance == pytest.approx(1.0)
 
 
 def test_samples_are_requested_at_intervals_and_for_every_map() -> None:
@@ -485,7 +485,7 @@ def test_samples_are_requested_at_intervals_and_for_every_map() -> None:
 
     assert stream.decided_ms
     # Handling costs as much as an object's matches on average.
-    assert stream.judged[0].measured.imbalance == pytest.approx(15.5 / 11)
+    assert stream.decided[0].measured.imbalance == pytest.approx(15.5 / 11)
 
 
 def test_routers_with_another_map_report_nothing() -> None:
@@ -495,8 +495,8 @@ def test_routers_with_another_map_report_nothing() -> None:
     stream.run(8_000)
 
     # Whole rounds are judged by the work that evaluators did.
-    assert [one.measured.round_ms for one in stream.judged] == [8_000]
-    assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
+    assert [one.measured.round_ms for one in stream.decided] == [8_000]
+    assert stream.decided[0].measured.imbalance == pytest.approx(1.5)
 
 
 def test_many_queries_to_copy_lengthen_the_rounds_before_a_change() -> None:

@@ -211,7 +211,7 @@ class Evaluator:
         self.machine = EvaluatorMachine("m", settings)
         self.now_ms = 1_000_000
         self._control = 0
-        self.said: list[Declaration] = []
+        self.declared: list[Declaration] = []
         self.control(LeaderElected("c"))
         self.control(map_activated(0))
         self.step(Tick())
@@ -238,7 +238,7 @@ class Evaluator:
 
     def step(self, event: object) -> list[Effect]:
         effects = self.machine.step(event, self.now_ms)  # type: ignore[arg-type]
-        self.said += [
+        self.declared += [
             effect.message
             for effect in effects
             if isinstance(effect, Append) and isinstance(effect.message, Declaration)
@@ -255,7 +255,7 @@ class Evaluator:
 
     def read_back(self) -> list[Effect]:
         """Returns all declarations after reading them back."""
-        reported, self.said = self.said, []
+        reported, self.declared = self.declared, []
         return [effect for each in reported for effect in self.control(each)]
 
 
@@ -264,13 +264,13 @@ def test_a_successor_of_an_ended_process_reads_on_once_it_has_recorded_the_attem
     assert one.loaded == [Append(CONTROL, 0, Attempted(SLOTS, 0, one.epoch(), 0, 20))]
     assert one.read_back() == [Follow(SLOTS, 0, 0)]
     one.poll(0, 12)
-    assert (one.machine.slots[0].offset, one.said) == (12, [])
+    assert (one.machine.slots[0].offset, one.declared) == (12, [])
     one.poll(12, 25)
-    assert one.said == [Attempted(SLOTS, 0, one.epoch(), 25, 25)]
+    assert one.declared == [Attempted(SLOTS, 0, one.epoch(), 25, 25)]
     one.poll(25, 27)
     assert one.machine.slots[0].offset == 27
     one.read_back()
-    assert (0 in one.machine.careful_reading, one.said) == (False, [])
+    assert (0 in one.machine.careful_reading, one.declared) == (False, [])
 
 
 def test_a_successor_takes_a_recorded_attempt_in_pieces() -> None:
@@ -278,12 +278,12 @@ def test_a_successor_takes_a_recorded_attempt_in_pieces() -> None:
     assert one.loaded == [Follow(SLOTS, 0, 0)]
     one.poll(0, 100)
     assert one.machine.slots[0].offset == 0
-    assert one.said == [Attempted(SLOTS, 0, one.epoch(), 0, 3)]
+    assert one.declared == [Attempted(SLOTS, 0, one.epoch(), 0, 3)]
     # Further records are skipped, and read again when the held ones were taken.
     assert one.poll(100, 105) == [Unfollow(SLOTS, 0)]
     one.read_back()
     assert one.machine.slots[0].offset == 3
-    assert one.said == [Attempted(SLOTS, 0, one.epoch(), 3, 6)]
+    assert one.declared == [Attempted(SLOTS, 0, one.epoch(), 3, 6)]
     for _ in range(32):
         one.read_back()
     assert one.machine.slots[0].offset == 99
@@ -294,7 +294,7 @@ def test_a_successor_takes_a_recorded_attempt_in_pieces() -> None:
         one.read_back()
     assert Unfollow(SLOTS, 0) in one.read_back()
     assert one.machine.slots[0].offset == 130
-    assert one.said == [Attempted(SLOTS, 0, one.epoch(), 130, 400)]
+    assert one.declared == [Attempted(SLOTS, 0, one.epoch(), 130, 400)]
     assert one.read_back() == [Follow(SLOTS, 0, 130)]
     one.poll(130, 400)
     one.read_back()
@@ -335,7 +335,7 @@ def test_a_slot_that_is_lost_during_an_attempt_leaves_its_turn_to_others() -> No
     one = Evaluator(slots=2, until=1, during=(0, 1))
     one.poll(0, 1, slot=1)
     one.poll(0, 1, slot=0)
-    attempted, *_ = one.said
+    attempted, *_ = one.declared
     effects = one.control(Granted(0, SLOTS, 0, "other"))
     assert effects == [Unfollow(SLOTS, 0), Follow(SLOTS, 1, 0)]
     # A later return of it has no effect.
@@ -360,7 +360,7 @@ def test_the_record_that_ended_two_goes_to_dead_letters_and_the_next_is_matched(
 
     # test
     one.poll(0, 3)
-    assert one.said == [Skipped(SLOTS, 0, 1), Attempted(SLOTS, 0, epoch, 0, 1)]
+    assert one.declared == [Skipped(SLOTS, 0, 1), Attempted(SLOTS, 0, epoch, 0, 1)]
     effects = one.read_back()
     one.poll(1, 3)
     effects += one.read_back()

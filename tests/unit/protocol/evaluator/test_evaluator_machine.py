@@ -321,7 +321,7 @@ def test_marks_of_routers_are_passed_on_to_every_target_at_a_pace() -> None:
     one = Evaluator()
     one.own(0)
     one.own(1)
-    assert one.tick(LIMITS.mark_interval_ms) == [], "nothing came, nothing is to be told"
+    assert one.tick(LIMITS.mark_interval_ms) == [], "nothing came, nothing is to be reported"
     assert one.poll((0, 0, mark(0)), (1, 0, mark(0))) == []
     reported = found(one.tick())
     assert [target for target, _ in reported] == list(range(PARTIALS_COUNT))

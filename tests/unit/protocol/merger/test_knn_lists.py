@@ -39,7 +39,7 @@ class Both:
     def __init__(self, limits: MergerLimits = LIMITS) -> None:
         self.lists = KnnLists(limits=limits)
         self.seen: dict[int, list[Known]] = defaultdict(list)
-        self.told: dict[int, list[Known]] = defaultdict(list)
+        self.known_lists: dict[int, list[Known]] = defaultdict(list)
         self.position = 0
 
     def add(self, wanted: list[tuple[int, int, ObjectId, float]]) -> None:
@@ -70,8 +70,8 @@ class Both:
         by_query = {each.query: each for each in sent}
         assert len(by_query) == len(sent), where
         for query, seen in self.seen.items():
-            before, now = self.told[query], sorted(set(seen))[: ks[query]]
-            self.told[query] = now
+            before, now = self.known_lists[query], sorted(set(seen))[: ks[query]]
+            self.known_lists[query] = now
             new = [each for each in now if each not in before]
             if not new:
                 assert f"q{query}" not in by_query, where
@@ -121,7 +121,7 @@ def test_lists_are_the_k_least_of_all_that_was_seen(seed: int) -> None:
         if rng.random() < 0.2:
             removed = int(rng.integers(8))
             both.lists.drop(np.array([removed + 1], np.uint64))
-            both.seen[removed], both.told[removed] = [], []
+            both.seen[removed], both.known_lists[removed] = [], []
         if rng.random() < 0.2:
             saved = read_state(write_state(both.lists.state()))
             both.lists = KnnLists(limits=limits)

@@ -278,10 +278,10 @@ def test_each_step_is_sent_once_with_the_counts_of_all_slots(seed: int) -> None:
         assert lists_for(sent, asked) == expected, f"seed={seed}"
 
 
-def lists_for(told: list[SentItems], asked: ListVersion) -> list[ListChange]:
+def lists_for(sent_windows: list[SentItems], asked: ListVersion) -> list[ListChange]:
     return [
         each
-        for window in told
+        for window in sent_windows
         for each in window
         if isinstance(each, ListChange) and each.query == asked.id
     ]

@@ -83,7 +83,7 @@ class Life:
     """The events: objects, changes of queries, and the records for slots with both."""
 
     # (time, slot, message), in the order of their appends.
-    told: list[tuple[int, int, Routed | Installed]] = field(default_factory=list)
+    sent: list[tuple[int, int, Routed | Installed]] = field(default_factory=list)
     objects: dict[int, dict[str, Any]] = field(default_factory=dict)
     # Query → (time, revision or `NO_REVISION`, members, past).
     versions: dict[str, list[tuple[int, dict[str, Any] | None, int]]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
             for effect in router.flush(0, at_once=True):
                 assert isinstance(effect, Append)
                 assert isinstance(effect.message, Routed)
-                life.told.append((time, effect.partition, travelled(effect.message)))
+                life.sent.append((time, effect.partition, travelled(effect.message)))
             continue
         name = f"q{dice.randrange(8)}"
         versions = life.versions.setdefault(name, [(-1, None, NO_PAST)])
@@ -122,7 +122,7 @@ def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
         request = request_of(action, members or name, start_ms=1_000, past_ms=past_ms)
         assert log.ask(request).error is None
         for slot, message in log.installs[before:]:
-            life.told.append((time, slot, travelled(message)))
+            life.sent.append((time, slot, travelled(message)))
         versions.append((time, members, past_ms))
     return life
 
@@ -146,7 +146,7 @@ def replayed(seed: int, life: Life, drift: int) -> SlotReports:
     """Each slot takes both streams in order, one up to `drift` later than the other."""
     dice, published = Random(f"replay {seed}"), SlotReports()
     for slot in range(SLOTS):
-        log = interleaved(dice, [entry for entry in life.told if entry[1] == slot], drift)
+        log = interleaved(dice, [entry for entry in life.sent if entry[1] == slot], drift)
         machine = opened(slot)
         offset = changed = 0
         while offset < len(log):
@@ -196,7 +196,7 @@ def pairs_of(report: Report) -> Iterator[tuple[str, int]]:
         yield ids[bounds[i] : bounds[i + 1]].decode(), int(report.objects.ids[row])
 
 
-def check(life: Life, told: SlotReports, drift: int, why: str) -> None:
+def check(life: Life, sent: SlotReports, drift: int, why: str) -> None:
     for name, versions in life.versions.items():
         for number, one in life.objects.items():
             times = [time for time, _, _ in versions]
@@ -213,7 +213,7 @@ def check(life: Life, told: SlotReports, drift: int, why: str) -> None:
                 members is not None and meets(members, one["lon"], one["lat"], one["text"])
                 for _, members, _ in (versions[i] for i in current)
             }
-            count = told.pairs[name, number]
+            count = sent.pairs[name, number]
             assert count <= 1, f"{why} {name} {number}"
             assert verdicts != {True} or count == 1, f"{why} {name} {number}"
             assert verdicts != {False} or count == 0, f"{why} {name} {number}"
@@ -253,7 +253,7 @@ def test_objects_are_stored_at_home_alone(seed: int) -> None:
     visits = 0
     for slot in range(SLOTS):
         machine = opened(slot)
-        log = [message for _, at, message in life.told if at == slot]
+        log = [message for _, at, message in life.sent if at == slot]
         machine.take(list(enumerate(log)))
         stored.update({slot: machine.store.objects_total})
         visits += sum(len(message.objects) for message in log if isinstance(message, Routed))

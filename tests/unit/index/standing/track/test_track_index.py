@@ -295,9 +295,9 @@ def test_values_of_two_keys_that_share_a_set_stay_apart() -> None:
     handles = index._sets.handles_of
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)
     value = np.array([7], np.uint64)
-    twin = int(handles(two, handles(one, value))[0])
-    assert handles(two, np.array([twin], np.uint64)) == handles(one, value)
-    steps = [at(1.0, 0, 1, 7), at(1.0, 1, 2, twin), at(50.0, 2, 2, twin), at(1.0, 3, 1, 7),
+    second = int(handles(two, handles(one, value))[0])
+    assert handles(two, np.array([second], np.uint64)) == handles(one, value)
+    steps = [at(1.0, 0, 1, 7), at(1.0, 1, 2, second), at(50.0, 2, 2, second), at(1.0, 3, 1, 7),
              at(50.0, 4, 1, 7)]  # fmt: skip
     assert match(index, steps, live) == [
         (0, ENTERS, 0), (1, ENTERS, 1), (2, EXITS, 1), (3, INSIDE, 0), (4, EXITS, 0),

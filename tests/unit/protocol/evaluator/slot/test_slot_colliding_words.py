@@ -30,8 +30,8 @@ from tests.support.values import installed_of, routed_of
 
 HERE = TermHashing("0123456789abcdef0123456789abcdef")
 ELSEWHERE = TermHashing("fedcba9876543210fedcba9876543210")
-TWINS = (*PAIRS[:4], ("fire", FOUND["fire"]))
-WORDS = [word for pair in TWINS for word in pair]
+PAIRED = (*PAIRS[:4], ("fire", FOUND["fire"]))
+WORDS = [word for pair in PAIRED for word in pair]
 
 
 def opened(hashing: TermHashing = HERE, offset: int = 0) -> Slot:
@@ -51,18 +51,22 @@ def again(slot: Slot, hashing: TermHashing) -> Slot:
 def standing_queries() -> dict[str, tuple[dict[str, Any], Any]]:
     """Returns id → (members, the condition on a set of words)."""
     queries: dict[str, tuple[dict[str, Any], Any]] = {}
-    for number, (one, twin) in enumerate(TWINS):
-        other = TWINS[number - 1][0]
+    for number, (one, colliding) in enumerate(PAIRED):
+        other = PAIRED[number - 1][0]
         for name, text, holds in (
             ("has", one, lambda w, a=one: a in w),
-            ("twin", twin, lambda w, a=twin: a in w),
-            ("not", f"{one} AND NOT {twin}", lambda w, a=one, b=twin: a in w and b not in w),
+            ("twin", colliding, lambda w, a=colliding: a in w),
+            (
+                "not",
+                f"{one} AND NOT {colliding}",
+                lambda w, a=one, b=colliding: a in w and b not in w,
+            ),
             (
                 "any",
-                f"ANY({one}, {other}) AND NOT {twin}",
-                lambda w, a=one, b=twin, c=other: (a in w or c in w) and b not in w,
+                f"ANY({one}, {other}) AND NOT {colliding}",
+                lambda w, a=one, b=colliding, c=other: (a in w or c in w) and b not in w,
             ),
-            ("both", f"{one} AND {twin}", lambda w, a=one, b=twin: a in w and b in w),
+            ("both", f"{one} AND {colliding}", lambda w, a=one, b=colliding: a in w and b in w),
         ):
             query_id = f"{name}-{number}"
             members = {"id": query_id, "kind": "range", "mode": "continuous", "text": text}
@@ -150,7 +154,7 @@ def test_what_came_without_words_is_met_by_hash_as_ever_beside_what_has_them() -
     slot.take([(0, read_installed(write_installed(old))), (1, fresh)])
 
     # test
-    objects = [{"id": n, "lon": 1.0, "lat": 1.0, "text": text} for n, text in enumerate(TWINS[0])]
+    objects = [{"id": n, "lon": 1.0, "lat": 1.0, "text": text} for n, text in enumerate(PAIRED[0])]
     found = met(slot, objects, 1)
 
     # check
@@ -167,7 +171,7 @@ def test_a_router_of_an_earlier_version_may_request_history_of_plain_range_queri
     met(slot, objects[:100], 1)
     slot.store.seal()
     met(slot, objects[100:], 2)
-    text = f"({TWINS[0][0]} AND {TWINS[1][0]}) OR {TWINS[2][0]} AND NOT {TWINS[3][1]}"
+    text = f"({PAIRED[0][0]} AND {PAIRED[1][0]}) OR {PAIRED[2][0]} AND NOT {PAIRED[3][1]}"
     near = {"circle": {"lon": 1.0, "lat": 1.0, "radius_m": 50.0}}
     members = old_query() | {"text": text, "region": near}
     old = installed_of(0, [(1, members, "s", 2)], past_ms=1_000)
@@ -177,19 +181,19 @@ def test_a_router_of_an_earlier_version_may_request_history_of_plain_range_queri
 
     # check: by the wire hash, under which both words of a pair are one.
     assert isinstance(report, Report)
-    one_of = {word: pair[0] for pair in TWINS for word in pair}
+    one_of = {word: pair[0] for pair in PAIRED for word in pair}
     found = [{one_of[word] for word in one["text"].split()} for one in objects]
     wanted = [
         number
         for number, words in enumerate(found)
-        if {TWINS[0][0], TWINS[1][0]} <= words
-        or (TWINS[2][0] in words and TWINS[3][0] not in words)
+        if {PAIRED[0][0], PAIRED[1][0]} <= words
+        or (PAIRED[2][0] in words and PAIRED[3][0] not in words)
     ]
     assert matches_of(report) == {("old", number) for number in wanted if number % 2 == 0}
 
 
 def old_query() -> dict[str, Any]:
-    return {"id": "old", "kind": "range", "mode": "continuous", "text": TWINS[0][0]}
+    return {"id": "old", "kind": "range", "mode": "continuous", "text": PAIRED[0][0]}
 
 
 def test_definitions_give_the_words_that_a_record_of_an_earlier_version_lacks() -> None:
@@ -197,7 +201,7 @@ def test_definitions_give_the_words_that_a_record_of_an_earlier_version_lacks() 
     members = old_query() | {"kind": "knn", "point": {"lon": 1.0, "lat": 1.0}, "k": 9}
     old = installed_of(0, [(1, members, "s", 0)])
     slot.take([(0, replace(old, rows=replace(old.rows, **NO_WORDS)))])
-    objects = [{"id": n, "lon": 1.0, "lat": 1.0, "text": text} for n, text in enumerate(TWINS[0])]
+    objects = [{"id": n, "lon": 1.0, "lat": 1.0, "text": text} for n, text in enumerate(PAIRED[0])]
     assert met(slot, objects, 1) == {("old", 0)}
 
 
@@ -259,8 +263,13 @@ def test_searches_meet_words(seal: bool, restart: bool) -> None:
         assert top_terms(count_terms(view, k=k), k, names) == best[:k]
     ranked = parse_query(
         {"id": "r", "kind": "ranked", "mode": "snapshot", "point": {"lon": 1.0, "lat": 1.0}}
-        | {"k": 5, "radius_m": 100.0, "keywords": [TWINS[0][0], TWINS[1][1]], "window": "1h"}
+        | {
+            "k": 5,
+            "radius_m": 100.0,
+            "keywords": [PAIRED[0][0], PAIRED[1][1]],
+            "window": "1h",
+        }
     )
     part = RankedSearch(ranked, hashing).search(view, 1)
-    assert part.holders.tolist() == [counted[TWINS[0][0]], counted[TWINS[1][1]]]
+    assert part.holders.tolist() == [counted[PAIRED[0][0]], counted[PAIRED[1][1]]]
     assert np.all(part.frequencies.sum(1) > 0)

@@ -102,19 +102,19 @@ class Model:
     epoch: int = -1
     is_whole: bool = False
 
-    def add(self, said: Keywords) -> None:
-        is_former = said.epoch < self.epoch
-        self.epoch = max(said.epoch, self.epoch)
-        if said.is_withdrawn:
+    def add(self, sent: Keywords) -> None:
+        is_former = sent.epoch < self.epoch
+        self.epoch = max(sent.epoch, self.epoch)
+        if sent.is_withdrawn:
             self.is_whole = self.is_whole and is_former
             return
-        if said.begins and not is_former:
+        if sent.begins and not is_former:
             self.following = {}
         for each in (self.known, self.following):
-            for term, bits in zip(said.terms.tolist(), said.slots[:, 0].tolist(), strict=True):
+            for term, bits in zip(sent.terms.tolist(), sent.slots[:, 0].tolist(), strict=True):
                 if each is not None:
                     each.setdefault(term, set()).update(s for s in range(64) if bits >> s & 1)
-        if said.ends and not is_former and self.following is not None:
+        if sent.ends and not is_former and self.following is not None:
             self.known, self.following, self.is_whole = self.following, None, True
 
 
@@ -330,7 +330,7 @@ class Owner:
         self.routings = {1: uniform_routing(SLOTS_COUNT, SLOTS_COUNT)}
         self.records: dict[int, Change | Prepare | Retire] = {}
         self.intakes = [KeywordFilter(SLOTS_COUNT, 4) for _ in range(INTAKES)]
-        self.said: list[Keywords] = []
+        self.sent: list[Keywords] = []
         self.order: list[str] = []
         self.answers: list[Outcome] = []
 
@@ -344,11 +344,11 @@ class Owner:
             match effect:
                 case Append("registry", 3, Change() as change):
                     self.records[len(self.records)] = change
-                case Append("intake", partition, Keywords() as said):
-                    self.intakes[partition].add(said)
+                case Append("intake", partition, Keywords() as sent):
+                    self.intakes[partition].add(sent)
                     self.order.append(f"keywords {partition}")
                     if partition == 0:
-                        self.said.append(said)
+                        self.sent.append(sent)
                 case Answer(_, outcomes):
                     self.order.append("answer")
                     self.answers += outcomes
@@ -366,17 +366,17 @@ class Owner:
         """Returns the number of pieces."""
         pieces = 0
         while self.keyword_summary.is_due:
-            before = len(self.said)
+            before = len(self.sent)
             self.carry_out(self.registry.publish_summary(0))
             self.read()
-            pieces += len(self.said) - before
+            pieces += len(self.sent) - before
         return pieces
 
     def known(self) -> dict[int, set[int]]:
         """Returns the newest record of each keyword since all was last declared."""
         found: dict[int, set[int]] = {}
-        begins = [i for i, each in enumerate(self.said) if each.begins]
-        for each in self.said[begins[-1] if begins else 0 :]:
+        begins = [i for i, each in enumerate(self.sent) if each.begins]
+        for each in self.sent[begins[-1] if begins else 0 :]:
             for term, bits in zip(each.terms.tolist(), each.slots[:, 0].tolist(), strict=True):
                 found.setdefault(term, set()).update(s for s in range(64) if bits >> s & 1)
         return found
@@ -401,9 +401,9 @@ def test_published_keywords_are_not_republished() -> None:
     owner.ask("register", text("wide", "coffee"))
     owner.ask("register", text("narrow", "coffee", -179, -178))
     owner.ask("update", text("narrow", "coffee", -170, -160))
-    assert len(owner.said) == 1
+    assert len(owner.sent) == 1
     owner.ask("register", text("tea", "tea", -179, -178))
-    (published,) = owner.said[1:]
+    (published,) = owner.sent[1:]
     assert (published.terms.tolist(), published.slots.tolist()) == ([term_hash("tea")], [[1]])
 
 
@@ -460,7 +460,7 @@ def test_an_owner_publishes_all_keywords_when_nothing_else_can_become_valid() ->
     # First a record of its own; then five keywords in three pieces.
     assert owner.say_all() == 3
     assert owner.registry.validation.epoch_seen == EPOCH
-    pieces = owner.said[-3:]
+    pieces = owner.sent[-3:]
     assert [(item.begins, item.ends) for item in pieces] == [
         (True, False),
         (False, False),
@@ -490,17 +490,17 @@ def test_pending_keywords_are_published_at_once_for_a_query_that_arrives() -> No
     owner = Owner(EPOCH + 1, former.registry.state(), former.registry.offset, limits)
     owner.records = dict(former.records)
     owner.keyword_summary.is_published = False
-    while not owner.said:
+    while not owner.sent:
         owner.carry_out(owner.registry.publish_summary(0))
         owner.read()
-    assert (owner.said[-1].begins, owner.said[-1].ends) == (True, False)
-    waiting = [word for word in words if term_hash(word) not in owner.said[-1].terms.tolist()]
+    assert (owner.sent[-1].begins, owner.sent[-1].ends) == (True, False)
+    waiting = [word for word in words if term_hash(word) not in owner.sent[-1].terms.tolist()]
     assert len(waiting) == 2
-    before = len(owner.said)
+    before = len(owner.sent)
     owner.order.clear()
     owner.ask("register", text("meanwhile", waiting[1]))
     assert owner.order == ["keywords 0", "keywords 1", "answer"]
-    (published,) = owner.said[before:]
+    (published,) = owner.sent[before:]
     assert published.terms.tolist() == [term_hash(waiting[1])]
     owner.say_all()
     assert owner.known().keys() == {term_hash(word) for word in words}

@@ -98,7 +98,7 @@ def test_members_are_known_after_a_take_over(is_former: bool) -> None:
 
 def published_by(log: Owner) -> list[TrackedMember | TrackedMemberSet]:
     """Returns the new records for the first intake partition."""
-    published, log.said = log.said, []
+    published, log.members = log.members, []
     return [message for partition, message in published if partition == 0]
 
 
@@ -145,9 +145,9 @@ def gone(number: int) -> ChangeRequest:
 def test_a_member_is_published_once_and_before_its_first_query_is_answered() -> None:
     log = Owner()
     log.do(tracks(1, "bus"))
-    assert log.order[0] == "said"
-    assert log.order.index("answer") > log.order.index("said")
-    assert [partition for partition, _ in log.said] == [0, 1]
+    assert log.order[0] == "published"
+    assert log.order.index("answer") > log.order.index("published")
+    assert [partition for partition, _ in log.members] == [0, 1]
     assert published_by(log) == [TrackedMember("bus", 3, 7)]
     log.do(tracks(2, "bus"), tracks(3, "line"))
     assert published_by(log) == [TrackedMember("line", 3, 7)]

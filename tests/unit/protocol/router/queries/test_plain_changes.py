@@ -150,7 +150,7 @@ def test_requests_for_a_query_wait_for_its_change_in_columns() -> None:
     log.read()
     assert kinds(log, first) == kinds(log, again) == [0, 1, 2]
     assert log.outcome(gone).error is None
-    assert {name for ids in log.told().values() for name in ids} == {"q0", "q2"}
+    assert {name for ids in log.installed_ids().values() for name in ids} == {"q0", "q2"}
 
 
 def test_a_change_of_another_owner_comes_first() -> None:
@@ -184,7 +184,7 @@ def test_a_new_owner_reads_columns_that_it_has_not_asked_for(forwarded: list[int
     second = ColumnLog()
     second.records = first.records
     second.read()
-    assert second.told() == first.told()
+    assert second.installed_ids() == first.installed_ids()
     assert forwarded == [20, 20]
     assert not second.answers
 
@@ -259,8 +259,10 @@ def test_random_lives_are_the_same_either_way(seed: int) -> None:
     for one, other in tokens:
         pairs = zip(single.answers[one], columns.answers[other], strict=True)
         assert all(type(a.error) is type(b.error) for a, b in pairs), f"seed {seed}"
-    told = [{slot: set(ids) for slot, ids in log.told().items()} for log in (single, columns)]
-    assert told[0] == told[1], f"seed {seed}"
+    installs = [
+        {slot: set(ids) for slot, ids in log.installed_ids().items()} for log in (single, columns)
+    ]
+    assert installs[0] == installs[1], f"seed {seed}"
     digests = [
         dict(zip(log.registry.state()["handles"], log.registry.state()["digests"], strict=True))
         for log in (single, columns)

@@ -47,7 +47,7 @@ def test_an_id_that_collides_with_a_live_one_is_refused() -> None:
     assert "choose another id" in str(error)
     assert isinstance(refusal(log, request_of("update", query(EVIL, text="evil"))), NotFound)
     assert isinstance(refusal(log, request_of("unregister", EVIL)), NotFound)
-    assert log.told() == {slot: {VICTIM: revision} for slot in range(5)}
+    assert log.installed_ids() == {slot: {VICTIM: revision} for slot in range(5)}
     assert log.ask(registered(VICTIM)).revision == revision
 
 
@@ -67,7 +67,7 @@ def test_when_one_is_removed_the_other_may_be_registered() -> None:
     log.ask(registered(VICTIM))
     log.ask(request_of("unregister", VICTIM))
     revision = log.ask(registered(EVIL)).revision
-    assert log.told() == {slot: {EVIL: revision} for slot in range(5)}
+    assert log.installed_ids() == {slot: {EVIL: revision} for slot in range(5)}
     assert isinstance(log.ask(request_of("unregister", VICTIM)).error, NotFound)
 
 
@@ -83,7 +83,7 @@ def test_of_two_that_come_together_the_first_of_the_log_is_registered() -> None:
         assert isinstance(log.outcome(later).error, AlreadyExists)
         # The void record has the other's key: the change in force is republished.
         assert log.registry.hidden.keys() == {query_handle(first)}
-        assert log.told() == {slot: {first: done.revision} for slot in range(5)}
+        assert log.installed_ids() == {slot: {first: done.revision} for slot in range(5)}
 
 
 def test_changes_that_crowd_one_id_do_not_crowd_the_other() -> None:
@@ -177,7 +177,7 @@ def test_an_old_log_in_which_one_replaced_the_other_is_read_as_it_was() -> None:
         replace(change_of(request_of("update", query(EVIL)), expected_revision=0), epoch=7),
     ]
     log.read()
-    assert log.told() == {slot: {EVIL: 1} for slot in range(5)}
+    assert log.installed_ids() == {slot: {EVIL: 1} for slot in range(5)}
     assert isinstance(refusal(log, registered(VICTIM)), AlreadyExists)
     assert isinstance(refusal(log, request_of("unregister", VICTIM)), NotFound)
     assert log.ask(request_of("unregister", EVIL)).error is None
@@ -190,13 +190,13 @@ def test_an_id_whose_handle_is_zero_is_one_like_any_other() -> None:
     assert log.ask(registered(ZERO)).revision == 0
     log.records.append(log.registry.pending_requests.probe(0))
     log.read()
-    assert log.told() == {slot: {ZERO: 0} for slot in range(5)}
+    assert log.installed_ids() == {slot: {ZERO: 0} for slot in range(5)}
     revision = log.ask(request_of("update", query(ZERO, text="new"))).revision
     assert log.ask(registered(ZERO, text="new")).revision == revision
-    assert log.told() == {slot: {ZERO: revision} for slot in range(5)}
+    assert log.installed_ids() == {slot: {ZERO: revision} for slot in range(5)}
     assert isinstance(log.ask(registered(ZERO, text="other")).error, AlreadyExists)
     assert log.ask(request_of("unregister", ZERO)).error is None
-    assert log.told() == {}
+    assert log.installed_ids() == {}
     assert len(log.registry.live) == 0
 
 

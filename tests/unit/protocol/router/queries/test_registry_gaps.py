@@ -228,7 +228,7 @@ REMOVED = change_of(request_of("unregister", "q"), 0)
 
 
 @pytest.mark.parametrize(
-    ("others", "taken", "told"),
+    ("others", "taken", "versions"),
     [
         # The end was no longer asked for at its removal.
         ([SILENT, replace(REMOVED, expected_revision=1), Q], (0, 1, 2), []),
@@ -239,7 +239,7 @@ REMOVED = change_of(request_of("unregister", "q"), 0)
     ],
 )
 def test_only_the_version_that_a_change_replaces_is_reported_as_ended(
-    others: list[Change], taken: tuple[int, ...], told: list[int]
+    others: list[Change], taken: tuple[int, ...], versions: list[int]
 ) -> None:
     log = Log()
     first = Owner(log, epoch=FORMER)
@@ -254,7 +254,7 @@ def test_only_the_version_that_a_change_replaces_is_reported_as_ended(
             effects += second.registry.read([(place, record)], log.routings)
     effects += second.registry.announce(0)
     effects += second.registry.read([(len(log.records), _probe(effects))], log.routings)
-    assert ended_versions(effects) == {slot: told for slot in range(SLOTS_COUNT) if told}
+    assert ended_versions(effects) == {slot: versions for slot in range(SLOTS_COUNT) if versions}
 
 
 @pytest.mark.parametrize("is_held", [True, False])

@@ -33,7 +33,7 @@ def kinds_sent(log: Log) -> dict[int, list[int]]:
 def test_r3_an_update_may_change_the_kind_of_a_query() -> None:
     log = Log()
     log.ask(request_of("register", query("a", -170, -110)))
-    (home,) = log.told()
+    (home,) = log.installed_ids()
     assert kinds_sent(log) == {home: [KIND_RANGE]}
 
     log.installs.clear()
@@ -56,7 +56,7 @@ def test_r3_an_update_may_change_the_kind_of_a_query() -> None:
 
 
 def slots_left(log: Log) -> set[int]:
-    return set(log.told())
+    return set(log.installed_ids())
 
 
 def test_r3_queries_of_another_kind_are_not_equal() -> None:

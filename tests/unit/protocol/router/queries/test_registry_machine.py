@@ -39,7 +39,7 @@ def test_r3_a_registration_is_answered_when_its_slots_have_it() -> None:
     log.read()
     assert log.outcome(token) == Outcome(0)
     assert log.order == ["install", "answer"]
-    assert log.told() == {key: {"a": 0} for key in slots_between(-170, -110)}
+    assert log.installed_ids() == {key: {"a": 0} for key in slots_between(-170, -110)}
 
 
 def test_r3_an_equal_registration_gets_the_revision_and_changes_nothing() -> None:
@@ -102,7 +102,7 @@ def test_r3_what_a_deposed_owner_appends_late_is_void() -> None:
     late = change_of(request_of("register", query("a")))
     log.records.append(replace(late, epoch=6))
     log.read()
-    assert log.told() == {}
+    assert log.installed_ids() == {}
     assert log.registry.live.revision(query_handle("a")) == NO_REVISION
 
 
@@ -124,7 +124,7 @@ def test_r3_a_removal_of_before_is_not_taken_for_the_one_that_is_requested() -> 
     other = change_of(request_of("register", query("a", -10, 10), start_ms=6))
     log.records.append(replace(other, epoch=7))
     assert log.ask(request_of("unregister", "a", start_ms=9)).error is None
-    assert log.told() == {}
+    assert log.installed_ids() == {}
 
 
 @pytest.mark.parametrize("subscriber", ["s", "t"])
@@ -169,7 +169,7 @@ def test_r3_a_removal_reaches_all_slots_of_the_query() -> None:
     log = Log()
     log.ask(request_of("register", query("a")))
     assert log.ask(request_of("unregister", "a")) == Outcome(1)
-    assert log.told() == {}
+    assert log.installed_ids() == {}
     assert len(log.registry.live) == 0
     assert log.ask(request_of("register", query("a"))) == Outcome(2)
 
@@ -192,7 +192,7 @@ def test_r3_requests_after_an_append_of_the_same_query_wait_their_turn() -> None
     # One probe for all requests that had arrived by then.
     assert log.changes == log.head - 1
     assert [type(o.error).__name__ for o in outcomes if o.error] == ["AlreadyExists", "NotFound"]
-    assert set(log.told()) == set(range(SLOTS_COUNT))
+    assert set(log.installed_ids()) == set(range(SLOTS_COUNT))
 
 
 def test_r3_a_request_is_answered_once_with_all_its_outcomes_in_order() -> None:
@@ -221,7 +221,7 @@ def test_r3_a_change_appended_first_by_another_owner_voids_ours_which_is_validat
     assert isinstance(log.outcome(register).error, AlreadyExists)
     assert log.outcome(update) == Outcome(2)
     assert log.registry.validation.voids == 1
-    assert log.told() == {key: {"a": 2} for key in range(SLOTS_COUNT)}
+    assert log.installed_ids() == {key: {"a": 2} for key in range(SLOTS_COUNT)}
 
 
 def test_r3_the_void_record_of_a_zombie_changes_nothing() -> None:
@@ -256,7 +256,7 @@ def test_r3_several_changes_of_one_query_in_a_batch_leave_the_last_one() -> None
     ]
     log.records += [replace(change, epoch=7) for change in changes]
     log.read()
-    assert log.told() == {key: {"a": 2} for key in slots_between(10, 80)}
+    assert log.installed_ids() == {key: {"a": 2} for key in slots_between(10, 80)}
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -321,7 +321,7 @@ def test_expired_queries_are_removed_once_their_lifetime_is_over() -> None:
     log.carry_out(log.registry.expire(11_001))
     log.read()
     assert log.registry.validation.voids == 1
-    assert log.told() == {key: {"b": 1} for key in range(SLOTS_COUNT)}
+    assert log.installed_ids() == {key: {"b": 1} for key in range(SLOTS_COUNT)}
     assert log.registry.expire(99_999) == []
 
 

@@ -318,7 +318,7 @@ def test_an_owner_that_reads_what_compaction_left_knows_what_is_in_force(past: s
     for handle in live_of(log.registry):
         assert found.registry.place(handle) == log.registry.place(handle)
     assert found.registry.hidden == {}
-    assert slots_after(log.installs + found.installs) == log.told()
+    assert slots_after(log.installs + found.installs) == log.installed_ids()
 
 
 def test_a_void_change_that_nothing_is_missing_before_stays_void() -> None:
@@ -413,7 +413,7 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
 
     # check
     assert live_of(second.registry) == live_of(log.registry), f"seed={seed}"
-    assert slots_after(first.installs + second.installs) == log.told(), f"seed={seed}"
+    assert slots_after(first.installs + second.installs) == log.installed_ids(), f"seed={seed}"
     assert len(compacted(records, 0, log.head)) == len({r.handle for r in records})
 
 
