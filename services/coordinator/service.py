@@ -197,6 +197,7 @@ class CoordinatorService(Service):
     def _warm(self) -> None:
         """Lets evaluators load past objects of slots that they are to own, in another thread."""
         is_warming = self._warming is not None and self._warming.is_alive()
+        self._metrics.unwarmed.set(len(self.machine.unwarmed))
         if self.machine.unwarmed and not is_warming:
             self._warming = threading.Thread(
                 target=self._warm_slots, name=f"{self.member}-warm", daemon=True
@@ -214,8 +215,10 @@ class CoordinatorService(Service):
             owner, following = move
             # Also if nobody answers: the move only takes longer.
             with suppress(TransportUnavailable):
-                self._evaluators.warm({following: [slot]})
-                self._evaluators.save({owner: [slot]})
+                with self._metrics.warming_seconds.labels(phase="warm").time():
+                    self._evaluators.warm({following: [slot]})
+                with self._metrics.warming_seconds.labels(phase="save").time():
+                    self._evaluators.save({owner: [slot]})
             self.worker.post(Warmed(slot, following))
 
     def _is_emptied(self) -> bool:

@@ -365,9 +365,24 @@ class CoordinatorMetrics:
             buckets=CHANGE_S,
             registry=registry,
         )
+        self.unwarmed = Gauge(
+            "sirocco_coordinator_unwarmed_slots",
+            "Slots whose next owners are still to load their past objects before they move",
+            registry=registry,
+        )
+        self.warming_seconds = Histogram(
+            "sirocco_coordinator_warming_seconds",
+            "Time of each phase before a slot moves: warm, the next owner loads past objects; "
+            "save, the owner writes a checkpoint",
+            ["phase"],
+            buckets=CHANGE_S,
+            registry=registry,
+        )
         # From the start on: a rate does not count the first value of a series that begins with it.
         for kind in ("map", "moves"):
             self.change_seconds.labels(kind=kind)
+        for phase in ("warm", "save"):
+            self.warming_seconds.labels(phase=phase)
         self.rounds = Counter(
             "sirocco_coordinator_balance_rounds",
             "Balancing rounds, by outcome",

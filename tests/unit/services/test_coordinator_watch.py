@@ -162,6 +162,22 @@ def test_past_objects_are_loaded_and_another_checkpoint_written_before_a_slot_mo
     assert fake.asked == [each for each in wanted if each[0] == "warm" or not is_away]
     # A slot moves also if nobody answers.
     assert watch.posted == [Warmed(0, "b"), Warmed(1, "c")]
+    counts = {
+        phase: watch.service.registry.get_sample_value(
+            "sirocco_coordinator_warming_seconds_count", {"phase": phase}
+        )
+        for phase in ("warm", "save")
+    }
+    assert counts == {"warm": 2, "save": 0 if is_away else 2}
+
+
+def test_slots_that_wait_for_their_next_owners_are_shown(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch.service, "_evaluators", FakeEvaluators())
+    watch.service.machine.unwarmed = {0: ("a", "b"), 1: ("a", "c")}
+    watch.look()
+    assert watch.service.registry.get_sample_value("sirocco_coordinator_unwarmed_slots") == 2
 
 
 def test_a_move_that_is_planned_no_more_is_not_prepared(
