@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
 from fastapi import Response
-from sirocco_client import (
-    Ended,
-    KnnChange,
-    ListChange,
-    Object,
-    RegisteredQuery,
-    SearchAnswer,
-    TermsStep,
-)
+from sirocco_client import Object, RegisteredQuery, SearchAnswer
 from sirocco_client.queries import write_query
 
 from sirocco.codec.queries import read_query
 from sirocco.model.query import canonical
+from sirocco.services.notification_json import texts
 
 
 def json_response(
@@ -29,37 +21,9 @@ def json_response(
     return Response(orjson.dumps(members), status, media_type=media_type)
 
 
-def texts(ids: Iterable[int | str]) -> list[str]:
-    """Returns ids as strings."""
-    return [str(one) for one in ids]
-
-
 def object_members(one: Object) -> dict[str, Any]:
     """Returns an object's public form."""
     return one.members() | {"id": str(one.id)}
-
-
-def change_members(change: ListChange) -> dict[str, Any]:
-    """Returns the line of OUT for a changed list, a step or an end."""
-    members: dict[str, Any] = {"query": change.query}
-    if isinstance(change, Ended):
-        return members | {"event": "ended", "reason": change.reason}
-    if isinstance(change, KnnChange):
-        members |= {
-            "added": texts(one.id for one in change.added),
-            "removed": texts(change.removed),
-        }
-        return members | _entries(change.entries, "distance_m")
-    if change.is_partial:
-        members["partial"] = True
-    if isinstance(change, TermsStep):
-        return members | {"terms": [list(pair) for pair in change.terms], "at": change.at_ms}
-    return members | _entries(change.entries, "score") | {"at": change.at_ms}
-
-
-def _entries(entries: Iterable[tuple[int | str, float]], figure: str) -> dict[str, Any]:
-    found = list(entries)
-    return {"objects": texts(one for one, _ in found), figure: [value for _, value in found]}
 
 
 def answer_members(answer: SearchAnswer, *, is_full: bool) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from sirocco_client import (
     PermissionDenied,
     Unavailable,
 )
-from sirocco_client.columns import MISSING_TS
 from sirocco_client.errors import SiroccoError as ClientError
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
@@ -35,8 +34,8 @@ from starlette.websockets import WebSocketDisconnect
 from sirocco.model.errors import SiroccoError as EngineError
 from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
-from sirocco.services.gateway.json_forms import change_members
 from sirocco.services.gateway.problems import problem_of, problem_response
+from sirocco.services.notification_json import notifications_of
 
 EVENT_STREAM = "text/event-stream"
 
@@ -105,44 +104,10 @@ def events_of(batch: NotificationBatch, skip: int = 0) -> Iterator[Event]:
     total = len(batch)
     if skip >= total:
         raise InvalidArgument("is no cursor of this subscriber", field="cursor")
-    for number, data in enumerate(_data_of(batch), 1):
+    for number, data in enumerate(notifications_of(batch), 1):
         if number > skip:
             place = batch.cursor if number == total else f"{batch.begin_cursor}~{number}"
             yield Event(place, data)
-
-
-def _data_of(batch: NotificationBatch) -> Iterator[bytes]:
-    """Yields the JSON of each notification. An object is written once however many it matches."""
-    heads = [b'{"query":%s,"object":' % orjson.dumps(one) for one in batch.query_ids]
-    objects = _objects_of(batch)
-    changes, tracks = batch.match_changes, batch.match_tracks
-    for i, (query, row) in enumerate(zip(batch.match_queries, batch.match_objects, strict=True)):
-        if changes[i] == "match":
-            yield b"%s%s}" % (heads[query], objects[row])
-        else:
-            event, track = orjson.dumps(changes[i]), orjson.dumps(tracks[i])
-            yield b'%s%s,"event":%s,"track":%s}' % (heads[query], objects[row], event, track)
-    for change in batch.lists:
-        yield orjson.dumps(change_members(change))
-
-
-def _objects_of(batch: NotificationBatch) -> list[bytes]:
-    """Returns the JSON of each object, from the columns: a value of each would cost more."""
-    found = []
-    columns = (batch.object_ids, batch.lon, batch.lat, batch.ts_ms, batch.texts)
-    rows = zip(*columns, batch.attributes_json, strict=True)
-    for one, lon, lat, ts, text, attributes in rows:
-        members: dict[str, Any] = {"id": str(one), "lon": lon, "lat": lat}
-        if ts != MISSING_TS:
-            members["ts"] = ts
-        if text:
-            members["text"] = text
-        data = orjson.dumps(members)
-        # Attributes are the JSON of an object, without members of these names.
-        if len(attributes) > 2:
-            data = b"%s,%s" % (data[:-1], attributes.encode()[1:])
-        found.append(data)
-    return found
 
 
 class Notifications:

@@ -500,6 +500,32 @@ class ConnectorMetrics:
             one,
             registry=registry,
         )
+        self.sink_dropped = Counter(
+            "sirocco_connector_sink_dropped",
+            "Notifications that a sink does not hand on, by reason; expired counts gaps of unknown "
+            "length",
+            ["name", "reason"],
+            registry=registry,
+        )
+        self.sink_lag = Gauge(
+            "sirocco_connector_sink_lag_seconds",
+            "Age of the oldest notification that a sink has received and its target has not",
+            ["name"],
+            registry=registry,
+        )
+        self.sink_cursor_age = Gauge(
+            "sirocco_connector_sink_cursor_age_seconds",
+            "Time since a sink last kept its place, which a working one does every 10 s",
+            ["name"],
+            registry=registry,
+        )
+        self.sink_active = Gauge(
+            "sirocco_connector_sink_active",
+            "1 while a sink works; 0 while another instance does, nothing can be reached, or its "
+            "receiver wants no more",
+            ["name"],
+            registry=registry,
+        )
 
 
 REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message", "unread")

@@ -102,6 +102,12 @@ ADAPTERS = {
         "services/connector/sources/registry*.py",
     ),
     "yaml": ("services/connector/config.py",),
+    **dict.fromkeys(("httpx", "httpcore"), ("services/connector/sinks/*.py",)),
+    "standardwebhooks": (
+        "services/connector/sinks/webhook.py",
+        "services/connector/sinks/settings.py",
+    ),
+    "aiomqtt": ("services/connector/sinks/mqtt.py",),
     "redis": ("sirocco/transport/redis*.py",),
     "grpc": (
         "sirocco/transport/*.py",
@@ -140,6 +146,8 @@ IMPURE = (
 CLIENT_USERS = (
     *("sirocco.loadgen", "sirocco.cli", "sirocco.local", "sirocco.explain"),
     *("sirocco.services.gateway", "sirocco.services.connector", "sirocco_client"),
+    # Of the gateway and the connector.
+    "sirocco.services.notification_json",
 )
 # Generated code: contracts for clients, and those between our processes.
 MESSAGES = ("sirocco_api", "sirocco.internal_api")

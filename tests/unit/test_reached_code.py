@@ -41,6 +41,8 @@ ALLOWED = {
     *("capture_signals", "shutdown"),
     # Called by PyYAML.
     *("compose_node", "construct_mapping"),
+    # Called by httpcore.
+    *("connect_tcp", "connect_unix_socket"),
     # Called by rich.
     "render_str",
 }

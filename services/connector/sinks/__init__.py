@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sirocco.services.connector.runner import SinkConfig
-from sirocco.services.connector.sections import Section
+from sirocco.services.connector.sinks.settings import read_sink_settings
 
 
 def read_sink(name: str, section: Mapping[str, Any]) -> SinkConfig:
@@ -15,5 +15,4 @@ def read_sink(name: str, section: Mapping[str, Any]) -> SinkConfig:
     Raises:
         InvalidArgument: It cannot be used; `field` is the path of the member.
     """
-    Section(section, f"sinks.{name}").choice("kind", ())
-    raise AssertionError("no kind is known")
+    return read_sink_settings(name, section)

@@ -1,0 +1,176 @@
+"""Messages of the cluster → rows of a sink: id, key, payload and place of each notification.
+
+The id of a notification is `CURSOR-N`: the cursor after its message, and its number within it. A
+message is one record of the log, so that the id is the same however often, and from wherever, a
+sink reads it. The place where the message began is not: a resumed stream begins elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+import orjson
+from sirocco_client import KnnChange, NotificationBatch
+
+from sirocco.services.notification_json import notifications_of
+
+Form: TypeAlias = Literal["json", "cloudevents"]
+
+
+class Place(NamedTuple):
+    """Where to resume: after `skip` notifications that follow a cursor of the cluster."""
+
+    cursor: str
+    skip: int = 0
+
+
+class Row(NamedTuple):
+    """One notification, or the digest of several.
+
+    Attributes:
+        id: The same on every repeat.
+        query: Id of the query.
+        key: What keeps rows together; None: nothing does.
+        object: Id of the object; empty for lists.
+        value: The payload.
+        arrival_ms: When the object arrived, or when the sink read the row.
+        place: Where to resume after it.
+    """
+
+    id: str
+    query: str
+    key: str | None
+    object: str
+    value: bytes
+    arrival_ms: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What the key of a row is.
+
+    Attributes:
+        kind: Its query, its object, an attribute of its object, or nothing.
+        attribute: The name of the attribute.
+    """
+
+    kind: Literal["query", "object", "attribute", "none"] = "query"
+    attribute: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of a sink's rows.
+
+    Attributes:
+        form: Of payloads.
+        source: `source` of CloudEvents: a URI reference.
+        key: Of rows.
+    """
+
+    form: Form
+    source: str
+    key: Key
+
+
+def rows_of(batch: NotificationBatch, shape: Shape, now_ms: int, skip: int = 0) -> list[Row]:
+    """Returns the notifications of a message after the first `skip`."""
+    count, end, begin = len(batch), batch.cursor, batch.begin_cursor
+    queries, objects, arrivals = _columns_of(batch, now_ms)
+    keys = _keys_of(batch, shape.key, queries, objects)
+    write = _cloud_event_of(batch, shape) if shape.form == "cloudevents" else _plain
+    last = count - 1
+    rows = []
+    values = notifications_of(batch)
+    for i, value in enumerate(values):
+        if i < skip:
+            continue
+        one = f"{end}-{i}"
+        place = Place(end) if i == last else Place(begin, i + 1)
+        payload = write(one, queries[i], value, arrivals[i], i)
+        rows.append(Row(one, queries[i], keys[i], objects[i], payload, arrivals[i], place))
+    return rows
+
+
+def _plain(one: str, _query: str, value: bytes, _arrival_ms: int, _number: int) -> bytes:
+    """The form of the gateway's events, and the id."""
+    return b'{"id":"%s",%s' % (one.encode(), value[1:])
+
+
+def _cloud_event_of(
+    batch: NotificationBatch, shape: Shape
+) -> Callable[[str, str, bytes, int, int], bytes]:
+    """Returns what writes CloudEvents 1.0 in their JSON form."""
+    changes = [*batch.match_changes, *(_kind_of(one) for one in batch.lists)]
+    subjects = {query: orjson.dumps(query) for query in batch.query_ids}
+    # Many arrive in the same millisecond.
+    times = {moment: time_text(moment).encode() for moment in set(batch.arrivals_ms)}
+    head = b'{"specversion":"1.0","datacontenttype":"application/json","source":%s,' % orjson.dumps(
+        shape.source
+    )
+
+    def write(one: str, query: str, value: bytes, arrival_ms: int, number: int) -> bytes:
+        moment = times.get(arrival_ms) or time_text(arrival_ms).encode()
+        return b'%s"id":"%s","type":"sirocco.%s","subject":%s,"time":"%s","data":%s}' % (
+            head,
+            one.encode(),
+            changes[number].encode(),
+            subjects[query],
+            moment,
+            value,
+        )
+
+    return write
+
+
+def _kind_of(change: object) -> str:
+    return "knn" if isinstance(change, KnnChange) else type(change).__name__.lower()
+
+
+def time_text(moment_ms: int) -> str:
+    """Returns a time as RFC 3339."""
+    found = datetime.fromtimestamp(moment_ms / 1_000, UTC)
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _columns_of(batch: NotificationBatch, now_ms: int) -> tuple[list[str], list[str], list[int]]:
+    """Returns for each notification its query, its object and its arrival."""
+    names, ids, times = batch.query_ids, [*map(str, batch.object_ids)], batch.arrivals_ms.tolist()
+    rows = batch.match_objects.tolist()
+    queries = [names[query] for query in batch.match_queries]
+    objects = [ids[row] for row in rows]
+    arrivals = [times[row] for row in rows]
+    lists = batch.lists
+    if lists:
+        queries += [one.query for one in lists]
+        objects += [""] * len(lists)
+        arrivals += [now_ms] * len(lists)
+    return queries, objects, arrivals
+
+
+def _keys_of(
+    batch: NotificationBatch, key: Key, queries: list[str], objects: list[str]
+) -> list[str | None]:
+    if key.kind == "none":
+        return [None] * len(queries)
+    if key.kind == "query":
+        return list(queries)
+    if key.kind == "object":
+        # A list has no object: it goes with its query.
+        return [one or query for one, query in zip(objects, queries, strict=True)]
+    values = [_attribute(text, key.attribute) for text in batch.attributes_json]
+    found = [values[row] for row in batch.match_objects]
+    return found + [None] * (len(queries) - len(found))
+
+
+def _attribute(attributes: str, name: str) -> str | None:
+    if not attributes:
+        return None
+    value = orjson.loads(attributes).get(name)
+    if value is None:
+        return None
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
