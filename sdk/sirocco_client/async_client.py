@@ -370,6 +370,10 @@ class AsyncClient:
     ) -> SearchAnswer:
         """As `Client.search`."""
         state = Searching(query, now_ms, position_token, allow_partial)
+        return await self.answer_of(state, timeout_s)
+
+    async def answer_of(self, state: Searching, timeout_s: float | None = None) -> SearchAnswer:
+        """Answers a search whose state is the caller's, which may refuse what grows too large."""
         async for _ in self._search(state, timeout_s, repeats=True):
             pass
         return state.answer()
@@ -384,7 +388,7 @@ class AsyncClient:
         timeout_s: float | None = None,
     ) -> AsyncIterator[SearchPart]:
         """As `Client.search_parts`."""
-        state = Searching(query, now_ms, position_token, allow_partial)
+        state = Searching(query, now_ms, position_token, allow_partial, keeps=False)
         return self._search(state, timeout_s, repeats=False)
 
     async def _search(

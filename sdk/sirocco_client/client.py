@@ -476,7 +476,7 @@ class Client:
         Objects of a range query arrive in no order. Arguments and errors are those of `search`.
         After the first part, a broken connection is an error too.
         """
-        state = Searching(query, now_ms, position_token, allow_partial)
+        state = Searching(query, now_ms, position_token, allow_partial, keeps=False)
         return self._search(state, timeout_s, repeats=False)
 
     def _search(

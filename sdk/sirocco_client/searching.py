@@ -298,7 +298,11 @@ class Searching:
         now_ms: Moment | None,
         position_token: str | None,
         allow_partial: bool,
+        *,
+        keeps: bool = True,
     ) -> None:
+        """Begins a search; without `keeps` its caller takes the parts, and none are kept."""
+        self._keeps = keeps
         self._query = asked = snapshot_of(query)
         self._request = SearchRequest(
             query=write_query(asked),
@@ -316,6 +320,7 @@ class Searching:
         self._missing: Sequence[int] = ()
         self._warnings: Sequence[str] = ()
         self._parts: list[SearchPart] = []
+        self._has_parts = False
         self._terms: list[tuple[str, int]] = []
 
     def request(self, left_s: float) -> SearchRequest:
@@ -339,7 +344,9 @@ class Searching:
         if not response.objects.count:
             return None
         part = SearchPart(response)
-        self._parts.append(part)
+        self._has_parts = True
+        if self._keeps:
+            self._parts.append(part)
         return part
 
     def ended(self) -> None:
@@ -368,11 +375,11 @@ class Searching:
         """
         if isinstance(error, PartialResult):
             self._missing = error.missing_slots
-            error.answer = self.answer()
+            error.answer = self.answer() if self._keeps else None
         pause_s = backoff.pause_s(error)
         # These errors mean that the server reached the time limit that it was given.
         is_over = isinstance(error, DeadlineExceeded | PartialResult) or pause_s >= left_s
-        if is_over or (self._parts and not repeats):
+        if is_over or (self._has_parts and not repeats):
             raise error
         self.restart()
         return pause_s

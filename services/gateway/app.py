@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Response, WebSocket
 from fastapi.exceptions import RequestValidationError
 from sirocco_client import SiroccoError
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,6 +46,23 @@ _PATHS = {
 }
 
 
+class _NameConvertor(Convertor[str]):
+    """A name in a path: any characters. With `path` a line feed at its end would be lost."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Returns the name."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Returns the name."""
+        return value
+
+
+register_url_convertor("name", _NameConvertor())
+
+
 def make_app(front: Front) -> FastAPI:
     """Returns the application of a gateway."""
     app = FastAPI(
@@ -72,6 +91,7 @@ def make_app(front: Front) -> FastAPI:
             allow_headers=["authorization", "content-type", "last-event-id"],
             expose_headers=["retry-after"],
         )
+    app.add_middleware(_Readable)
     app.add_middleware(_Measured, front=front)
     return app
 
@@ -82,9 +102,9 @@ def _add_calls(app: FastAPI, front: Front) -> None:
     calls: tuple[tuple[str, str, Callable[..., Any], dict[str, Any]], ...] = (
         ("POST", "/v1/objects", objects.publish, openapi.PUBLISH),
         ("GET", "/v1/queries", queries.list, openapi.LIST_QUERIES),
-        ("PUT", "/v1/queries/{id:path}", queries.put, openapi.PUT_QUERY),
-        ("GET", "/v1/queries/{id:path}", queries.get, openapi.GET_QUERY),
-        ("DELETE", "/v1/queries/{id:path}", queries.delete, openapi.DELETE_QUERY),
+        ("PUT", "/v1/queries/{id:name}", queries.put, openapi.PUT_QUERY),
+        ("GET", "/v1/queries/{id:name}", queries.get, openapi.GET_QUERY),
+        ("DELETE", "/v1/queries/{id:name}", queries.delete, openapi.DELETE_QUERY),
         ("POST", "/v1/search", searches.search, openapi.SEARCH),
         ("POST", "/v1/explain", searches.explain, openapi.EXPLAIN),
     )
@@ -92,7 +112,7 @@ def _add_calls(app: FastAPI, front: Front) -> None:
         app.add_api_route(
             path, call, methods=[method], openapi_extra=extra, response_class=Response
         )
-    path = "/v1/subscribers/{name:path}/notifications"
+    path = "/v1/subscribers/{name:name}/notifications"
     app.add_api_route(
         path,
         notifications.stream,
@@ -125,6 +145,31 @@ def _page(name: str) -> Callable[[], Any]:
         return Response(content, 200, _PAGE_HEADERS, f"{media_type}; charset=utf-8")
 
     return page
+
+
+class _Readable:
+    """Refuses addresses that are no UTF-8: replaced bytes would make one name of several."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        is_socket = scope["type"] == "websocket"
+        if scope["type"] == "http" or is_socket:
+            for field, part in (("path", scope["raw_path"]), ("query", scope["query_string"])):
+                try:
+                    unquote_to_bytes(part).decode()
+                except UnicodeDecodeError:
+                    answer = problems.problem_response(
+                        problems.problem(400, "is no UTF-8", "INVALID_ARGUMENT", field=field)
+                    )
+                    if is_socket:
+                        await WebSocket(scope, receive, send).send_denial_response(answer)
+                    else:
+                        await answer(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
 
 
 class _Measured:

@@ -24,6 +24,9 @@ _STEP_BYTES = 1 << 16
 # How much is unpacked between two turns of the loop.
 _UNPACKED_BYTES = 1 << 20
 
+# Members of a gzip file. Each costs a decompressor; empty ones would cost nothing of the body.
+_MEMBERS_MAX = 1_000
+
 
 class Bodies:
     """Reads bodies within the memory for all of them.
@@ -44,6 +47,20 @@ class Bodies:
             connection_max=limits.caller_memory_bytes,
         )
 
+    def room(self, caller: Caller) -> Room:
+        """Returns memory of a caller, which holds nothing yet."""
+        return Room(self.memory, caller, self._limits.room_s)
+
+    @asynccontextmanager
+    async def held(self, caller: Caller, size: int) -> AsyncIterator[Room]:
+        """Yields memory for an answer; raises ResourceExhausted if there is none in time."""
+        room = self.room(caller)
+        await room.hold(size)
+        try:
+            yield room
+        finally:
+            room.give_back()
+
     @asynccontextmanager
     async def whole(
         self, request: Request, caller: Caller, bytes_max: int, factor: int = 1
@@ -63,7 +80,7 @@ class Bodies:
             DeadlineExceeded: It did not arrive in time.
             InvalidArgument: It is cut off or damaged.
         """
-        room = _Room(self.memory, caller, self._limits.room_s)
+        room = self.room(caller)
         try:
             try:
                 body = await self._read(request, room, min(bytes_max, self._limits.body_bytes))
@@ -75,7 +92,7 @@ class Bodies:
         finally:
             room.give_back()
 
-    async def _read(self, request: Request, room: _Room, bytes_max: int) -> bytes:
+    async def _read(self, request: Request, room: Room, bytes_max: int) -> bytes:
         length = _length_of(request)
         if length is not None and length > bytes_max:
             raise PayloadTooLarge(
@@ -84,26 +101,25 @@ class Bodies:
         unpack = _unpacker(request.headers.get("content-encoding", "identity"))
         # Before anything is read. A packed body may grow to the whole bound.
         await room.hold(min(length or _STEP_BYTES, bytes_max))
-        parts: list[bytes] = []
-        size = 0
+        # One array: a client may send a few bytes at a time, and each piece would be an object.
+        whole = bytearray()
         try:
             async with asyncio.timeout(self._limits.body_s):
                 async for piece in self._pieces(request):
-                    for part in unpack.parts(piece, bytes_max - size + 1):
-                        parts.append(part)
-                        size += len(part)
-                        if size > bytes_max:
+                    for part in unpack.parts(piece, bytes_max - len(whole) + 1):
+                        whole += part
+                        if len(whole) > bytes_max:
                             raise PayloadTooLarge(
                                 f"has more than {bytes_max} bytes: send several", field="body"
                             )
-                        if size > room.held:
-                            await room.hold(min(size + _UNPACKED_BYTES, bytes_max))
+                        if len(whole) > room.held:
+                            await room.hold(min(len(whole) + _UNPACKED_BYTES, bytes_max))
                         if not unpack.is_plain:
                             await asyncio.sleep(0)
         except TimeoutError:
             raise DeadlineExceeded("the body did not arrive in time", field="body") from None
         unpack.check_end()
-        return b"".join(parts)
+        return bytes(whole)
 
     async def _pieces(self, request: Request) -> AsyncIterator[bytes]:
         pieces = request.stream()
@@ -127,8 +143,8 @@ _REASONS = {
 }
 
 
-class _Room:
-    """Memory that one body holds."""
+class Room:
+    """Memory that one body, or one answer, holds."""
 
     def __init__(self, memory: Shares, caller: Caller, room_s: float) -> None:
         self._memory = memory
@@ -143,11 +159,25 @@ class _Room:
             await self._memory.wait(self._caller.key, more, self._room_s, peer=self._caller.peer)
             self.held += more
 
-    def give_back(self) -> None:
-        """Gives back what is held."""
-        if self.held:
-            self._memory.give_back(self._caller.key, self.held, peer=self._caller.peer)
-            self.held = 0
+    def take(self, size: int) -> None:
+        """Holds at least so many bytes, at once or never."""
+        more = size - self.held
+        if more > 0:
+            self._memory.take(self._caller.key, more, peer=self._caller.peer)
+            self.held += more
+
+    def moved(self) -> Room:
+        """Returns what holds from now on what this held."""
+        other = Room(self._memory, self._caller, self._room_s)
+        other.held, self.held = self.held, 0
+        return other
+
+    def give_back(self, left: int = 0) -> None:
+        """Gives back what is held beyond `left`."""
+        less = self.held - left
+        if less > 0:
+            self._memory.give_back(self._caller.key, less, peer=self._caller.peer)
+            self.held -= less
 
 
 class _Plain:
@@ -170,6 +200,7 @@ class _Packed:
         self._window_bits = window_bits
         self._inflate = zlib.decompressobj(window_bits)
         self._is_begun = False
+        self._members = 1
 
     def parts(self, piece: bytes, left: int) -> Iterator[bytes]:
         """Yields what the piece holds, at most `left` bytes and one part more."""
@@ -177,6 +208,11 @@ class _Packed:
         while rest and left > 0:
             if self._inflate.eof:
                 # Members of a gzip file follow each other.
+                self._members += 1
+                if self._members > _MEMBERS_MAX:
+                    raise InvalidArgument(
+                        f"is packed in more than {_MEMBERS_MAX} members", field="body"
+                    )
                 self._inflate = zlib.decompressobj(self._window_bits)
             self._is_begun = True
             try:

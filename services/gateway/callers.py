@@ -90,14 +90,14 @@ class Connected:
         publisher: publishes for all requests with this token.
         users: requests that use it now.
         used_s: when it was last used, monotonic seconds.
-        tried: whether the cluster has accepted the token.
+        is_accepted: whether the cluster accepts the token; where there is none, true.
     """
 
     client: AsyncClient
     publisher: SharedPublisher
     users: int = 0
     used_s: float = 0.0
-    tried: bool = False
+    is_accepted: bool = True
 
 
 class Clients:
@@ -145,25 +145,39 @@ class Clients:
             SiroccoError: The cluster refuses the token, or cannot be asked.
             ResourceExhausted: Too many tokens are in use.
         """
+        if not self.is_proven(caller):
+            await self._try(caller)
         one = self._connected.get(caller.key) or self._connect(caller)
         self._connected.move_to_end(caller.key)
         one.users += 1
         try:
-            if caller.token is not None and not one.tried:
-                async with self._trials:
-                    if not one.tried:
-                        await one.client.describe()
-                        one.tried = True
             yield one
         except Unauthenticated:
             # It has expired or was revoked.
-            one.tried = False
+            one.is_accepted = False
             raise
         finally:
             one.users -= 1
             one.used_s = self._clock_s()
-            if not one.tried and not one.users and caller.token is not None:
+            if not one.is_accepted and not one.users:
                 self._drop(caller.key)
+
+    def is_proven(self, caller: Caller) -> bool:
+        """Whether the cluster has accepted the caller's token; true without one.
+
+        Until then whatever a caller takes is counted by its connection: tokens can be made up.
+        """
+        if caller.token is None:
+            return True
+        one = self._connected.get(caller.key)
+        return one is not None and one.is_accepted
+
+    async def _try(self, caller: Caller) -> None:
+        """Asks the cluster for the token; nothing is kept of one that it refuses."""
+        async with self._trials:
+            if not self.is_proven(caller):
+                async with self._client_of(caller) as client:
+                    await client.describe()
 
     async def close(self) -> None:
         """Closes all."""
@@ -174,12 +188,13 @@ class Clients:
 
     def _connect(self, caller: Caller) -> Connected:
         self._make_room()
-        client = AsyncClient(
-            self._routers, tls=self._tls, token=caller.token, timeout_s=self._call_s
-        )
+        client = self._client_of(caller)
         one = Connected(client, SharedPublisher(client.publisher, self._publish_s))
         self._connected[caller.key] = one
         return one
+
+    def _client_of(self, caller: Caller) -> AsyncClient:
+        return AsyncClient(self._routers, tls=self._tls, token=caller.token, timeout_s=self._call_s)
 
     def _make_room(self) -> None:
         now_s = self._clock_s()

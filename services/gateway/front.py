@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection, Request
 
 from sirocco.model.errors import ResourceExhausted, Unavailable
 from sirocco.runtime.grpc.shares import Shares
+from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.services.gateway.bodies import Bodies
 from sirocco.services.gateway.callers import Caller, Clients, Connected, caller_of
 from sirocco.services.gateway.connections import Connections
@@ -26,12 +27,11 @@ T = TypeVar("T")
 # How long an answer of a router counts for /readyz, and how long it may take.
 _READY_S = 2.0
 
-# Bodies that are read beside the loop at once. More would only take turns: reading holds the
-# interpreter.
-_READERS = 2
+# CPU time a second of one token for bodies, answers and regions: one of the two threads.
+_CALLER_MS_PER_S = 1_000.0
 
-# Reports of `explain` at once, each of which makes some calls.
-_EXPLAINERS = 4
+# A large body takes some seconds of them.
+_WORK_WAIT_S = 30.0
 
 
 class Front:
@@ -65,8 +65,15 @@ class Front:
         )
         self._is_ready = False
         self._asked_s = float("-inf")
-        self._readers = ThreadPoolExecutor(_READERS, "gateway-bodies")
-        self._explainers = ThreadPoolExecutor(_EXPLAINERS, "gateway-explain")
+        self.explanations = Shares("explanations", limits.explanations, limits.explanations, 1_000)
+        # One body may take seconds, so nobody has both threads.
+        self._pool = WorkPool(
+            "gateway-work",
+            tenant_ms_per_s=_CALLER_MS_PER_S,
+            wait_s=_WORK_WAIT_S,
+            running_each_max=1,
+        )
+        self._explainers = ThreadPoolExecutor(limits.explanations, "gateway-explain")
 
     def count_refused(self, reason: str) -> None:
         """Counts a connection, body, request or stream that was refused."""
@@ -87,15 +94,16 @@ class Front:
         Raises:
             ResourceExhausted: None is free for it.
         """
+        key = caller.key if self.clients.is_proven(caller) else ""
         try:
-            shares.take(caller.key, peer=caller.peer)
+            shares.take(key, peer=caller.peer)
         except ResourceExhausted:
             self.count_refused(reason)
             raise
         try:
             yield
         finally:
-            shares.give_back(caller.key, peer=caller.peer)
+            shares.give_back(key, peer=caller.peer)
 
     @asynccontextmanager
     async def stream(self, connection: HTTPConnection) -> AsyncIterator[Connected]:
@@ -128,16 +136,20 @@ class Front:
             return False
         return True
 
-    async def read(self, work: Callable[[], T]) -> T:
-        """Does what takes long beside the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+    async def work(self, caller: Caller, job: Callable[[], T]) -> T:
+        """Does what takes long beside the loop, in turns of the callers."""
+        return await self._pool.run(job, sender=(caller.key, caller.peer))
 
-    async def explain(self, work: Callable[[], T]) -> T:
+    async def explain(self, caller: Caller, job: Callable[[], T]) -> T:
         """Makes blocking calls beside the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._explainers, work)
+        await self.explanations.wait(caller.key, 1, self.limits.room_s, peer=caller.peer)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._explainers, job)
+        finally:
+            self.explanations.give_back(caller.key, peer=caller.peer)
 
     async def close(self) -> None:
         """Closes the clients and ends the threads."""
         await self.clients.close()
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
         self._explainers.shutdown(wait=False, cancel_futures=True)

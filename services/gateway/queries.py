@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
+import orjson
 from fastapi import Query, Request, Response
 from sirocco_client import AlreadyExists, AsyncClient, InvalidArgument, NotFound, query_from_json
 from sirocco_client import queries as client_queries
+from sirocco_client.region_json import COMPILED
 
 from sirocco.model.json_text import load_json
+from sirocco.services.gateway.answers import LargeAnswer
+from sirocco.services.gateway.callers import Caller
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.json_forms import json_response, registered_members
 
 PAGE_SIZE_MAX = 1_000
 
 # Memory of a query's JSON once it is read, as a multiple of the text.
-QUERY_FACTOR = 8
+QUERY_FACTOR = 32
+
+# What an answer takes while it is made: of one query, and of a page of them. The cluster's pages
+# have some 2 MB.
+_QUERY_BYTES = 4 << 20
+_PAGE_BYTES = 32 << 20
+
+# Larger queries are read beside the loop.
+_INLINE_BYTES = 16 << 10
 
 # Two clients may register and remove the same id again and again.
 _TRIES = 3
@@ -44,16 +58,21 @@ class Queries:
             front.call(request) as (caller, connected),
             front.bodies.whole(request, caller, front.limits.query_bytes, QUERY_FACTOR) as body,
         ):
-            query = _standing_query(load_json(body, "query"), id, subscriber)
+            make = partial(_standing_query, query_id=id, subscriber=subscriber)
+            query = await query_of(front, caller, body, make)
             is_new, made = await _replace(connected.client, query, past)
         return json_response({"id": id, "warnings": made.warnings}, 201 if is_new else 200)
 
     async def get(self, request: Request, id: str, subscriber: Subscriber = "") -> Response:
         """Returns a registered query."""
-        async with self._front.call(request) as (_, connected):
+        front = self._front
+        async with (
+            front.call(request) as (caller, connected),
+            front.bodies.held(caller, _QUERY_BYTES) as room,
+        ):
             found = await connected.client.get(id)
-        _check_subscriber(found, subscriber)
-        return json_response(registered_members(found))
+            _check_subscriber(found, subscriber)
+            return LargeAnswer(front, room.moved(), registered_members(found))
 
     async def delete(self, request: Request, id: str, subscriber: Subscriber = "") -> Response:
         """Removes a query; its objects no longer match once this is answered."""
@@ -71,16 +90,49 @@ class Queries:
         page_token: Annotated[str, Query(max_length=4_096)] = "",
     ) -> Response:
         """Returns a page of the registered queries, or of those of one subscriber."""
-        async with self._front.call(request) as (_, connected):
+        front = self._front
+        async with (
+            front.call(request) as (caller, connected),
+            front.bodies.held(caller, _PAGE_BYTES) as room,
+        ):
             page = await connected.client.list_page(
                 subscriber or None, page_size=page_size, page_token=page_token
             )
-        return json_response(
-            {
-                "queries": [registered_members(one) for one in page.queries],
-                "next_page_token": page.next_page_token,
-            }
-        )
+            content = await front.work(caller, partial(_written, page))
+            return LargeAnswer(front, room.moved(), content)
+
+
+async def query_of(
+    front: Front, caller: Caller, body: bytes, make: Callable[[Any], client_queries.Query]
+) -> client_queries.Query:
+    """Returns the query of a body.
+
+    Args:
+        front: of the gateway.
+        caller: whose time it takes beside the loop, where it takes long.
+        body: JSON.
+        make: makes the query of its members.
+    """
+    if len(body) <= _INLINE_BYTES:
+        members = load_json(body, "query")
+        if not _is_compiled(members):
+            return make(members)
+    return await front.work(caller, lambda: make(load_json(body, "query")))
+
+
+def _is_compiled(members: Any) -> bool:
+    """Whether the region is in a form that is compiled here: eighty bytes may take seconds."""
+    region = members.get("region") if isinstance(members, dict) else None
+    return isinstance(region, dict) and not COMPILED.isdisjoint(region)
+
+
+def _written(page: client_queries.QueryPage) -> bytes:
+    return orjson.dumps(
+        {
+            "queries": [registered_members(one) for one in page.queries],
+            "next_page_token": page.next_page_token,
+        }
+    )
 
 
 def _standing_query(members: Any, query_id: str, subscriber: str) -> client_queries.Query:

@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
+import orjson
 from fastapi import Query, Request, Response
-from sirocco_client import Client, FailedPrecondition, query_from_json
+from sirocco_api.v1.search_service_pb2 import SearchResponse
+from sirocco_client import Client, FailedPrecondition, SearchAnswer, query_from_json
+from sirocco_client.queries import Query as ClientQuery
 from sirocco_client.region_json import with_plain_region
+from sirocco_client.searching import Searching, SearchPart
 
 from sirocco.explain.cluster_state import count_recent, read_cluster, read_registered
 from sirocco.explain.report import ExplainedQuery, RecentMatches, report, window_of
@@ -20,6 +24,8 @@ from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_integer, read_mapping, read_string
 from sirocco.model.objects import parse_object
 from sirocco.model.query import parse_query
+from sirocco.services.gateway.answers import LargeAnswer
+from sirocco.services.gateway.bodies import Room
 from sirocco.services.gateway.callers import Caller
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.json_forms import (
@@ -27,12 +33,20 @@ from sirocco.services.gateway.json_forms import (
     answer_members,
     json_response,
 )
-from sirocco.services.gateway.queries import QUERY_FACTOR
+from sirocco.services.gateway.queries import QUERY_FACTOR, query_of
+from sirocco.services.gateway.settings import GatewayLimits
 
 GEOJSON = "application/geo+json"
 
 # Seconds that a report of `explain` may take, its search included.
 _EXPLAIN_S = 30.0
+
+# What an answer takes while it is made: as a multiple of its bytes, and for each object.
+_ANSWER_FACTOR = 3
+_OBJECT_BYTES = 1_000
+
+# Answers of more objects are written beside the loop.
+_INLINE_OBJECTS = 500
 
 _EXPLAIN_MEMBERS = frozenset({"query", "object", "arrival", "window", "search"})
 
@@ -56,28 +70,22 @@ class Searches:
     ) -> Response:
         """Answers a query from what has arrived so far."""
         front, limits = self._front, self._front.limits
-        async with (
-            front.call(request) as (caller, connected),
-            front.bodies.whole(request, caller, limits.query_bytes, QUERY_FACTOR) as body,
-        ):
-            members = load_json(body, "query")
-            if isinstance(members, dict):
-                members = {"id": "search", "mode": "snapshot", **members}
-            answer = await connected.client.search(
-                query_from_json(members, ""),
-                now_ms=now,
-                position_token=position,
-                allow_partial=allow_partial,
-            )
-            if len(answer) > limits.answer_objects:
-                raise FailedPrecondition(
-                    f"the answer has {len(answer)} objects, the limit over HTTP is "
-                    f"{limits.answer_objects}: ask for a smaller region or window"
-                )
-            form = _form_of(request.headers.get("accept", ""))
-            if form == GEOJSON:
-                return json_response(answer_collection(answer), media_type=GEOJSON)
-            return json_response(answer_members(answer, is_full=form == "full"))
+        form = _form_of(request.headers.get("accept", ""))
+        async with front.call(request) as (caller, connected):
+            async with front.bodies.whole(
+                request, caller, limits.query_bytes, QUERY_FACTOR
+            ) as body:
+                query = await query_of(front, caller, body, _snapshot_query)
+            async with front.bodies.held(caller, 0) as room:
+                state = _Growing(query, now, position, allow_partial, limits, room)
+                answer = await connected.client.answer_of(state)
+                write = partial(_written, answer, form)
+                if len(answer) <= _INLINE_OBJECTS:
+                    content = write()
+                else:
+                    content = await front.work(caller, write)
+                media_type = GEOJSON if form == GEOJSON else "application/json"
+                return LargeAnswer(front, room.moved(), content, media_type)
 
     async def explain(self, request: Request) -> Response:
         """Explains a query as `sirocco explain --json` does, with an object also its match.
@@ -90,13 +98,12 @@ class Searches:
             front.call(request) as (caller, _),
             front.bodies.whole(request, caller, front.limits.query_bytes, QUERY_FACTOR) as body,
         ):
-            asked = load_json(body, "query")
-            members = await front.explain(partial(self._report, asked, caller))
+            members = await front.explain(caller, partial(self._report, body, caller))
         return json_response(members)
 
-    def _report(self, asked: Any, caller: Caller) -> dict[str, Any]:
+    def _report(self, body: bytes, caller: Caller) -> dict[str, Any]:
         settings = self._front.settings
-        asked = _envelope(read_mapping(asked, "query"))
+        asked = _envelope(read_mapping(load_json(body, "query"), "query"))
         with Client(
             settings.routers, tls=settings.tls(), token=caller.token, timeout_s=_EXPLAIN_S
         ) as client:
@@ -128,6 +135,60 @@ class Searches:
                 now_ms=time.time_ns() // 1_000_000,
                 arrival_ms=_arrival_ms(asked),
             )
+
+
+class _Growing(Searching):
+    """A search whose answer is refused when it grows beyond what is sent over HTTP."""
+
+    def __init__(
+        self,
+        query: ClientQuery,
+        now_ms: int | None,
+        position_token: str | None,
+        allow_partial: bool,
+        limits: GatewayLimits,
+        room: Room,
+    ) -> None:
+        self._limits = limits
+        self._room = room
+        super().__init__(query, now_ms, position_token, allow_partial)
+
+    def restart(self) -> None:
+        """Begins anew."""
+        super().restart()
+        self._objects = self._bytes = 0
+        self._room.give_back()
+
+    def received(self, response: SearchResponse) -> SearchPart | None:
+        """Holds the memory of a part first.
+
+        Raises:
+            FailedPrecondition: The answer has too many objects or bytes.
+            ResourceExhausted: There is no memory for it.
+        """
+        self._objects += response.objects.count + len(response.terms.counts) // 8
+        self._bytes += response.ByteSize()
+        limits = self._limits
+        if self._objects > limits.answer_objects or self._bytes > limits.answer_bytes:
+            raise FailedPrecondition(
+                f"the answer has more than {limits.answer_objects} objects or "
+                f"{limits.answer_bytes} bytes, the limits over HTTP: ask for a smaller region or "
+                "window"
+            )
+        self._room.take(_ANSWER_FACTOR * self._bytes + _OBJECT_BYTES * self._objects)
+        return super().received(response)
+
+
+def _snapshot_query(members: Any) -> ClientQuery:
+    if isinstance(members, dict):
+        members = {"id": "search", "mode": "snapshot", **members}
+    return query_from_json(members, "")
+
+
+def _written(answer: SearchAnswer, form: str) -> bytes:
+    if form == GEOJSON:
+        return orjson.dumps(answer_collection(answer))
+    return orjson.dumps(answer_members(answer, is_full=form == "full"))
 
 
 def _arrival_ms(asked: Mapping[str, Any]) -> int | None:

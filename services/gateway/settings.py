@@ -33,7 +33,7 @@ class GatewayLimits:
         pause_s: between two pieces of a body.
         linger_s: for the rest of a body whose request is answered, and for a client to read the
             last answer of a connection that is closed.
-        memory_bytes: of all bodies that are read or processed, as they take it.
+        memory_bytes: of all bodies and answers that are read, made or unread, as they take it.
         caller_memory_bytes: the same of one caller.
         room_s: how long a body waits for room in memory before it is refused.
         objects: objects of one body.
@@ -47,6 +47,8 @@ class GatewayLimits:
         caller_streams: the same of one caller. Without tokens the callers of one host share.
         unread_s: how long a client may leave what was sent unread.
         answer_objects: objects of one search's answer.
+        answer_bytes: of one search's answer, as the cluster sends it.
+        explanations: reports of `explain` at a time, each of which makes some calls.
         tokens: tokens whose clients are kept connected; the longest unused goes first.
         keep_alive_s: between two comments of a silent stream. Proxies end silent connections after
             30 to 60 s.
@@ -77,6 +79,8 @@ class GatewayLimits:
     caller_streams: int = 2_048
     unread_s: float = 30.0
     answer_objects: int = 100_000
+    answer_bytes: int = 64 << 20
+    explanations: int = 8
     tokens: int = 1_024
     keep_alive_s: float = 15.0
     call_s: float = 30.0

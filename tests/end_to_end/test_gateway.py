@@ -282,3 +282,14 @@ def test_events_hold_whole_objects(http: httpx.Client, gateway: Gateway) -> None
         "track": 17,
     }
     assert found["plain", str(BIG)] == {"query": "plain", "object": bare | {"id": str(BIG)}}
+
+
+def test_a_line_feed_is_part_of_a_name(http: httpx.Client) -> None:
+    whose = {"subscriber": "feeds"}
+    for path in ("feed", "feed%0a", "a%0afeed"):
+        answer = http.put(f"/v1/queries/{path}", params=whose, json={"kind": "range"})
+        assert answer.status_code == 201, path
+    listed = http.get("/v1/queries", params=whose).json()["queries"]
+    assert {one["id"] for one in listed} == {"feed", "feed\n", "a\nfeed"}
+    assert http.delete("/v1/queries/feed%0a").json() == {"id": "feed\n"}
+    assert http.get("/v1/queries/feed").status_code == 200

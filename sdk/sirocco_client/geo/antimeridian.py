@@ -111,12 +111,15 @@ def planar(exterior: Ring, holes: Sequence[Ring], field: str, *, pole: int = 0) 
             return polygon
         return _cut(polygon, [outer, *moved], field)
     area = _side(outer, field, pole)
-    for hole in inner:
-        cut_out = _side(hole, field, pole)
-        if not area.covers(cut_out):
-            raise InvalidArgument("a hole lies outside its outer ring", field=field)
-        area = area.difference(cut_out)
-    return area
+    if not inner:
+        return area
+    # All at once: one by one each would cost the whole area, thousands of them half a minute.
+    cut_outs = [_side(hole, field, pole) for hole in inner]
+    together = shapely.union_all(cut_outs)
+    total = sum(one.area for one in cut_outs)
+    if not area.covers(together) or together.area < total * (1 - _AREA_ERROR):
+        raise InvalidArgument("a hole lies outside its outer ring or in another", field=field)
+    return area.difference(together)
 
 
 def rings_of(geometry: Any, field: str) -> tuple[Ring, ...]:

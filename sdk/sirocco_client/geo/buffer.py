@@ -71,7 +71,8 @@ def read_buffer(value: object, field: str) -> tuple[Ring, ...]:
     shapely = load("shapely", field)
     vertices = frozenset(line)
     capsules: list[Any] = []
-    for arc in _pieces(line, radius_rad, field):
+    # Counted first: each of them costs more than all of the counting.
+    for arc in list(_pieces(line, radius_rad, field)):
         capsule = _outline(arc, radius_rad, vertices)
         capsules.append(planar(capsule, (), field, pole=1 if arc.begin[1] > 0 else -1))
     # Where pieces meet, the corners of their circles stand out a little. In degrees of longitude

@@ -9,7 +9,7 @@ from typing import Any
 
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.geo.antimeridian import planar, polygons_of, rings_of, unroll
-from sirocco_client.geo.positions import Position, Ring
+from sirocco_client.geo.positions import VERTICES_MAX, Position, Ring, check_count
 from sirocco_client.geo.sphere import distance_rad, flat_middle, middle
 from sirocco_client.libraries import load
 from sirocco_client.members import read_string, read_strings, shown
@@ -26,6 +26,12 @@ _ZOOM_MAX = 30
 
 # Merging them takes a tenth of a second. The cells of one town at 10 m, or of a country at 5 km.
 CELLS_MAX = 50_000
+
+# Vertices of the outlines of all resolutions. Those of a coarser one may cover some of a finer one.
+_OUTLINES_MAX = 2 * VERTICES_MAX
+
+# Cells that are outlined one by one: all of the two coarsest resolutions.
+_SINGLE_MAX = 1_000
 
 # Edges of cells are great circles, those of polygons straight in degrees: long edges are cut until
 # the two are this close, as a part of the edge's length.
@@ -104,14 +110,29 @@ def read_h3(value: object, field: str) -> tuple[Ring, ...]:
         if not h3.is_valid_cell(name):
             raise InvalidArgument(f"{shown(name)} is no cell of H3", field=f"{field}[{i}]")
         by_resolution.setdefault(h3.get_resolution(name), set()).add(h3.int_to_str(int(name, 16)))
-    parts = [
-        polygon
-        for cells in by_resolution.values()
-        for outline in _outlines(h3.cells_to_h3shape(cells, tight=False))
-        for polygon in polygons_of(_outlined(outline, field))
-    ]
+    outlines = {
+        resolution: _outlines(h3.cells_to_h3shape(cells, tight=False))
+        for resolution, cells in by_resolution.items()
+    }
+    # Before more is done with them: cells that lie apart would take a quarter of a minute.
+    rings = (ring for found in outlines.values() for outline in found for ring in outline)
+    check_count(sum(map(len, rings)), _OUTLINES_MAX, field)
+    parts: list[Any] = []
+    for resolution, cells in by_resolution.items():
+        try:
+            parts += _polygons(outlines[resolution], field)
+        except InvalidArgument:
+            # The outline of cells all over the earth may cross itself once it is cut.
+            if len(cells) > _SINGLE_MAX:
+                raise
+            for cell in cells:
+                parts += _polygons(_outlines(h3.cells_to_h3shape([cell], tight=False)), field)
     # Cells of several resolutions may overlap: a parent does not cover its children exactly.
     return rings_of(shapely.union_all(parts), field)
+
+
+def _polygons(outlines: list[list[Ring]], field: str) -> list[Any]:
+    return [polygon for outline in outlines for polygon in polygons_of(_outlined(outline, field))]
 
 
 def _outlines(shape: Any) -> list[list[Ring]]:

@@ -53,14 +53,24 @@ class _Sender:
 
     Attributes:
         budget: of CPU time, ms; None for connections, which are short-lived.
+        running: jobs that run now.
     """
 
     jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any], float]] = field(default_factory=deque)
     budget: Bucket | None = None
+    running: int = 0
 
-    def may_start(self, now_ms: int) -> bool:
+    def may_start(self, now_ms: int, running_max: int) -> bool:
         """Whether it may have a turn now."""
-        return bool(self.jobs) and (self.budget is None or self.budget.wait_ms(now_ms) == 0)
+        if not self.jobs or self.running >= running_max:
+            return False
+        return self.budget is None or self.budget.wait_ms(now_ms) == 0
+
+    def is_done(self, now_ms: int) -> bool:
+        """Whether nothing of it has to be remembered."""
+        if self.jobs or self.running:
+            return False
+        return self.budget is None or self.budget.is_full(now_ms)
 
 
 class WorkPool:
@@ -71,6 +81,7 @@ class WorkPool:
         tenant_ms_per_s: CPU time of one tenant.
         wait_s: how long a job waits at most.
         waiting_each_max: waiting jobs of one caller.
+        running_each_max: jobs of one caller at a time, where jobs take long.
     """
 
     def __init__(
@@ -81,8 +92,10 @@ class WorkPool:
         tenant_ms_per_s: float = TENANT_MS_PER_S,
         wait_s: float = WAIT_S,
         waiting_each_max: int = WAITING_EACH_MAX,
+        running_each_max: int = THREADS,
     ) -> None:
         self._waiting_each_max = waiting_each_max
+        self._running_each_max = running_each_max
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._tenant_ms_per_s = tenant_ms_per_s
@@ -98,25 +111,26 @@ class WorkPool:
         """Number of jobs that wait for their turn."""
         return self._waiting
 
-    async def run(self, job: Callable[[], T]) -> T:
+    async def run(self, job: Callable[[], T], *, sender: tuple[str, str] | None = None) -> T:
         """Runs a job for the caller; returns its result, or raises what it raises.
 
         Args:
             job: is run in a thread, outside of the call's context.
+            sender: tenant and connection of the caller; None: those of the present gRPC call.
 
         Raises:
             ResourceExhausted: Too many wait, or it would wait for long.
         """
-        tenant = caller().grant.tenant
-        key = (tenant, "" if tenant else connection())
-        sender = self._senders.get(key)
-        if sender is None:
+        tenant, peer = sender or (caller().grant.tenant, connection())
+        key = (tenant, "" if tenant else peer)
+        found = self._senders.get(key)
+        if found is None:
             budget = Bucket(self._tenant_ms_per_s, monotonic_ms()) if tenant else None
-            sender = self._senders[key] = _Sender(budget=budget)
-        if self._waiting >= WAITING_MAX or len(sender.jobs) >= self._waiting_each_max:
+            found = self._senders[key] = _Sender(budget=budget)
+        if self._waiting >= WAITING_MAX or len(found.jobs) >= self._waiting_each_max:
             raise _exhausted()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        sender.jobs.append((job, done, time.monotonic() + self._wait_s))
+        found.jobs.append((job, done, time.monotonic() + self._wait_s))
         self._waiting += 1
         self._dispatch()
         return await done
@@ -147,12 +161,12 @@ class WorkPool:
         for key in tuple(self._senders):
             sender = self._senders[key]
             self._drop_late(sender)
-            if self._running < self._threads and sender.may_start(now_ms):
+            if self._running < self._threads and sender.may_start(now_ms, self._running_each_max):
                 # To the end of the queue.
                 del self._senders[key]
                 self._senders[key] = sender
                 self._begin(sender)
-            elif not sender.jobs and (sender.budget is None or sender.budget.is_full(now_ms)):
+            elif sender.is_done(now_ms):
                 del self._senders[key]
         if self._waiting and self._running < self._threads and self._looking is None:
             loop = asyncio.get_running_loop()
@@ -175,10 +189,12 @@ class WorkPool:
         job, done, _ = sender.jobs.popleft()
         self._waiting -= 1
         self._running += 1
+        sender.running += 1
         loop = asyncio.get_running_loop()
 
         def ended(result: Any, error: BaseException | None, spent_ms: float) -> None:
             self._running -= 1
+            sender.running -= 1
             if sender.budget is not None:
                 sender.budget.take(spent_ms, monotonic_ms())
             if not done.done():

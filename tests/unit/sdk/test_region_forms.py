@@ -22,7 +22,7 @@ from sirocco_client import (
     query_from_json,
     region_from_json,
 )
-from sirocco_client.geo import buffer
+from sirocco_client.geo import buffer, cells
 from sirocco_client.geo.sphere import destination
 from sirocco_client.region_json import with_plain_region
 
@@ -146,7 +146,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (polygon(SQUARE, [[5, 5], [6, 5], [6, 6]]), "geojson.coordinates",
      "hole lies outside shell at [5, 5]"),
     (polygon([[0, 60], [120, 60], [-120, 60]], [[0, 50], [9, 50], [9, 55]]), "geojson.coordinates",
-     "a hole lies outside its outer ring"),
+     "a hole lies outside its outer ring or in another"),
     (polygon([[0, 0], [1, 1], [2, 2]]), "geojson.coordinates", "is not valid"),
     (polygon([[0, 0], [1, 1], [0, 0]]), "geojson.coordinates[0]", "three different"),
     (polygon([[0, 0], [120, 0], [-120, 0], [0, 1], [120, 1], [-120, 1]]), "geojson.coordinates",
@@ -482,3 +482,41 @@ def test_files_of_queries_take_every_form(tmp_path: Path) -> None:
     bad = [f"{each.line}: {each.error}" for each in found if not isinstance(each, QueryLine)]
     assert [line.partition(": ")[0] for line in bad] == ["2", "4", "5"]
     assert bad[0] == "2: region.wkt[0]: needs three different vertices"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cells_all_over_the_earth_are_what_their_centres_say(seed: int) -> None:
+    every = sorted(cell for base in h3.get_res0_cells() for cell in h3.cell_to_children(base, 1))
+    chosen = set(Random(seed).sample(every, 30 * (seed + 1)))
+    centres = [h3.cell_to_latlng(cell)[::-1] for cell in every]
+    found = contains({"h3": sorted(chosen)}, centres)
+    assert [cell in chosen for cell in every] == found
+
+
+def test_work_is_bounded_before_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(cells, "_outlined", fail)
+    scattered = [h3.latlng_to_cell(lat / 2, lon, 5) for lat in range(-80, 80) for lon in range(40)]
+    with pytest.raises(InvalidArgument, match=r"region\.h3: has more than 10,000 vertices"):
+        region_from_json({"h3": scattered})
+    monkeypatch.setattr(buffer, "_outline", fail)
+    line = [[(77 * i) % 360 - 180, (-1) ** i * 89] for i in range(300)]
+    with pytest.raises(InvalidArgument, match="takes more than 4,000 pieces"):
+        region_from_json({"buffer": {"line": line, "radius_m": 1_000}})
+
+
+def test_holes_round_a_pole_are_cut_out_together() -> None:
+    cap = [[-180, 10], [-60, 10], [60, 10], [180, 10]]
+
+    def holes(count: int) -> dict[str, Any]:
+        west = [i * 0.25 - 170 for i in range(count)]
+        return polygon(cap, *([[w, 60], [w + 0.125, 60], [w, 60.125]] for w in west))
+
+    assert contains(holes(2), [[-169.97, 60.05], [-169.8, 60.05], [0, 80]]) == [False, True, True]
+    # Ten times as many; one by one they would cost a hundred times as much.
+    ratio = cpu_ratio(
+        lambda: region_from_json(holes(1_000)), lambda: region_from_json(holes(100)), 3
+    )
+    assert ratio < 35

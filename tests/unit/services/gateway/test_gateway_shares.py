@@ -1,0 +1,230 @@
+"""What callers of a gateway may take of each other: time, memory, places, and names."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from sirocco_api.v1.search_service_pb2 import SearchResponse
+from sirocco_client import FailedPrecondition, SiroccoError, searching
+from sirocco_client.searching import Searching
+
+from sirocco.model.errors import ResourceExhausted
+from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.services.gateway.answers import LargeAnswer
+from sirocco.services.gateway.callers import Caller
+from sirocco.services.gateway.connections import TRANSPORT
+from sirocco.services.gateway.front import Front
+from sirocco.services.gateway.queries import query_of
+from sirocco.services.gateway.searches import _Growing
+from sirocco.services.gateway.server import Gateway
+from sirocco.services.gateway.settings import LIMITS, GatewayLimits, GatewaySettings
+from sirocco.telemetry.metrics import GatewayMetrics, new_registry
+
+ANNA = Caller("anna", "a", "ipv4:10.0.0.1:1")
+BEN = Caller("ben", "b", "ipv4:10.0.0.2:1")
+QUERY: Any = {"kind": "range"}
+
+
+def front_of(**limits: Any) -> Front:
+    settings = GatewaySettings(routers="127.0.0.1:1", limits=replace(LIMITS, **limits))
+    return Front(settings, GatewayMetrics(new_registry()))
+
+
+def accepted(front: Front, *callers: Caller) -> None:
+    for caller in callers:
+        front.clients._connect(caller)
+
+
+def test_tokens_that_are_made_up_share_by_their_connection() -> None:
+    async def run() -> None:
+        front = front_of(calls=64)
+        with ExitStack() as stack:
+
+            def take(number: int) -> None:
+                made_up = Caller(str(number), f"key {number}", "ipv4:10.0.0.1:1")
+                stack.enter_context(front.place(front.calls, "calls", made_up))
+
+            for number in range(32):
+                take(number)
+            with pytest.raises(ResourceExhausted):
+                take(32)
+        # Nothing is kept of one that the cluster does not accept.
+        with pytest.raises(SiroccoError):
+            async with front.clients.use(ANNA):
+                pass
+        assert len(front.clients) == 0
+        accepted(front, ANNA)
+        with front.place(front.calls, "calls", ANNA):
+            assert front.calls.held_by(ANNA.key) == 1
+        await front.close()
+
+    asyncio.run(run())
+
+
+def test_an_explanation_that_takes_long_leaves_threads_to_others() -> None:
+    async def run() -> None:
+        front = front_of(explanations=4, room_s=0.05)
+        ends = threading.Event()
+        slow = [asyncio.create_task(front.explain(ANNA, ends.wait)) for _ in range(9)]
+        assert await front.explain(BEN, lambda: "at once") == "at once"
+        ends.set()
+        await asyncio.gather(*slow, return_exceptions=True)
+        assert front.explanations.held == 0
+        await front.close()
+
+    asyncio.run(run())
+
+
+def test_work_of_one_caller_leaves_a_thread_to_others() -> None:
+    async def run() -> None:
+        pool = WorkPool("test", running_each_max=1)
+        ends = threading.Event()
+        sender = ("anna", "")
+        slow = [asyncio.create_task(pool.run(ends.wait, sender=sender)) for _ in range(3)]
+        assert await pool.run(lambda: "at once", sender=("", "ipv4:10.0.0.2:1")) == "at once"
+        ends.set()
+        await asyncio.gather(*slow)
+        assert not pool._senders.get(("", "ipv4:10.0.0.2:1"))
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_queries_that_take_long_are_read_beside_the_loop() -> None:
+    async def run() -> None:
+        front = front_of()
+        threads = []
+
+        def make(members: Any) -> Any:
+            threads.append(threading.current_thread())
+            return members
+
+        regions: list[dict[str, Any]] = [{"h3": []}, {"buffer": {}}, {"wkt": ""}, {"geojson": {}}]
+        for region in regions:
+            await query_of(front, ANNA, orjson.dumps({**QUERY, "region": region}), make)
+        await query_of(front, ANNA, orjson.dumps({**QUERY, "text": "x" * 20_000}), make)
+        assert threading.main_thread() not in threads
+        await query_of(front, ANNA, orjson.dumps({**QUERY, "region": {"rect": {}}}), make)
+        assert threads[-1] is threading.main_thread()
+        await front.close()
+
+    asyncio.run(run())
+
+
+class _Transport:
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_answer_holds_its_memory_until_it_is_read(reads: bool) -> None:
+    async def run() -> None:
+        front = front_of(unread_s=0.05)
+        transport = _Transport()
+        sent: list[bytes] = []
+
+        async def send(message: Any) -> None:
+            if sent and not reads:
+                await asyncio.sleep(60)
+            assert front.bodies.memory.held == 1_000_000
+            sent.append(message.get("body", b""))
+
+        async with front.bodies.held(ANNA, 5_000_000) as room:
+            answer = LargeAnswer(front, room.moved(), b"x" * 1_000_000)
+        assert front.bodies.memory.held == 1_000_000
+        scope = {"type": "http", "state": {TRANSPORT: transport}}
+        await answer(scope, asyncio.Event().wait, send)  # type: ignore[arg-type]
+        assert front.bodies.memory.held == 0
+        assert transport.is_aborted is not reads
+        assert len(b"".join(sent)) == (1_000_000 if reads else 0)
+        await front.close()
+
+    asyncio.run(run())
+
+
+def part(count: int, size: int) -> SearchResponse:
+    response = SearchResponse()
+    response.objects.count = count
+    response.objects.text = b"x" * size
+    return response
+
+
+def growing(front: Front, **limits: Any) -> _Growing:
+    found: GatewayLimits = replace(LIMITS, **limits)
+    return _Growing(QUERY, None, None, False, found, front.bodies.room(ANNA))
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused"),
+    [
+        ({"answer_objects": 100}, FailedPrecondition),
+        ({"answer_bytes": 100_000}, FailedPrecondition),
+        ({}, ResourceExhausted),
+    ],
+)
+def test_an_answer_is_refused_while_it_grows(limits: dict[str, int], refused: Any) -> None:
+    async def run() -> None:
+        front = front_of(caller_memory_bytes=1_000_000)
+        search = growing(front, **limits)
+        search.received(part(0, 20_000))
+        search.restart()
+        assert front.bodies.memory.held == 0
+
+        def receive_all() -> None:
+            for _ in range(100):
+                # One without objects is not read further.
+                search._objects += 20
+                search.received(part(0, 20_000))
+
+        with pytest.raises(refused):
+            receive_all()
+        assert front.bodies.memory.held <= 1_000_000
+        await front.close()
+
+    asyncio.run(run())
+
+
+def test_parts_that_the_caller_takes_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "SearchPart", lambda response: [response])
+    for keeps in (True, False):
+        search = Searching(QUERY, None, None, False, keeps=keeps)
+        assert search.received(part(1, 0)) is not None
+        assert len(search.answer().parts) == keeps
+
+
+@pytest.fixture(scope="module")
+def nowhere() -> Iterator[Gateway]:
+    gateway = Gateway(GatewaySettings(routers="127.0.0.1:1", limits=replace(LIMITS, call_s=0.5)))
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+def test_names_that_are_no_utf_8_are_refused(nowhere: Gateway) -> None:
+    # Replaced, they would be one name.
+    for path in ("queries/%ff", "queries/%fe", "queries/q?subscriber=%ff"):
+        answer = httpx.get(f"http://{nowhere.address}/v1/{path}")
+        assert (answer.status_code, answer.json()["detail"]) == (400, "is no UTF-8"), path
+    assert httpx.get(f"http://{nowhere.address}/v1/queries/%c3%a9").status_code == 503
+
+
+def test_a_body_of_many_members_is_refused(nowhere: Gateway) -> None:
+    body = gzip.compress(b"") * 5_000
+    answer = httpx.post(
+        f"http://{nowhere.address}/v1/objects",
+        content=body,
+        headers={"content-type": "text/csv", "content-encoding": "gzip"},
+    )
+    assert (answer.status_code, answer.json()["field"]) == (400, "body")
+    assert "members" in answer.json()["detail"]
