@@ -6,13 +6,29 @@ term of its own for an index: an object holds it where its text does.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.base.hash_placement import secret
-from sirocco.kernels.text.patterns import BEGINNINGS, FIRST_NODE, PHRASES, add_pattern
+from sirocco.kernels.text.patterns import (
+    BEGINNINGS,
+    END_WORDS,
+    FIRST_NODE,
+    NODE_ROW,
+    PHRASES,
+    STATE_DEEPEST,
+    STATE_ENDS,
+    STATE_NODES,
+    STATE_WORDS,
+    WALKED,
+    add_patterns,
+    find_patterns,
+)
 
 __all__ = [
     "PatternTable",
@@ -26,6 +42,13 @@ __all__ = [
 
 _QUOTE, _STAR = ord('"'), ord("*")
 _NODES_MIN = 64
+_FOUND_MIN = 4_096
+# Words whose longest beginning is remembered: half a megabyte, of the processor's second cache.
+_WORDS_MAX = 1 << 15
+# With at least eight bits for each pattern, one pair of words in eight is looked up in vain.
+_ENDS_A_WORD = 8
+_PRIME = (1 << 61) - 1
+_NO_SYMBOLS = np.empty(0, np.uint64)
 
 
 def phrase(tokens: Sequence[str]) -> str:
@@ -81,29 +104,43 @@ def pattern_rows(words: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArra
 
 
 class PatternTable:
-    """Patterns that texts are searched for, in the form for kernels.
+    """Patterns that texts are searched for, in the form for kernels; for one thread at a time.
 
     Attributes:
         known: pattern → its number.
-        begins_some: bool[65536], see `find_patterns`.
-        has_phrases: whether there are phrases.
+        has_phrases, has_beginnings: whether there are any.
     """
 
     def __init__(self, numbers_of: Callable[[Sequence[str]], NDArray[np.uint64]]) -> None:
         """Creates an empty one; `numbers_of` numbers words."""
         self.known: dict[str, int] = {}
         self._numbers_of = numbers_of
-        self.secret = np.array(secret(), np.uint64)
-        self._clear(_NODES_MIN)
+        # The table's secret, and from it the factor and the roots of the hashes of paths.
+        words = np.array(secret(), np.uint64)
+        drawn = hashlib.blake2b(words.tobytes(), digest_size=24).digest()
+        factor, *self._roots = (int(word) % _PRIME for word in np.frombuffer(drawn, np.uint64))
+        self._secret = np.append(words, np.uint64(factor))
+        self._powers = np.empty((0, 2), np.uint64)
+        self._found_max = _FOUND_MIN
+        self._clear(_NODES_MIN, _NODES_MIN, _NODES_MIN)
 
-    def _clear(self, nodes_max: int) -> None:
-        self.begins_some = np.zeros(1 << 16, np.bool_)
-        self.has_phrases = False
-        self._nodes = FIRST_NODE
-        self.numbers = np.zeros(nodes_max, np.uint64)
-        self.is_end = np.zeros(nodes_max, np.bool_)
-        self.edges = np.zeros((2 * nodes_max, 2), np.int32)
-        self.symbols = np.zeros(2 * nodes_max, np.uint64)
+    def _clear(self, nodes_max: int, ends_max: int, marks_max: int) -> None:
+        """Makes an empty tree with room for some nodes, ends and marks, powers of two."""
+        self.has_phrases = self.has_beginnings = False
+        self._places = np.zeros((2 * nodes_max, 2), np.uint64)
+        self._marks = np.zeros((2 * marks_max, 2), np.uint64)
+        self._marks_room = marks_max
+        self._symbols = np.zeros(nodes_max, np.uint64)
+        self._hashes = np.zeros(nodes_max, np.uint64)
+        self._hashes[[PHRASES, BEGINNINGS]] = self._roots
+        self._nodes = np.zeros((nodes_max, NODE_ROW), np.int32)
+        self._ends = np.zeros((ends_max, END_WORDS), np.uint64)
+        self._node_of_end = np.zeros(ends_max, np.int32)
+        self._pairs = np.zeros(max(1, ends_max // _ENDS_A_WORD), np.uint64)
+        self._begins_some = np.zeros(1 << 16, np.bool_)
+        self._state = np.zeros(STATE_WORDS, np.int64)
+        self._state[[STATE_NODES, STATE_ENDS]] = FIRST_NODE, 1
+        self._words = np.zeros(2 * min(nodes_max, _WORDS_MAX), np.uint64)
 
     def __len__(self) -> int:
         return len(self.known)
@@ -111,14 +148,14 @@ class PatternTable:
     @property
     def bytes_total(self) -> int:
         """Memory in bytes, the strings included."""
-        arrays = self.begins_some, self.numbers, self.is_end, self.edges, self.symbols
+        arrays = (*self._tree, self._powers, self._words)
         return sum(each.nbytes for each in arrays) + 150 * len(self.known)
 
     @property
-    def tree(self) -> tuple[NDArray[np.generic], ...]:
-        """The tree as `find_patterns` takes it."""
+    def _tree(self) -> tuple[NDArray[Any], ...]:
         return (
-            self.edges, self.symbols, self.numbers, self.is_end, self.secret, self.begins_some,
+            self._places, self._marks, self._symbols, self._hashes, self._nodes, self._ends,
+            self._node_of_end, self._pairs, self._begins_some, self._secret, self._state,
         )  # fmt: skip
 
     def add(self, patterns: Sequence[str]) -> None:
@@ -126,39 +163,101 @@ class PatternTable:
         fresh = [pattern for pattern in dict.fromkeys(patterns) if pattern not in self.known]
         if not fresh:
             return
-        numbers = self._numbers_of(fresh).tolist()
-        self.known.update(zip(fresh, numbers, strict=True))
-        paths = [self._path(pattern) for pattern in fresh]
-        if self._nodes + sum(map(len, paths)) > len(self.numbers):
+        self.known.update(zip(fresh, self._numbers_of(fresh).tolist(), strict=True))
+        paths = self._paths(fresh)
+        nodes, ends = self._state[[STATE_NODES, STATE_ENDS]].tolist()
+        room = len(self._symbols) - nodes, len(self._ends) - ends, self._marks_room
+        if len(paths.symbols) > room[0] or len(fresh) > room[1] or paths.marks > room[2]:
             self.keep(lambda _: True)
-            return
-        for pattern, path in zip(fresh, paths, strict=True):
-            self._insert(pattern, path)
+        else:
+            self._insert(fresh, paths)
 
     def keep(self, is_wanted: Callable[[int], bool]) -> None:
         """Drops all patterns but those with a wanted number."""
-        kept = {pattern: number for pattern, number in self.known.items() if is_wanted(number)}
-        self.known = kept
-        paths = [self._path(pattern) for pattern in kept]
-        nodes_max = _NODES_MIN
-        while nodes_max < 2 * (FIRST_NODE + sum(map(len, paths))):
-            nodes_max *= 2
-        self._clear(nodes_max)
-        for pattern, path in zip(kept, paths, strict=True):
-            self._insert(pattern, path)
+        self.known = {word: number for word, number in self.known.items() if is_wanted(number)}
+        kept = list(self.known)
+        paths = self._paths(kept)
+        nodes = 2 * (FIRST_NODE + len(paths.symbols))
+        ends, marks = 2 * (1 + len(kept)), 2 * paths.marks
+        self._clear(_power_of_two(nodes), _power_of_two(ends), _power_of_two(marks))
+        self._insert(kept, paths)
 
-    def _path(self, pattern: str) -> NDArray[np.uint64]:
-        if pattern.startswith('"'):
-            return self._numbers_of(words_of(pattern))
-        return np.frombuffer(pattern[:-1].encode(), np.uint8).astype(np.uint64)
+    def find(
+        self,
+        cleaned: NDArray[np.uint8],
+        spans: NDArray[np.uint64],
+        tokens: NDArray[np.uint64],
+        token_offsets: NDArray[np.int64],
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1].
 
-    def _insert(self, pattern: str, path: NDArray[np.uint64]) -> None:
-        root = PHRASES if pattern.startswith('"') else BEGINNINGS
-        if root == PHRASES:
-            self.has_phrases = True
-        else:
-            self.begins_some[int(path[0]) | int(path[1]) << 8] = True
-        self._nodes = add_pattern(
-            path, root, np.uint64(self.known[pattern]), self.edges, self.symbols, self.numbers,
-            self.is_end, self.secret, self._nodes,
-        )  # fmt: skip
+        Args:
+            cleaned, spans, tokens, token_offsets: the texts, see `number_tokens`.
+        """
+        offsets = np.empty(len(token_offsets), np.int64)
+        while True:
+            found = np.empty(self._found_max, np.uint64)
+            total = find_patterns(
+                cleaned, spans, tokens, token_offsets, *self._tree, self._powers, self._words,
+                self.has_phrases, self.has_beginnings, offsets, found,
+            )  # fmt: skip
+            if total >= 0:
+                return found[:total], offsets
+            self._found_max *= 4
+
+    def _paths(self, patterns: Sequence[str]) -> _Paths:
+        is_phrase = np.array([pattern.startswith('"') for pattern in patterns], np.bool_)
+        tokens = self._numbers_of(
+            [word for pattern in patterns if pattern.startswith('"') for word in words_of(pattern)]
+        )
+        parts, at = [], 0
+        for pattern in patterns:
+            if pattern.startswith('"'):
+                length = pattern.count(" ") + 1
+                parts.append(tokens[at : at + length])
+                at += length
+            else:
+                data = np.frombuffer(pattern[:-1].encode(), np.uint8)
+                parts.append(data.astype(np.uint64))
+        offsets = np.zeros(len(parts) + 1, np.int64)
+        np.cumsum([len(part) for part in parts], out=offsets[1:])
+        return _Paths(np.concatenate(parts) if parts else _NO_SYMBOLS, offsets, is_phrase)
+
+    def _insert(self, patterns: Sequence[str], paths: _Paths) -> None:
+        numbers = np.array([self.known[pattern] for pattern in patterns], np.uint64)
+        add_patterns(paths.symbols, paths.offsets, paths.is_phrase, numbers, *self._tree)
+        self._marks_room -= paths.marks
+        self.has_phrases |= bool(paths.is_phrase.any())
+        if not paths.is_phrase.all():
+            self.has_beginnings = True
+            # Words may begin with more than is noted.
+            self._words[:] = 0
+        depth = int(self._state[STATE_DEEPEST])
+        if len(self._powers) <= depth:
+            powers, factor = [1], int(self._secret[2])
+            for _ in range(2 * depth):
+                powers.append(powers[-1] * factor % _PRIME)
+            root = self._roots[0]
+            self._powers = np.array([(each, each * root % _PRIME) for each in powers], np.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Paths:
+    """What patterns consist of: see `add_patterns`."""
+
+    symbols: NDArray[np.uint64]
+    offsets: NDArray[np.int64]
+    is_phrase: NDArray[np.bool_]
+
+    @property
+    def marks(self) -> int:
+        """How many nodes `add_patterns` may mark."""
+        further = np.diff(self.offsets)[self.is_phrase] - WALKED
+        return sum(each.bit_count() for each in further.tolist() if each > 0)
+
+
+def _power_of_two(at_least: int) -> int:
+    size = _NODES_MIN
+    while size < at_least:
+        size *= 2
+    return size

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sirocco.kernels.base.keyed_hash import KEY_WORDS
 from sirocco.kernels.base.utf8 import mark_invalid_utf8
 from sirocco.kernels.base.xxh3 import hash_spans
-from sirocco.kernels.text.patterns import find_patterns, number_tokens
+from sirocco.kernels.text.patterns import number_tokens
 from sirocco.kernels.text.terms import (
     CLEANED_BYTES,
     CLEANED_ROW,
@@ -212,18 +212,9 @@ class TextAnalyser:
             self._cleaned, cleaned.begins, cleaned.ends, cleaned.has_units, key is not None,
             _NO_KEY if key is None else key, spans, numbers, token_offsets,
         )  # fmt: skip
-        found_offsets, size = np.empty(len(offsets), np.int64), 64 + 4 * len(offsets)
-        while True:
-            found = np.empty(size, np.uint64)
-            total = find_patterns(
-                self._cleaned, spans[:count], numbers[:count], token_offsets, *table.tree,
-                table.has_phrases, found_offsets, found,
-            )  # fmt: skip
-            if total >= 0:
-                break
-            size *= 4
+        found = table.find(self._cleaned, spans[:count], numbers[:count], token_offsets)
         self._trim()
-        return found[:total], found_offsets
+        return found
 
     def _clean(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> _Cleaned:
         """Writes the cleaned texts to `_cleaned`."""

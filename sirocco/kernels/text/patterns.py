@@ -1,8 +1,18 @@
 """Finds phrases and beginnings of words in cleaned texts (`text`).
 
-All patterns are one tree: a phrase is a path of tokens' numbers from node PHRASES, a beginning one
-of bytes from node BEGINNINGS. Edges are in a hash table of (parent, symbol), which are compared in
-full. A text is walked from each of its tokens, as deep as patterns go.
+All patterns are one tree. A phrase is a path of tokens' numbers from node PHRASES, a beginning one
+of bytes from node BEGINNINGS. Each node has the hash of its path, a polynomial of a secret modulo
+2^61 - 1 (R. M. Karp, M. O. Rabin, "Efficient randomized pattern-matching algorithms", 1987), and is
+in a table by it. So the deepest node of a text from one of its tokens on is found by bisection, and
+not step by step: many phrases of one word, and a text of that word, cost some probes a token.
+Bytes are taken eight at a time: the symbol of a node is all of them since the last multiple of
+eight.
+
+Patterns that end on one path hang together, each at the next shorter one, so what has been found in
+a text is not found again, nor is anything above it. These links are made when they are first
+needed, as a pattern may end in the middle of others.
+
+The node of a word's longest beginning is remembered by the word's number: texts repeat words.
 """
 
 from __future__ import annotations
@@ -14,15 +24,44 @@ from numba import types
 
 from sirocco.kernels.base.hash_placement import mix
 from sirocco.kernels.base.keyed_hash import hash_first, hash_rest
+from sirocco.kernels.base.words import load_u64, multiply_fold
 from sirocco.kernels.base.xxh3 import hash_span
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.text.terms import UNIT_FIRST, find_mixed_spans, find_spans
 
-__all__ = ["BEGINNINGS", "FIRST_NODE", "PHRASES", "add_pattern", "find_patterns", "number_tokens"]
+__all__ = [
+    "BEGINNINGS",
+    "END_WORDS",
+    "FIRST_NODE",
+    "NODE_ROW",
+    "PHRASES",
+    "STATE_DEEPEST",
+    "STATE_ENDS",
+    "STATE_NODES",
+    "STATE_WORDS",
+    "WALKED",
+    "add_patterns",
+    "find_patterns",
+    "number_tokens",
+]
 
 PHRASES, BEGINNINGS, FIRST_NODE = 1, 2, 3
 
-_U32 = np.uint64(32)
+# So many tokens of a phrase are walked step by step: most phrases have no more.
+WALKED = 3
+
+# Words of `state`: nodes and ends so far, with the roots and end 0; how often a pattern has ended
+# in the middle of others; texts searched; tokens of the longest phrase.
+STATE_NODES, STATE_ENDS, STATE_CHANGES, STATE_TEXTS, STATE_DEEPEST, STATE_WORDS = range(6)
+# Words of an end: the pattern's number, the last text that held it, the end above | changes << 32.
+_NUMBER, _TEXT, _ABOVE, END_WORDS = range(4)
+# Columns of the i4 of a node: the one before on its path, the one that its symbol begins at, its
+# end or 0, the nearest end at or above it as of so many changes.
+_PARENT, _BASE, _END, _NEAREST, _AS_OF, NODE_ROW = range(6)
+
+_PRIME = np.uint64((1 << 61) - 1)
+_U1, _U3, _U6, _U8, _U32, _U61 = (np.uint64(n) for n in (1, 3, 6, 8, 32, 61))
+_U63 = np.uint64(63)
 _LENGTH_MASK = np.uint64(0xFFFF_FFFF)
 _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 
@@ -30,81 +69,58 @@ _READ_ONLY_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _READ_ONLY_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 _READ_ONLY_I8 = types.Array(types.int64, 1, "C", readonly=True)
 _READ_ONLY_U8 = types.Array(types.uint64, 1, "C", readonly=True)
+_WORDS_I8, _WORDS_U8 = types.int64[::1], types.uint64[::1]
+_NODES, _PAIRS = types.int32[:, ::1], types.uint64[:, ::1]
 
 
 @kernel(inline=True)
-def _place_of(parent: Any, symbol: Any, secret: Any, size: Any) -> Any:
-    """Returns where the search for an edge begins."""
-    key = mix(symbol, secret[0], secret[1]) + np.uint64(parent) * _SPREAD
-    return np.int64(mix(key, secret[0], secret[1]) & np.uint64(size - 1))
+def _reduced(value: Any) -> Any:
+    """Returns a u8 modulo the prime."""
+    value = (value & _PRIME) + (value >> _U61)
+    return value - _PRIME if value >= _PRIME else value
+
+
+@kernel(inline=True)
+def _times(left: Any, right: Any) -> Any:
+    """Returns the product of two u8 below the prime, modulo it."""
+    low = left * right
+    # `multiply_fold` returns high ^ low.
+    high = multiply_fold(left, right) ^ low
+    return _reduced((low & _PRIME) + (low >> _U61 | high << _U3))
+
+
+@kernel(inline=True)
+def _extended(path: Any, symbol: Any, factor: Any) -> Any:
+    """Returns the hash of a path with a symbol more."""
+    return _times(_reduced(path + _reduced(symbol)), factor)
+
+
+@kernel(inline=True)
+def _pair_bit(first: Any, second: Any, secret: Any) -> Any:
+    """Returns the number of the bit for two tokens side by side, modulo the length of `pairs`."""
+    return mix(first + _SPREAD * second, secret[0], secret[1])
+
+
+@kernel(inline=True)
+def _place_of(path: Any, places: Any, secret: Any) -> Any:
+    """Returns where the search for a node begins."""
+    mixed = multiply_fold(path ^ secret[0], secret[1])
+    return np.int64(mixed & np.uint64(places.shape[0] - 1))
 
 
 @kernel()
-def _child(parent: Any, symbol: Any, edges: Any, symbols: Any, secret: Any) -> Any:
-    """Returns the node at the end of an edge, 0 where there is none."""
-    place = _place_of(parent, symbol, secret, edges.shape[0])
-    while edges[place, 1] != 0:
-        if edges[place, 0] == parent and symbols[place] == symbol:
-            return np.int64(edges[place, 1])
-        place = (place + 1) & (edges.shape[0] - 1)
-    return np.int64(0)
-
-
-@kernel(
-    types.int64(
-        _READ_ONLY_U8,
-        types.int64,
-        types.uint64,
-        types.int32[:, ::1],
-        types.uint64[::1],
-        types.uint64[::1],
-        types.boolean[::1],
-        _READ_ONLY_U8,
-        types.int64,
-    )
-)
-def add_pattern(
-    path: Any,
-    root: Any,
-    number: Any,
-    edges: Any,
-    symbols: Any,
-    numbers: Any,
-    is_end: Any,
-    secret: Any,
-    nodes: Any,
+def _child(
+    base: Any, symbol: Any, path: Any, places: Any, symbols: Any, nodes: Any, secret: Any
 ) -> Any:
-    """Adds a pattern.
-
-    Args:
-        path: u8[s], its symbols.
-        root: i8, where it begins.
-        number: u8, its own number.
-        edges: i4[m, 2], symbols: u8[m]: the table, parent and child (0: free); m is a power of two,
-            with a free place for each symbol.
-        numbers, is_end: u8[k], bool[k], of each node, whether a pattern ends there; with room.
-        secret: u8[2].
-        nodes: i8, number of nodes.
-
-    Returns:
-        The new number of nodes.
-    """
-    node = root
-    for i in range(path.shape[0]):
-        child = _child(node, path[i], edges, symbols, secret)
-        if child == 0:
-            child = nodes
-            place = _place_of(node, path[i], secret, edges.shape[0])
-            while edges[place, 1] != 0:
-                place = (place + 1) & (edges.shape[0] - 1)
-            edges[place, 0], edges[place, 1] = node, child
-            symbols[place] = path[i]
-            is_end[child] = False
-            nodes += 1
-        node = child
-    is_end[node] = True
-    numbers[node] = number
-    return nodes
+    """Returns the node of a path, its symbol from a given node on; 0 where there is none."""
+    place = _place_of(path, places, secret)
+    while places[place, 1] != 0:
+        if places[place, 0] == path:
+            node = np.int64(places[place, 1])
+            if symbols[node] == symbol and nodes[node, _BASE] == base:
+                return node
+        place = (place + 1) & (places.shape[0] - 1)
+    return np.int64(0)
 
 
 @kernel(
@@ -163,96 +179,368 @@ def number_tokens(
     return count
 
 
+@kernel()
+def _marked_node(sums: Any, at: Any, depth: Any, powers: Any, marks: Any, secret: Any) -> Any:
+    """Returns the marked node of some tokens of a text by their hash, 0 where there is none.
+
+    Args:
+        sums: u8, the hashes of all that the text begins with.
+        at: i8, number of the first token.
+        depth: i8, how many tokens.
+        powers: u8[d + 1, 2], see `find_patterns`.
+        marks: u8[m, 2], see `add_patterns`.
+    """
+    before = _times(sums[at], powers[depth, 0])
+    path = _reduced(sums[at + depth] + (_PRIME - before) + powers[depth, 1])
+    place = _place_of(path, marks, secret)
+    while marks[place, 1] != 0:
+        if marks[place, 0] == path:
+            return np.int64(marks[place, 1])
+        place = (place + 1) & (marks.shape[0] - 1)
+    return np.int64(0)
+
+
+@kernel(inline=True)
+def _mark(path: Any, node: Any, marks: Any, secret: Any) -> None:
+    """Marks a node, unless it is marked."""
+    place = _place_of(path, marks, secret)
+    while marks[place, 1] != 0:
+        if marks[place, 1] == np.uint64(node):
+            return
+        place = (place + 1) & (marks.shape[0] - 1)
+    marks[place, 0], marks[place, 1] = path, np.uint64(node)
+
+
+@kernel()
+def _is_path(node: Any, tokens: Any, first: Any, depth: Any, symbols: Any, nodes: Any) -> Any:
+    """Returns whether a node is that of the tokens from one on."""
+    for k in range(first + depth - 1, first - 1, -1):
+        if node < FIRST_NODE or symbols[node] != tokens[k]:
+            return False
+        node = np.int64(nodes[node, _PARENT])
+    return node == PHRASES
+
+
+@kernel(
+    types.void(
+        _READ_ONLY_U8, _READ_ONLY_I8, _READ_ONLY_BOOL, _READ_ONLY_U8,
+        _PAIRS, _PAIRS, _WORDS_U8, _WORDS_U8, _NODES, _PAIRS, types.int32[::1], _WORDS_U8,
+        types.boolean[::1], _READ_ONLY_U8, _WORDS_I8,
+    )
+)  # fmt: skip
+def add_patterns(
+    paths: Any,
+    offsets: Any,
+    is_phrase: Any,
+    numbers: Any,
+    places: Any,
+    marks: Any,
+    symbols: Any,
+    hashes: Any,
+    nodes: Any,
+    ends: Any,
+    node_of_end: Any,
+    pairs: Any,
+    begins_some: Any,
+    secret: Any,
+    state: Any,
+) -> None:
+    """Adds patterns.
+
+    Args:
+        paths: u8, offsets: i8[p + 1]: their tokens' numbers, or bytes; at least two of each.
+        is_phrase: bool[p].
+        numbers: u8[p], of the patterns themselves.
+        places: u8[m, 2], hash and node, 0: free; m is a power of two, with a free place for each
+            symbol and more.
+        marks: u8[m, 2], likewise: of phrases longer than WALKED, the nodes at which their number
+            of further tokens, in binary digits, is less than itself by its last digits alone. So
+            a search takes the greatest power of two that leads to a mark, then a smaller one. For
+            each of these digits there is a free place and more.
+        symbols, hashes: u8[k], nodes: i4[k, NODE_ROW], with room.
+        ends: u8[e, END_WORDS], node_of_end: i4[e], with room.
+        pairs: u8[w], a bit for the first two tokens of each phrase; w is a power of two.
+        begins_some: bool[65536], whether any beginning has these first two bytes, the second times
+            256.
+        secret: u8[3], the last one is the factor of the hash.
+        state: i8[STATE_WORDS].
+    """
+    for p in range(offsets.shape[0] - 1):
+        begin, length = offsets[p], offsets[p + 1] - offsets[p]
+        if is_phrase[p]:
+            node = PHRASES
+            state[STATE_DEEPEST] = max(state[STATE_DEEPEST], length)
+            bit = _pair_bit(paths[begin], paths[begin + 1], secret)
+            pairs[np.int64(bit >> _U6) & (pairs.shape[0] - 1)] |= _U1 << (bit & _U63)
+        else:
+            node = BEGINNINGS
+            begins_some[np.int64(paths[begin] | paths[begin + 1] << _U8)] = True
+        base, symbol, is_new = node, np.uint64(0), False
+        for i in range(length):
+            if is_phrase[p] or i & 7 == 0:
+                base, symbol = node, np.uint64(0)
+            symbol |= paths[begin + i] << (_U8 * np.uint64(0 if is_phrase[p] else i & 7))
+            path = _extended(hashes[base], symbol, secret[2])
+            child = _child(base, symbol, path, places, symbols, nodes, secret)
+            is_new = child == 0
+            if is_new:
+                child = state[STATE_NODES]
+                state[STATE_NODES] += 1
+                place = _place_of(path, places, secret)
+                while places[place, 1] != 0:
+                    place = (place + 1) & (places.shape[0] - 1)
+                places[place, 0], places[place, 1] = path, np.uint64(child)
+                symbols[child], hashes[child] = symbol, path
+                nodes[child, _PARENT], nodes[child, _BASE] = node, base
+                nodes[child, _END], nodes[child, _AS_OF] = 0, -1
+            node = child
+            further = i + 1 - WALKED
+            if is_phrase[p] and further > 0 and length - i - 1 < (further & -further):
+                _mark(path, node, marks, secret)
+        if nodes[node, _END] == 0:
+            end = state[STATE_ENDS]
+            state[STATE_ENDS] += 1
+            nodes[node, _END] = end
+            node_of_end[end] = node
+            ends[end, _TEXT] = 0
+            ends[end, _ABOVE] = _LENGTH_MASK << _U32
+            # What hangs below it hung at an end above it.
+            state[STATE_CHANGES] += not is_new
+        ends[nodes[node, _END], _NUMBER] = numbers[p]
+
+
+@kernel()
+def _nearest_end(node: Any, nodes: Any, changes: Any) -> Any:
+    """Returns the nearest end at or above a node, 0 for none; notes it at the nodes between."""
+    top = node
+    while top >= FIRST_NODE and nodes[top, _END] == 0 and nodes[top, _AS_OF] != changes:
+        top = np.int64(nodes[top, _PARENT])
+    end = np.int64(0)
+    if top >= FIRST_NODE:
+        end = np.int64(nodes[top, _END])
+        if end == 0:
+            end = np.int64(nodes[top, _NEAREST])
+    while node != top:
+        nodes[node, _NEAREST], nodes[node, _AS_OF] = end, changes
+        node = np.int64(nodes[node, _PARENT])
+    return end
+
+
+@kernel()
+def _add_found(
+    end: Any, text: Any, nodes: Any, ends: Any, node_of_end: Any, changes: Any, found: Any,
+    count: Any,
+) -> Any:  # fmt: skip
+    """Adds the patterns of an end and of those above it that the text has not shown yet.
+
+    Returns:
+        The new count; -1 where `found` is too short.
+    """
+    while end != 0 and ends[end, _TEXT] != text:
+        if count == found.shape[0]:
+            return np.int64(-1)
+        ends[end, _TEXT] = text
+        found[count] = ends[end, _NUMBER]
+        count += 1
+        above = ends[end, _ABOVE]
+        if above >> _U32 != np.uint64(changes):
+            node = np.int64(nodes[node_of_end[end], _PARENT])
+            above = np.uint64(_nearest_end(node, nodes, changes)) | np.uint64(changes) << _U32
+            ends[end, _ABOVE] = above
+        end = np.int64(above & _LENGTH_MASK)
+    return count
+
+
+@kernel()
+def _beginning_of(
+    cleaned: Any, start: Any, length: Any, places: Any, symbols: Any, hashes: Any, nodes: Any,
+    begins_some: Any, secret: Any,
+) -> Any:  # fmt: skip
+    """Returns the deepest node of beginnings on the path of a word, BEGINNINGS for none."""
+    node = np.int64(BEGINNINGS)
+    if length < 2 or not begins_some[np.int64(load_u64(cleaned, start) & np.uint64(0xFFFF))]:
+        return node
+    at = np.int64(0)
+    while at < length:
+        word = load_u64(cleaned, start + at)
+        base, least, most = node, np.int64(0), min(length - at, np.int64(7))
+        if length - at >= 8:
+            path = _extended(hashes[base], word, secret[2])
+            child = _child(base, word, path, places, symbols, nodes, secret)
+            if child != 0:
+                node = child
+                at += 8
+                continue
+        while least < most:
+            middle = (least + most + 1) >> 1
+            symbol = word & ((_U1 << (_U8 * np.uint64(middle))) - _U1)
+            path = _extended(hashes[base], symbol, secret[2])
+            child = _child(base, symbol, path, places, symbols, nodes, secret)
+            if child != 0:
+                node, least = child, middle
+            else:
+                most = middle - 1
+        break
+    return node
+
+
+@kernel()
+def _sum_up(tokens: Any, first: Any, last: Any, secret: Any, sums: Any) -> None:
+    """Writes the hashes of all that a text begins with to `sums`."""
+    sums[0] = np.uint64(0)
+    for i in range(last - first):
+        sums[i + 1] = _extended(sums[i], tokens[first + i], secret[2])
+
+
+@kernel()
+def _walk(
+    tokens: Any, first: Any, most: Any, places: Any, symbols: Any, hashes: Any, nodes: Any,
+    secret: Any,
+) -> Any:  # fmt: skip
+    """Returns the deepest node of phrases from a token on within some tokens, and its depth."""
+    node, depth = np.int64(PHRASES), np.int64(0)
+    while depth < most:
+        token = tokens[first + depth]
+        path = _extended(hashes[node], token, secret[2])
+        child = _child(node, token, path, places, symbols, nodes, secret)
+        if child == 0:
+            break
+        node = child
+        depth += 1
+    return node, depth
+
+
+@kernel()
+def _deepest_mark(sums: Any, at: Any, most: Any, powers: Any, marks: Any, secret: Any) -> Any:
+    """Returns the deepest marked node, 0 for none, and its depth, at least WALKED.
+
+    Args:
+        sums, at, powers, marks: see `_marked_node`.
+        most: i8, the greatest depth possible.
+    """
+    node, depth = np.int64(0), np.int64(WALKED)
+    step = np.int64(1)
+    while WALKED + 2 * step <= most:
+        step *= 2
+    while step > 0:
+        if depth + step <= most:
+            child = _marked_node(sums, at, depth + step, powers, marks, secret)
+            if child != 0:
+                node, depth = child, depth + step
+        step >>= 1
+    return node, depth
+
+
 @kernel(
     types.int64(
-        _READ_ONLY_BYTES,
-        _READ_ONLY_U8,
-        _READ_ONLY_U8,
-        _READ_ONLY_I8,
-        types.Array(types.int32, 2, "C", readonly=True),
-        _READ_ONLY_U8,
-        _READ_ONLY_U8,
-        _READ_ONLY_BOOL,
-        _READ_ONLY_U8,
-        _READ_ONLY_BOOL,
-        types.boolean,
-        types.int64[::1],
-        types.uint64[::1],
+        _READ_ONLY_BYTES, _READ_ONLY_U8, _READ_ONLY_U8, _READ_ONLY_I8,
+        _PAIRS, _PAIRS, _WORDS_U8, _WORDS_U8, _NODES, _PAIRS, types.int32[::1], _WORDS_U8,
+        types.boolean[::1], _READ_ONLY_U8, _WORDS_I8,
+        types.Array(types.uint64, 2, "C", readonly=True), _WORDS_U8,
+        types.boolean, types.boolean, _WORDS_I8, _WORDS_U8,
     )
-)
+)  # fmt: skip
 def find_patterns(
     cleaned: Any,
     spans: Any,
     tokens: Any,
     token_offsets: Any,
-    edges: Any,
+    places: Any,
+    marks: Any,
     symbols: Any,
-    numbers: Any,
-    is_end: Any,
-    secret: Any,
+    hashes: Any,
+    nodes: Any,
+    ends: Any,
+    node_of_end: Any,
+    pairs: Any,
     begins_some: Any,
+    secret: Any,
+    state: Any,
+    powers: Any,
+    known: Any,
     has_phrases: Any,
+    has_beginnings: Any,
     offsets: Any,
     found: Any,
 ) -> Any:
     """Finds the patterns that rows of tokens hold.
 
+    The time is that of some probes for each token and each eight bytes, and of what is found.
+
     Args:
         cleaned: u1.
         spans, tokens: u8[t], token_offsets: i8[n + 1]: see `number_tokens`.
-        edges, symbols, numbers, is_end, secret: the tree, see `add_pattern`.
-        begins_some: bool[65536], whether any beginning has these first two bytes, the second times
-            256.
-        has_phrases: whether there are phrases.
+        places, marks, symbols, hashes, nodes, ends, node_of_end, pairs, begins_some, secret,
+            state: the tree, see `add_patterns`; links and texts are noted in it.
+        powers: u8[d + 1, 2], of the secret factor up to the depth of phrases, and the same times
+            the hash of their root.
+        known: u8[2 c], a word's number and the nearest end of its longest beginning, at a place by
+            the number; 0: none; c is a power of two.
+        has_phrases, has_beginnings: whether there are any.
         offsets: i8[n + 1], overwritten: the patterns of row r are found[offsets[r]:offsets[r + 1]].
-        found: u8, overwritten: their numbers, each once a row, ascending.
+        found: u8, overwritten: their numbers, each once a row, in no order.
 
     Returns:
         The number of all; -1 where `found` is too short.
     """
-    count = 0
+    count = np.int64(0)
+    changes, deepest = state[STATE_CHANGES], state[STATE_DEEPEST]
+    known_mask = known.shape[0] // 2 - 1
+    pair_mask = pairs.shape[0] - 1
+    sums = np.empty(0, np.uint64)
     offsets[0] = 0
     for row in range(token_offsets.shape[0] - 1):
-        first = count
-        last_token = token_offsets[row + 1]
-        for i in range(token_offsets[row], last_token):
-            # A walk adds at most one pattern a step.
+        first, last = token_offsets[row], token_offsets[row + 1]
+        state[STATE_TEXTS] += 1
+        text = np.uint64(state[STATE_TEXTS])
+        depth, has_sums = np.int64(0), False
+        for i in range(first, last - 1 if has_phrases else first):
+            most = min(last - i, deepest)
+            node, walked = np.int64(0), np.int64(0)
+            if depth == deepest and most == deepest and has_sums:
+                # A run of one word.
+                node = _marked_node(sums, i - first, most, powers, marks, secret)
+            if node == 0:
+                bit = _pair_bit(tokens[i], tokens[i + 1], secret)
+                depth = np.int64(0)
+                if pairs[np.int64(bit >> _U6) & pair_mask] >> (bit & _U63) & _U1 == 0:
+                    continue
+                node, depth = _walk(
+                    tokens, i, min(most, WALKED), places, symbols, hashes, nodes, secret
+                )
+                walked = depth
+            if walked == WALKED and walked < most:
+                if not has_sums:
+                    has_sums = True
+                    if sums.shape[0] <= last - first:
+                        sums = np.empty(last - first + 1, np.uint64)
+                    _sum_up(tokens, first, last, secret, sums)
+                deeper, depth = _deepest_mark(sums, i - first, most, powers, marks, secret)
+                node = node if deeper == 0 else deeper
+            end = _nearest_end(node, nodes, changes)
+            if end == 0 or ends[end, _TEXT] == text:
+                continue
+            if depth > walked and not _is_path(node, tokens, i, depth, symbols, nodes):
+                node, depth = _walk(tokens, i, most, places, symbols, hashes, nodes, secret)
+                end = _nearest_end(node, nodes, changes)
+            count = _add_found(end, text, nodes, ends, node_of_end, changes, found, count)
+            if count < 0:
+                return np.int64(-1)
+        for i in range(first, last if has_beginnings else first):
             start, length = np.int64(spans[i] >> _U32), np.int64(spans[i] & _LENGTH_MASK)
-            if has_phrases:
-                node = _child(PHRASES, tokens[i], edges, symbols, secret)
-                k = i + 1
-                while node != 0 and k < last_token:
-                    node = _child(node, tokens[k], edges, symbols, secret)
-                    k += 1
-                    if node != 0 and is_end[node]:
-                        if count == found.shape[0]:
-                            return np.int64(-1)
-                        found[count] = numbers[node]
-                        count += 1
-            pair = np.int64(cleaned[start])
             # Units are no words, though what begins a word may be their first bytes.
-            if length < 2 or (start > 0 and cleaned[start - 1] >= UNIT_FIRST):
+            if start > 0 and cleaned[start - 1] >= UNIT_FIRST:
                 continue
-            pair |= np.int64(cleaned[start + 1]) << 8
-            if not begins_some[pair]:
-                continue
-            node = BEGINNINGS
-            for k in range(start, start + length):
-                node = _child(node, np.uint64(cleaned[k]), edges, symbols, secret)
-                if node == 0:
-                    break
-                if is_end[node]:
-                    if count == found.shape[0]:
-                        return np.int64(-1)
-                    found[count] = numbers[node]
-                    count += 1
-        if count - first > 1:
-            found[first:count].sort()
-            kept = first + 1
-            for i in range(first + 1, count):
-                if found[i] != found[i - 1]:
-                    found[kept] = found[i]
-                    kept += 1
-            count = kept
+            place = 2 * (np.int64((tokens[i] * _SPREAD) >> _U32) & known_mask)
+            end = np.int64(known[place + 1])
+            if known[place] != tokens[i] or tokens[i] == 0:
+                node = _beginning_of(
+                    cleaned, start, length, places, symbols, hashes, nodes, begins_some, secret
+                )
+                end = _nearest_end(node, nodes, changes)
+                known[place], known[place + 1] = tokens[i], np.uint64(end)
+            count = _add_found(end, text, nodes, ends, node_of_end, changes, found, count)
+            if count < 0:
+                return np.int64(-1)
         offsets[row + 1] = count
     return count
