@@ -74,8 +74,8 @@ tests=()
 for part in unit paper charts integration end_to_end; do
   [[ -n $(find "tests/$part" -name 'test_*.py' -print -quit 2>/dev/null) ]] && tests+=("tests/$part")
 done
-# First what runs on one core, on several at once; then, one by one, what takes all of them. Each
-# part runs, whatever failed before. A process takes half a gigabyte: four are enough.
+# First what runs on one core, on as many as there are; then, two at a time, what has processes of
+# its own. Each part runs, whatever failed before. A process takes half a gigabyte: four are enough.
 status=0
 begin_lint
 run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${patient[@]/#/--ignore=}" \
@@ -92,6 +92,6 @@ run tests/images || status=$?
 stop_engine
 trap stop_all EXIT # in place of that of the engine
 begin_patient
-run -m alone "${patient[@]/#/--ignore=}" "${tests[@]}" || status=$?
+run -n 2 -p pytest_pairs -m alone "${patient[@]/#/--ignore=}" "${tests[@]}" || status=$?
 end_patient || status=$?
 exit "$status"

@@ -1,6 +1,6 @@
-"""Provides real servers for all tests, and marks the tests that run one at a time.
+"""Provides real servers for all tests, and marks the tests that run two at a time.
 
-A server is started at its first use, once per session, and stopped at the end.
+A server is started at its first use, once per process that runs tests, and stopped at the end.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from sirocco.local.redis import RedisServer
 from tests.support import seeds
 
 SERVERS = frozenset({"kafka_server", "redis_server"})
-# Whole clusters, brokers and Spark: their timeouts assume that no other test uses the cores. So do
-# those of the Prometheus that scrapes a cluster every second.
+# Whole clusters, brokers and Spark: they have processes of their own, or as many threads, and their
+# timeouts assume that few others use the cores. So do those of the Prometheus that scrapes a
+# cluster every second.
 WHOLE_CLUSTERS = ("tests/integration/", "tests/end_to_end/", "tests/charts/test_dashboards.py")
 
 
@@ -39,7 +40,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 # Before pytest chooses by marks.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that need all cores: brokers and Spark take all of them, and memory."""
+    """Marks tests that run two at a time at most: brokers and Spark take all cores, and memory."""
     for item in items:
         fixtures = SERVERS.intersection(getattr(item, "fixturenames", ()))
         marks = any(item.get_closest_marker(name) for name in ("kafka", "spark"))
