@@ -33,6 +33,7 @@ from sirocco_client.errors import (
     WindowTooLong,
 )
 from sirocco_client.list_changes import Ended, KnnChange, ListChange, RankedChange, TermsStep
+from sirocco_client.many_searches import SearchResult
 from sirocco_client.map_change import MapChange
 from sirocco_client.objects import Object
 from sirocco_client.outbox import PublishFlow, PublishResult
@@ -116,6 +117,7 @@ __all__ = [
     "Retry",
     "SearchAnswer",
     "SearchPart",
+    "SearchResult",
     "SiroccoError",
     "SlotLoad",
     "Subscription",

@@ -53,6 +53,7 @@ from sirocco_client.errors import (
     Unavailable,
     Unimplemented,
 )
+from sirocco_client.many_searches import IN_FLIGHT, ManySearches, SearchResult
 from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.members import read_bytes, read_text
 from sirocco_client.numbered_outbox import NumberedOutbox
@@ -377,6 +378,79 @@ class AsyncClient:
         async for _ in self._search(state, timeout_s, repeats=True):
             pass
         return state.answer()
+
+    def search_many(
+        self,
+        queries: Iterable[Query | Mapping[str, Any]],
+        *,
+        now_ms: Moment | None = None,
+        position_token: str | None = None,
+        allow_partial: bool = False,
+        timeout_s: float | None = None,
+        in_flight: int = IN_FLIGHT,
+    ) -> AsyncIterator[SearchResult]:
+        """As `Client.search_many`."""
+        limit_s = self._seconds(timeout_s)
+        arguments = now_ms, position_token, allow_partial
+        state = ManySearches(queries, arguments, limit_s, in_flight, self._retry, random.random)
+        return self._search_many(state, limit_s)
+
+    async def _search_many(
+        self, state: ManySearches, limit_s: float
+    ) -> AsyncIterator[SearchResult]:
+        while not state.is_done:
+            mergers = self._search_mergers
+            if mergers is None:
+                mergers = self._search_mergers = await self._merger_order(
+                    self._key, max(limit_s, LAST_TRY_S)
+                )
+            address = ""
+            call: Any = None
+            error: SiroccoError
+            # A server that hangs is noticed by the end of the call, so that no call lasts long.
+            until_s = time.monotonic() + limit_s
+            try:
+                address = mergers.current
+                call = SearchServiceStub(self._channel(address)).SearchMany(
+                    timeout=2 * limit_s + GRACE_S, metadata=self._settings.metadata
+                )
+                while True:
+                    now_s = time.monotonic()
+                    while now_s < until_s and (request := state.next_request(now_s)) is not None:
+                        await call.write(request)
+                    for result in state.results():
+                        yield result
+                    if state.is_done or (now_s >= until_s and not state.is_waiting):
+                        break
+                    if not state.is_waiting:
+                        await asyncio.sleep(state.pause_s(now_s))
+                        continue
+                    response = await call.read()
+                    if response is grpc.aio.EOF:
+                        raise Unavailable("the server ended the stream")
+                    self._contact.reached(address, MERGER)
+                    state.received(response, time.monotonic())
+                continue
+            except (
+                grpc.RpcError,
+                grpc.aio.UsageError,
+                asyncio.InvalidStateError,
+                Unavailable,
+            ) as failure:
+                # InvalidStateError: written to a call that has already ended.
+                error = self._contact.failed(address, MERGER, "SearchMany", failure)
+            except asyncio.CancelledError:
+                if not was_call_cancelled():
+                    raise
+                error = Unavailable("the call was cancelled")
+            finally:
+                if call is not None:
+                    call.cancel()
+            if isinstance(error, Unimplemented):
+                raise error
+            state.broken(error, time.monotonic())
+            if error.retryable and mergers.failed(address):
+                self._search_mergers = None
 
     def search_parts(
         self,

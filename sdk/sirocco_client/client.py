@@ -24,6 +24,7 @@ from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
 from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
+from sirocco_api.v1.search_service_pb2 import SearchManyRequest
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.balance import Balance, read_balance
@@ -50,6 +51,7 @@ from sirocco_client.errors import (
     Unavailable,
     Unimplemented,
 )
+from sirocco_client.many_searches import IN_FLIGHT, ManySearches, SearchResult
 from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.members import read_bytes, read_text
 from sirocco_client.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
@@ -461,6 +463,84 @@ class Client:
         for _ in self._search(state, timeout_s, repeats=True):
             pass
         return state.answer()
+
+    def search_many(
+        self,
+        queries: Iterable[Query | Mapping[str, Any]],
+        *,
+        now_ms: Moment | None = None,
+        position_token: str | None = None,
+        allow_partial: bool = False,
+        timeout_s: float | None = None,
+        in_flight: int = IN_FLIGHT,
+    ) -> Iterator[SearchResult]:
+        """Yields the answers to many queries, in the order of the queries.
+
+        They share one stream, which costs a small part of a call for each. Each is answered,
+        refused and repeated by itself, and limits on searches count each of them. Results that are
+        not taken for long (the server's limit is 30 s by default) are searched again.
+
+        Args:
+            queries: As of `search`; taken as they are needed.
+            now_ms: As of `search`, for all of them.
+            position_token: As of `search`, for all of them.
+            allow_partial: As of `search`.
+            timeout_s: Time limit of each, seconds. None: the client's.
+            in_flight: How many may be under way at a time, at most 1,024.
+
+        Raises:
+            Unimplemented: The mergers are older than this client.
+        """
+        limit_s = self._seconds(timeout_s)
+        arguments = now_ms, position_token, allow_partial
+        state = ManySearches(queries, arguments, limit_s, in_flight, self._retry, random.random)
+        return self._search_many(state, limit_s)
+
+    def _search_many(self, state: ManySearches, limit_s: float) -> Iterator[SearchResult]:
+        while not state.is_done:
+            mergers = self._search_mergers
+            if mergers is None:
+                mergers = self._search_mergers = self._merger_order(
+                    self._key, max(limit_s, LAST_TRY_S)
+                )
+            outgoing: SimpleQueue[SearchManyRequest | None] = SimpleQueue()
+            address = ""
+            call: Any = None
+            # A server that hangs is noticed by the end of the call, so that no call lasts long.
+            until_s = time.monotonic() + limit_s
+            try:
+                address = mergers.current
+                call = SearchServiceStub(self._channel(address)).SearchMany(
+                    iter(outgoing.get, None),
+                    timeout=2 * limit_s + GRACE_S,
+                    metadata=self._settings.metadata,
+                )
+                while True:
+                    now_s = time.monotonic()
+                    while now_s < until_s and (request := state.next_request(now_s)) is not None:
+                        outgoing.put(request)
+                    yield from state.results()
+                    if state.is_done or (now_s >= until_s and not state.is_waiting):
+                        break
+                    if not state.is_waiting:
+                        self._pause(state.pause_s(now_s))
+                        continue
+                    response = next(call, None)
+                    if response is None:
+                        raise Unavailable("the server ended the stream")
+                    self._contact.reached(address, MERGER)
+                    state.received(response, time.monotonic())
+            except (grpc.RpcError, ValueError, Unavailable) as failure:
+                error = self._contact.failed(address, MERGER, "SearchMany", failure)
+                if isinstance(error, Unimplemented):
+                    raise error from None
+                state.broken(error, time.monotonic())
+                if error.retryable and mergers.failed(address):
+                    self._search_mergers = None
+            finally:
+                outgoing.put(None)
+                if call is not None:
+                    call.cancel()
 
     def search_parts(
         self,

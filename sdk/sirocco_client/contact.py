@@ -17,8 +17,10 @@ from sirocco_client.errors import InvalidArgument, SiroccoError, Unavailable, Un
 # Names of servers in errors, and the field of an address.
 ROUTER, MERGER = "router", "merger"
 
-# Calls that routers did not always have: a router that lacks them may be older.
-NEWER_CALLS = frozenset({"DescribeBalance", "DescribeMapChange", "ProposeMap", "AdvanceTime"})
+# Calls that servers did not always have: one that lacks them may be older.
+NEWER_CALLS = frozenset(
+    {"DescribeBalance", "DescribeMapChange", "ProposeMap", "AdvanceTime", "SearchMany"}
+)
 
 # gRPC's texts when the other side speaks another protocol, for example an HTTP server's port.
 _OTHER_PROTOCOLS = ("Failed parsing HTTP/2", "http1.x server", "http2 header with status")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import grpc
@@ -17,41 +16,30 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 
 from sirocco.codec.arrays import check_time
 from sirocco.codec.queries import is_light, read_query
-from sirocco.codec.search import put_question, write_answer, write_objects
 from sirocco.codec.tokens import read_position_token, write_position_token
-from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import (
-    DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,
-    PartialResult,
     SiroccoError,
     Unavailable,
 )
 from sirocco.model.hints.warnings import warnings_of
-from sirocco.model.query import Query, RankedQuery, kind_of
+from sirocco.model.query import RankedQuery, kind_of
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
 from sirocco.protocol.contract.storeless_limits import WHY
-from sirocco.protocol.search.collectors import collector_of
 from sirocco.protocol.search.gather import (
-    Ask,
     Begin,
     Finish,
-    Gather,
-    GatherEffect,
     PartArrived,
-    RequestMarks,
-    SendObjects,
-    Stop,
-    TakeMore,
     Tick,
 )
 from sirocco.protocol.search.leftovers import KnownLeftovers
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
-from sirocco.protocol.search.messages import EVER_MS, Part, Question
-from sirocco.protocol.search.plan import SearchPlan, plan_search
-from sirocco.runtime.grpc.authentication import caller
+from sirocco.protocol.search.messages import EVER_MS
+from sirocco.protocol.search.plan import plan_search
+from sirocco.runtime.grpc.authentication import Caller, caller
+from sirocco.runtime.grpc.edge import from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
 from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
 from sirocco.runtime.grpc.server import GRACE_S
@@ -62,9 +50,11 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.schemes.map.routing import RoutingArrays
-from sirocco.services.merger.evaluators import Evaluators, QuestionKey
+from sirocco.services.merger.evaluators import Evaluators
 from sirocco.services.merger.mark_requests import MarkRequests
 from sirocco.services.merger.members import Members
+from sirocco.services.merger.search_run import Asking, OneSearch, SearchRun, Took
+from sirocco.services.merger.search_stream import Begun, SearchStream
 from sirocco.services.merger.shares import Places
 from sirocco.telemetry.metrics import MergerMetrics
 
@@ -84,50 +74,6 @@ WAY_BACK_MS_MAX = 100
 
 # Between checks whether the last searches have ended.
 DRAIN_LOOK_S = 0.01
-
-# Parts of one question in flight: one at the evaluator, one in the stream, two here.
-PARTS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Search:
-    """One search request.
-
-    Attributes:
-        message: the query as received.
-        query: the same as a value.
-        warnings: about the query.
-        now_ms: the moment that the answer describes.
-        from_ms, upto_ms: arrivals that count.
-        position_token: empty for none.
-        begin_ms, end_ms: on the monotonic clock.
-    """
-
-    message: pb.SearchRequest
-    query: Query
-    warnings: tuple[str, ...]
-    now_ms: int
-    from_ms: int
-    upto_ms: int
-    begin_ms: int
-    end_ms: int
-
-    def question(self, ask: Ask) -> Question:
-        """Returns the question for one evaluator."""
-        return Question(
-            query=self.query,
-            slots=ask.slots,
-            now_ms=self.now_ms,
-            from_ms=self.from_ms,
-            upto_ms=self.upto_ms,
-            position_token=self.message.position_token,
-            timeout_ms=max(1, self.end_ms - monotonic_ms()),
-            radius_m=ask.radius_m,
-            answers=ask.answers,
-            parts=PARTS,
-            nearby=ask.nearby,
-            takes_numbers=ask.takes_numbers,
-        )
 
 
 class SearchFront(SearchServiceServicer):
@@ -151,7 +97,6 @@ class SearchFront(SearchServiceServicer):
         dialer: Dialer = PLAIN,
         limits: SearchLimits = LIMITS,
     ) -> None:
-        self._search_limits = limits
         self._settings = settings
         self._view = view
         self._members = members
@@ -161,11 +106,17 @@ class SearchFront(SearchServiceServicer):
         self._leftovers = KnownLeftovers(
             view, settings.intake_partitions, settings.registry_partitions
         )
+        self._asking = Asking(
+            self._evaluators, self._mark_requests, self._owner, self._leftovers, limits
+        )
         self._routing: RoutingArrays | None = None
         self._compiling = asyncio.Lock()
         self._limits = settings.merger
         self._places = Places(
             "searches", settings.merger.searches_max, RETRY_AFTER_MS, self._refused
+        )
+        self._streams = Places(
+            "streams of searches", settings.merger.searches_max, RETRY_AFTER_MS, self._refused
         )
         self._pool = WorkPool("queries")
         self._under_way = 0
@@ -176,11 +127,10 @@ class SearchFront(SearchServiceServicer):
         self, request: pb.SearchRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.SearchResponse]:
         """See `search_service.proto`."""
-        if self._is_ending:
-            raise Unavailable("this merger is ending; try another one")
+        self.check_open()
         search = await self._read_search(request, context.time_remaining())
         limits, client = self._limits, caller()
-        with self._places.one(client.grant.tenant, client.limits.searches, context.peer()):
+        with self.place(client, context.peer()):
             left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
             end_s = asyncio.get_running_loop().time() + left_s + UNREAD_END_S
             ended = self._metrics.unread_answers.inc
@@ -188,26 +138,39 @@ class SearchFront(SearchServiceServicer):
             async for response in in_time(responses, context, limits.unread_ms, ended, end_s):
                 yield response
 
-    async def _responses(self, search: _Search) -> AsyncIterator[pb.SearchResponse]:
-        with self._counted(kind_of(search.query)) as counted:
-            routing = await self._compiled()
-            former = self._leftovers.former(routing, search.from_ms)
-            plan = plan_search(routing, search.query, former)
-            run = _Run(
-                search,
-                plan,
-                self._evaluators,
-                self._mark_requests,
-                self._owner,
-                self._leftovers,
-                self._search_limits,
+    @streaming
+    async def SearchMany(  # noqa: N802 -- the contract's name
+        self, requests: AsyncIterator[pb.SearchManyRequest], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.SearchManyResponse]:
+        """See `search_service.proto`."""
+        found, peer = caller(), context.peer()
+        # A stream without searches holds little; one for each place is enough for everybody.
+        with self._streams.one(found.grant.tenant, found.limits.searches, peer):
+            stream = SearchStream(
+                _CallersFront(self, found, peer), context.time_remaining, self._asking.limits
             )
+            responses = stream.responses(from_start(requests))
+            unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
+            async for response in in_time(responses, context, unread_ms, ended):
+                yield response
+
+    async def _responses(self, search: OneSearch) -> AsyncIterator[pb.SearchResponse]:
+        with self._counted(kind_of(search.query)) as counted:
+            await self._compiled()
+            pulled = _Pulled(partial(self.run, search))
             try:
-                async for response in run.responses():
+                async for response in pulled.responses():
                     counted.is_partial = bool(response.end.missing_slots)
                     yield response
             finally:
-                run.close()
+                pulled.close()
+
+    def run(self, search: OneSearch, took: Took) -> SearchRun:
+        """Returns the run of a search; the map is compiled."""
+        routing = self._routing
+        assert routing is not None
+        former = self._leftovers.former(routing, search.from_ms)
+        return SearchRun(search, plan_search(routing, search.query, former), self._asking, took)
 
     async def drain(self) -> None:
         """Accepts no more searches, waits a while for running ones, then ends all streams."""
@@ -226,12 +189,12 @@ class SearchFront(SearchServiceServicer):
         owner = self._view.owners.get((SLOTS, slot))
         return None if owner is None else owner.member
 
-    async def _read_search(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
+    async def _read_search(self, request: pb.SearchRequest, left_s: float | None) -> OneSearch:
         if is_light(request.query):
             return self._read(request, left_s)
         return await self._pool.run(partial(self._read, request, left_s))
 
-    def _read(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
+    def _read(self, request: pb.SearchRequest, left_s: float | None) -> OneSearch:
         begin_ms = monotonic_ms()
         if request.query.mode == QUERY_MODE_CONTINUOUS:
             raise InvalidArgument("must be snapshot: standing queries are registered", field="mode")
@@ -255,7 +218,7 @@ class SearchFront(SearchServiceServicer):
         ):
             raise InvalidArgument("is missing: arrivals follow the objects' times", field="now_ms")
         from_ms = EVER_MS if query.window_ms is None else asked_ms - query.window_ms
-        return _Search(
+        return OneSearch(
             message=request,
             query=query,
             warnings=warnings_of(query),
@@ -279,23 +242,63 @@ class SearchFront(SearchServiceServicer):
                 await self._members.load()
         return self._routing
 
-    @contextmanager
-    def _counted(self, kind: str) -> Iterator[_Counted]:
+    def place(self, found: Caller, peer: str) -> AbstractContextManager[None]:
+        """Holds a place for one search of a caller."""
+        return self._places.one(found.grant.tenant, found.limits.searches, peer)
+
+    def check_open(self) -> None:
+        """Refuses what begins now if this merger is ending.
+
+        Raises:
+            Unavailable: It is.
+        """
+        if self._is_ending:
+            raise Unavailable("this merger is ending; try another one")
+
+    def is_ready_for(self, request: pb.SearchRequest) -> bool:
+        """Whether a search need not wait: its query is read in no time, and the map is compiled."""
+        known = self._routing
+        is_compiled = known is not None and known.version >= self._view.map_version
+        return is_compiled and is_light(request.query)
+
+    def begun_now(self, request: pb.SearchRequest, left_s: float | None, took: Took) -> Begun:
+        """Begins a search of a stream that `is_ready_for` holds of."""
+        search = self._read(request, left_s)
+        return Begun(self.run(search, took), self.count(kind_of(search.query)))
+
+    async def begun(self, request: pb.SearchRequest, left_s: float | None, took: Took) -> Begun:
+        """Begins any search of a stream."""
+        search = await self._read_search(request, left_s)
+        await self._compiled()
+        return Begun(self.run(search, took), self.count(kind_of(search.query)))
+
+    def count(self, kind: str) -> Callable[[str, bool], None]:
+        """Counts a search; returns what counts its end: its outcome, and whether slots miss."""
         begin_s = time.monotonic()
         self._under_way += 1
         self._metrics.searches_under_way.inc()
-        outcome, counted = "stopped", _Counted()
-        try:
-            yield counted
-            outcome = "partial" if counted.is_partial else "ok"
-        except SiroccoError as error:
-            outcome = "partial" if counted.is_partial else error.code.lower()
-            raise
-        finally:
+
+        def ended(outcome: str, is_partial: bool) -> None:
+            if is_partial and outcome != "stopped":
+                outcome = "partial"
             self._under_way -= 1
             self._metrics.searches_under_way.dec()
             self._metrics.searches.labels(kind=kind, outcome=outcome).inc()
             self._metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
+
+        return ended
+
+    @contextmanager
+    def _counted(self, kind: str) -> Iterator[_Counted]:
+        ended, outcome, counted = self.count(kind), "stopped", _Counted()
+        try:
+            yield counted
+            outcome = "ok"
+        except SiroccoError as error:
+            outcome = error.code.lower()
+            raise
+        finally:
+            ended(outcome, counted.is_partial)
 
 
 @dataclass(slots=True)
@@ -309,53 +312,55 @@ class _Counted:
     is_partial: bool = False
 
 
-class _Run:
-    """Carries out the decisions of one search's gathering."""
+class _CallersFront:
+    """Begins the searches of one caller's stream; see `search_stream.Front`."""
 
-    def __init__(
-        self,
-        search: _Search,
-        plan: SearchPlan,
-        evaluators: Evaluators,
-        mark_requests: MarkRequests,
-        owner: Callable[[int], str | None],
-        leftovers: KnownLeftovers,
-        limits: SearchLimits,
-    ) -> None:
-        self._loop_rows_max = limits.loop_rows_max
-        self._search = search
-        self._leftovers = leftovers
-        self._evaluators = evaluators
-        self._mark_requests = mark_requests
-        self._owner = owner
-        self._gather = Gather(
-            plan,
-            collector_of(search.query, search.now_ms, limits.kept_bytes_max),
-            search.begin_ms,
-            search.end_ms,
-            random.getrandbits(64),
-            limits,
-        )
-        self._questions: dict[int, QuestionKey] = {}
+    def __init__(self, front: SearchFront, found: Caller, peer: str) -> None:
+        self._front, self._found, self._peer = front, found, peer
+
+    def is_ready_for(self, request: pb.SearchRequest) -> bool:
+        return self._front.is_ready_for(request)
+
+    def begun_now(self, request: pb.SearchRequest, left_s: float | None, took: Took) -> Begun:
+        return self._front.begun_now(request, left_s, took)
+
+    async def begun(self, request: pb.SearchRequest, left_s: float | None, took: Took) -> Begun:
+        return await self._front.begun(request, left_s, took)
+
+    def place(self) -> AbstractContextManager[None]:
+        return self._front.place(self._found, self._peer)
+
+    def check(self) -> None:
+        self._found.check()
+        self._front.check_open()
+
+
+class _Pulled:
+    """One search whose client takes its answer as it takes messages."""
+
+    def __init__(self, run: Callable[[Callable[[PartArrived], None]], SearchRun]) -> None:
         self._inbox: asyncio.Queue[PartArrived | Tick] = asyncio.Queue()
+        self._run = run(self._inbox.put_nowait)
         self._loop = asyncio.get_running_loop()
-        self._mark_request: asyncio.Task[None] | None = None
-        self._rows = 0
 
     async def responses(self) -> AsyncIterator[pb.SearchResponse]:
         """Yields the answer; raises the error that makes it incomplete."""
+        run = self._run
         event: Begin | PartArrived | Tick = Begin()
         # The last response of a step waits for its immediate successor: the end can be sent with
         # it.
         held: pb.SearchResponse | None = None
         while True:
-            for effect in await self._stepped(event):
+            large = run.is_large(event)
+            effects = await asyncio.to_thread(run.step, event) if large else run.step(event)
+            for effect in effects:
                 if isinstance(effect, Finish):
-                    for response in self._last(effect, held):
+                    for response in run.last(effect, held):
                         yield response
-                    self._raise_error(effect)
+                    if (error := run.error_of(effect)) is not None:
+                        raise error
                     return
-                for response in self._carried_out(effect):
+                for response in run.carried_out(effect):
                     if held is not None:
                         yield held
                     held = response
@@ -366,79 +371,17 @@ class _Run:
 
     def close(self) -> None:
         """Stops everything in progress: the client may have gone."""
-        for key in self._questions.values():
-            self._evaluators.stop(key)
-        if self._mark_request is not None:
-            self._mark_request.cancel()
-
-    async def _stepped(self, event: Begin | PartArrived | Tick) -> list[GatherEffect]:
-        """Steps the gathering; large sums are computed outside the loop."""
-        step = partial(self._gather.step, event, self._owner, monotonic_ms())
-        if isinstance(event, PartArrived) and isinstance(event.part, Part):
-            self._rows += len(event.part.objects) + len(event.part.terms)
-            if event.part.is_last and self._rows > self._loop_rows_max:
-                return await asyncio.to_thread(step)
-        return step()
-
-    def _carried_out(self, effect: GatherEffect) -> Iterator[pb.SearchResponse]:
-        match effect:
-            case Ask():
-                self._ask(effect)
-            case Stop(number):
-                self._evaluators.stop(self._questions.pop(number))
-            case TakeMore(number):
-                self._evaluators.take_more(self._questions[number])
-            case SendObjects(objects, events, origin):
-                yield from write_objects(objects, events, origin)
-            case RequestMarks() if self._mark_request is None:
-                token = self._search.message.position_token
-                self._mark_request = self._loop.create_task(self._mark_requests.request(token))
-
-    def _ask(self, ask: Ask) -> None:
-        message = slot_pb.SlotQuestion()
-        question = self._search.question(ask)
-        wanted = self._leftovers.wanted(ask.slots, monotonic_ms())
-        put_question(message, replace(question, leftovers_of=wanted), self._search.message.query)
-
-        def sink(part: Part | SiroccoError) -> None:
-            if isinstance(part, Part) and part.leftovers:
-                self._leftovers.learn(part.leftovers, monotonic_ms())
-            self._inbox.put_nowait(PartArrived(ask.number, part))
-
-        self._questions[ask.number] = self._evaluators.ask(ask.member, message, sink)
+        self._run.close()
 
     async def _next(self) -> PartArrived | Tick:
         if not self._inbox.empty():
             return self._inbox.get_nowait()
-        wait_s = max(0, self._gather.deadline_ms() - monotonic_ms()) / 1_000
+        wait_s = max(0, self._run.deadline_ms() - monotonic_ms()) / 1_000
         timer = self._loop.call_later(wait_s, self._inbox.put_nowait, Tick())
         try:
             return await self._inbox.get()
         finally:
             timer.cancel()
-
-    def _last(self, finish: Finish, held: pb.SearchResponse | None) -> Iterator[pb.SearchResponse]:
-        responses = [] if held is None else [held]
-        if finish.error is not None and not _is_partial(finish.error):
-            yield from responses
-            return
-        responses = [*responses, *write_answer(finish.answer)] or [pb.SearchResponse()]
-        end = responses[-1].end
-        end.now_ms = self._search.now_ms
-        end.slots = self._gather.slots_total
-        end.missing_slots.extend(finish.missing)
-        end.warnings.extend(self._search.warnings)
-        yield from responses
-
-    def _raise_error(self, finish: Finish) -> None:
-        if finish.error is None:
-            return
-        if not (_is_partial(finish.error) and self._search.message.allow_partial):
-            raise finish.error
-
-
-def _is_partial(error: SiroccoError) -> bool:
-    return isinstance(error, PartialResult | DeadlineExceeded)
 
 
 def _allowed_ms(timeout_ms: int, left_s: float | None) -> int:

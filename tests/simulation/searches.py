@@ -50,7 +50,7 @@ from sirocco.services.evaluator.archived import ArchivedSlices
 from sirocco.services.evaluator.leftovers import LeftoverBook
 from sirocco.services.evaluator.slot_search import SlotSearch, answer
 from sirocco.services.evaluator.stored import StoredSlot
-from sirocco.services.merger.search import PARTS
+from sirocco.services.merger.search_run import PARTS
 from sirocco.transport.archive import MemoryArchive
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Scheduler

@@ -36,6 +36,11 @@ class SearchLimits:
             some 100 us beside the search; for two common words that rarely occur together all rows
             are read, which takes a thread some 100 ms.
         unmeasured_rows: objects that are assembled without checking their sizes.
+        stream_bytes_max: the next message of a stream of searches is read when the searches of
+            earlier ones that are under way take no more. Without a bound, those with large polygons
+            would take a hundred times what the edge allows for messages.
+        stream_responses_max: and when no more responses wait: a client that asks and reads nothing
+            would fill the memory with refusals.
     """
 
     retry_ms_min: int = 10
@@ -50,6 +55,8 @@ class SearchLimits:
     part_bytes: int = 256 << 10
     nearest_rows: int = 8 << 20
     unmeasured_rows: int = 256
+    stream_bytes_max: int = 1 << 20
+    stream_responses_max: int = 1_024
 
     @property
     def part_bytes_max(self) -> int:
