@@ -9,6 +9,7 @@ import signal
 import sys
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.runtime.process.process_tuning import tune
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import from_environment
 from sirocco.telemetry.logging import configure, event
@@ -28,6 +29,7 @@ def run() -> int:
         print(f"cannot start: {error}", file=sys.stderr)
         return EXIT_SETTINGS
     configure(settings.log_level)
+    tune()
     # Each request it cannot read would be a line.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     try:

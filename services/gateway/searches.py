@@ -23,6 +23,7 @@ from sirocco.model.json_text import load_json
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_integer, read_mapping, read_string
 from sirocco.model.objects import parse_object
+from sirocco.model.query import Query as EngineQuery
 from sirocco.model.query import parse_query
 from sirocco.services.gateway.answers import LargeAnswer
 from sirocco.services.gateway.bodies import Room
@@ -98,24 +99,19 @@ class Searches:
             front.call(request) as (caller, _),
             front.bodies.whole(request, caller, front.limits.query_bytes, QUERY_FACTOR) as body,
         ):
-            members = await front.explain(caller, partial(self._report, body, caller))
+            asked, query = await front.work(caller, partial(_asked, body))
+            members = await front.explain(caller, partial(self._report, asked, query, caller))
         return json_response(members)
 
-    def _report(self, body: bytes, caller: Caller) -> dict[str, Any]:
+    def _report(
+        self, asked: Mapping[str, Any], query: EngineQuery | None, caller: Caller
+    ) -> dict[str, Any]:
         settings = self._front.settings
-        asked = _envelope(read_mapping(load_json(body, "query"), "query"))
         with Client(
             settings.routers, tls=settings.tls(), token=caller.token, timeout_s=_EXPLAIN_S
         ) as client:
-            named = asked["query"]
             explained = (
-                read_registered(client, named)
-                if isinstance(named, str)
-                else ExplainedQuery(
-                    parse_query(
-                        with_plain_region({"mode": "continuous", "id": "query"} | dict(named))
-                    )
-                )
+                read_registered(client, asked["query"]) if query is None else ExplainedQuery(query)
             )
             one = parse_object(asked["object"]) if "object" in asked else None
             window = asked.get("window")
@@ -196,6 +192,16 @@ def _arrival_ms(asked: Mapping[str, Any]) -> int | None:
         return None
     greatest = DEFAULT_LIMITS.ts_ms
     return read_integer(asked["arrival"], "arrival", least=-greatest, greatest=greatest)
+
+
+def _asked(body: bytes) -> tuple[Mapping[str, Any], EngineQuery | None]:
+    """Returns the members of a request, and its query unless it names a registered one."""
+    asked = _envelope(read_mapping(load_json(body, "query"), "query"))
+    named = asked["query"]
+    if isinstance(named, str):
+        return asked, None
+    members = {"mode": "continuous", "id": "query"} | dict(named)
+    return asked, parse_query(with_plain_region(members))
 
 
 def _envelope(asked: Mapping[str, Any]) -> Mapping[str, Any]:

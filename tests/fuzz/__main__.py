@@ -1,4 +1,4 @@
-"""Runs many seeds of `tests.fuzz.tables` and `tests.fuzz.indexes`.
+"""Runs many seeds of `tests.fuzz.tables`, `indexes` and `readers`.
 
 usage: python -m tests.fuzz [--seeds FROM:TO] [--only WORK]
 """
@@ -9,9 +9,9 @@ import argparse
 import time
 from random import Random
 
-from tests.fuzz import indexes, tables
+from tests.fuzz import indexes, readers, tables
 
-WORKS = {work.__name__: work for work in (*tables.WORKS, *indexes.WORKS)}
+WORKS = {work.__name__: work for work in (*tables.WORKS, *indexes.WORKS, *readers.WORKS)}
 
 # Short enough that no user takes the silence for a standstill.
 TELL_S = 10.0

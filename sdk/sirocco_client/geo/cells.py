@@ -20,6 +20,9 @@ _BASE32 = "0123456789bcdefghjkmnpqrstuvwxyz"
 # 12 characters are 4 cm by 2 cm.
 _GEOHASH_CHARACTERS_MAX = 12
 
+# `h3` raises for a number beyond 64 bits, and reads `0x` and blanks.
+_CELL = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
+
 _TILE = re.compile(r"([0-9]{1,2})/([0-9]{1,10})/([0-9]{1,10})", re.ASCII)
 # A tile of this zoom is 4 cm wide.
 _ZOOM_MAX = 30
@@ -107,7 +110,7 @@ def read_h3(value: object, field: str) -> tuple[Ring, ...]:
     h3, shapely = load("h3", field), load("shapely", field)
     by_resolution: dict[int, set[str]] = {}
     for i, name in enumerate(names):
-        if not h3.is_valid_cell(name):
+        if not (_CELL.fullmatch(name) and h3.is_valid_cell(name)):
             raise InvalidArgument(f"{shown(name)} is no cell of H3", field=f"{field}[{i}]")
         by_resolution.setdefault(h3.get_resolution(name), set()).add(h3.int_to_str(int(name, 16)))
     outlines = {

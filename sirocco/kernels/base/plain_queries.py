@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from sirocco.kernels.base.words import load_u64, store_u64
+from sirocco.kernels.base.words import load_u64, multiply_fold, store_u64
 from sirocco.kernels.base.xxh3 import hash_span
 from sirocco.kernels.jit.compiled import kernel
 
@@ -370,10 +370,22 @@ def _compare(words: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> Any:
     return a_length - b_length
 
 
+@kernel
+def _placed(line: Any, begin: Any, length: Any, first: Any, second: Any) -> Any:
+    """Returns a hash of a word that nobody foresees without the secret, of two odd words."""
+    found = first ^ np.uint64(length)
+    for at in range(0, length, 8):
+        block = load_u64(line, begin + at)
+        if length - at < 8:
+            block &= (np.uint64(1) << np.uint64(8 * (length - at))) - np.uint64(1)
+        found = multiply_fold(found ^ block, second)
+    return multiply_fold(found ^ second, first)
+
+
 @kernel(
     types.int64(
         *(_U1_IN, _I8_IN, types.int64[::1], types.int32[::1], types.uint8[::1]),
-        *(types.int64[::1], types.uint64[::1]),
+        *(types.int64[::1], types.uint64[::1], types.uint64, types.uint64),
     )
 )
 def intern_terms(
@@ -384,6 +396,8 @@ def intern_terms(
     words: Any,
     word_offsets: Any,
     hashes: Any,
+    first: Any,
+    second: Any,
 ) -> Any:
     """Splits plain texts into their terms: distinct within a text, in order of their bytes.
 
@@ -394,6 +408,7 @@ def intern_terms(
         words: u1[b + 8], overwritten: distinct words, in order of appearance.
         word_offsets: i8[t + 1], overwritten.
         hashes: u8[t], overwritten: xxh3-64 of each word.
+        first, second: of the process's secret: clients choose words, and know their hashes.
 
     Returns:
         How many words there are.
@@ -434,7 +449,8 @@ def intern_terms(
             start = i + 1
         for j in range(held):
             hashed = hash_span(line, begins[j], lengths[j])
-            slot = np.int64(hashed & np.uint64(size - 1))
+            placed = _placed(line, begins[j], lengths[j], first, second)
+            slot = np.int64(placed & np.uint64(size - 1))
             word = np.int64(-1)
             while table[slot] > 0:
                 other = np.int64(table[slot]) - 1

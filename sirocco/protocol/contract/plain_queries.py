@@ -19,6 +19,7 @@ from sirocco.index.base.compile import take_queries
 from sirocco.index.base.query_rows import NEVER_MS, SHAPE_BOX, QueryRows
 from sirocco.index.base.ragged import take_ragged
 from sirocco.kernels.base.blake2b import fingerprint_spans
+from sirocco.kernels.base.hash_placement import secret
 from sirocco.kernels.base.plain_queries import digest_plain, intern_terms
 from sirocco.model.expression import Conjunction, Expression
 from sirocco.model.geometry import Rectangle
@@ -189,7 +190,8 @@ def _conditions(
     words = np.empty(len(texts) + 8, np.uint8)
     word_offsets = np.empty(terms_max + 1, np.int64)
     hashes = np.empty(terms_max, np.uint64)
-    found = intern_terms(texts, text_offsets, term_offsets, term_rows, words, word_offsets, hashes)
+    columns = (term_offsets, term_rows, words, word_offsets, hashes)
+    found = intern_terms(texts, text_offsets, *columns, *secret())
     term_rows = term_rows[: term_offsets[-1]]
     one_each = np.arange(count + 1, dtype=np.int64)
     none = np.zeros(count + 1, np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from sirocco_api.v1 import query_pb2
 from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest
+from xxhash import xxh3_64_intdigest
 
 from sirocco.codec.changes import read_change, write_change
 from sirocco.codec.plain_queries import (
@@ -26,6 +28,7 @@ from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.contract.effects import ChangeRequest
 from sirocco.protocol.contract.plain_queries import PlainChanges, PlainQueries
 from sirocco.protocol.router.queries.pending_changes import digest_of
+from tests.support.cpu_time import cpu_ratio
 
 WORDS = ("coffee", "Tea", "a", "b_2", "AND", "and", "Or", "not", "x" * 40, "42", "_")
 SIDES = (0.0, -0.0, 1.5, -73.98, 40.75, 1e-7, 1e-300, 89.999999999999, 12.0, 0.1 + 0.2)
@@ -220,3 +223,15 @@ def test_a_query_survives_both_writers() -> None:
     assert found is not None
     query = found[1].query(0)
     assert read_query(write_query(query, "s"))[0] == query
+
+
+def test_words_chosen_for_their_hashes_cost_little_more_than_others() -> None:
+    def texts(mask: int) -> list[query_pb2.Query]:
+        every = ("".join(each) for each in product("abcdefghijklmnopqrstuvwxyz", repeat=6))
+        fitting = (word for word in every if not xxh3_64_intdigest(word.encode()) & mask)
+        words = list(islice(fitting, 6_000))
+        return [message(text=" ".join(words[i : i + 30])) for i in range(0, len(words), 30)]
+
+    # Without a secret all of them would be next to each other in the table of words.
+    chosen, others = texts(0xFF00), texts(0)
+    assert cpu_ratio(lambda: columns(*chosen), lambda: columns(*others)) < 4

@@ -1,4 +1,4 @@
-"""A few seeds of the fuzzer over structures with client-chosen keys; `make fuzz` runs many."""
+"""A few seeds of the fuzzer over what clients choose; `make fuzz` runs many."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from tests.fuzz import indexes, tables
+from tests.fuzz import indexes, readers, tables
 
-WORKS = (*tables.WORKS, *indexes.WORKS)
+WORKS = (*tables.WORKS, *indexes.WORKS, *readers.WORKS)
 
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda each: each.__name__)

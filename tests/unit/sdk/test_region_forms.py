@@ -155,6 +155,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
               [140, 24], [120, 24], [0, 23], [-120, 22], [120, 21], [0, 20]]),
      "geojson.coordinates", "overlaps itself round the earth"),
     (polygon(), "geojson.coordinates", "is empty"),
+    ({"h3": ["85283473fffffff" + "f" * 9]}, "h3[0]", "is no cell of H3"),
+    ({"h3": ["0x85283473fffffff"]}, "h3[0]", "is no cell of H3"),
     (polygon(SQUARE, []), "geojson.coordinates[1]", "three different"),
     (polygon([[0, 0], [181, 0], [1, 1]]), "geojson.coordinates[0][1][0]", "outside [-180, 180]"),
     (polygon([[0, 0], [1, 0], [1, math.nan]]), "geojson.coordinates[0][2][1]", "nan"),
