@@ -2,6 +2,8 @@
 
     python scripts/characters.py [--check]
 
+A second table is that of queries that fold accents: the same without accents, see `FoldedMaker`.
+
 Categories, decompositions and case folding come from the interpreter, which has to be one of that
 version (Python 3.11); scripts and emoji from `scripts/unicode`. The table is committed: all
 interpreters and processes of a cluster analyse alike. Another version is another analysis, see
@@ -11,6 +13,7 @@ docs/adr/0043-text-analysis.md.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -38,7 +41,7 @@ from sirocco.kernels.text.characters import (
     UNSPACED_MARK,
     composition_place,
 )
-from sirocco.model.characters import TABLE_PATH, UNICODE_VERSION
+from sirocco.model.characters import FOLDED_PATH, TABLE_PATH, UNICODE_VERSION
 
 PROPERTIES = Path(__file__).parent / "unicode" / f"properties-{UNICODE_VERSION}.txt"
 UNSPACED_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
@@ -211,6 +214,39 @@ class Maker:
         }
 
 
+# Marks of these scripts are accents, vowel points and the like: a reader knows the word without.
+# In others (Thai, Devanagari, kana) the marks that Unicode puts into the same category are letters.
+ACCENT_NAMES = ("COMBINING ", "HEBREW ", "ARABIC ", "SYRIAC ")
+VOICING_MARKS = frozenset("\u3099\u309a")
+# `ø`, `đ`, `ł` and some hundred more: a letter with what Unicode takes for a part of it.
+LETTER_WITH = re.compile("LATIN SMALL LETTER ([A-Z]) WITH .*")
+# Letters whose names do not say how they are written without them; as in CLDR's Latin-ASCII.
+OTHER_LETTERS = {
+    "æ": "ae", "œ": "oe", "þ": "th", "ð": "d", "ŋ": "n", "ĸ": "q", "ı": "i", "ȷ": "j",
+}  # fmt: skip
+
+
+class FoldedMaker(Maker):
+    """Collects the columns of the table that folds accents, too.
+
+    From what a character is mapped to, accents are left out, and each Latin letter with a stroke, a
+    hook or the like is the letter without.
+    """
+
+    def mapping(self, character: str) -> tuple[str, ...]:
+        """Returns the characters that one is mapped to, decomposed, folded and without accents."""
+        return tuple("".join(map(without_accent, super().mapping(character))))
+
+
+def without_accent(character: str) -> str:
+    """Returns what is left of a character of a decomposed and folded text."""
+    if unicodedata.category(character) == "Mn":
+        is_accent = unicodedata.name(character).startswith(ACCENT_NAMES)
+        return "" if is_accent and character not in VOICING_MARKS else character
+    letter = LETTER_WITH.fullmatch(unicodedata.name(character, ""))
+    return letter[1].lower() if letter else OTHER_LETTERS.get(character, character)
+
+
 def two_stages(values: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[Any]]:
     """Returns (index u2[n], distinct blocks of 256 values)."""
     blocks, index = np.unique(values.reshape(-1, 256), axis=0, return_inverse=True)
@@ -225,12 +261,15 @@ def main() -> int:
     if unicodedata.unidata_version != UNICODE_VERSION:
         print(f"needs a Python with Unicode {UNICODE_VERSION}, not {unicodedata.unidata_version}")
         return 1
-    columns = Maker().columns()
-    if arguments.check:
-        with np.load(TABLE_PATH) as known:
-            return int(any(not np.array_equal(known[name], columns[name]) for name in columns))
-    np.savez_compressed(TABLE_PATH, **columns)
-    print(TABLE_PATH, TABLE_PATH.stat().st_size, {n: c.shape for n, c in columns.items()})
+    for path, maker in ((TABLE_PATH, Maker()), (FOLDED_PATH, FoldedMaker())):
+        columns = maker.columns()
+        if arguments.check:
+            with np.load(path) as known:
+                if any(not np.array_equal(known[name], columns[name]) for name in columns):
+                    return 1
+            continue
+        np.savez_compressed(path, **columns)
+        print(path, path.stat().st_size, {n: c.shape for n, c in columns.items()})
     return 0
 
 

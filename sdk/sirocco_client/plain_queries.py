@@ -31,6 +31,7 @@ def plain_query(query: Query) -> bytes | None:
         or query.window is not None
         or query.track is not None
         or query.events != ()
+        or query.fold is not False
         or type(query.region) is not Rectangle
     ):
         return None

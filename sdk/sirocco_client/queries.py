@@ -42,6 +42,7 @@ class RangeQuery:
             none.
         region: None: the whole world.
         text: Boolean expression such as `(coffee AND free) OR pizza`; None: any text.
+        fold: Whether accents do not matter: then `zurich` finds `Zürich`, and the other way round.
         where: Attribute filters such as `{"status": "open", "size": {"gte": 3}}`.
         ttl: Lifetime such as "72h" or a timedelta; None: no end.
         mode: "continuous" reports each new matching object; "snapshot" is for searches.
@@ -56,6 +57,7 @@ class RangeQuery:
     subscriber: str = ""
     region: Region | None = None
     text: str | None = None
+    fold: bool = False
     where: Mapping[str, Any] | None = None
     ttl: Duration | None = None
     mode: Mode = "continuous"
@@ -69,7 +71,7 @@ class KnnQuery:
     """The k nearest objects whose text and attributes satisfy conditions.
 
     Attributes:
-        id, subscriber, text, where, ttl: As of a `RangeQuery`.
+        id, subscriber, text, fold, where, ttl: As of a `RangeQuery`.
         events: "ended" or none.
         lon, lat: The point, degrees (WGS 84).
         k: How many objects, at least 1.
@@ -83,6 +85,7 @@ class KnnQuery:
     lat: float
     k: int
     text: str | None = None
+    fold: bool = False
     where: Mapping[str, Any] | None = None
     ttl: Duration | None = None
     mode: Mode = "continuous"
@@ -95,7 +98,7 @@ class TermsQuery:
     """The k most frequent terms of the objects that satisfy conditions.
 
     Attributes:
-        id, subscriber, region, text, where, ttl: As of a `RangeQuery`.
+        id, subscriber, region, text, fold, where, ttl: As of a `RangeQuery`.
         events: "ended" or none.
         k: How many terms, at least 1.
         mode: "continuous" reports the list at each step.
@@ -108,6 +111,7 @@ class TermsQuery:
     k: int
     region: Region | None = None
     text: str | None = None
+    fold: bool = False
     where: Mapping[str, Any] | None = None
     ttl: Duration | None = None
     mode: Mode = "continuous"
@@ -258,6 +262,8 @@ def write_query(query: Query) -> pb.Query:
         _write_ranked(message.ranked, query)
     if query.events != ():
         _write_events(message, query.events)
+    if not isinstance(query, RankedQuery) and query.fold is not False:
+        _write_fold(message, query.fold)
     if query.where is not None:
         _write_where(message, query.where)
     if query.ttl is not None:
@@ -272,6 +278,12 @@ def _write_events(message: pb.Query, events: tuple[str, ...]) -> None:
         getattr(message, str(message.WhichOneof("kind"))).events.extend(events)
     except (TypeError, ValueError):
         raise InvalidArgument("must be valid strings", field="events") from None
+
+
+def _write_fold(message: pb.Query, fold: bool) -> None:
+    if fold is not True:
+        raise InvalidArgument("must be True or False", field="fold")
+    message.fold = True
 
 
 def _write_where(message: pb.Query, where: Mapping[str, Any]) -> None:
@@ -386,6 +398,7 @@ def _read_range(message: pb.Query, **shared: Any) -> RangeQuery:
     return RangeQuery(
         region=read_region(kind.region) if kind.HasField("region") else None,
         text=kind.text or None,
+        fold=message.fold,
         track=kind.track or None,
         **shared,
     )
@@ -393,7 +406,14 @@ def _read_range(message: pb.Query, **shared: Any) -> RangeQuery:
 
 def _read_knn(message: pb.Query, **shared: Any) -> KnnQuery:
     kind = message.knn
-    return KnnQuery(lon=kind.lon, lat=kind.lat, k=kind.k, text=kind.text or None, **shared)
+    return KnnQuery(
+        lon=kind.lon,
+        lat=kind.lat,
+        k=kind.k,
+        text=kind.text or None,
+        fold=message.fold,
+        **shared,
+    )
 
 
 def _read_terms(message: pb.Query, **shared: Any) -> TermsQuery:
@@ -402,6 +422,7 @@ def _read_terms(message: pb.Query, **shared: Any) -> TermsQuery:
         k=kind.k,
         region=read_region(kind.region) if kind.HasField("region") else None,
         text=kind.text or None,
+        fold=message.fold,
         step=_duration(kind, "step_ms"),
         **shared,
     )

@@ -22,9 +22,9 @@ from sirocco_client.region_json import region_from_json
 
 _SHARED = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _SHARED | {"region", "text", "track"},
-    "knn": _SHARED | {"point", "k", "text"},
-    "terms": _SHARED | {"region", "text", "k", "step"},
+    "range": _SHARED | {"region", "text", "fold", "track"},
+    "knn": _SHARED | {"point", "k", "text", "fold"},
+    "terms": _SHARED | {"region", "text", "fold", "k", "step"},
     "ranked": _SHARED | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
 }
 _POINT = ("lon", "lat")
@@ -60,6 +60,7 @@ def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
     }
     if kind != "ranked":
         shared["text"] = _expression(members["text"]) if "text" in members else None
+        shared["fold"] = members.get("fold", False)
     if kind == "range":
         return _range(members, shared)
     shared["k"] = read_integer(required(members, "k", "k"), "k")

@@ -48,6 +48,8 @@ def put_query(message: pb.Query, query: Query, subscriber: str) -> None:
         _put_terms(message.terms, query)
     else:
         _put_ranked(message.ranked, query)
+    if not isinstance(query, RankedQuery) and query.expression is not None:
+        message.fold = query.expression.fold
     if query.where is not None:
         message.where = orjson.dumps(query.where.canonical()).decode()
     if query.ttl_ms is not None:
@@ -149,7 +151,9 @@ def _plain_range(message: pb.Query, limits: Limits) -> RangeQuery | None:
 
     The result is that of `parse_query`, in half the time.
     """
-    if not message.HasField("range") or message.where or len(message.id) * 4 > limits.id_bytes:
+    if not message.HasField("range") or message.where or message.fold:
+        return None
+    if len(message.id) * 4 > limits.id_bytes:
         return None
     kind = message.range
     if kind.track or kind.events or message.HasField("ttl_ms") or message.HasField("window_ms"):
@@ -181,6 +185,8 @@ def _members(message: pb.Query) -> dict[str, Any]:
         _add_ranked(members, message.ranked)
     if name is not None and (events := getattr(message, name).events):
         members["events"] = list(events)
+    if message.fold:
+        members["fold"] = True
     if where := message.where:
         members["where"] = load_json(where, "where")
     if message.HasField("ttl_ms"):

@@ -18,6 +18,9 @@ UNICODE_VERSION = "14.0.0"
 
 TABLE_PATH = Path(__file__).parent / f"characters-{UNICODE_VERSION}.npz"
 
+FOLDED_PATH = Path(__file__).parent / f"characters-folded-{UNICODE_VERSION}.npz"
+"""The same without accents."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CharacterTable:
@@ -46,5 +49,15 @@ class CharacterTable:
 @functools.cache
 def character_table() -> CharacterTable:
     """Returns the table, read once per process."""
-    with np.load(TABLE_PATH) as columns:
+    return _read(TABLE_PATH)
+
+
+@functools.cache
+def folded_table() -> CharacterTable:
+    """Returns the table that leaves accents out, read once per process that has such queries."""
+    return _read(FOLDED_PATH)
+
+
+def _read(path: Path) -> CharacterTable:
+    with np.load(path) as columns:
         return CharacterTable(**{f.name: columns[f.name] for f in fields(CharacterTable)})

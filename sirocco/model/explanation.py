@@ -17,6 +17,7 @@ import numpy as np
 from sirocco.model.attributes import Condition, Filter, members_of
 from sirocco.model.durations import format_duration
 from sirocco.model.expression import Conjunction, Expression
+from sirocco.model.folding.folded_terms import unmarked
 from sirocco.model.geometry import Circle, Region, distance_m, round_mm
 from sirocco.model.hints.places import Place, keyword_places, matched_places
 from sirocco.model.objects import ObjectRow
@@ -163,7 +164,7 @@ def _text_reasons(query: Query, text: str, terms: list[str]) -> list[Reason]:
 
 def _expression_reason(expression: Expression, text: str) -> Reason:
     tokens = tokens_of(text)
-    present = expression.present(tokens)
+    present = expression.present_in(text)
     verdicts = [_verdict(one, present) for one in expression.conjunctions]
     holds = any(one["holds"] for one in verdicts)
     details = {
@@ -185,10 +186,10 @@ def _places(places: list[Place]) -> list[dict[str, Any]]:
 
 def _verdict(one: Conjunction, present: frozenset[str]) -> dict[str, Any]:
     return {
-        "required": list(one.positive),
-        "forbidden": list(one.negative),
-        "missing": [term for term in one.positive if term not in present],
-        "unwanted": [term for term in one.negative if term in present],
+        "required": [unmarked(term) for term in one.positive],
+        "forbidden": [unmarked(term) for term in one.negative],
+        "missing": [unmarked(term) for term in one.positive if term not in present],
+        "unwanted": [unmarked(term) for term in one.negative if term in present],
         "holds": one.matches(present),
     }
 

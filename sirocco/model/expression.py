@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.base.disjunctive import TOO_MANY, absorb_masks, multiply_masks
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.folding.folded_terms import folded_tokens_of, present_terms
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
-from sirocco.model.patterns import begins, held_patterns, is_pattern, phrase
+from sirocco.model.patterns import FOLDED, begins, held_patterns, is_pattern, phrase
 from sirocco.model.text import is_unspaced, tokens_of
 
 _TOKEN = re.compile(r"[()]|\"[^\"]*\"|\"|[^\s()\"]+")
@@ -118,19 +119,29 @@ class Expression:
         source: The expression as written; two expressions are equal if their disjunctive forms are,
             whatever their source.
         conjunctions: At least one, at most `Limits.conjunctions`, sorted.
+        fold: Whether accents do not matter: then all terms are folded ones (`folding`).
     """
 
     source: str = field(compare=False)
     conjunctions: tuple[Conjunction, ...]
+    fold: bool = field(default=False, compare=False)
 
     @classmethod
-    def parse(cls, source: str, field: str = "text", *, limits: Limits = DEFAULT_LIMITS) -> Self:
+    def parse(
+        cls,
+        source: str,
+        field: str = "text",
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        fold: bool = False,
+    ) -> Self:
         """Parses an expression.
 
         Args:
             source: The expression.
             field: Path of its member, for errors.
             limits: Bounds of length, depth, terms, conjunctions and work.
+            fold: Whether accents do not matter.
 
         Raises:
             InvalidArgument: Malformed (the message gives the character position, from 0),
@@ -138,10 +149,12 @@ class Expression:
         """
         terms = plain_terms(source, limits)
         if terms is not None:
-            return cls(source, (Conjunction(terms),))
+            # Words of ASCII have no accents.
+            terms = tuple(f"{FOLDED}{term}" for term in terms) if fold else terms
+            return cls(source, (Conjunction(terms),), fold)
         try:
-            node = _parse_forgiving(source, limits)
-            return cls(source, disjunctive_form(node, limits=limits))
+            node = _parse_forgiving(source, limits, fold=fold)
+            return cls(source, disjunctive_form(node, limits=limits), fold)
         except InvalidArgument as error:
             raise error.within(field) from None
 
@@ -155,8 +168,18 @@ class Expression:
             if is_pattern(term)
         )
 
+    def present_in(self, text: str) -> frozenset[str]:
+        """Returns the tokens of a text, and those patterns and folded terms that it holds."""
+        if not self.fold:
+            return self.present(tokens_of(text))
+        every = (each for one in self.conjunctions for each in (*one.positive, *one.negative))
+        return present_terms(every, text)
+
     def present(self, tokens: Iterable[str]) -> frozenset[str]:
-        """Returns the tokens of a text, given in order, and those patterns that it holds."""
+        """Returns the tokens of a text, given in order, and those patterns that it holds.
+
+        An expression to which accents do not matter needs the text itself: see `present_in`.
+        """
         listed = list(tokens)
         return frozenset(listed) | held_patterns(self.patterns, listed)
 
@@ -179,29 +202,29 @@ def plain_terms(source: str, limits: Limits) -> tuple[str, ...] | None:
     return tuple(sorted({word.lower() for word in words}))
 
 
-def _parse_forgiving(source: str, limits: Limits) -> Node:
+def _parse_forgiving(source: str, limits: Limits, *, fold: bool) -> Node:
     """Does what `parse_syntax` does; ignores marks that are errors, if the limits say so."""
     try:
-        return parse_syntax(source, limits=limits)
+        return parse_syntax(source, limits=limits, fold=fold)
     except InvalidArgument:
         if not limits.forgives_marks or not _MARKS & frozenset(source):
             raise
-    return parse_syntax(source.translate(_WITHOUT_MARKS), limits=limits)
+    return parse_syntax(source.translate(_WITHOUT_MARKS), limits=limits, fold=fold)
 
 
-def parse_syntax(source: str, *, limits: Limits = DEFAULT_LIMITS) -> Node:
+def parse_syntax(source: str, *, limits: Limits = DEFAULT_LIMITS, fold: bool = False) -> Node:
     """Returns the syntax tree of an expression.
 
     Raises:
         InvalidArgument: Malformed or over a limit of size or depth.
     """
-    return _Parser(source, limits).parse()
+    return _Parser(source, limits, fold=fold).parse()
 
 
 class _Parser:
     """Recursive descent over the tokens; `_next` is the index of the token to read."""
 
-    def __init__(self, source: str, limits: Limits) -> None:
+    def __init__(self, source: str, limits: Limits, *, fold: bool) -> None:
         # At most four bytes per character: a certainly short source need not be encoded.
         if len(source) > limits.expression_bytes or (
             4 * len(source) > limits.expression_bytes
@@ -211,6 +234,8 @@ class _Parser:
         self._tokens = [(m[0], m.start()) for m in _TOKEN.finditer(source)]
         self._end = len(source)
         self._limits = limits
+        self._mark = FOLDED if fold else ""
+        self._tokens_of = folded_tokens_of if fold else tokens_of
         self._next = 0
         self._term_count = 0
 
@@ -288,7 +313,7 @@ class _Parser:
         if self._term_count > self._limits.expression_terms:
             self._fail(f"more than {self._limits.expression_terms} terms")
         self._next += 1
-        return Term(term)
+        return Term(f"{self._mark}{term}")
 
     def _term(self, token: str) -> tuple[str, int]:
         """Returns the term of a word, and how many tokens it has."""
@@ -301,7 +326,7 @@ class _Parser:
             self._fail("a star that does not end a word", place)
         if starred:
             return self._beginning(token), 1
-        tokens = tokens_of(token)
+        tokens = self._tokens_of(token)
         if not tokens:
             if is_phrase:
                 self._fail("an empty phrase")
@@ -311,7 +336,7 @@ class _Parser:
         return (tokens[0] if len(tokens) == 1 else phrase(tokens)), len(tokens)
 
     def _beginning(self, token: str) -> str:
-        tokens = tokens_of(token)
+        tokens = self._tokens_of(token)
         if len(tokens) != 1 or is_unspaced(tokens[0]):
             what = "one word of a script with spaces"
             self._fail(f"a star after {token[:-1]!r:.60}, which is not {what},", len(token) - 1)

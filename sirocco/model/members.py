@@ -75,6 +75,17 @@ def read_integer(value: object, field: str, *, least: int, greatest: int) -> int
     return value
 
 
+def read_flag(value: object, field: str) -> bool:
+    """Returns `value` if it is a boolean.
+
+    Raises:
+        InvalidArgument: It is not.
+    """
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"must be true or false, is {_type_name(value)}", field=field)
+    return value
+
+
 def read_choice(value: object, field: str, choices: Sequence[str]) -> str:
     """Returns the value as one of a few strings."""
     if not isinstance(value, str) or value not in choices:

@@ -31,6 +31,7 @@ from sirocco.kernels.text.patterns import (
 )
 
 __all__ = [
+    "FOLDED",
     "PatternTable",
     "begins",
     "held_patterns",
@@ -39,6 +40,9 @@ __all__ = [
     "phrase",
     "words_of",
 ]
+
+FOLDED = "~"
+"""Begins each term of a query to which accents do not matter."""
 
 _QUOTE, _STAR = ord('"'), ord("*")
 _NODES_MIN = 64
@@ -62,15 +66,18 @@ def begins(start: str) -> str:
 
 
 def is_pattern(word: str) -> bool:
-    """Whether a word of a query is a pattern: tokens hold neither quotes nor stars."""
-    return word.startswith('"') or word.endswith("*")
+    """Whether a word of a query is a pattern: tokens hold neither quotes, stars nor tildes.
+
+    What accents do not matter to is one (`folding`): no text holds it as a token.
+    """
+    return word.startswith(('"', FOLDED)) or word.endswith("*")
 
 
 def words_of(word: str) -> list[str]:
     """Returns the tokens that every text with a word of a query holds."""
     if word.startswith('"'):
         return word[1:-1].split(" ")
-    return [] if word.endswith("*") else [word]
+    return [] if word.endswith("*") or word.startswith(FOLDED) else [word]
 
 
 def held_patterns(patterns: Iterable[str], tokens: Sequence[str]) -> set[str]:
@@ -98,7 +105,8 @@ def pattern_rows(words: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArra
     """Returns the rows of a column of words (u1[b], i8[w + 1]; none empty) that are patterns."""
     if not len(words):
         return np.empty(0, np.intp)
-    is_phrase = words[offsets[:-1].clip(max=len(words) - 1)] == _QUOTE
+    firsts = words[offsets[:-1].clip(max=len(words) - 1)]
+    is_phrase = (firsts == _QUOTE) | (firsts == ord(FOLDED))
     is_beginning = words[offsets[1:] - 1] == _STAR
     return np.flatnonzero((is_phrase | is_beginning) & (offsets[1:] > offsets[:-1]))
 

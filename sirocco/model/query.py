@@ -24,6 +24,7 @@ from sirocco.model.geometry import Rectangle, Region, parse_point, parse_radius_
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import (
     read_choice,
+    read_flag,
     read_integer,
     read_mapping,
     read_number,
@@ -143,9 +144,9 @@ Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
 _COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _COMMON | {"region", "text", "track"},
-    "knn": _COMMON | {"point", "k", "text"},
-    "terms": _COMMON | {"region", "text", "k", "step"},
+    "range": _COMMON | {"region", "text", "fold", "track"},
+    "knn": _COMMON | {"point", "k", "text", "fold"},
+    "terms": _COMMON | {"region", "text", "fold", "k", "step"},
     "ranked": _COMMON | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
 }
 _KINDS = tuple(_MEMBERS)
@@ -345,12 +346,15 @@ class _Reader:
         return parse_region(self._members["region"], limits=self._limits)
 
     def _expression(self) -> Expression | None:
+        fold = read_flag(self._members.get("fold", False), "fold")
         if "text" not in self._members:
+            if fold:
+                raise InvalidArgument("needs `text`, whose accents are not to matter", field="fold")
             return None
         source = read_string(
             self._members["text"], "text", bytes_max=self._limits.expression_bytes, empty=True
         )
-        return Expression.parse(source, "text", limits=self._limits)
+        return Expression.parse(source, "text", limits=self._limits, fold=fold)
 
     def _where(self) -> Filter | None:
         if "where" not in self._members:
@@ -470,6 +474,8 @@ def canonical(query: Query) -> dict[str, Any]:
         form["region"] = query.region.canonical()
     if not isinstance(query, RankedQuery) and query.expression is not None:
         form["text"] = query.expression.source
+        if query.expression.fold:
+            form["fold"] = True
     if query.where is not None:
         form["where"] = query.where.canonical()
     durations = {"ttl": query.ttl_ms, "window": query.window_ms}

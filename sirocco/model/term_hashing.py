@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.base.keyed_hash import KEY_WORDS, keyed_hash_spans
-from sirocco.model.patterns import PatternTable
+from sirocco.model.folding.query_patterns import QueryPatterns
 from sirocco.model.text import TermColumns, TextAnalyser, term_hash
 
 __all__ = ["SECRET_BYTES", "WIRE_TERMS", "TermHashing"]
@@ -132,11 +132,11 @@ class TermHashing:
         self,
         data: NDArray[np.uint8],
         offsets: NDArray[np.int64],
-        table: PatternTable,
+        table: QueryPatterns,
         analyser: TextAnalyser | None = None,
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1]."""
-        return (analyser or TextAnalyser()).patterns_of_batch(data, offsets, table, self._key)
+        return table.find(data, offsets, self._key, analyser)
 
 
 WIRE_TERMS = TermHashing()

@@ -33,7 +33,7 @@ from sirocco.kernels.text.terms import (
     collect_keyed_terms,
     collect_terms,
 )
-from sirocco.model.characters import character_table
+from sirocco.model.characters import CharacterTable, character_table
 from sirocco.model.patterns import PatternTable
 
 ANALYSIS = 2
@@ -52,12 +52,12 @@ _PART = re.compile(rb"[^\x00]+")
 _UNIT_BORDER = re.compile(bytes([0x5B, UNIT_FIRST, UNIT_NEXT, 0x5D]))
 
 
-def tokens_of(text: str) -> list[str]:
-    """Returns the tokens of a text in order, with repeats."""
+def tokens_of(text: str, table: CharacterTable | None = None) -> list[str]:
+    """Returns the tokens of a text in order, with repeats, by the usual table or another one."""
     if text.isascii():
         # ASCII is already normal, and its L, M and N are the letters and digits.
         return _ASCII_TERM.findall(text.lower())
-    return [token for part in _parts_of(text) for token in part]
+    return [token for part in _parts_of(text, table) for token in part]
 
 
 def terms_of(text: str) -> list[str]:
@@ -71,9 +71,9 @@ def terms_of(text: str) -> list[str]:
     return terms
 
 
-def _parts_of(text: str) -> list[list[str]]:
+def _parts_of(text: str, table: CharacterTable | None = None) -> list[list[str]]:
     """Returns the words and emoji of a text, each by itself, and the units of each other part."""
-    cleaned, _ = TextAnalyser().clean(text.encode(errors="replace"))
+    cleaned, _ = TextAnalyser(table).clean(text.encode(errors="replace"))
     parts = []
     for part in _PART.findall(cleaned):
         units = _UNIT_BORDER.split(part)
@@ -133,7 +133,9 @@ class TermColumns:
 class TextAnalyser:
     """Analyses batches of texts; keeps its scratch memory, so use one per thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: CharacterTable | None = None) -> None:
+        """Creates one for a table of characters; None: the usual one."""
+        self._table = table or character_table()
         self._forget()
 
     def _forget(self) -> None:
@@ -219,7 +221,7 @@ class TextAnalyser:
     def _clean(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> _Cleaned:
         """Writes the cleaned texts to `_cleaned`."""
         count = len(offsets) - 1
-        table = character_table()
+        table = self._table
         begins, ends = np.empty(count, np.int64), np.empty(count, np.int64)
         has_units = np.empty(count, np.bool_)
         longest = int(np.diff(offsets).max(initial=0))

@@ -1,5 +1,5 @@
-"""Texts in ten scripts, with emoji, phrases and beginnings of words: `sirocco replay` and the
-oracle, for every kind and mode, also under maps that split the vocabulary."""
+"""Texts in ten scripts, with emoji, phrases, beginnings of words and without accents: `sirocco
+replay` and the oracle, for every kind and mode, also under maps that split the vocabulary."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ POSTS = [
     "불이야 서울역 화재",
     "I ❤️ Paris 🇫🇷🇩🇪 👍🏽",
     "soft\u00adhyphen cafe\u0301",
+    "Zürich: fire in a café noir",
+    "pożar w Łodzi, cafe noir, zurich",
     "",
 ]
 TEXTS = [
@@ -52,6 +54,17 @@ TEXTS = [
     "softhyphen café",
     'fire NOT "big fire"',
     "カーテン",
+]
+# Accents do not matter to these.
+FOLDED = [
+    "zurich",
+    "ZÜRICH NOT pozar",
+    '"cafe noir"',
+    "lod* OR zür*",
+    'ANY("café noir" φωτια) NOT łodzi',
+    "yangin buyuk",
+    "حریق OR حر*",
+    "火事 OR हिन्दी",
 ]
 WORLD = {"rect": {"west": -180, "south": -90, "east": 180, "north": 90}}
 HERE = {"rect": {"west": 0, "south": 0, "east": 6, "north": 6}}
@@ -78,8 +91,9 @@ def stream(dice: random.Random) -> list[dict[str, Any]]:
 def questions() -> list[dict[str, Any]]:
     """Returns each text in each kind and mode."""
     found: list[dict[str, Any]] = []
-    for text in TEXTS:
-        one = {"text": text}
+    texts: list[dict[str, Any]] = [{"text": text} for text in TEXTS]
+    texts += [{"text": text, "fold": True} for text in FOLDED]
+    for one in texts:
         for mode in ("continuous", "snapshot"):
             step = {"step": "20s"} if mode == "continuous" else {}
             found += [

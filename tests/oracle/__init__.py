@@ -19,7 +19,7 @@ from tests.oracle.filters import satisfies
 from tests.oracle.geometry import EARTH_RADIUS_M, Region, distance_m
 from tests.oracle.table import Members, Objects, key_of
 from tests.oracle.times import arrivals_ms, duration_ms
-from tests.oracle.words import evaluate, parse
+from tests.oracle.words import evaluate, parse, tokens_of
 from tests.oracle.words import holds as leaf_holds
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "matches",
     "read_members",
     "satisfies",
+    "text_holds",
 ]
 
 
@@ -49,6 +50,16 @@ def read_members(path: Path) -> list[dict[str, Any]]:
 
 # Each expression is evaluated for every object.
 _parsed = lru_cache(256)(parse)
+
+
+def text_holds(query: Members, text: str) -> bool:
+    """Returns whether a text satisfies the `text` of a query, if it has one."""
+    if "text" not in query:
+        return True
+    fold = query.get("fold", False)
+    tokens = tokens_of(text, fold=fold)
+    tree = _parsed(query["text"], fold=fold)
+    return bool(evaluate(tree, lambda leaf: np.bool_(leaf_holds(leaf, tokens))))
 
 
 def holds(expression: str, tokens: list[str]) -> bool:

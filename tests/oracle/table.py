@@ -57,7 +57,8 @@ class Objects:
             self.rows_of[one].append(row)
         texts = [one.get("text") or "" for one in objects]
         self._take_texts([Counter(terms_of(text)) for text in texts])
-        self._take_tokens([tokens_of(text) for text in texts])
+        self._texts = texts
+        self._known_tokens: dict[bool, _Tokens] = {}
 
     def _take_texts(self, texts: list[Counter[str]]) -> None:
         self.lengths = np.array([text.total() for text in texts], np.int64)
@@ -73,14 +74,6 @@ class Objects:
         self._holders, self._occurrences = rows[order], counts[order]
         numbers = np.arange(len(self.vocabulary) + 1)
         self._holder_offsets = np.searchsorted(self.terms[order], numbers)
-
-    def _take_tokens(self, texts: list[list[str]]) -> None:
-        self._tokens = texts
-        rows_of: dict[str, list[int]] = defaultdict(list)
-        for row, tokens in enumerate(texts):
-            for token in dict.fromkeys(tokens):
-                rows_of[token].append(row)
-        self._token_rows = {token: np.array(rows) for token, rows in rows_of.items()}
 
     def __len__(self) -> int:
         """The number of objects."""
@@ -136,7 +129,8 @@ class Objects:
         mask = np.zeros(len(self), np.bool_)
         mask[first:last] = True
         if "text" in query:
-            mask &= evaluate(parse(query["text"]), self._holding)
+            fold = query.get("fold", False)
+            mask &= evaluate(parse(query["text"], fold=fold), self._tokens(fold).holding)
         if "region" in query:
             rows = np.flatnonzero(mask)
             mask[rows] = Region(query["region"]).mask(self.lon[rows], self.lat[rows])
@@ -153,8 +147,26 @@ class Objects:
         """Returns the value of an object's attribute, None if it has none."""
         return None if name in FIXED_MEMBERS else self.members[row].get(name)
 
-    def _holding(self, leaf: Leaf) -> Bools:
-        mask = np.zeros(len(self), np.bool_)
+    def _tokens(self, fold: bool) -> _Tokens:
+        if fold not in self._known_tokens:
+            self._known_tokens[fold] = _Tokens([tokens_of(t, fold=fold) for t in self._texts])
+        return self._known_tokens[fold]
+
+
+class _Tokens:
+    """The tokens of n texts."""
+
+    def __init__(self, texts: list[list[str]]) -> None:
+        self._tokens = texts
+        rows_of: dict[str, list[int]] = defaultdict(list)
+        for row, tokens in enumerate(texts):
+            for token in dict.fromkeys(tokens):
+                rows_of[token].append(row)
+        self._token_rows = {token: np.array(rows) for token, rows in rows_of.items()}
+
+    def holding(self, leaf: Leaf) -> Bools:
+        """Returns bool[n], which texts satisfy a leaf."""
+        mask = np.zeros(len(self._tokens), np.bool_)
         if isinstance(leaf, Beginning):
             known = [t for t in self._token_rows if t.startswith(leaf.start)]
             for token in known:

@@ -61,6 +61,31 @@ def folded(text: str) -> str:
             return text
 
 
+# Latin letters that are not another one `WITH` something.
+_BASE_LETTERS = dict(zip("æœþðŋĸıȷ", ("ae", "oe", "th", "d", "n", "q", "i", "j"), strict=True))
+
+
+@functools.lru_cache(16)
+def unaccented(text: str) -> str:
+    """Returns a folded text without accents, as for queries with `fold`."""
+    kept = []
+    for character in unicodedata.normalize("NFKD", text):
+        name = unicodedata.name(character, "").split(" ")
+        if unicodedata.category(character) == "Mn":
+            is_voicing = character in "\u3099\u309a"
+            if name[0] in ("COMBINING", "HEBREW", "ARABIC", "SYRIAC") and not is_voicing:
+                continue
+        elif name[:3] == ["LATIN", "SMALL", "LETTER"] and name[4:5] == ["WITH"]:
+            character = name[3].lower() if len(name[3]) == 1 else character  # noqa: PLW2901
+        kept.append(_BASE_LETTERS.get(character, character))
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+def _without_iota_below(character: str) -> str:
+    parts = unicodedata.normalize("NFKD", character)
+    return parts.replace("\u0345", "") if "\u0345" in parts else character
+
+
 def _is_word(character: str) -> bool:
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
@@ -108,11 +133,15 @@ def _units(part: str) -> list[str]:
     return units
 
 
-def tokens_of(text: str) -> list[str]:
-    """Returns the tokens of a text in order, with repeats."""
+def tokens_of(text: str, *, fold: bool = False) -> list[str]:
+    """Returns the tokens of a text in order, with repeats; without accents where these are folded.
+
+    A mark below a letter (U+0345) is an accent before it becomes a letter.
+    """
+    text = unaccented(folded("".join(map(_without_iota_below, text)))) if fold else folded(text)
     return [
         token
-        for part, is_unspaced in _parts(folded(text))
+        for part, is_unspaced in _parts(text)
         for token in (_units(part) if is_unspaced else [part])
     ]
 
@@ -165,15 +194,18 @@ class Branch:
 
 Tree: TypeAlias = "Leaf | Branch"
 
+# From a word of an expression to its tokens.
+Words: TypeAlias = Callable[[str], list[str]]
 
-def parse(source: str) -> Tree:
-    """Returns the tree of an expression.
+
+def parse(source: str, *, fold: bool = False) -> Tree:
+    """Returns the tree of an expression; `fold`: its words are without accents.
 
     Raises:
         BadExpressionError: It is malformed or empty.
     """
     tokens = _TOKEN.findall(source)
-    tree, end = _alternatives(tokens, 0)
+    tree, end = _alternatives(tokens, 0, functools.partial(tokens_of, fold=fold))
     if end < len(tokens):
         raise BadExpressionError(f"{tokens[end]} behind the end of {source!r}")
     return tree
@@ -196,43 +228,43 @@ def _joined(operator: str, parts: list[Tree]) -> Tree:
     return parts[0] if len(parts) == 1 else Branch(operator, tuple(parts))
 
 
-def _alternatives(tokens: list[str], at: int) -> tuple[Tree, int]:
+def _alternatives(tokens: list[str], at: int, words_of: Words) -> tuple[Tree, int]:
     """Reads the part between two ORs, from `at`; returns it with the next place."""
-    part, at = _together(tokens, at)
+    part, at = _together(tokens, at, words_of)
     parts = [part]
     while at < len(tokens) and tokens[at] == "OR":
-        part, at = _together(tokens, at + 1)
+        part, at = _together(tokens, at + 1, words_of)
         parts.append(part)
     return _joined("any", parts), at
 
 
-def _together(tokens: list[str], at: int) -> tuple[Tree, int]:
-    part, at = _single(tokens, at)
+def _together(tokens: list[str], at: int, words_of: Words) -> tuple[Tree, int]:
+    part, at = _single(tokens, at, words_of)
     parts = [part]
     while at < len(tokens) and tokens[at] not in ("OR", ")"):
-        part, at = _single(tokens, at + (tokens[at] == "AND"))
+        part, at = _single(tokens, at + (tokens[at] == "AND"), words_of)
         parts.append(part)
     return _joined("all", parts), at
 
 
-def _single(tokens: list[str], at: int) -> tuple[Tree, int]:
+def _single(tokens: list[str], at: int, words_of: Words) -> tuple[Tree, int]:
     token = tokens[at] if at < len(tokens) else "the end"
     if token == "NOT":
-        part, at = _single(tokens, at + 1)
+        part, at = _single(tokens, at + 1, words_of)
         return Branch("not", (part,)), at
     if token == "(":
-        part, at = _alternatives(tokens, at + 1)
+        part, at = _alternatives(tokens, at + 1, words_of)
         return part, _closed(tokens, at)
     if token == "ANY":
         if tokens[at + 1 : at + 2] != ["("]:
             raise BadExpressionError("no ( behind ANY")
         at += 2
-        parts = [_word(tokens, at)]
+        parts = [_word(tokens, at, words_of)]
         while at + 1 < len(tokens) and tokens[at + 1] != ")":
             at += 1
-            parts.append(_word(tokens, at))
+            parts.append(_word(tokens, at, words_of))
         return _joined("any", parts), _closed(tokens, at + 1)
-    return _word(tokens, at), at + 1
+    return _word(tokens, at, words_of), at + 1
 
 
 def _closed(tokens: list[str], at: int) -> int:
@@ -241,12 +273,12 @@ def _closed(tokens: list[str], at: int) -> int:
     return at + 1
 
 
-def _word(tokens: list[str], at: int) -> Tree:
+def _word(tokens: list[str], at: int, words_of: Words) -> Tree:
     token = tokens[at] if at < len(tokens) else "AND"
     is_phrase = token.startswith('"') and len(token) > 1
     if "*" in token[: len(token) - (token.endswith("*") and not is_phrase)]:
         raise BadExpressionError(f"a star within {token}")
-    found = [] if token in (*_OPERATORS, "(", ")") else tokens_of(token)
+    found = [] if token in (*_OPERATORS, "(", ")") else words_of(token)
     if not found:
         raise BadExpressionError(f"{token} is no word")
     if token.endswith("*"):

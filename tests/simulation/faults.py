@@ -60,6 +60,7 @@ class Profile:
         rewords: share of the changes of queries that ask for other words, elsewhere.
         few_words: all objects and queries share a few words, and queries ask for two at once.
         patterned: share of the texts of queries that are phrases and beginnings of words.
+        folded: share of the texts of queries to which accents do not matter.
         queries: bounds of their number.
         removes: queries are removed for good soon after their registration.
         clock_ms: the step of coarse clocks.
@@ -103,6 +104,7 @@ class Profile:
     rewords: float = 1.0
     few_words: bool = False
     patterned: float = 0.0
+    folded: float = 0.0
     queries: tuple[int, int] = (10, 35)
     removes: bool = False
     clock_ms: int = 50
@@ -244,6 +246,7 @@ PROFILES = {
             searched=0.0,
         ),
         Profile(name="phrases", mixed=0.5, patterned=0.6),
+        Profile(name="accents", mixed=0.5, patterned=0.3, folded=0.6),
         # Steps at exactly the times at which objects arrive.
         Profile(
             name="ticks",

@@ -36,7 +36,7 @@ from sirocco.protocol.contract.messages import (
     Routed,
 )
 from sirocco.protocol.contract.poison_trials import DEATHS_MAX
-from tests.oracle import Members, Region, holds, satisfies
+from tests.oracle import Members, Region, holds, satisfies, text_holds
 from tests.simulation.end_ledger import EndLedger
 from tests.simulation.list_ledger import ListLedger, sent_lists
 from tests.simulation.log import SimLog, Stored
@@ -478,6 +478,9 @@ class Ledger:
 def matches(members: Members, published: Published) -> bool:
     """Returns whether an object of its region satisfies a query, by the contract's formulas."""
     one = published.members
-    if "text" in members and not holds(members["text"], published.words):
+    if members.get("fold"):
+        if not text_holds(members, one.get("text") or ""):
+            return False
+    elif "text" in members and not holds(members["text"], published.words):
         return False
     return satisfies(members.get("where", {}), one)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 WORDS = ["coffee", "free", "pizza", "rain", "fire", "drill", "museum", "louvre", "tram", "night"]
 
+# Some are others but for accents, capitals and strokes.
+ACCENTED_WORDS = ["café", "cafe", "CAFÉ", "łódź", "Lodz", "zürich", "zurich", "pizza", "rain"]
+
 # For worlds where objects that no query needs are held back: no query asks for most words.
 MANY_WORDS = [*WORDS, *(f"word{number}" for number in range(30))]
 
@@ -108,9 +111,12 @@ def make_world(seed: int, profile: Profile) -> World:
         removes=profile.removes,
         joint=profile.few_words,
         patterned=profile.patterned,
+        folded=profile.folded,
     )
     if profile.few_words:
         kinds.words = WORDS[:FEW_WORDS]
+    elif profile.folded:
+        kinds.words = ACCENTED_WORDS
     elif not kinds.is_mixed and Random(f"store {seed}").random() < STORELESS:
         # Queries of other kinds than range need the store.
         kinds.words, kinds.textless = MANY_WORDS, 0.05
@@ -173,6 +179,7 @@ class Kinds:
         removes: whether queries are removed for good soon after their registration.
         joint: whether queries ask for two words at once.
         patterned: share of the texts that are phrases and beginnings of words.
+        folded: share of the texts to which accents do not matter.
     """
 
     is_mixed: bool
@@ -180,6 +187,7 @@ class Kinds:
     words: list[str] = field(default_factory=lambda: WORDS)
     textless: float = 0.3
     patterned: float = 0.0
+    folded: float = 0.0
     drawn: tuple[str, ...] = ("range",)
     rewords: float = 1.0
     removes: bool = False
@@ -363,6 +371,8 @@ def random_query(
                     f'ANY("{a} {b}" {c[:3]}*)',
                 ]
             )
+        if kinds.folded and dice.random() < kinds.folded:
+            query["fold"] = True
     if kind in ("knn", "ranked"):
         query["point"] = {"lon": dice.uniform(-9, 9), "lat": dice.uniform(-9, 9)}
     if kind not in ("range", "tracked"):

@@ -133,7 +133,7 @@ class Weights(_message.Message):
     def __init__(self, text: _Optional[float] = ..., space: _Optional[float] = ..., time: _Optional[float] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("id", "subscriber", "mode", "range", "knn", "terms", "ranked", "where", "ttl_ms", "window_ms")
+    __slots__ = ("id", "subscriber", "mode", "range", "knn", "terms", "ranked", "where", "ttl_ms", "window_ms", "fold")
     ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,7 @@ class Query(_message.Message):
     WHERE_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    FOLD_FIELD_NUMBER: _ClassVar[int]
     id: str
     subscriber: str
     mode: QueryMode
@@ -154,4 +155,5 @@ class Query(_message.Message):
     where: str
     ttl_ms: int
     window_ms: int
-    def __init__(self, id: _Optional[str] = ..., subscriber: _Optional[str] = ..., mode: _Optional[_Union[QueryMode, str]] = ..., range: _Optional[_Union[RangeKind, _Mapping]] = ..., knn: _Optional[_Union[KnnKind, _Mapping]] = ..., terms: _Optional[_Union[TermsKind, _Mapping]] = ..., ranked: _Optional[_Union[RankedKind, _Mapping]] = ..., where: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., window_ms: _Optional[int] = ...) -> None: ...
+    fold: bool
+    def __init__(self, id: _Optional[str] = ..., subscriber: _Optional[str] = ..., mode: _Optional[_Union[QueryMode, str]] = ..., range: _Optional[_Union[RangeKind, _Mapping]] = ..., knn: _Optional[_Union[KnnKind, _Mapping]] = ..., terms: _Optional[_Union[TermsKind, _Mapping]] = ..., ranked: _Optional[_Union[RankedKind, _Mapping]] = ..., where: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., window_ms: _Optional[int] = ..., fold: bool = ...) -> None: ...

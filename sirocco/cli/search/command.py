@@ -115,6 +115,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--text", type=filled, help="boolean expression, such as '(coffee AND free) OR pizza'"
     )
+    group.add_argument("--fold", action="store_true", help="accents do not matter to the text")
     group.add_argument(
         "--keyword",
         type=filled,
@@ -165,6 +166,7 @@ def _members(args: argparse.Namespace) -> dict[str, Any]:
     plain = {
         "k": args.k,
         "text": args.text,
+        "fold": args.fold or None,
         "window": args.window,
         "radius_m": args.radius,
         "keywords": args.keyword,

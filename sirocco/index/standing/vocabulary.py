@@ -24,7 +24,8 @@ from sirocco.kernels.standing.term_table import (
     buckets_needed,
     stretch_terms,
 )
-from sirocco.model.patterns import PatternTable, pattern_rows
+from sirocco.model.folding.query_patterns import QueryPatterns
+from sirocco.model.patterns import pattern_rows
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Vocabulary"]
@@ -58,7 +59,7 @@ class Vocabulary:
     1 (`term_ids.UNKNOWN`).
 
     Attributes:
-        patterns: phrases and beginnings of words in use; None as long as there have been none.
+        patterns: phrases, beginnings and folded words in use; None as long as there have been none.
         levels: u2[ids], bit l set: the term may have postings at pyramid level l.
     """
 
@@ -83,7 +84,7 @@ class Vocabulary:
         """Creates an empty vocabulary; `hashing` numbers the terms of queries and objects."""
         self._hashing = hashing
         self.words = TermWords()
-        self.patterns: PatternTable | None = None
+        self.patterns: QueryPatterns | None = None
         self._table = new_table_state(_BITS_MIN)
         self._words = GrowableArray(np.uint64, BUCKET_WORDS << _BITS_MIN)
         self._values = self._words.array.view(np.int32)
@@ -224,7 +225,7 @@ class Vocabulary:
         if not len(rows):
             return
         if self.patterns is None:
-            self.patterns = PatternTable(self._hashing.numbers)
+            self.patterns = QueryPatterns(self._hashing.numbers)
             self._patterns_max = _PATTERNS_MIN
         if len(self.patterns) >= self._patterns_max:
             # Patterns that no query has any more leave together.

@@ -2,7 +2,7 @@
 
 Slices hold the terms that are counted: of scripts without spaces pairs of characters, and no
 positions. So a single character and a phrase are searched for in the texts of the objects that
-satisfy the rest, and so is the beginning of a word.
+satisfy the rest, and so are the beginning of a word and what accents do not matter to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.expression import Conjunction
-from sirocco.model.patterns import PatternTable, is_pattern, words_of
+from sirocco.model.folding.query_patterns import QueryPatterns
+from sirocco.model.patterns import is_pattern, words_of
 from sirocco.model.term_hashing import TermHashing
 from sirocco.model.text import TextAnalyser, may_be_unit
 
@@ -51,7 +52,7 @@ class TextCheck:
         """Prepares an expression, given by its conjunctions; `hashing` numbers its terms."""
         words = sorted({word for one in conjunctions for word in (*one.positive, *one.negative)})
         self._hashing = hashing
-        self._table = PatternTable(hashing.numbers)
+        self._table = QueryPatterns(hashing.numbers)
         self._table.add([word for word in words if is_pattern(word)])
         numbers = hashing.numbers(words)
         order = np.argsort(numbers)

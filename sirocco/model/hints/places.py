@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -31,8 +31,9 @@ from sirocco.kernels.text.characters import (
     UNSPACED,
     UNSPACED_MARK,
 )
-from sirocco.model.characters import character_table
+from sirocco.model.characters import CharacterTable, character_table, folded_table
 from sirocco.model.expression import Expression
+from sirocco.model.folding.folded_terms import unmarked
 from sirocco.model.patterns import words_of
 
 __all__ = ["Place", "keyword_places", "matched_places", "spans_of"]
@@ -50,6 +51,7 @@ _IOTA_BELOW, _IOTA = "\u0345", "\u03b9"
 _CLASS_MASK = 7
 # What continues a word begins one where there is none before it.
 _AT_BEGIN = {MARK: OTHER, LENGTHENS: OTHER, UNSPACED_MARK: UNSPACED}
+_CODE_POINT_MASK = 0xFF_FFFF
 _S_BASE, _S_COUNT = 0xAC00, 11_172
 
 # Normalised stretches that stay known, and how long one may be.
@@ -81,8 +83,10 @@ def matched_places(expression: Expression, text: str) -> list[Place]:
 
     These are the words that have to be there in the alternatives that hold; none if none holds.
     """
-    tokens = _Tokens(spans_of(text))
-    found = {term: places for term in _terms_of(expression) if (places := tokens.places(term))}
+    tokens = _Tokens(spans_of(text, fold=expression.fold))
+    found = {
+        term: places for term in _terms_of(expression) if (places := tokens.places(unmarked(term)))
+    }
     present = found.keys()
     held = {
         term: found[term]
@@ -96,13 +100,13 @@ def matched_places(expression: Expression, text: str) -> list[Place]:
 def keyword_places(keywords: Sequence[str], text: str) -> list[Place]:
     """Returns the places of the keywords of a ranked query."""
     wanted = frozenset(keywords)
-    terms = (term for part in _parts_of(text) for term in _terms_of_part(part))
+    terms = (term for part in _parts_of(text, _USUAL) for term in _terms_of_part(part))
     return _ordered(Place(*term) for term in terms if term[0] in wanted)
 
 
-def spans_of(text: str) -> list[Span]:
+def spans_of(text: str, *, fold: bool = False) -> list[Span]:
     """Returns the tokens of a text in order, each with its start and end."""
-    return [span for part in _parts_of(text) for span in part]
+    return [span for part in _parts_of(text, _FOLDED if fold else _USUAL) for span in part]
 
 
 def _ordered(places: Iterable[Place]) -> list[Place]:
@@ -158,7 +162,7 @@ class _Tokens:
         return found
 
 
-def _parts_of(text: str) -> Iterator[list[Span]]:
+def _parts_of(text: str, characters: _Characters) -> Iterator[list[Span]]:
     """Yields the words and emoji of a text, each by itself, and the units of each other part."""
     # A blank changes nothing on either side.
     for piece in _PIECE.finditer(text):
@@ -167,14 +171,16 @@ def _parts_of(text: str) -> Iterator[list[Span]]:
                 at = piece.start()
                 yield [(word[0].lower(), at + word.start(), at + word.end())]
         else:
-            yield from _parts_of_piece(piece[0], piece.start())
+            yield from _parts_of_piece(characters.normalised(piece[0], piece.start()))
 
 
-def _parts_of_piece(text: str, offset: int) -> Iterator[list[Span]]:
+def _parts_of_piece(
+    normalised: Iterable[tuple[str, int, int, int]],
+) -> Iterator[list[Span]]:
     part: list[tuple[list[str], int, int]] = []
     is_unspaced = False
     half: tuple[str, int] | None = None
-    for character, own, begin, end in _normalised(text, offset):
+    for character, own, begin, end in normalised:
         if own in _AT_BEGIN and part:
             if own == LENGTHENS and is_unspaced:
                 part.append(([character], begin, end))
@@ -218,78 +224,72 @@ def _finished(part: list[tuple[list[str], int, int]]) -> list[Span]:
     return [("".join(characters), begin, end) for characters, begin, end in part]
 
 
-def _normalised(text: str, offset: int) -> Iterator[tuple[str, int, int, int]]:
-    """Yields (character, class, start, end) of the normalised text.
+class _Characters:
+    """What becomes of characters by one table; the same as in the kernel (`kernels.text.terms`)."""
 
-    Characters that may change each other have one place together.
-    """
-    begin = 0
-    for at in range(1, len(text) + 1):
-        if at < len(text) and not _begins_anew(text[at]):
-            continue
-        stretch = text[begin:at]
-        normal = _known(stretch) if len(stretch) <= _STRETCH_LENGTH_MAX else _normal(stretch)
-        for character, class_ in normal:
-            yield character, class_, offset + begin, offset + at
-        begin = at
+    def __init__(self, table: Callable[[], CharacterTable]) -> None:
+        self._table = table
+        self._begins_anew = lru_cache(maxsize=_STRETCHES_MAX)(self._is_beginning)
+        self._known = lru_cache(maxsize=_STRETCHES_MAX)(self._normal)
 
+    def normalised(self, text: str, offset: int) -> Iterator[tuple[str, int, int, int]]:
+        """Yields (character, class, start, end) of the normalised text.
 
-@lru_cache(maxsize=_STRETCHES_MAX)
-def _known(stretch: str) -> tuple[tuple[str, int], ...]:
-    return _normal(stretch)
+        Characters that may change each other have one place together.
+        """
+        begin = 0
+        for at in range(1, len(text) + 1):
+            if at < len(text) and not self._begins_anew(text[at]):
+                continue
+            stretch = text[begin:at]
+            is_short = len(stretch) <= _STRETCH_LENGTH_MAX
+            for character, class_ in self._known(stretch) if is_short else self._normal(stretch):
+                yield character, class_, offset + begin, offset + at
+            begin = at
 
-
-def _normal(stretch: str) -> tuple[tuple[str, int], ...]:
-    """Returns the characters of a normalised stretch, with their classes."""
-    text = "".join(map(_decomposed, stretch))
-    composed = unicodedata.normalize("NFC", text)
-    if _IOTA_BELOW in text:
-        # As in the kernel: it folds to a letter only after marks are in order.
-        text = "".join(map(_decomposed, composed)).replace(_IOTA_BELOW, _IOTA)
+    def _normal(self, stretch: str) -> tuple[tuple[str, int], ...]:
+        """Returns the characters of a normalised stretch, with their classes."""
+        text = "".join(map(self._decomposed, stretch))
         composed = unicodedata.normalize("NFC", text)
-    return tuple((c, _entry(ord(c)) >> CLASS_SHIFT & _CLASS_MASK) for c in composed)
+        if _IOTA_BELOW in text:
+            # It folds to a letter only after marks are in order.
+            text = "".join(map(self._decomposed, composed)).replace(_IOTA_BELOW, _IOTA)
+            composed = unicodedata.normalize("NFC", text)
+        return tuple((c, self._entry(ord(c)) >> CLASS_SHIFT & _CLASS_MASK) for c in composed)
+
+    def _decomposed(self, character: str) -> str:
+        """Returns what a character is mapped to."""
+        code = ord(character)
+        row = 0 if 0 <= code - _S_BASE < _S_COUNT else self._row(code)
+        if row == 0:
+            return character
+        table = self._table()
+        pool = table.pool[table.starts[row] : table.starts[row + 1]].tolist()
+        return "".join(chr(each & _CODE_POINT_MASK) for each in pool)
+
+    def _is_beginning(self, character: str) -> bool:
+        """Returns whether a character changes nothing before it."""
+        code = ord(character)
+        entry = self._entry(code)
+        if not entry & SLOW:
+            # Row 1 is the empty mapping, of characters that are left out.
+            is_empty = bool(entry & EXPANDS) and entry & CODE_MASK == 1
+            return not is_empty and not entry >> COMBINING_SHIFT and not entry & HARD
+        row = self._row(code)
+        if row == 0:
+            return False
+        table = self._table()
+        first = int(table.pool[table.starts[row]])
+        is_hard = self._entry(first & _CODE_POINT_MASK) & HARD
+        return not first >> COMBINING_SHIFT and not is_hard
+
+    def _entry(self, code: int) -> int:
+        table = self._table()
+        return int(table.blocks[table.index[code >> 8], code & 0xFF])
+
+    def _row(self, code: int) -> int:
+        table = self._table()
+        return int(table.row_blocks[table.row_index[code >> 8], code & 0xFF])
 
 
-def _decomposed(character: str) -> str:
-    """Returns what a character is mapped to."""
-    code = ord(character)
-    if 0 <= code - _S_BASE < _S_COUNT:
-        return character
-    if _is_empty(_entry(code)):
-        return ""
-    row = _row(code)
-    if row == 0:
-        return character
-    table = character_table()
-    pool = table.pool[table.starts[row] : table.starts[row + 1]].tolist()
-    return "".join(chr(each & 0xFF_FFFF) for each in pool)
-
-
-@lru_cache(maxsize=_STRETCHES_MAX)
-def _begins_anew(character: str) -> bool:
-    """Returns whether a character changes nothing before it; as in the kernel."""
-    code = ord(character)
-    entry = _entry(code)
-    if not entry & SLOW:
-        return not _is_empty(entry) and not entry >> COMBINING_SHIFT and not entry & HARD
-    row = _row(code)
-    if row == 0:
-        return False
-    table = character_table()
-    first = int(table.pool[table.starts[row]])
-    return not first >> COMBINING_SHIFT and not _entry(first & 0xFF_FFFF) & HARD
-
-
-def _is_empty(entry: int) -> bool:
-    """Returns whether a character is left out: row 1 is the empty mapping."""
-    return bool(entry & EXPANDS) and not entry & SLOW and entry & CODE_MASK == 1
-
-
-def _entry(code: int) -> int:
-    table = character_table()
-    return int(table.blocks[table.index[code >> 8], code & 0xFF])
-
-
-def _row(code: int) -> int:
-    table = character_table()
-    return int(table.row_blocks[table.row_index[code >> 8], code & 0xFF])
+_USUAL, _FOLDED = _Characters(character_table), _Characters(folded_table)

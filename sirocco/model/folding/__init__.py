@@ -1,0 +1,1 @@
+"""Queries to which accents do not matter (`"fold": true`)."""
