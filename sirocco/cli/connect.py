@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from sirocco.cli.terminal.paths import path
+from sirocco.cli.terminal.remote import DIRECTORY
 from sirocco.cli.terminal.status import CommandError, ExitCode
 from sirocco.cli.terminal.terminal import print_lines
 from sirocco.model.errors import InvalidArgument
@@ -28,12 +30,16 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     try:
+        from sirocco.local.cluster import routers_of  # noqa: PLC0415
         from sirocco.services.connector.config import load_config  # noqa: PLC0415 - not installed
         from sirocco.services.connector.process import run  # noqa: PLC0415 - with every command
     except ModuleNotFoundError as error:
         raise CommandError(
             f"{error.name} is not installed: pip install 'sirocco[connect]'"
         ) from None
+    if "SIROCCO_ROUTER" not in os.environ and (routers := routers_of(DIRECTORY)):
+        # As other commands: the configuration may leave it out.
+        os.environ["SIROCCO_ROUTER"] = ",".join(routers)
     if not args.check:
         return run(args.config)
     try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
@@ -60,6 +62,8 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     ) -> None:
         self._allow_private = allow_private
         self._inner = inner or httpcore.AnyIOBackend()
+        # Of its own: names that do not resolve take threads for long, which others would miss.
+        self._resolver = ThreadPoolExecutor(1, "resolver")
 
     async def connect_tcp(
         self,
@@ -88,9 +92,9 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         raise failure
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        loop = asyncio.get_running_loop()
+        resolve = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(self._resolver, resolve)
         except OSError as error:
             raise httpcore.ConnectError(f"{host}: {error}") from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -13,11 +13,14 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 import orjson
-from sirocco_client import KnnChange, NotificationBatch
+from sirocco_client import Ended, KnnChange, NotificationBatch, RankedChange, TermsStep
 
 from sirocco.services.notification_json import notifications_of
 
 Form: TypeAlias = Literal["json", "cloudevents"]
+
+# By what they report: parts of the types of CloudEvents.
+_KINDS = {KnnChange: "knn", TermsStep: "terms", RankedChange: "ranked", Ended: "ended"}
 
 
 class Place(NamedTuple):
@@ -105,7 +108,7 @@ def _cloud_event_of(
     batch: NotificationBatch, shape: Shape
 ) -> Callable[[str, str, bytes, int, int], bytes]:
     """Returns what writes CloudEvents 1.0 in their JSON form."""
-    changes = [*batch.match_changes, *(_kind_of(one) for one in batch.lists)]
+    changes = [*batch.match_changes, *(_KINDS[type(one)] for one in batch.lists)]
     subjects = {query: orjson.dumps(query) for query in batch.query_ids}
     # Many arrive in the same millisecond.
     times = {moment: time_text(moment).encode() for moment in set(batch.arrivals_ms)}
@@ -125,10 +128,6 @@ def _cloud_event_of(
         )
 
     return write
-
-
-def _kind_of(change: object) -> str:
-    return "knn" if isinstance(change, KnnChange) else type(change).__name__.lower()
 
 
 def time_text(moment_ms: int) -> str:

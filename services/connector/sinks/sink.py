@@ -149,6 +149,8 @@ class Sink:
         self._now = now
         self._is_ready = False
         self._failures = 0
+        # Whether another instance does the work, or nobody: said once.
+        self._is_aside = False
         # What is being written, for the lag.
         self._writing_since_ms: int | None = None
         self._blocks: Blocks | None = None
@@ -198,7 +200,9 @@ class Sink:
         """
         if error.reason == "refused":
             raise error
-        logger.error(str(error), extra=event("sink_stopped", sink=self.name, kind=error.reason))
+        if not self._is_aside:
+            logger.error(str(error), extra=event("sink_stopped", sink=self.name, kind=error.reason))
+        self._is_aside = True
         if error.reason == "gone":
             self._is_ready = False
             await asyncio.Event().wait()
@@ -244,6 +248,7 @@ class Sink:
                 # A restart before the first notification must not begin later.
                 await self._target.write([Block((), begin)])
             self._counts.active.set(1)
+            self._is_aside = False
             self._is_ready = True
             self._saved_s = time.monotonic()
             await self._loop(subscription, begin)

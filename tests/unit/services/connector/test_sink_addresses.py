@@ -72,15 +72,14 @@ def connect(names: dict[str, list[list[str]]], host: str, *, allow: bool = False
     """Connects to a host whose name resolves to other addresses each time."""
     inner = Recorded()
 
+    def resolve(name: str, port: int, **_named: Any) -> list[Any]:
+        found = names[name].pop(0)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
     async def work() -> None:
-        loop = asyncio.get_running_loop()
-
-        async def resolve(name: str, port: int, **_named: Any) -> list[Any]:
-            found = names[name].pop(0)
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
-
-        loop.getaddrinfo = resolve  # type: ignore[method-assign,assignment]
-        await CheckedNetwork(allow, inner).connect_tcp(host, 443, 5.0)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(socket, "getaddrinfo", resolve)
+            await CheckedNetwork(allow, inner).connect_tcp(host, 443, 5.0)
 
     with pytest.raises(httpcore.ConnectError):
         asyncio.run(work())
