@@ -18,8 +18,10 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import grpc
+import numpy as np
+from numpy.typing import NDArray
 
-from sirocco.codec.arrays import U4, read_column
+from sirocco.codec.arrays import U4, U8, read_column
 from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
 from sirocco.internal_api.v1 import slot_search_service_pb2 as pb
@@ -79,6 +81,7 @@ class _OpenQuestion:
         has_place: it counts among the questions under way.
         arrived: whether its slots have reached its position token, if it has one.
         parts: makes the messages of its answer, once it need not wait.
+        terms_wanted: u8[m], the terms whose counts are wanted behind a list; empty for all.
         task: sends the answer, if it has more than one part or has to wait.
     """
 
@@ -93,6 +96,7 @@ class _OpenQuestion:
     has_place: bool = False
     arrived: TokenCheck[SearchedSlot] | None = None
     parts: _Parts | None = None
+    terms_wanted: bytes = b""
     task: asyncio.Task[None] | None = None
 
     @property
@@ -292,12 +296,22 @@ class _Parts:
             question = read_question(self._message)
             known = self._leftovers.of if self._leftovers else nothing_known
             self._parts = answer(
-                question, self._search, self._opened.is_over, self._hashing, known, self._limits
+                question,
+                self._search,
+                self._opened.is_over,
+                self._hashing,
+                known,
+                self._limits,
+                self._terms_wanted,
             )
         part = next(self._parts)
         if part is not None and (part.states == MOVED).any():
             self._opened.has_moved = True
         return None if part is None else write_part(self._opened.number, part)
+
+    def _terms_wanted(self) -> NDArray[np.uint64] | None:
+        data = self._opened.terms_wanted
+        return read_column(data, U8, "terms") if data else None
 
     def _search(self, number: int) -> SlotSearch | None:
         slot = self._slots(number)
@@ -331,6 +345,7 @@ class _Stream:
         if opened is None:
             return
         if step == "more":
+            opened.terms_wanted = request.more.terms or opened.terms_wanted
             opened.credit += request.more.parts
             opened.more.set()
         elif step == "stop":

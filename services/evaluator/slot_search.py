@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -109,6 +109,9 @@ class Counted(Protocol):
     def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
         """Returns the texts of some of the terms, in their order."""
 
+    def count_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Returns i8[m], how many of the same objects hold each of any terms (u8[m])."""
+
 
 class SlotSearch(Protocol):
     """Search functions over one slot's objects, as they were at its creation."""
@@ -156,8 +159,16 @@ class SlotSearch(Protocol):
         `radius_m`: the nearest may be farther away nowhere; None while that is not known.
         """
 
-    def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
-        """Counts the objects of each term; only the k most frequent and their ties, if given."""
+    def count_terms(self, wanted: Wanted) -> Counted:
+        """Counts the objects of each term."""
+
+    def frequent_terms(
+        self, wanted: Wanted, k: int, others: Sequence[SlotSearch]
+    ) -> Counted | None:
+        """Counts the k most frequent terms and their ties, of this slot and others together.
+
+        None if to count all terms is faster.
+        """
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
         """Returns objects that may be among the k best, and statistics of the others."""
@@ -165,6 +176,14 @@ class SlotSearch(Protocol):
 
 # Slot, map version and the slot's search → its leftovers, None while they are not known.
 LeftoversOf: TypeAlias = "Callable[[int, int, SlotSearch], Leftovers | None]"
+
+
+# The terms whose counts are wanted behind a list of terms, u8[m]; None for all.
+TermsWanted: TypeAlias = "Callable[[], NDArray[np.uint64] | None]"
+
+
+def all_terms() -> None:
+    """Wants the counts of all terms: `TermsWanted`."""
 
 
 def nothing_known(slot: int, version: int, search: SlotSearch) -> Leftovers | None:
@@ -179,6 +198,7 @@ def answer(
     hashing: TermHashing = WIRE_TERMS,
     leftovers: LeftoversOf = nothing_known,
     limits: SearchLimits = LIMITS,
+    terms_wanted: TermsWanted = all_terms,
 ) -> Iterator[Part | None]:
     """Yields the parts of an answer; None to let other questions use the thread.
 
@@ -189,6 +209,7 @@ def answer(
         hashing: numbers the terms of the slots.
         leftovers: finds the leftovers of a slot, if they are known.
         limits: of searches.
+        terms_wanted: asked after a list of terms, once the merger has answered it.
 
     Raises:
         OutOfRange: the window begins before the oldest stored object.
@@ -220,8 +241,8 @@ def answer(
             # Other evaluators answer for slots that have moved. A merger that cannot add up our
             # numbers gets the wire's hashes.
             output_hashing = hashing if question.takes_numbers or not hashing.is_keyed else None
-            parts = _terms(
-                wanted, slots, moved, turns, question.answers + len(moved), output_hashing
+            parts = _TermsAnswer(wanted, slots, moved, turns, question.answers + len(moved)).parts(
+                question.listed, output_hashing, terms_wanted
             )
         case RankedQuery():
             parts = _ranked(wanted, slots, moved, turns)
@@ -465,34 +486,156 @@ def _lesser(one_m: float | None, other_m: float | None) -> float | None:
     return min(known, default=None)
 
 
-def _terms(
-    wanted: Wanted,
-    slots: list[tuple[int, SlotSearch]],
-    moved: list[int],
-    turns: _Turns,
-    answers: int,
-    output_hashing: TermHashing | None,
-) -> Iterator[Part | None]:
-    assert isinstance(wanted.query, TermsQuery)
-    # A term added up elsewhere may be frequent there.
-    k = wanted.query.k if answers == 1 and len(slots) == 1 else None
-    counted = []
-    for _, search in slots:
-        counted.append(search.count_terms(wanted, k))
-        yield from turns.pause()
-    none = np.empty(0, np.uint64), np.empty(0, np.uint64)
-    summed = [(one.hashes, one.counts.astype(np.uint64)) for one in counted] or [none]
-    hashes, counts = add_counts(summed)
-    if output_hashing is None:
-        yield from _spelled(slots, moved, hashes, counts, counted)
-        return
-    first = at_least_kth(counts, wanted.query.k, answers)
-    texts, offsets = pack_bytes([text.encode() for text in _texts(hashes[first], counted)])
-    # Alone, only the first terms count; otherwise all may, and only the first are named.
-    rows = first if answers == 1 else np.concatenate([first, _others(first, len(hashes))])
-    sums = TermSums(hashes[rows], counts[rows], texts, offsets, output_hashing.id)
-    parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
-    yield from _closed([number for number, _ in slots], moved, parts)
+class _TermsAnswer:
+    """The answer to a terms query, as parts.
+
+    Args:
+        wanted: the query.
+        slots: the slots that are here.
+        moved: the others.
+        turns: gives the thread away at intervals.
+        answers: into how many answers the search is cut; a term added up elsewhere may be frequent
+            there.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        slots: list[tuple[int, SlotSearch]],
+        moved: list[int],
+        turns: _Turns,
+        answers: int,
+    ) -> None:
+        assert isinstance(wanted.query, TermsQuery)
+        self._wanted, self._slots, self._moved = wanted, slots, moved
+        self._turns, self._answers = turns, answers
+        self._k = wanted.query.k
+        self._counted: list[Counted] = []
+
+    def parts(
+        self, listed: int, output_hashing: TermHashing | None, terms_wanted: TermsWanted
+    ) -> Iterator[Part | None]:
+        """Yields the parts.
+
+        Args:
+            listed: how many terms will do at first; 0 for all.
+            output_hashing: numbers the terms; None for the wire's hashes.
+            terms_wanted: see `answer`.
+        """
+        if output_hashing is None:
+            hashes, counts = yield from self._all()
+            yield from _spelled(self._slots, self._moved, hashes, counts, self._counted)
+            return
+        most = self._k if self._answers == 1 else listed
+        found = self._frequent(most) if most else None
+        if found is None:
+            hashes, counts = yield from self._all()
+        else:
+            hashes, counts = found.hashes, found.counts.astype(np.uint64)
+        if self._answers > 1 and listed:
+            rows, rest = _cut(counts, listed, is_whole=found is None)
+            if rest:
+                yield self._list(hashes[rows], counts[rows], rest, output_hashing)
+                self._turns.went()
+                terms = terms_wanted()
+                if terms is not None:
+                    yield from self._rest_of(terms, hashes, counts, found, output_hashing)
+                    return
+                if found is not None:
+                    self._counted.clear()
+                    hashes, counts = yield from self._all()
+        first = at_least_kth(counts, self._k, self._answers)
+        # Alone, only the first terms count; otherwise all may, and only the first are named.
+        rows = first
+        if self._answers > 1:
+            rows = np.concatenate([first, _others(first, len(hashes))])
+        yield from self._closed(hashes[rows], counts[rows], len(first), output_hashing)
+
+    def _frequent(self, k: int) -> Counted | None:
+        if not self._slots:
+            return None
+        first, *others = (search for _, search in self._slots)
+        found = first.frequent_terms(self._wanted, k, others)
+        if found is not None:
+            self._counted = [found]
+        return found
+
+    def _all(self) -> Generator[None, None, tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+        """Counts all terms; returns u8[t], ascending, and u8[t]."""
+        for _, search in self._slots:
+            self._counted.append(search.count_terms(self._wanted))
+            yield from self._turns.pause()
+        none = np.empty(0, np.uint64), np.empty(0, np.uint64)
+        each = [(one.hashes, one.counts.astype(np.uint64)) for one in self._counted]
+        return add_counts(each or [none])
+
+    def _list(
+        self,
+        hashes: NDArray[np.uint64],
+        counts: NDArray[np.uint64],
+        rest: int,
+        output_hashing: TermHashing,
+    ) -> Part:
+        texts, offsets = self._named(hashes)
+        return Part(
+            slots=np.array(self._moved, np.uint32),
+            states=np.full(len(self._moved), MOVED, np.uint8),
+            terms=TermSums(hashes, counts, texts, offsets, output_hashing.id),
+            rest=rest,
+        )
+
+    def _rest_of(
+        self,
+        terms: NDArray[np.uint64],
+        hashes: NDArray[np.uint64],
+        counts: NDArray[np.uint64],
+        found: Counted | None,
+        output_hashing: TermHashing,
+    ) -> Iterator[Part]:
+        """Yields the last part behind a list: the counts of some terms of the same objects."""
+        if found is not None:
+            wanted = found.count_of(terms).astype(np.uint64)
+        else:
+            places = np.minimum(np.searchsorted(hashes, terms), max(0, len(hashes) - 1))
+            is_known = hashes[places] == terms if len(hashes) else np.zeros(len(terms), np.bool_)
+            wanted = np.where(is_known, counts[places] if len(hashes) else 0, 0).astype(np.uint64)
+        yield from self._closed(terms, wanted, 0, output_hashing)
+
+    def _closed(
+        self,
+        hashes: NDArray[np.uint64],
+        counts: NDArray[np.uint64],
+        named: int,
+        output_hashing: TermHashing,
+    ) -> Iterator[Part]:
+        """Yields the last parts; the first terms have their texts."""
+        texts, offsets = self._named(hashes[:named])
+        sums = TermSums(hashes, counts, texts, offsets, output_hashing.id)
+        parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
+        yield from _closed([number for number, _ in self._slots], self._moved, parts)
+
+    def _named(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        return pack_bytes([text.encode() for text in _texts(hashes, self._counted)])
+
+
+def _cut(
+    counts: NDArray[np.uint64], listed: int, *, is_whole: bool
+) -> tuple[NDArray[np.int64], int]:
+    """Returns the rows of a list of the most frequent terms, and a bound on the counts of others.
+
+    Args:
+        counts: u8[t], at least of the most frequent terms and their ties.
+        listed: how many terms are wanted.
+        is_whole: whether there are no others.
+    """
+    rows = at_least_kth(counts, listed)
+    if len(rows) < listed or (is_whole and len(rows) == len(counts)):
+        return rows, 0
+    least = int(counts[rows].min())
+    if len(rows) <= 2 * listed:
+        return rows, least - 1
+    # Of rare terms many have the same count: to list them all would take longer than to count.
+    return np.flatnonzero(counts > least), least
 
 
 def _spelled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store import terms_search
+from sirocco.index.store.frequent_terms import list_frequent
 from sirocco.index.store.gathering import row_bytes
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import SlotStore, StoreView, slice_table
@@ -28,7 +30,7 @@ from sirocco.protocol.evaluator.reports.history_answers import events_of
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest
 from sirocco.protocol.search.messages import Ranking
 from sirocco.services.evaluator.archived import ArchivedSlices
-from sirocco.services.evaluator.slot_search import Counted, FoundRows, Wanted
+from sirocco.services.evaluator.slot_search import Counted, FoundRows, SlotSearch, Wanted
 
 _NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
 
@@ -190,11 +192,25 @@ class StoredSearch:
         nothing = self._view.active.first(0)
         return StoreView(slices, nothing, self._view.first_seq, slice_table(slices))
 
-    def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
+    def count_terms(self, wanted: Wanted) -> Counted:
         """See `SlotSearch`."""
         view = self._reaching(wanted)
-        found = terms_search.count_terms(view, wanted.condition, wanted.bounds, k=k)
+        found = terms_search.count_terms(view, wanted.condition, wanted.bounds)
         return _Counted(found, self._hashing)
+
+    def frequent_terms(
+        self, wanted: Wanted, k: int, others: Sequence[SlotSearch]
+    ) -> Counted | None:
+        """See `SlotSearch`."""
+        stored = [self, *(other for other in others if isinstance(other, StoredSearch))]
+        views = [one._reaching(wanted) for one in stored]
+        condition, bounds = wanted.condition, wanted.bounds
+        found = list_frequent(views, condition, bounds, k)
+        if found is None:
+            return None
+        hits = partial(_hits_of, views, condition, bounds)
+        counts = terms_search.TermCounts(found.hashes, found.counts, hits)
+        return _Counted(counts, self._hashing, found.count_of)
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
         """See `SlotSearch`."""
@@ -252,9 +268,15 @@ _names = _Names()
 class _Counted:
     """Counted terms of a store."""
 
-    def __init__(self, found: terms_search.TermCounts, hashing: TermHashing) -> None:
+    def __init__(
+        self,
+        found: terms_search.TermCounts,
+        hashing: TermHashing,
+        count_of: Callable[[NDArray[np.uint64]], NDArray[np.int64]] | None = None,
+    ) -> None:
         self._found = found
         self._hashing = hashing
+        self._count_of = count_of
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
@@ -266,11 +288,27 @@ class _Counted:
         """See `Counted`."""
         return self._found.counts
 
+    def count_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """See `Counted`."""
+        if self._count_of is not None:
+            return self._count_of(hashes)
+        found = self._found
+        if not len(found):
+            return np.zeros(len(hashes), np.int64)
+        places = np.minimum(np.searchsorted(found.hashes, hashes), len(found) - 1)
+        return np.where(found.hashes[places] == hashes, found.counts[places], 0)
+
     def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
         """See `Counted`."""
         rows = np.searchsorted(self._found.hashes, hashes)
         some = replace(self._found, hashes=hashes, counts=self._found.counts[rows])
         return terms_search.named_counts(some, _names.of(self._hashing))
+
+
+def _hits_of(views: Sequence[StoreView], condition: Condition, bounds: Bounds) -> Iterator[Hits]:
+    """Yields what satisfies a condition in several stores."""
+    for view in views:
+        yield from scan_range(view, condition, bounds)
 
 
 def _row_bytes(hits: Hits) -> NDArray[np.int64]:

@@ -84,10 +84,10 @@ class Evaluators:
         link.ask(asked.number, question, sink)
         return asked
 
-    def take_more(self, asked: QuestionKey) -> None:
-        """Allows one more part to be sent."""
+    def take_more(self, asked: QuestionKey, terms: bytes = b"") -> None:
+        """Allows one more part to be sent: behind a list of terms, the counts of these (u8[m])."""
         if (link := self._links.get(asked.member)) is not None:
-            link.take_more(asked.number)
+            link.take_more(asked.number, terms)
 
     def stop(self, asked: QuestionKey) -> None:
         """Stops a question whose caller has gone; its sink is not called again."""
@@ -147,9 +147,10 @@ class _Link:
             self._open()
         self._send(pb.SearchSlotsRequest(question=number, ask=question))
 
-    def take_more(self, number: int) -> None:
+    def take_more(self, number: int, terms: bytes = b"") -> None:
         if number in self._sinks:
-            self._send(pb.SearchSlotsRequest(question=number, more=pb.MoreParts(parts=1)))
+            more = pb.MoreParts(parts=1, terms=terms)
+            self._send(pb.SearchSlotsRequest(question=number, more=more))
 
     def stop(self, number: int) -> None:
         if self._sinks.pop(number, None) is not None:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from sirocco_api.v1 import search_service_pb2 as pb
 
+from sirocco.codec.arrays import U8, pack
 from sirocco.codec.search import put_question, write_answer, write_objects
 from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import DeadlineExceeded, PartialResult, SiroccoError
@@ -17,6 +18,7 @@ from sirocco.model.query import Query
 from sirocco.protocol.search.collectors import collector_of
 from sirocco.protocol.search.gather import (
     Ask,
+    CountTerms,
     Finish,
     Gather,
     GatherEffect,
@@ -74,9 +76,11 @@ class OneSearch:
             timeout_ms=max(1, self.end_ms - monotonic_ms()),
             radius_m=ask.radius_m,
             answers=ask.answers,
-            parts=PARTS,
+            # Behind a list the evaluator waits for what is wanted of the rest.
+            parts=1 if ask.listed else PARTS,
             nearby=ask.nearby,
             takes_numbers=ask.takes_numbers,
+            listed=ask.listed,
         )
 
 
@@ -174,6 +178,9 @@ class SearchRun:
                 self._asking.evaluators.stop(self._questions.pop(number))
             case TakeMore(number):
                 self.take_more(number)
+            case CountTerms(number, terms):
+                wanted = b"" if terms is None else pack(terms, U8)
+                self._asking.evaluators.take_more(self._questions[number], wanted)
             case SendObjects(objects, events, origin):
                 yield from write_objects(objects, events, origin)
             case RequestMarks() if self._mark_request is None:

@@ -81,6 +81,7 @@ def put_question(message: slot_pb.SlotQuestion, question: Question, query: query
     message.parts = question.parts
     message.takes_numbers = question.takes_numbers
     message.leftovers_of = question.leftovers_of
+    message.listed = question.listed
     if question.nearby:
         message.nearby = pack(np.array(question.nearby), U4)
 
@@ -108,6 +109,7 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
         nearby=tuple(read_column(message.nearby, U4, "nearby").tolist()),
         takes_numbers=message.takes_numbers,
         leftovers_of=message.leftovers_of,
+        listed=message.listed,
     )
 
 
@@ -133,6 +135,8 @@ def write_part(question: int, part: Part) -> slot_pb.SearchSlotsResponse:
         message.distances_m = pack(part.distances_m, F8)
     if len(part.terms):
         _put_term_sums(message.terms, part.terms)
+    if part.rest is not None:
+        message.terms.rest = part.rest
     if part.ranking is not None:
         _put_ranking(message.ranked, part.ranking)
     for leftovers in part.leftovers:
@@ -179,6 +183,7 @@ def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
             message.distances_m, F8, "distances_m", rows=rows if message.distances_m else 0
         ),
         terms=_read_term_sums(message.terms),
+        rest=message.terms.rest if message.terms.HasField("rest") else None,
         ranking=_read_ranking(message.ranked, rows) if message.HasField("ranked") else None,
         is_last=message.is_last,
         is_waiting=message.is_waiting,

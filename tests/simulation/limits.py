@@ -43,7 +43,9 @@ SMALL = ProcessLimits(
         records=RecordLimits(matches_max=3, bytes_max=120),
     ),
     merger=MergerLimits(waiting_bytes_max=600, records=RecordLimits(bytes_max=500)),
-    search=SearchLimits(part_bytes=200, nearest_rows=12, unmeasured_rows=3),
+    search=SearchLimits(
+        part_bytes=200, nearest_rows=12, unmeasured_rows=3, listed_factor=1, listed_min=1
+    ),
 )
 
 

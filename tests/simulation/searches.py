@@ -15,6 +15,9 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import put_question, read_part, read_question, write_part
 from sirocco.codec.tokens import read_position_token
@@ -30,6 +33,7 @@ from sirocco.protocol.search.collectors import collector_of
 from sirocco.protocol.search.gather import (
     Ask,
     Begin,
+    CountTerms,
     Finish,
     Gather,
     GatherEvent,
@@ -258,9 +262,9 @@ class Asking:
             net.scheduler.after(net.between(0, 300), self._cut)
         self._watch()
 
-    def take_more(self) -> None:
-        """Allows one more part to be sent."""
-        self._to_answering(Answering.more)
+    def take_more(self, terms: NDArray[np.uint64] | None = None) -> None:
+        """Allows one more part to be sent: behind a list, the counts of some terms, or of all."""
+        self._to_answering(lambda answering: answering.more(terms))
 
     def stop(self) -> None:
         """Ends the request; parts on their way may still arrive."""
@@ -348,6 +352,7 @@ class Answering:
         self._is_stopped = False
         self._is_resting = False
         self._turns = 0
+        self._terms_wanted: NDArray[np.uint64] | None = None
         self._floors: Floors = {}
         self._parts: Iterator[Part | None] | None = None
         token = read_position_token(question.position_token, net.intake_partitions)
@@ -361,8 +366,9 @@ class Answering:
         node.watchers.append(self._look)
         self._threads.later(question.timeout_ms, self._give_up)
 
-    def more(self) -> None:
+    def more(self, terms: NDArray[np.uint64] | None = None) -> None:
         """Allows one more part to be sent."""
+        self._terms_wanted = terms
         self._credit += 1
         if self._is_resting:
             self._is_resting = False
@@ -407,7 +413,13 @@ class Answering:
         if self._parts is None:
             known = self._net.book(self._node).of
             self._parts = answer(
-                self._question, self._search, self._is_over, TERMS, known, self._net.limits
+                self._question,
+                self._search,
+                self._is_over,
+                TERMS,
+                known,
+                self._net.limits,
+                lambda: self._terms_wanted,
             )
         try:
             part = next(self._parts)
@@ -480,6 +492,8 @@ class Search:
                     self._asked.pop(number).stop()
                 case TakeMore(number):
                     self._asked[number].take_more()
+                case CountTerms(number, terms):
+                    self._asked[number].take_more(terms)
                 case SendObjects(_, events):
                     self._result.keys += keys_of(events)
                 case Finish():
@@ -508,7 +522,8 @@ class Search:
             timeout_ms=max(1, self._end_ms - int(self._net.scheduler.now_ms)),
             radius_m=ask.radius_m,
             answers=ask.answers,
-            parts=PARTS,
+            parts=1 if ask.listed else PARTS,
+            listed=ask.listed,
             nearby=ask.nearby,
             leftovers_of=self._leftovers.wanted(ask.slots, int(self._net.scheduler.now_ms)),
         )
@@ -517,7 +532,11 @@ class Search:
             if isinstance(part, Part) and part.leftovers:
                 self._leftovers.learn(part.leftovers, int(self._net.scheduler.now_ms))
             if isinstance(part, Part) and ask.number in self._asked:
-                for slot in part.slots[part.states == DONE].tolist():
+                done = part.slots[part.states == DONE].tolist()
+                if part.rest is not None:
+                    # A list is about all slots that are there.
+                    done = sorted(set(ask.slots).difference(part.slots.tolist()))
+                for slot in done:
                     self._result.answered[slot] = ask.member, floors[slot]
             if not self._gather.is_finished:
                 self._step(PartArrived(ask.number, part))

@@ -50,7 +50,7 @@ class OtherRequest(_message.Message):
     def __init__(self, question: _Optional[int] = ..., ask: _Optional[_Union[SlotQuestion, _Mapping]] = ..., more: _Optional[_Union[MoreParts, _Mapping]] = ..., stop: _Optional[_Union[StopQuestion, _Mapping]] = ...) -> None: ...
 
 class SlotQuestion(_message.Message):
-    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby", "takes_numbers", "leftovers_of")
+    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby", "takes_numbers", "leftovers_of", "listed")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class SlotQuestion(_message.Message):
     NEARBY_FIELD_NUMBER: _ClassVar[int]
     TAKES_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     LEFTOVERS_OF_FIELD_NUMBER: _ClassVar[int]
+    LISTED_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     slots: bytes
     now_ms: int
@@ -77,13 +78,16 @@ class SlotQuestion(_message.Message):
     nearby: bytes
     takes_numbers: bool
     leftovers_of: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: bool = ..., leftovers_of: _Optional[int] = ...) -> None: ...
+    listed: int
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: bool = ..., leftovers_of: _Optional[int] = ..., listed: _Optional[int] = ...) -> None: ...
 
 class MoreParts(_message.Message):
-    __slots__ = ("parts",)
+    __slots__ = ("parts", "terms")
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     parts: int
-    def __init__(self, parts: _Optional[int] = ...) -> None: ...
+    terms: bytes
+    def __init__(self, parts: _Optional[int] = ..., terms: _Optional[bytes] = ...) -> None: ...
 
 class StopQuestion(_message.Message):
     __slots__ = ()
@@ -140,18 +144,20 @@ class Leftovers(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., map_version: _Optional[int] = ..., leaves: _Optional[bytes] = ..., archived_upto_ms: _Optional[int] = ...) -> None: ...
 
 class TermSumColumns(_message.Message):
-    __slots__ = ("hashes", "counts", "texts", "text_offsets", "numbering")
+    __slots__ = ("hashes", "counts", "texts", "text_offsets", "numbering", "rest")
     HASHES_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     TEXT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     NUMBERING_FIELD_NUMBER: _ClassVar[int]
+    REST_FIELD_NUMBER: _ClassVar[int]
     hashes: bytes
     counts: bytes
     texts: bytes
     text_offsets: bytes
     numbering: int
-    def __init__(self, hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., texts: _Optional[bytes] = ..., text_offsets: _Optional[bytes] = ..., numbering: _Optional[int] = ...) -> None: ...
+    rest: int
+    def __init__(self, hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., texts: _Optional[bytes] = ..., text_offsets: _Optional[bytes] = ..., numbering: _Optional[int] = ..., rest: _Optional[int] = ...) -> None: ...
 
 class RankedColumns(_message.Message):
     __slots__ = ("objects", "tokens", "holders", "token_counts", "frequencies")

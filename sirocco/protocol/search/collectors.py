@@ -122,12 +122,21 @@ class TermsCollector:
         self._counts = np.empty(0, np.uint64)
         self._texts: dict[int, bytes] = {}
 
-    def add(self, parts: list[Part]) -> None:
-        """See `Collector`."""
+    def add(self, parts: list[Part], among: NDArray[np.uint64] | None = None) -> None:
+        """See `Collector`.
+
+        Args:
+            parts: of the answer to one question.
+            among: u8[c], the only terms that are counted; None for all.
+        """
         sums = [part.terms for part in parts]
-        self._hashes, self._counts = add_counts(
-            [(self._hashes, self._counts), *((one.hashes, one.counts) for one in sums)]
-        )
+        counts = [(one.hashes, one.counts) for one in sums]
+        if among is not None:
+            kept = [np.isin(hashes, among) for hashes, _ in counts]
+            counts = [
+                (each[0][keep], each[1][keep]) for each, keep in zip(counts, kept, strict=True)
+            ]
+        self._hashes, self._counts = add_counts([(self._hashes, self._counts), *counts])
         for one in sums:
             data, bounds = one.texts.tobytes(), one.text_offsets.tolist()
             texts = [data[begin:end] for begin, end in pairwise(bounds)]

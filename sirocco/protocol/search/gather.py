@@ -9,6 +9,10 @@ are passed on as they arrive. If a slot is asked again in the middle of its answ
 passed on are recognised by event key. All other answers count whole or not at all. Only objects of
 slots answered for in addition may arrive twice; they are recognised in the same way.
 
+The k most frequent terms are first asked for as lists (`term_lists`). When each slot has answered
+or is in a list, the counts that are missing are asked for. A question that fails meanwhile is asked
+again, for a list. If the lists do not decide, or half of the time is over, all terms are counted.
+
 An evaluator reports by which map its slots were filled. If that map is newer than the merger's,
 which may have been suspended, objects can be anywhere: all slots are asked.
 
@@ -36,12 +40,14 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.model.objects import ObjectColumns
+from sirocco.model.query import TermsQuery
 from sirocco.protocol.contract.columns import EventColumns
-from sirocco.protocol.search.collectors import Collector
+from sirocco.protocol.search.collectors import Collector, TermsCollector
 from sirocco.protocol.search.leftovers import Former
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, NO_ANSWER, Answer, Part
 from sirocco.protocol.search.plan import SearchPlan
+from sirocco.protocol.search.term_lists import TermList, candidates, lacking, listed_for
 
 Owners: TypeAlias = "Callable[[int], str | None]"
 
@@ -76,6 +82,7 @@ class Ask:
         answers: into how many answers the search is split at most.
         nearby: knn: further slots of the evaluator, ascending, that it may answer for.
         takes_numbers: terms: whether sums may use numbers under the evaluators' key.
+        listed: terms: how many of the most frequent will do at first; 0 for all.
     """
 
     number: int
@@ -85,6 +92,7 @@ class Ask:
     answers: int
     nearby: tuple[int, ...] = ()
     takes_numbers: bool = True
+    listed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,19 @@ class TakeMore:
     """Allows one more part, as one has been processed."""
 
     ask: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountTerms:
+    """Asks for the rest of an answer that began with a list of terms.
+
+    Attributes:
+        ask: the question.
+        terms: u8[m], whose counts are wanted; None for all terms.
+    """
+
+    ask: int
+    terms: NDArray[np.uint64] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +158,7 @@ class Finish:
 
 
 GatherEvent: TypeAlias = Begin | PartArrived | Tick
-GatherEffect: TypeAlias = Ask | Stop | TakeMore | SendObjects | RequestMarks | Finish
+GatherEffect: TypeAlias = Ask | Stop | TakeMore | CountTerms | SendObjects | RequestMarks | Finish
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,6 +227,11 @@ class Gather:
         # Terms query: the numbering of terms in the answers so far, None before the first.
         self._numbering: int | None = None
         self._takes_numbers = True
+        # How many terms evaluators list at first; 0 when all are wanted.
+        self._listed = 0
+        if isinstance(plan.query, TermsQuery):
+            self._listed = listed_for(plan.query.k, limits)
+        self._lists: dict[int, TermList] = {}
         self._looked_ms = begin_ms
 
     @property
@@ -235,6 +261,10 @@ class Gather:
             return effects
         if self._is_first_phase:
             self._second_phase(now_ms)
+        if self._listed:
+            effects += self._decide_terms(now_ms)
+            if self.is_finished:
+                return effects
         if not self._is_first_phase and all(s.is_done for s in self._slots.values()):
             return [*effects, *self._finish(None)]
         is_hopeless = all(slot.is_done or slot.is_lost for slot in self._slots.values())
@@ -247,7 +277,7 @@ class Gather:
         due_ms = [slot.due_ms for slot in self._slots.values() if self._is_wanted(slot)]
         if self._questions:
             due_ms.append(self._looked_ms + self._limits.look_ms)
-        if self._is_first_phase:
+        if self._is_first_phase or self._listed:
             due_ms.append(self._patience_ms)
         return min(self._end_ms, *due_ms) if due_ms else self._end_ms
 
@@ -290,6 +320,7 @@ class Gather:
                     answers=answers,
                     nearby=nearby,
                     takes_numbers=self._takes_numbers,
+                    listed=self._listed if answers > 1 else 0,
                 )
             )
         return effects
@@ -316,6 +347,8 @@ class Gather:
 
     def _drop(self, ask: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
         """Forgets a question; its unfinished slots are asked again."""
+        if ask in self._lists and not self._lists[ask].has_ended:
+            del self._lists[ask]
         for number in self._questions.pop(ask).slots:
             if self._slots[number].ask == ask:
                 self._retry(number, why, now_ms, pause_ms)
@@ -380,19 +413,35 @@ class Gather:
         for number in sorted(question.slots.intersection(moved)):
             if self._slots[number].ask == ask:
                 self._retry(number, "has moved", now_ms)
-        if not part.is_last:
+        if not part.is_last and part.rest is None:
             return [*effects, *([] if part.is_waiting else [TakeMore(ask)])]
         if self._collector is not None:
-            if not self._can_add(question.parts):
-                self._takes_numbers = False
-                return [*effects, *self._restart(now_ms)]
+            return [*effects, *self._collected(ask, question, part, now_ms)]
+        self._drop(ask, "was left out by its evaluator", now_ms)
+        return effects
+
+    def _collected(
+        self, ask: int, question: _Question, part: Part, now_ms: int
+    ) -> list[GatherEffect]:
+        """Takes an answer that counts as a whole, or a list of its terms."""
+        assert self._collector is not None
+        if not self._can_add(question.parts):
+            self._takes_numbers = False
+            return self._restart(now_ms)
+        if not part.is_last:
+            return self._list_arrived(ask, question, part.rest or 0)
+        done = part.slots[part.states == DONE].tolist()
+        if self._listed:
+            known = self._lists.setdefault(ask, TermList(question.parts, 0))
+            known.slots, known.has_ended = tuple(done), True
+        else:
             try:
                 self._collector.add(question.parts)
             except InvalidArgument as error:
-                return [*effects, *self._finish(error)]
-            self._close(part.slots[part.states == DONE].tolist(), now_ms)
+                return self._finish(error)
+        self._close(done, now_ms)
         self._drop(ask, "was left out by its evaluator", now_ms)
-        return effects
+        return []
 
     def _can_add(self, parts: list[Part]) -> bool:
         """Whether terms are numbered as in the answers before; evaluators may have two keys."""
@@ -415,11 +464,85 @@ class Gather:
         self._slots.clear()
         self._collector.clear()
         self._numbering = None
+        self._lists.clear()
+        self._listed = 0
         # Those answers gave the bound: if one of them is missing now, the bound does not hold.
         self._radius_m = None
         self._is_first_phase = False
         self._require(range(self._plan.routing.slots), now_ms)
         return stops
+
+    # --- lists of terms
+
+    def _list_arrived(self, ask: int, question: _Question, rest: int) -> list[GatherEffect]:
+        if self._listed:
+            self._lists[ask] = TermList(question.parts, rest)
+            return []
+        # All terms are wanted by now.
+        question.parts.clear()
+        return [CountTerms(ask, None)]
+
+    def _decide_terms(self, now_ms: int) -> list[GatherEffect]:
+        """Adds up lists once they decide; asks for what is missing."""
+        if now_ms >= self._patience_ms:
+            return self._want_all_terms(now_ms)
+        if not all(slot.is_done or slot.ask in self._lists for slot in self._slots.values()):
+            return []
+        assert isinstance(self._plan.query, TermsQuery)
+        assert isinstance(self._collector, TermsCollector)
+        terms = candidates(list(self._lists.values()), self._plan.query.k)
+        if terms is None:
+            return self._want_all_terms(now_ms)
+        effects: list[GatherEffect] = []
+        is_open = False
+        for ask, one in self._lists.items():
+            missing = lacking(one, terms)
+            if not len(missing):
+                continue
+            if one.has_ended:
+                return self._want_all_terms(now_ms)
+            is_open = True
+            if not one.is_asked:
+                one.is_asked = True
+                effects.append(CountTerms(ask, missing))
+        if is_open:
+            return effects
+        for ask, one in self._lists.items():
+            try:
+                self._collector.add(one.parts, terms)
+            except InvalidArgument as error:
+                return self._finish(error)
+            if not one.has_ended:
+                effects.append(Stop(ask))
+                question = self._questions.pop(ask)
+                self._close([n for n in question.slots if self._slots[n].ask == ask], now_ms)
+        self._lists.clear()
+        return effects
+
+    def _want_all_terms(self, now_ms: int) -> list[GatherEffect]:
+        """Asks for all terms: the lists do not decide, or take too long."""
+        assert self._collector is not None
+        self._listed = 0
+        effects: list[GatherEffect] = []
+        lists, self._lists = self._lists, {}
+        for ask, one in lists.items():
+            if one.has_ended and not one.rest:
+                try:
+                    self._collector.add(one.parts)
+                except InvalidArgument as error:
+                    return self._finish(error)
+            elif not one.has_ended and not one.is_asked:
+                self._questions[ask].parts.clear()
+                effects.append(CountTerms(ask, None))
+            else:
+                slots = one.slots
+                if not one.has_ended:
+                    effects.append(Stop(ask))
+                    asked = self._questions.pop(ask).slots
+                    slots = tuple(n for n in asked if self._slots[n].ask == ask)
+                for number in slots:
+                    self._slots[number] = _Slot(due_ms=now_ms)
+        return effects
 
     def _failed(self, ask: int, error: SiroccoError, now_ms: int) -> list[GatherEffect]:
         if not error.retryable:

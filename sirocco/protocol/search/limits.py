@@ -36,6 +36,9 @@ class SearchLimits:
             some 100 us beside the search; for two common words that rarely occur together all rows
             are read, which takes a thread some 100 ms.
         unmeasured_rows: objects that are assembled without checking their sizes.
+        listed_factor, listed_min: evaluators first list so many times more terms than a search is
+            for, and so many at least (`term_lists`). Of words as people use them, the bounds of
+            four such lists are together a fourth to a third of the threshold.
         stream_bytes_max: the next message of a stream of searches is read when the searches of
             earlier ones that are under way take no more. Without a bound, those with large polygons
             would take a hundred times what the edge allows for messages.
@@ -55,6 +58,8 @@ class SearchLimits:
     part_bytes: int = 256 << 10
     nearest_rows: int = 8 << 20
     unmeasured_rows: int = 256
+    listed_factor: int = 4
+    listed_min: int = 64
     stream_bytes_max: int = 1 << 20
     stream_responses_max: int = 1_024
 

@@ -44,6 +44,7 @@ class Question:
         parts: how many parts may be sent at first.
         takes_numbers: terms: the sums may use numbers under the evaluators' key.
         leftovers_of: the map version whose leftovers are wanted; 0 for none.
+        listed: terms: how many of the most frequent will do at first; 0 for all.
     """
 
     query: Query
@@ -59,6 +60,7 @@ class Question:
     nearby: tuple[int, ...] = ()
     takes_numbers: bool = False
     leftovers_of: int = 0
+    listed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -152,6 +154,7 @@ class Part:
         events: n rows.
         distances_m: f8[n], from the query's point; empty for range and terms.
         terms: of a terms answer.
+        rest: of a list of terms: no other one has more objects; None if all that matter are here.
         ranking: of a ranked answer.
         is_last: it is the last part for this question.
         is_waiting: some slot has not reached the position token.
@@ -169,6 +172,7 @@ class Part:
     events: EventColumns = NO_EVENTS
     distances_m: NDArray[np.float64] = field(default_factory=lambda: _NO_VALUES)
     terms: TermSums = NO_TERM_SUMS
+    rest: int | None = None
     ranking: Ranking | None = None
     is_last: bool = False
     is_waiting: bool = False

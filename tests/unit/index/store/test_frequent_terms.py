@@ -10,7 +10,7 @@ import pytest
 
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.store.frequent_terms import count_frequent
+from sirocco.index.store.frequent_terms import count_frequent, list_frequent
 from sirocco.index.store.node_counts import node_counts
 from sirocco.index.store.store import SlotStore, StoreLimits, StoreView
 from sirocco.index.store.store_condition import (
@@ -206,3 +206,36 @@ def test_terms_that_nodes_do_not_list_count_where_they_list_fewer_than_k() -> No
     assert sorted(wanted.values()) == [1] * 5 + [2_000] * 2
     reported = count_terms(view, condition_of(Rectangle(-1, -1, 2, 2)), k=10)
     assert dict(zip(reported.hashes.tolist(), reported.counts.tolist(), strict=True)) == wanted
+
+
+@pytest.mark.parametrize("trial", range(4))
+def test_several_stores_are_one_list_and_count_any_other_term(trial: int) -> None:
+    seed = drawn_seed()
+    print(f"seed {seed}, trial {trial}")
+    rng = np.random.default_rng(seed)
+    limits = StoreLimits(active_rows=int(rng.choice([7_000, 15_000])), slices=2)
+    several = [random_rows(rng, float(rng.choice([3.0, 6.0])), 1_000) for _ in range(3)]
+    views = [stored(rows, limits) for rows in several]
+    by_nodes = 0
+    for _ in range(12):
+        box = random_box(rng, several[0])
+        total: Counter[int] = Counter()
+        for rows in several:
+            lon, lat = rows.objects.lon, rows.objects.lat
+            total += counted(
+                rows,
+                (lon >= box.west) & (lon <= box.east) & (lat >= box.south) & (lat <= box.north),
+            )
+        k = int(rng.choice([1, 10, 60]))
+        found = list_frequent(views, condition_of(box), ALL_TIME, k)
+        if found is None:
+            continue
+        by_nodes += 1
+        reported = dict(zip(found.hashes.tolist(), found.counts.tolist(), strict=True))
+        assert reported == most_frequent(total, k)
+        # Listed or not, frequent, rare, or nowhere.
+        vocabulary = sorted({term for rows in several for term in rows.terms.tolist()})
+        asked = [*rng.choice(np.array(vocabulary, np.uint64), 300).tolist(), 5, *reported]
+        counts = found.count_of(np.array(asked, np.uint64)).tolist()
+        assert counts == [total[term] for term in asked]
+    assert by_nodes, "the counts of nodes were never used"
