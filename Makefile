@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-bounds check docs reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark bench-against lint proto proto-release
+.PHONY: help setup demo test test-bounds check docs reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark bench-against lint console proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -90,6 +90,9 @@ bench-against: ## CPU of matching, registration and publishing against another c
 bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/guides/spark.md.
 	@scripts/setup.sh test kernels
 	@.venv/bin/python scripts/bench_spark.py $(ARGS)
+
+console: ## Builds the console of the gateway, which is committed; needs node. ARGS=--check only compares.
+	@scripts/console.sh $(ARGS)
 
 lint: ## Linter, formatter and type checker.
 	@scripts/setup.sh dev

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -18,32 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sirocco import __version__
 from sirocco.model.errors import SiroccoError as EngineError
-from sirocco.services.gateway import openapi, problems
+from sirocco.services.gateway import openapi, pages, problems
 from sirocco.services.gateway.front import Front
+from sirocco.services.gateway.live.stream import LiveViews
 from sirocco.services.gateway.notifications import Notifications
 from sirocco.services.gateway.objects import Objects
 from sirocco.services.gateway.queries import Queries
 from sirocco.services.gateway.searches import Searches
-
-_PAGES = Path(__file__).parent / "pages"
-
-# Pages hold no script of others and load nothing from elsewhere.
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
-
-_MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-
-# Pages and their paths. All are read at the start.
-_PATHS = {
-    "/": "index.html",
-    "/docs": "docs.html",
-    "/pages/docs.js": "docs.js",
-    "/pages/index.js": "index.js",
-    "/pages/style.css": "style.css",
-}
 
 
 class _NameConvertor(Convertor[str]):
@@ -98,7 +78,7 @@ def make_app(front: Front) -> FastAPI:
 
 def _add_calls(app: FastAPI, front: Front) -> None:
     objects, queries, searches = Objects(front), Queries(front), Searches(front)
-    notifications = Notifications(front)
+    notifications, views = Notifications(front), LiveViews(front)
     calls: tuple[tuple[str, str, Callable[..., Any], dict[str, Any]], ...] = (
         ("POST", "/v1/objects", objects.publish, openapi.PUBLISH),
         ("GET", "/v1/queries", queries.list, openapi.LIST_QUERIES),
@@ -107,6 +87,7 @@ def _add_calls(app: FastAPI, front: Front) -> None:
         ("DELETE", "/v1/queries/{id:name}", queries.delete, openapi.DELETE_QUERY),
         ("POST", "/v1/search", searches.search, openapi.SEARCH),
         ("POST", "/v1/explain", searches.explain, openapi.EXPLAIN),
+        ("GET", "/v1/live", views.stream, openapi.LIVE),
     )
     for method, path, call, extra in calls:
         app.add_api_route(
@@ -133,18 +114,8 @@ def _add_pages(app: FastAPI, front: Front) -> None:
 
     app.add_api_route("/healthz", healthz, include_in_schema=False)
     app.add_api_route("/readyz", readyz, include_in_schema=False)
-    for path, name in _PATHS.items():
-        app.add_api_route(path, _page(name), include_in_schema=False)
-
-
-def _page(name: str) -> Callable[[], Any]:
-    content = (_PAGES / name).read_bytes()
-    media_type = _MEDIA_TYPES[Path(name).suffix]
-
-    async def page() -> Response:
-        return Response(content, 200, _PAGE_HEADERS, f"{media_type}; charset=utf-8")
-
-    return page
+    for path, page in pages.all_pages().items():
+        app.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 class _Readable:

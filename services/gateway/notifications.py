@@ -197,7 +197,7 @@ class _EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
-        wire = _EventWire(self._front, scope, receive, send)
+        wire = EventWire(self._front, scope, receive, send)
         try:
             async with (
                 self._front.stream(Request(scope)) as connected,
@@ -251,10 +251,10 @@ class _Writer:
             await self._wire.place(self._told)
             await self._write_all()
             await self._wire.end()
-        except _GoneError:
+        except GoneError:
             pass
         except (ClientError, EngineError) as error:
-            with suppress(_GoneError):
+            with suppress(GoneError):
                 await self._wire.problem(problem_of(error))
                 await self._wire.end()
         finally:
@@ -302,12 +302,12 @@ class _Writer:
                 self._told = cursor
             try:
                 await self._wire.keep_alive(cursor if moved else "")
-            except _GoneError:
+            except GoneError:
                 await self._opened.close()
                 return
 
 
-class _GoneError(Exception):
+class GoneError(Exception):
     """The client has gone, or did not read."""
 
 
@@ -348,7 +348,7 @@ class _Wire:
         """Waits for the client to read; cuts the connection if it does not.
 
         Raises:
-            _GoneError: It did not.
+            GoneError: It did not.
         """
         try:
             async with asyncio.timeout(self._front.limits.unread_s):
@@ -357,10 +357,10 @@ class _Wire:
             self._front.count_refused("unread")
             if self._transport is not None:
                 self._transport.abort()
-            raise _GoneError from None
+            raise GoneError from None
 
 
-class _EventWire(_Wire):
+class EventWire(_Wire):
     """Server-sent events."""
 
     def __init__(self, front: Front, scope: Scope, receive: Receive, send: Send) -> None:
@@ -399,6 +399,10 @@ class _EventWire(_Wire):
         if kept:
             await self._write(b"".join(kept))
 
+    async def named(self, name: str, data: bytes) -> None:
+        """Writes an event of a type, without a place."""
+        await self._write(b"event: %s\ndata: %s\n\n" % (name.encode(), data))
+
     async def keep_alive(self, cursor: str) -> None:
         """Writes a comment."""
         place = b"id: %s\n" % cursor.encode() if cursor else b""
@@ -420,7 +424,7 @@ class _EventWire(_Wire):
 
     async def _write(self, data: bytes) -> None:
         if self._has_ended:
-            raise _GoneError
+            raise GoneError
         message: Message = {"type": "http.response.body", "body": data, "more_body": True}
         await self._in_time(self._send(message))
 
@@ -463,4 +467,4 @@ class _SocketWire(_Wire):
         try:
             await self._in_time(self._websocket.send_text(data.decode()))
         except (WebSocketDisconnect, RuntimeError):
-            raise _GoneError from None
+            raise GoneError from None

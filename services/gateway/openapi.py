@@ -211,6 +211,18 @@ NOTIFICATIONS = _call(
         }
     }
 )
+LIVE = _call(
+    {
+        "200": {
+            "description": "server-sent events of the types `map`, `state`, `balance`, `objects`",
+            "content": _content(
+                _TEXT,
+                'event: state\ndata: {"cluster":"sirocco","objects_per_s":2990}\n\n',
+                "text/event-stream",
+            ),
+        }
+    }
+)
 
 
 def completed(description: dict[str, Any]) -> dict[str, Any]:

@@ -246,6 +246,7 @@ def test_what_is_described_and_shown_needs_nothing_from_elsewhere(http: httpx.Cl
         "/v1/queries/{id}",
         "/v1/search",
         "/v1/explain",
+        "/v1/live",
         "/v1/subscribers/{name}/notifications",
     }
     assert paths == set(description["paths"])
@@ -254,7 +255,7 @@ def test_what_is_described_and_shown_needs_nothing_from_elsewhere(http: httpx.Cl
             assert "example" in json.dumps(call["responses"]["200"]), (path, method)
             if method in {"post", "put"}:
                 assert all("example" in one for one in call["requestBody"]["content"].values())
-    for path in ("/", "/docs", "/pages/docs.js", "/pages/index.js", "/pages/style.css"):
+    for path in ("/", "/docs", "/pages/docs.js", "/pages/style.css"):
         page = http.get(path)
         assert page.status_code == 200
         assert "http://" not in page.text

@@ -1,0 +1,1 @@
+"""What the console shows of the cluster: `GET /v1/live`."""
