@@ -56,6 +56,7 @@ class KafkaSourceSettings:
         batch_records: Records that are read together.
         under_way_bytes: Reading waits while so much is not acknowledged.
         commit_s: Between two commits.
+        session_s: How long an instance that is gone keeps its partitions.
         release_s: How long a partition that moves to another instance waits for acknowledgements.
     """
 
@@ -72,6 +73,7 @@ class KafkaSourceSettings:
     batch_records: int = 5_000
     under_way_bytes: int = 64 << 20
     commit_s: float = 1.0
+    session_s: float = 15.0
     release_s: float = 10.0
 
 
@@ -103,6 +105,7 @@ def read_kafka_source(name: str, given: Mapping[str, Any]) -> KafkaSourceSetting
         batch_records=section.integer("batch_records", 5_000, 1, 16_384),
         under_way_bytes=section.integer("under_way_bytes", 64 << 20, 1 << 20, 1 << 36),
         commit_s=section.duration_s("commit_interval", 1.0, 0.1, 60.0),
+        session_s=section.duration_s("session_timeout", 15.0, 1.0, 300.0),
         release_s=section.duration_s("release_timeout", 10.0, 0.1, 60.0),
     )
     section.end()

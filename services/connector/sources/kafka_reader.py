@@ -368,6 +368,8 @@ def _commits(places: Mapping[At, Place]) -> list[TopicPartition]:
 def _consumer_config(settings: KafkaSourceSettings) -> dict[str, Any]:
     return settings.kafka.config(f"sirocco-{settings.name}") | {
         "group.id": settings.group,
+        "session.timeout.ms": int(settings.session_s * 1_000),
+        "heartbeat.interval.ms": int(settings.session_s * 1_000 / 5),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         # Only where the log has thrown away what was not read: places are always given.

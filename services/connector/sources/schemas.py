@@ -64,7 +64,7 @@ def avro_parser(schema: Any, named: Mapping[str, Any]) -> Parse:
     """
     try:
         parsed = parse_schema(schema, named_schemas=dict(named))
-        _check_avro(parsed, dict(named), (), 0)
+        _AvroCheck(named).walk(parsed)
     except DecodeError:
         raise
     except Exception as error:
@@ -92,60 +92,74 @@ def avro_parser(schema: Any, named: Mapping[str, Any]) -> Parse:
     return parse
 
 
-def _check_avro(schema: Any, named: dict[str, Any], within: tuple[str, ...], depth: int) -> None:
+class _AvroCheck:
     """Refuses schemas that hold themselves, and arrays of what takes no bytes.
 
     The first would let a record of a megabyte nest a million deep, the second a record of ten bytes
     have 2^60 elements.
     """
-    if depth > _SCHEMA_DEPTH_MAX:
-        raise _unusable("is nested too deeply")
-    if isinstance(schema, list):
-        for each in schema:
-            _check_avro(each, named, within, depth + 1)
-        return
-    if isinstance(schema, str):
-        if schema in within:
-            raise _unusable(f"{schema:.80} holds itself")
-        if schema in named:
-            _check_avro(named[schema], named, within, depth + 1)
-        return
-    kind, name = schema["type"], schema.get("name", "")
-    if isinstance(kind, dict | list):
-        _check_avro(kind, named, within, depth + 1)
-    elif kind in {"record", "error"}:
-        if name in within:
-            raise _unusable(f"{name:.80} holds itself")
-        named[name] = schema
-        for member in schema["fields"]:
-            _check_avro(member["type"], named, (*within, name), depth + 1)
-    elif kind == "array":
-        _check_avro(schema["items"], named, within, depth + 1)
-        if _least_bytes(schema["items"], named, 0) == 0:
-            raise _unusable("has an array of what takes no bytes")
-    elif kind == "map":
-        _check_avro(schema["values"], named, within, depth + 1)
-    elif kind == "fixed":
-        named[name] = schema
 
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = dict(named)
+        # Names that were walked to their end: schemas may refer to each other very often.
+        self._done: set[str] = set()
+        self._takes: dict[str, bool] = {}
 
-def _least_bytes(schema: Any, named: Mapping[str, Any], depth: int) -> int:
-    """Returns whether a value takes any bytes, at least; 0 or 1."""
-    if isinstance(schema, list):
-        return 1
-    if isinstance(schema, str):
-        if schema in named:
-            return _least_bytes(named[schema], named, depth + 1)
-        return int(schema != "null")
-    kind = schema["type"]
-    if isinstance(kind, dict | list):
-        return _least_bytes(kind, named, depth + 1)
-    if kind in {"record", "error"}:
-        members = schema["fields"]
-        return max((_least_bytes(each["type"], named, depth + 1) for each in members), default=0)
-    if kind == "fixed":
-        return min(1, int(schema["size"]))
-    return int(kind != "null")
+    def walk(self, schema: Any, within: tuple[str, ...] = (), depth: int = 0) -> None:
+        """Raises DecodeError for a schema that is refused."""
+        if depth > _SCHEMA_DEPTH_MAX:
+            raise _unusable("is nested too deeply")
+        if isinstance(schema, list):
+            for each in schema:
+                self.walk(each, within, depth + 1)
+        elif isinstance(schema, str):
+            if schema in within:
+                raise _unusable(f"{schema:.80} holds itself")
+            if schema in self._named and schema not in self._done:
+                self.walk(self._named[schema], within, depth + 1)
+        elif isinstance(schema["type"], dict | list):
+            self.walk(schema["type"], within, depth + 1)
+        else:
+            self._walk_complex(schema, within, depth)
+
+    def _walk_complex(self, schema: Any, within: tuple[str, ...], depth: int) -> None:
+        kind, name = schema["type"], schema.get("name", "")
+        if kind in {"record", "error"}:
+            if name in within:
+                raise _unusable(f"{name:.80} holds itself")
+            self._named[name] = schema
+            for member in schema["fields"]:
+                self.walk(member["type"], (*within, name), depth + 1)
+            self._done.add(name)
+        elif kind == "array":
+            self.walk(schema["items"], within, depth + 1)
+            if not self._takes_bytes(schema["items"]):
+                raise _unusable("has an array of what takes no bytes")
+        elif kind == "map":
+            self.walk(schema["values"], within, depth + 1)
+        elif kind in {"fixed", "enum"}:
+            self._named[name] = schema
+        elif kind in self._named:
+            self.walk(kind, within, depth + 1)
+
+    def _takes_bytes(self, schema: Any) -> bool:
+        """Whether each value of a schema that was walked takes a byte at least."""
+        if isinstance(schema, list):
+            return True
+        if isinstance(schema, str):
+            if schema not in self._named:
+                return schema != "null"
+            if schema not in self._takes:
+                self._takes[schema] = self._takes_bytes(self._named[schema])
+            return self._takes[schema]
+        kind = schema["type"]
+        if kind in {"record", "error"}:
+            return any(self._takes_bytes(each["type"]) for each in schema["fields"])
+        if kind == "fixed":
+            return int(schema["size"]) > 0
+        if kind in {"array", "map", "enum"}:
+            return True
+        return self._takes_bytes(kind)
 
 
 def _unusable(reason: str) -> DecodeError:
