@@ -93,7 +93,7 @@ def connector(router: str, kafka: str, topic: str, **more: str) -> Iterator[tupl
     """Yields the address of a connector's metrics, and its process."""
     section = {
         "kind": "kafka",
-        "brokers": [kafka],
+        "bootstrap": [kafka],
         "topics": [topic],
         "dead_letters": "drop",
         **more,

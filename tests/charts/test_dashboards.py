@@ -45,6 +45,7 @@ def known_names() -> set[str]:
         metrics.MergerMetrics,
         metrics.CoordinatorMetrics,
         metrics.GatewayMetrics,
+        metrics.ConnectorMetrics,
         metrics.SparkMetrics,
     ):
         registry = CollectorRegistry()
@@ -213,6 +214,28 @@ class Job:
         return f"127.0.0.1:{self.server.server_port}"
 
 
+@contextmanager
+def _connector() -> Iterator[str]:
+    """Serves the metrics of a connector; sources and sinks themselves are tested elsewhere."""
+    registry = metrics.new_registry()
+    shown = metrics.ConnectorMetrics(registry)
+    for side, name in (("source", "orders"), ("sink", "alerts")):
+        shown.records.labels(side=side, name=name).inc()
+        shown.dead_letters.labels(side=side, name=name, reason="decode")
+        shown.retries.labels(side=side, name=name)
+        shown.lag.labels(side=side, name=name).set(1)
+    shown.objects.labels(side="source", name="orders")
+    shown.empty.labels(side="source", name="orders")
+    shown.under_way_bytes.labels(side="source", name="orders").set(1)
+    shown.sink_dropped.labels(name="alerts", reason="expired")
+    shown.sink_active.labels(name="alerts").set(1)
+    shown.sink_lag.labels(name="alerts").set(1)
+    shown.sink_cursor_age.labels(name="alerts").set(1)
+    server, _ = start_http_server(0, "127.0.0.1", registry=registry)
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
 class Watching(Prometheus):
     """Prometheus beside a cluster.
 
@@ -242,6 +265,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
         pytest.MonkeyPatch.context() as monkeypatch,
         EmbeddedCluster(settings, evaluators=2) as cluster,
         _gateway(cluster.router_address) as gateway,
+        _connector() as connector,
     ):
         job = Job(monkeypatch)
         targets = {
@@ -251,13 +275,17 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
         server = Watching(
             tmp_path_factory.mktemp("prometheus"),
             targets
-            | {"rel-sirocco-job": job.address, "rel-sirocco-gateway": gateway.metrics_address},
+            | {
+                "rel-sirocco-job": job.address,
+                "rel-sirocco-gateway": gateway.metrics_address,
+                "rel-sirocco-connector": connector,
+            },
             ALERTS,
         )
         server.router, server.http = cluster.router_address, gateway.address
         try:
             # A metric that changes only once has to be scraped before and after the change.
-            server.await_targets(len(targets) + 2)
+            server.await_targets(len(targets) + 3)
             load = Load(cluster.router_address, gateway.address)
             yield server
             load.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sirocco.services.connector.config import read_config
 from sirocco.transport.archive import folder_of
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.charts.rendering import (
@@ -462,3 +464,90 @@ def test_every_default_is_described() -> None:
                 compare(known[name], value, f"{path}.{name}")
 
     compare(schema, values, "")
+
+
+# --- the connector
+
+
+def connector(*settings: str, values: Path = MINIMAL) -> tuple[Manifest, ...]:
+    return render(
+        values, "connector.enabled=true", f"connector.config={json.dumps(CONNECTED)}", *settings
+    )
+
+
+CONNECTED = {
+    "sources": {
+        "orders": {
+            "kind": "kafka",
+            "bootstrap": "kafka:9092",
+            "topics": ["orders"],
+            "dead_letters": "dead",
+            "security": {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "u"}
+            | {"password": "${KAFKA_PASSWORD}"},
+        }
+    }
+}
+
+
+@pytest.mark.parametrize("values", [MINIMAL, SECURED], ids=lambda path: path.stem)
+def test_a_connector_reads_its_configuration(values: Path) -> None:
+    manifests = connector(
+        'connector.existingSecret="of-kafka"', 'connector.tokenSecret.name="mine"', values=values
+    )
+    pod = by_service(manifests, "Deployment")["connector"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": "of-kafka"}}]
+    environment = {one["name"]: one.get("value", "") for one in container["env"]}
+    path = environment["SIROCCO_CONNECTOR_CONFIG"]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert path == f"{mounts['connector']}/connector.yaml"
+    text = of_kind(manifests, "ConfigMap")["rel-sirocco-connector"]["data"]["connector.yaml"]
+    given = yaml.safe_load(text)
+    assert given["token_file"] == f"{mounts['token']}/token"
+    assert ("tls" in given) == (values == SECURED)
+    if values == SECURED:
+        assert given.pop("tls")["ca"] == f"{mounts['client-ca']}/ca.crt"
+    # Of the pod alone.
+    del given["token_file"]
+    config = read_config(json.dumps(given), {"KAFKA_PASSWORD": "secret"})
+    host, _, port = config.router.partition(":")
+    [found] = of_kind(manifests, "Service")[host]["spec"]["ports"]
+    assert found["port"] == int(port)
+    assert list(config.sources) == ["orders"]
+    ports = {port["name"] for port in container["ports"]}
+    assert ports == {"http"}
+    for found in manifests:
+        assert not errors_of(found, "1.27"), found["metadata"]["name"]
+
+
+def test_nobody_calls_a_connector_and_it_reaches_what_it_is_given() -> None:
+    rules = '"to": [{}], "connector": [{"ports": [{"port": 9092}]}]'
+    egress = f'networkPolicy.egress={{"enabled": true, {rules}}}'
+    manifests = connector(egress)
+    policy = of_kind(manifests, "NetworkPolicy")["rel-sirocco-connector"]["spec"]
+    [scraped] = policy["ingress"]
+    assert scraped == {"ports": [{"port": "http"}]}
+    assert policy["egress"][-1] == {"ports": [{"port": 9092}]}
+    [routers] = [rule for rule in policy["egress"] if rule.get("ports") == [{"port": "grpc"}]]
+    [peer] = routers["to"]
+    assert peer["podSelector"]["matchExpressions"][0]["values"] == ["router", "merger"]
+    for service in ("router", "merger"):
+        named = render(
+            MINIMAL,
+            "connector.enabled=true",
+            f"connector.config={json.dumps(CONNECTED)}",
+            'networkPolicy.clients=[{"podSelector": {"matchLabels": {"app": "x"}}}]',
+        )
+        rules = of_kind(named, "NetworkPolicy")[f"rel-sirocco-{service}"]["spec"]["ingress"]
+        [own] = [
+            each["podSelector"]["matchExpressions"][0]["values"]
+            for each in rules[0]["from"]
+            if "matchExpressions" in each["podSelector"]
+        ]
+        assert "connector" in own
+
+
+def test_a_connector_without_a_configuration_is_refused() -> None:
+    done = template(MINIMAL, "connector.enabled=true")
+    assert done.returncode != 0
+    assert "connector" in done.stderr

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sirocco_client import Client, RangeQuery
+from sirocco_client import Client, Notification, RangeQuery
 
 from sirocco.local.cluster import LocalCluster, LocalClusterSettings
 from sirocco.local.kafka import KafkaServer
@@ -87,6 +87,7 @@ class Subscriber:
 
     def _run(self) -> None:
         for one in self._subscription:
+            assert isinstance(one, Notification)
             self.received[int(one.object.id)] += 1
 
     def close(self) -> None:
@@ -99,7 +100,7 @@ def config_of(
 ) -> Path:
     section = {
         "kind": "kafka",
-        "brokers": [kafka.address],
+        "bootstrap": [kafka.address],
         "topics": [topic],
         "group": topic,
         "dead_letters": "drop",

@@ -39,6 +39,9 @@ spec:
       annotations:
         # Processes read their settings once, so a change of them is a new set of pods.
         checksum/config: {{ include (print $root.Template.BasePath "/configmap.yaml") $root | sha256sum }}
+        {{- if eq .service "connector" }}
+        checksum/connector: {{ include "sirocco.connectorConfig" $root | sha256sum }}
+        {{- end }}
         {{- if not $root.Values.monitoring.monitor.enabled }}
         prometheus.io/scrape: "true"
         prometheus.io/path: /metrics
@@ -69,6 +72,14 @@ spec:
           {{- if eq .service "gateway" }}
           env:
             {{- include "sirocco.gatewayEnvironment" $root | nindent 12 }}
+          {{- else if eq .service "connector" }}
+          {{- with .values.existingSecret }}
+          envFrom:
+            - secretRef:
+                name: {{ . }}
+          {{- end }}
+          env:
+            {{- include "sirocco.connectorEnvironment" $root | nindent 12 }}
           {{- else }}
           envFrom:
             {{- include "sirocco.environmentFrom" $root | nindent 12 }}
@@ -83,7 +94,7 @@ spec:
             {{- if eq .service "gateway" }}
             - name: api
               containerPort: {{ .values.port }}
-            {{- else }}
+            {{- else if ne .service "connector" }}
             - name: grpc
               containerPort: {{ $root.Values.grpcPort }}
             {{- end }}
@@ -124,8 +135,11 @@ spec:
               mountPath: /var/cache/sirocco
             - name: tmp
               mountPath: /tmp
-            {{- if eq .service "gateway" }}
+            {{- if has .service (list "gateway" "connector") }}
             {{- include "sirocco.authorityMount" $root | nindent 12 }}
+            {{- if eq .service "connector" }}
+            {{- include "sirocco.connectorMounts" $root | nindent 12 }}
+            {{- end }}
             {{- else }}
             {{- include "sirocco.mounts" $root | nindent 12 }}
             {{- include "sirocco.serviceMounts" . | nindent 12 }}
@@ -136,8 +150,11 @@ spec:
             sizeLimit: {{ $root.Values.kernelCache.sizeLimit }}
         - name: tmp
           emptyDir: {}
-        {{- if eq .service "gateway" }}
+        {{- if has .service (list "gateway" "connector") }}
         {{- include "sirocco.authorityVolume" $root | nindent 8 }}
+        {{- if eq .service "connector" }}
+        {{- include "sirocco.connectorVolumes" $root | nindent 8 }}
+        {{- end }}
         {{- else }}
         {{- include "sirocco.volumes" $root | nindent 8 }}
         {{- include "sirocco.serviceVolumes" . | nindent 8 }}

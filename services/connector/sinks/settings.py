@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.services.connector.kafka_connection import read_kafka
 from sirocco.services.connector.runner import Parts
 from sirocco.services.connector.sections import Section
 from sirocco.services.connector.sinks.blocks import BlockLimits
@@ -218,30 +219,6 @@ def _throttle(top: Section) -> ThrottleLimit | None:
         queries=section.integer("queries", 1_000, 1, 10_000),
     )
     section.end()
-    return found
-
-
-def read_kafka(section: Section) -> KafkaSettings:
-    """Reads how a Kafka cluster is reached."""
-    security = section.section("security")
-    try:
-        found = KafkaSettings(
-            bootstrap=",".join(section.texts("bootstrap")),
-            security_protocol=security.choice(
-                "protocol", ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "PLAINTEXT"
-            ),
-            sasl_mechanism=security.text("mechanism", ""),
-            sasl_username=security.text("username", ""),
-            sasl_password=security.text("password", ""),
-            tls_ca=security.text("ca", ""),
-            tls_certificate=security.text("certificate", ""),
-            tls_key=security.text("key", ""),
-            tls_key_password=security.text("key_password", ""),
-            replication=section.integer("replication", -1, -1, 100),
-        )
-    except ValueError as error:
-        raise InvalidArgument(str(error), field=section.path) from None
-    security.end()
     return found
 
 

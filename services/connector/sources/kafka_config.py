@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.services.connector.kafka_connection import KafkaConnection, read_kafka_connection
+from sirocco.services.connector.kafka_connection import read_kafka
 from sirocco.services.connector.sections import Section
 from sirocco.services.connector.sources.member_map import MemberMap, read_member_map
+from sirocco.transport.kafka_settings import KafkaSettings
 
 FORMATS = ("json", "geojson", "avro", "protobuf")
 _WITH_SCHEMAS = ("avro", "protobuf")
@@ -61,7 +62,7 @@ class KafkaSourceSettings:
     """
 
     name: str
-    kafka: KafkaConnection
+    kafka: KafkaSettings
     topics: tuple[str, ...]
     group: str
     format: str
@@ -92,7 +93,7 @@ def read_kafka_source(name: str, given: Mapping[str, Any]) -> KafkaSourceSetting
     dead = section.text("dead_letters")
     found = KafkaSourceSettings(
         name=name,
-        kafka=read_kafka_connection(section),
+        kafka=read_kafka(section),
         topics=_topics(section),
         group=section.text("group", f"sirocco-{name}"),
         format=form,

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from sirocco.services.connector.kafka_connection import KafkaConnection
 from sirocco.services.connector.sources.records import Bad
 from sirocco.transport.kafka_errors import LOGGER
+from sirocco.transport.kafka_settings import KafkaSettings, client_config
 
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
@@ -44,7 +44,7 @@ class DeadLetters:
 
     def __init__(
         self,
-        kafka: KafkaConnection,
+        kafka: KafkaSettings,
         topic: str,
         source: str,
         on_written: Callable[[str, int, int], None],
@@ -54,7 +54,7 @@ class DeadLetters:
         self._on_written = on_written
         self.failure: KafkaError | None = None
         self._producer: Producer | None = Producer(
-            kafka.config(f"sirocco-{source}-dead-letters")
+            client_config(kafka, f"sirocco-{source}-dead-letters")
             | {
                 "enable.idempotence": True,
                 "acks": "all",

@@ -30,6 +30,7 @@ from sirocco.services.connector.sources.registry_formats import (
 )
 from sirocco.telemetry.logging import event
 from sirocco.transport.kafka_errors import LOGGER
+from sirocco.transport.kafka_settings import client_config
 
 logger = logging.getLogger(__name__)
 
@@ -366,7 +367,7 @@ def _commits(places: Mapping[At, Place]) -> list[TopicPartition]:
 
 
 def _consumer_config(settings: KafkaSourceSettings) -> dict[str, Any]:
-    return settings.kafka.config(f"sirocco-{settings.name}") | {
+    return client_config(settings.kafka, f"sirocco-{settings.name}") | {
         "group.id": settings.group,
         "session.timeout.ms": int(settings.session_s * 1_000),
         "heartbeat.interval.ms": int(settings.session_s * 1_000 / 5),

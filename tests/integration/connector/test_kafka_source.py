@@ -75,7 +75,7 @@ def item(number: int, word: str, **more: Any) -> dict[str, Any]:
 
 
 def source(address: str, topic: str, **more: Any) -> dict[str, Any]:
-    section = {"kind": "kafka", "brokers": [address], "topics": [topic], "dead_letters": "drop"}
+    section = {"kind": "kafka", "bootstrap": [address], "topics": [topic], "dead_letters": "drop"}
     return {"sources": {"events": section | more}}
 
 
