@@ -78,6 +78,8 @@ OF_THE_GATEWAY = frozenset(
     )
 )
 WITH_GATEWAY = (FULL, OBSERVED, SECURED)
+# See `test_a_connector_reads_its_configuration`.
+OF_A_CONNECTOR = frozenset({"SIROCCO_CONNECTOR_CONFIG"})
 
 
 def test_there_is_a_case_for_each_way_of_use() -> None:
@@ -266,7 +268,7 @@ def test_the_chart_knows_what_services_read() -> None:
     local = {"SIROCCO_SAMPLE"}
     # Only with a mesh, see `test_tokens_without_tls_are_meant`.
     meshed = {"SIROCCO_TOKENS_IN_PLAINTEXT"}
-    known = ENVIRONMENT | SECURITY | CLIENTS | OF_THE_GATEWAY | local | meshed
+    known = ENVIRONMENT | SECURITY | CLIENTS | OF_THE_GATEWAY | OF_A_CONNECTOR | local | meshed
     assert names_that_services_read() - known == set()
 
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sirocco.services.connector.config import read_config
 from sirocco.services.connector.process import Connector, ProcessSettings
+from sirocco.services.embedded import EmbeddedCluster
+from tests.support.plain_client import PlainClient, new_session, query_message
 
 TIMEOUT_S = 60.0
 
@@ -128,3 +131,34 @@ def running(
         yield one
     finally:
         one.stop()
+
+
+class Ledger:
+    """All that a new subscriber is told, by object."""
+
+    def __init__(self, cluster: EmbeddedCluster, **query: Any) -> None:
+        self.name = f"ledger-{new_session()}"
+        self._plain = PlainClient(cluster)
+        self._plain.register(query_message(self.name, self.name, **query))
+        self.received: Counter[int] = Counter()
+        self._receiving = self._plain.receive(self.name)
+
+    def expect(self, wanted: Counter[int]) -> None:
+        """Waits for as many notifications as are wanted, and compares."""
+        for matches in self._receiving.matches():
+            self.received.update(each for _, each in matches)
+            if self.received.total() >= wanted.total():
+                break
+        assert self.received == wanted
+
+    def close(self) -> None:
+        self._plain.__exit__(None, None, None)
+
+
+def item(number: int, word: str, **more: Any) -> dict[str, Any]:
+    return {"id": number, "lon": 1.5, "lat": 2.5, "text": word, **more}
+
+
+def source(address: str, topic: str, **more: Any) -> dict[str, Any]:
+    section = {"kind": "kafka", "bootstrap": [address], "topics": [topic], "dead_letters": "drop"}
+    return {"sources": {"events": section | more}}

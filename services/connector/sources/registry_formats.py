@@ -83,6 +83,7 @@ class _WithSchemas:
 
     def __init__(self, settings: KafkaSourceSettings, registry: RegistryConfig) -> None:
         self._is_avro = settings.format == "avro"
+        self._registry = registry
         self._client = SchemaRegistryClient(_client_config(registry))
         # Id → what reads its records, or why nothing can; and until when that holds.
         self._parsers: dict[int, tuple[Parse | DecodeError, float]] = {}
@@ -106,8 +107,14 @@ class _WithSchemas:
             self._parsers = {each: self._parsers[each] for each in wanted & self._parsers.keys()}
         for each in sorted(wanted):
             known = self._parsers.get(each)
-            if known is None or now_s > known[1]:
+            if known is not None and now_s <= known[1]:
+                continue
+            try:
                 self._parsers[each] = self._found(each)
+            except RegistryAwayError:
+                # It keeps answers, also those that are none.
+                self._client = SchemaRegistryClient(_client_config(self._registry))
+                raise
 
     def read(self, records: Sequence[Record]) -> Decoded:
         """See `Reader.read`."""

@@ -4,79 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import xxhash
 from confluent_kafka import Consumer, TopicPartition
 
 from sirocco.local.kafka import KafkaServer
-from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.support.connector_runs import (
+    Ledger,
     committed,
+    item,
     new_topic,
     produce,
     records_of,
     running,
+    source,
 )
-from tests.support.plain_client import PlainClient, new_session, query_message
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
-
-SETTINGS = ClusterSettings(
-    slots=4,
-    leaves=8,
-    intake_partitions=2,
-    registry_partitions=2,
-    partials_partitions=1,
-    scheme="uniform-grid",
-)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(SETTINGS) as one:
-        yield one
-
-
-class Ledger:
-    """All that a new subscriber is told, by object."""
-
-    def __init__(self, cluster: EmbeddedCluster, **query: Any) -> None:
-        self.name = f"ledger-{new_session()}"
-        self._plain = PlainClient(cluster)
-        self._plain.register(query_message(self.name, self.name, **query))
-        self.received: Counter[int] = Counter()
-        self._receiving = self._plain.receive(self.name)
-
-    def expect(self, wanted: Counter[int]) -> None:
-        """Waits for as many notifications as are wanted, and compares."""
-        for matches in self._receiving.matches():
-            self.received.update(each for _, each in matches)
-            if self.received.total() >= wanted.total():
-                break
-        assert self.received == wanted
-
-    def close(self) -> None:
-        self._plain.__exit__(None, None, None)
-
-
-@pytest.fixture
-def word() -> str:
-    """A word that no other test uses."""
-    return f"word{new_session()}"
-
-
-def item(number: int, word: str, **more: Any) -> dict[str, Any]:
-    return {"id": number, "lon": 1.5, "lat": 2.5, "text": word, **more}
-
-
-def source(address: str, topic: str, **more: Any) -> dict[str, Any]:
-    section = {"kind": "kafka", "bootstrap": [address], "topics": [topic], "dead_letters": "drop"}
-    return {"sources": {"events": section | more}}
 
 
 def test_records_are_published_once_and_committed_with_their_session(
