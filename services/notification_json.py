@@ -23,12 +23,15 @@ def notifications_of(batch: NotificationBatch) -> Iterator[bytes]:
     heads = [b'{"query":%s,"object":' % orjson.dumps(one) for one in batch.query_ids]
     objects = _objects_of(batch)
     changes, tracks = batch.match_changes, batch.match_tracks
+    shown = batch.match_highlights
     for i, (query, row) in enumerate(zip(batch.match_queries, batch.match_objects, strict=True)):
-        if changes[i] == "match":
-            yield b"%s%s}" % (heads[query], objects[row])
-        else:
+        more = b""
+        if changes[i] != "match":
             event, track = orjson.dumps(changes[i]), orjson.dumps(tracks[i])
-            yield b'%s%s,"event":%s,"track":%s}' % (heads[query], objects[row], event, track)
+            more = b',"event":%s,"track":%s' % (event, track)
+        if i in shown:
+            more += b',"highlights":%s' % orjson.dumps(shown[i])
+        yield b"%s%s%s}" % (heads[query], objects[row], more)
     for change in batch.lists:
         yield orjson.dumps(change_members(change))
 

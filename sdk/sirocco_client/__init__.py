@@ -11,7 +11,13 @@ from sirocco_client.channels import Tls
 from sirocco_client.client import Client
 from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
 from sirocco_client.contact import ConnectionChange
-from sirocco_client.decode import Delivery, Notification, NotificationBatch, TrackedNotification
+from sirocco_client.decode import (
+    Delivery,
+    Highlight,
+    Notification,
+    NotificationBatch,
+    TrackedNotification,
+)
 from sirocco_client.errors import (
     AlreadyExists,
     CursorExpired,
@@ -80,6 +86,7 @@ __all__ = [
     "Ended",
     "FailedPrecondition",
     "FoundObject",
+    "Highlight",
     "Internal",
     "InvalidArgument",
     "KnnChange",

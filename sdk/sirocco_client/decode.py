@@ -27,6 +27,20 @@ _CHANGES: tuple[Change, ...] = ("match", "enter", "inside", "exit")
 
 
 @dataclass(frozen=True, slots=True)
+class Highlight:
+    """Where a word stands by which an object matched: `object.text[start:end]`.
+
+    Attributes:
+        term: The word, phrase or beginning, as the analysis of texts writes it.
+        start, end: Its first character, and the one after its last.
+    """
+
+    term: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Notification:
     """One match: an object satisfies a query.
 
@@ -38,6 +52,8 @@ class Notification:
             from another repeats the batch from its beginning; `event` identifies repeats.
         event: (session, number) of the object's publication; with `query` it is unique.
         arrival_ms: When the object arrived, epoch ms.
+        highlights: Where the words stand that matched, in order, if the query asks for it
+            (`RangeQuery.highlight`).
     """
 
     query: str
@@ -45,6 +61,7 @@ class Notification:
     cursor: str
     event: tuple[int, int]
     arrival_ms: int
+    highlights: tuple[Highlight, ...] = ()
 
     @property
     def change(self) -> Change:
@@ -98,7 +115,9 @@ class NotificationBatch(ObjectRows):
             and len(response.queries.handles) % 8 == 0
             and len(matches.changes) in (0, len(matches.objects) // 4)
         )
-        if not fits:
+        shown = response.highlights
+        sizes = {len(each) for each in (shown.matches, shown.starts, shown.ends, shown.terms)}
+        if not fits or len(sizes) > 1 or len(shown.matches) % 4:
             raise Internal("columns of a response do not fit together")
         self._list_count = 0
         if response.HasField("lists"):
@@ -151,6 +170,21 @@ class NotificationBatch(ObjectRows):
         ]
 
     @cached_property
+    def match_highlights(self) -> dict[int, tuple[Highlight, ...]]:
+        """Where words stand, by match; only of queries that ask for it."""
+        shown = self._response.highlights
+        matches, starts, ends, terms = (
+            memoryview(each).cast("I")
+            for each in (shown.matches, shown.starts, shown.ends, shown.terms)
+        )
+        found: dict[int, list[Highlight]] = {}
+        for match, start, end, term in zip(matches, starts, ends, terms, strict=True):
+            if term >= len(shown.names):
+                raise Internal("a highlight is of an unknown word")
+            found.setdefault(match, []).append(Highlight(shown.names[term], start, end))
+        return {match: tuple(places) for match, places in found.items()}
+
+    @cached_property
     def lists(self) -> list[ListChange]:
         """Reports other than matches; those of one query are in order."""
         if not self._list_count:
@@ -187,10 +221,14 @@ class NotificationBatch(ObjectRows):
         events = list(zip(self.sessions, self.numbers, strict=True))
         arrivals_ms = self.arrivals_ms
         last = len(self) - 1
+        shown = self.match_highlights if self._response.highlights.matches else None
         rows = zip(self.match_objects, self.match_queries, strict=True)
         for i, (row, query) in enumerate(rows):
             cursor = self.cursor if i == last else self.begin_cursor
-            yield Notification(queries[query], objects[row], cursor, events[row], arrivals_ms[row])
+            highlights = shown.get(i, ()) if shown else ()
+            yield Notification(
+                queries[query], objects[row], cursor, events[row], arrivals_ms[row], highlights
+            )
 
     def _changes(self) -> Iterator[Notification]:
         pairs = zip(self.match_changes, self.match_tracks, strict=True)
@@ -204,6 +242,7 @@ class NotificationBatch(ObjectRows):
                 cursor=match.cursor,
                 event=match.event,
                 arrival_ms=match.arrival_ms,
+                highlights=match.highlights,
                 change=change,
                 track=track,
             )

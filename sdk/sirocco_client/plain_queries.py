@@ -32,6 +32,7 @@ def plain_query(query: Query) -> bytes | None:
         or query.track is not None
         or query.events != ()
         or query.fold is not False
+        or query.highlight is not False
         or type(query.region) is not Rectangle
     ):
         return None

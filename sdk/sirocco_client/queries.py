@@ -51,6 +51,8 @@ class RangeQuery:
             tracking.
         events: Events to report: "enter", "inside", "exit" of a tracked value; "ended" of the query
             itself, with or without `track`.
+        highlight: Whether notifications say where the words of `text` stand that matched
+            (`Notification.highlights`).
     """
 
     id: str = ""
@@ -64,6 +66,7 @@ class RangeQuery:
     window: Duration | None = None
     track: str | None = None
     events: tuple[str, ...] = ()
+    highlight: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +266,7 @@ def write_query(query: Query) -> pb.Query:
     if query.events != ():
         _write_events(message, query.events)
     if not isinstance(query, RankedQuery) and query.fold is not False:
-        _write_fold(message, query.fold)
+        message.fold = _true(query.fold, "fold")
     if query.where is not None:
         _write_where(message, query.where)
     if query.ttl is not None:
@@ -280,10 +283,11 @@ def _write_events(message: pb.Query, events: tuple[str, ...]) -> None:
         raise InvalidArgument("must be valid strings", field="events") from None
 
 
-def _write_fold(message: pb.Query, fold: bool) -> None:
-    if fold is not True:
-        raise InvalidArgument("must be True or False", field="fold")
-    message.fold = True
+def _true(value: object, field: str) -> bool:
+    """Returns True, if it is given."""
+    if value is not True:
+        raise InvalidArgument("must be True or False", field=field)
+    return True
 
 
 def _write_where(message: pb.Query, where: Mapping[str, Any]) -> None:
@@ -305,6 +309,8 @@ def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
         write_region(kind.region, query.region)
     if query.track is not None:
         _set_some(kind, "track", query.track)
+    if query.highlight is not False:
+        kind.highlight = _true(query.highlight, "highlight")
 
 
 def _write_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
@@ -400,6 +406,7 @@ def _read_range(message: pb.Query, **shared: Any) -> RangeQuery:
         text=kind.text or None,
         fold=message.fold,
         track=kind.track or None,
+        highlight=kind.highlight,
         **shared,
     )
 

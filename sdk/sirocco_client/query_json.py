@@ -22,7 +22,7 @@ from sirocco_client.region_json import region_from_json
 
 _SHARED = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _SHARED | {"region", "text", "fold", "track"},
+    "range": _SHARED | {"region", "text", "fold", "highlight", "track"},
     "knn": _SHARED | {"point", "k", "text", "fold"},
     "terms": _SHARED | {"region", "text", "fold", "k", "step"},
     "ranked": _SHARED | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
@@ -74,6 +74,7 @@ def _range(members: Mapping[str, Any], shared: dict[str, Any]) -> RangeQuery:
     return RangeQuery(
         region=_region(members),
         track=read_string(members["track"], "track") if "track" in members else None,
+        highlight=members.get("highlight", False),
         **shared,
     )
 

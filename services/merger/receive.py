@@ -34,6 +34,7 @@ from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.settings import MERGER_FRONT, MergerFrontLimits
+from sirocco.services.merger.highlights import asks_for_highlights, highlights_of
 from sirocco.services.merger.shares import Places
 from sirocco.services.merger.tenant_names import without_prefix
 from sirocco.telemetry.metrics import MergerMetrics
@@ -210,7 +211,11 @@ class ReceiveFront(ReceiveServiceServicer):
                     next_offset = piece.offset
                     break
                 credit.matches -= len(own.matches) + len(own.lists or ())
-                yield self._response(own, partition, piece)
+                response = self._response(own, partition, piece)
+                if asks_for_highlights(own):
+                    found = await asyncio.to_thread(highlights_of, own)
+                    response.highlights.CopyFrom(found)
+                yield response
                 sent_offset, due_s = piece.next_offset, 0.0
             is_quiet = is_tail and not pieces and next_offset == offset
             # A waiting stream holds no records.

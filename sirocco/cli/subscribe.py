@@ -144,6 +144,11 @@ def _members(delivery: Delivery) -> dict[str, Any]:
         members["object"] = delivery.object.members()
         if delivery.change != "match":
             members |= {"event": delivery.change, "track": delivery.track}
+        if delivery.highlights:
+            members["highlights"] = [
+                {"term": one.term, "start": one.start, "end": one.end}
+                for one in delivery.highlights
+            ]
         return members | {"arrival_ms": delivery.arrival_ms, "publication": list(delivery.event)}
     if isinstance(delivery, Ended):
         return members | {"event": "ended", "reason": delivery.reason}

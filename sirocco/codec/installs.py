@@ -36,7 +36,7 @@ from sirocco.model.attributes import Filter
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
-from sirocco.model.query import query_handle
+from sirocco.model.query import RangeQuery, query_handle
 from sirocco.model.text import hash_rows
 from sirocco.protocol.contract.columns import QueryNames
 from sirocco.protocol.contract.messages import NO_PAST, NOT_COPIED, EndedColumns, Installed
@@ -92,7 +92,7 @@ def write_installed(message: Installed) -> pb.InstallRequest:
         data, offsets = pack_bytes([text.encode() for text in message.filters])
         request.filters = pack(data, U1)
         request.filter_offsets = pack(offsets, U4)
-    if message.kinds.any() or (message.past_ms != NO_PAST).any():
+    if message.kinds.any() or message.specs is not None or (message.past_ms != NO_PAST).any():
         request.kinds = pack(message.kinds, U1)
         request.starts_ms = pack(message.starts_ms, I8)
         request.past_ms = pack(message.past_ms, I8)
@@ -222,7 +222,10 @@ def _check_specs(names: QueryNames, kinds: NDArray[np.uint8]) -> None:
                 query = query_of(specs[row])
             except orjson.JSONDecodeError as error:
                 raise InvalidArgument(f"is no JSON: {error}") from None
-            if kind_number(query) != kinds[row] or kinds[row] == KIND_RANGE:
+            is_needed = kinds[row] != KIND_RANGE or (
+                isinstance(query, RangeQuery) and query.highlight
+            )
+            if kind_number(query) != kinds[row] or not is_needed:
                 raise InvalidArgument("is not of the row's kind")
             if query_handle(query.id) != names.handles[row]:
                 raise InvalidArgument("is not that of the row's query")

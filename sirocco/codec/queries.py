@@ -69,6 +69,7 @@ def _put_range(kind: pb.RangeKind, query: RangeQuery) -> None:
         kind.track = query.track
     if query.events:
         kind.events.extend(query.events)
+    kind.highlight = query.highlight
 
 
 def _put_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
@@ -156,7 +157,9 @@ def _plain_range(message: pb.Query, limits: Limits) -> RangeQuery | None:
     if len(message.id) * 4 > limits.id_bytes:
         return None
     kind = message.range
-    if kind.track or kind.events or message.HasField("ttl_ms") or message.HasField("window_ms"):
+    if kind.track or kind.events or kind.highlight:
+        return None
+    if message.HasField("ttl_ms") or message.HasField("window_ms"):
         return None
     region = kind.region
     terms = plain_terms(kind.text, limits)
@@ -203,6 +206,8 @@ def _add_range(members: dict[str, Any], kind: pb.RangeKind) -> None:
         members["text"] = text
     if track := kind.track:
         members["track"] = track
+    if kind.highlight:
+        members["highlight"] = True
 
 
 def _add_knn(members: dict[str, Any], kind: pb.KnnKind) -> None:

@@ -70,6 +70,7 @@ class RangeQuery:
         track: Attribute whose values are tracked; None: objects are reported singly.
         events: Reported events of a tracked value, and of the query itself, in the order of
             `EVENTS`.
+        highlight: Whether notifications say where the words stand that matched.
     """
 
     id: str
@@ -81,6 +82,7 @@ class RangeQuery:
     window_ms: int | None = None
     track: str | None = None
     events: tuple[Event, ...] = ()
+    highlight: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,7 @@ Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
 _COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _COMMON | {"region", "text", "fold", "track"},
+    "range": _COMMON | {"region", "text", "fold", "highlight", "track"},
     "knn": _COMMON | {"point", "k", "text", "fold"},
     "terms": _COMMON | {"region", "text", "fold", "k", "step"},
     "ranked": _COMMON | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
@@ -180,7 +182,10 @@ def identity_of(query: Query) -> bytes:
     Numbers of equal queries have equal bits: `parse_query` leaves no -0.0 and no 1 instead of 1.0.
     """
     values = _values_of[type(query)](query)
-    if not isinstance(query, RangeQuery) and not query.events:
+    if isinstance(query, RangeQuery):
+        # The same as before queries could ask for it.
+        values = values if query.highlight else values[:-1]
+    elif not query.events:
         # As before these kinds had events: checkpoints store digests of equal queries.
         values = values[:-1]
     parts = [_plain(value) if type(value) in _SLOW else value for value in values]
@@ -244,6 +249,7 @@ class _Reader:
             window_ms=self._duration_ms("window"),
             track=track,
             events=events,
+            highlight=self._highlight(),
         )
 
     def knn(self) -> KnnQuery:
@@ -356,6 +362,14 @@ class _Reader:
         )
         return Expression.parse(source, "text", limits=self._limits, fold=fold)
 
+    def _highlight(self) -> bool:
+        highlight = read_flag(self._members.get("highlight", False), "highlight")
+        if highlight and "text" not in self._members:
+            raise InvalidArgument("needs `text`, whose words are to be shown", field="highlight")
+        if highlight and self._mode == "snapshot":
+            self._refuse("highlight", "it is for notifications; `explain` shows the words, too")
+        return highlight
+
     def _where(self) -> Filter | None:
         if "where" not in self._members:
             return None
@@ -451,6 +465,8 @@ def canonical(query: Query) -> dict[str, Any]:
         case RangeQuery():
             if query.track is not None:
                 form["track"] = query.track
+            if query.highlight:
+                form["highlight"] = True
         case KnnQuery():
             form |= {"point": {"lon": query.lon, "lat": query.lat}, "k": query.k}
         case TermsQuery():

@@ -66,6 +66,20 @@ class MatchColumns(_message.Message):
     distances_m: bytes
     def __init__(self, objects: _Optional[bytes] = ..., queries: _Optional[bytes] = ..., changes: _Optional[bytes] = ..., distances_m: _Optional[bytes] = ...) -> None: ...
 
+class HighlightColumns(_message.Message):
+    __slots__ = ("matches", "starts", "ends", "terms", "names")
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    matches: bytes
+    starts: bytes
+    ends: bytes
+    terms: bytes
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, matches: _Optional[bytes] = ..., starts: _Optional[bytes] = ..., ends: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class QueryNameColumns(_message.Message):
     __slots__ = ("handles", "ids", "id_offsets", "subscriber_rows", "subscribers", "specs")
     HANDLES_FIELD_NUMBER: _ClassVar[int]

@@ -61,16 +61,18 @@ class Region(_message.Message):
     def __init__(self, rect: _Optional[_Union[Rectangle, _Mapping]] = ..., circle: _Optional[_Union[Circle, _Mapping]] = ..., polygon: _Optional[_Union[Polygon, _Mapping]] = ...) -> None: ...
 
 class RangeKind(_message.Message):
-    __slots__ = ("region", "text", "track", "events")
+    __slots__ = ("region", "text", "track", "events", "highlight")
     REGION_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TRACK_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HIGHLIGHT_FIELD_NUMBER: _ClassVar[int]
     region: Region
     text: str
     track: str
     events: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., track: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ...) -> None: ...
+    highlight: bool
+    def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., track: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ..., highlight: bool = ...) -> None: ...
 
 class KnnKind(_message.Message):
     __slots__ = ("lon", "lat", "k", "text", "events")

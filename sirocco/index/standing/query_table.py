@@ -146,10 +146,7 @@ class QueryTable:
         self.subscribers[rows] = places[names.subscribers] if len(places) else 0
         self._store_ids(rows, names.ids, names.id_offsets)
         self._put_filters(rows, filters)
-        if names.specs is not None:
-            self.specs.update(zip(rows.tolist(), names.specs, strict=True))
-            lengths = [len(spec) if spec.isascii() else len(spec.encode()) for spec in names.specs]
-            self._spec_lengths.array[rows] = lengths
+        self._put_specs(rows, names.specs)
         self._rows.put(self.handles, rows)
 
     def forget(self, rows: NDArray[np.int32], *, are_removed: bool) -> None:
@@ -172,7 +169,10 @@ class QueryTable:
         ids = np.empty(int(offsets[-1]), np.uint8)
         gather_bytes(self._ids.array, begins, lengths, offsets, ids)
         # A row keeps its spec, like its filter, until it is reused.
-        specs = tuple(self.specs[row] for row in rows.tolist()) if self.specs else None
+        specs = None
+        if self.specs:
+            found = tuple(self.specs.get(row, "") for row in rows.tolist())
+            specs = found if any(found) else None
         return NamedQueries(self.handles[rows], ids, offsets, self.subscribers[rows], specs)
 
     def id_lengths(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -196,6 +196,17 @@ class QueryTable:
     def live(self) -> NDArray[np.int32]:
         """Returns i4[q], the rows of all live queries."""
         return self._rows.rows()
+
+    def _put_specs(self, rows: NDArray[np.int32], specs: tuple[str, ...] | None) -> None:
+        # As filters; of range queries few have a spec.
+        if self.specs:
+            for row in rows.tolist():
+                self.specs.pop(row, None)
+            self._spec_lengths.array[rows] = 0
+        for row, spec in zip(rows.tolist(), specs or (), strict=False):
+            if spec:
+                self.specs[row] = spec
+                self._spec_lengths.array[row] = len(spec) if spec.isascii() else len(spec.encode())
 
     def _put_filters(self, rows: NDArray[np.int32], filters: list[str] | None) -> None:
         # A row keeps its filter until it is reused: objects before its end still match it.

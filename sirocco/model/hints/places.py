@@ -36,7 +36,7 @@ from sirocco.model.expression import Expression
 from sirocco.model.folding.folded_terms import unmarked
 from sirocco.model.patterns import words_of
 
-__all__ = ["Place", "keyword_places", "matched_places", "spans_of"]
+__all__ = ["Place", "TextPlaces", "keyword_places", "matched_places", "spans_of"]
 
 # Places that are named: a screen shows fewer, and a text may hold a word ten thousand times.
 PLACES_MAX = 256
@@ -79,11 +79,30 @@ Span = tuple[str, int, int]
 
 
 def matched_places(expression: Expression, text: str) -> list[Place]:
-    """Returns the places of the words by which a text satisfies an expression.
+    """Returns the places of the words by which a text satisfies an expression; see `TextPlaces`."""
+    return TextPlaces(text).matched(expression)
 
-    These are the words that have to be there in the alternatives that hold; none if none holds.
-    """
-    tokens = _Tokens(spans_of(text, fold=expression.fold))
+
+class TextPlaces:
+    """A text that several queries are asked about."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: dict[bool, _Tokens] = {}
+
+    def matched(self, expression: Expression) -> list[Place]:
+        """Returns the places of the words by which the text satisfies an expression.
+
+        These are the words that have to be there in the alternatives that hold; none if none holds.
+        """
+        fold = expression.fold
+        tokens = self._tokens.get(fold)
+        if tokens is None:
+            tokens = self._tokens[fold] = _Tokens(spans_of(self._text, fold=fold))
+        return _matched(expression, tokens)
+
+
+def _matched(expression: Expression, tokens: _Tokens) -> list[Place]:
     found = {
         term: places for term in _terms_of(expression) if (places := tokens.places(unmarked(term)))
     }

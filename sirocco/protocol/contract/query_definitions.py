@@ -7,7 +7,7 @@ from functools import lru_cache
 import orjson
 
 from sirocco.model.limits import STORED_LIMITS
-from sirocco.model.query import Query, canonical, parse_query
+from sirocco.model.query import Query, RangeQuery, canonical, parse_query
 
 # Definitions that stay parsed: several readers in turn parse those of one record of a slot (the
 # check of the record, its slot, the other slots of the process). About 1 kB each; a `where` of 256
@@ -24,6 +24,16 @@ PARSED_LONG_MAX = 16
 def spec_of(query: Query) -> str:
     """Returns the definition of a query for slots and mergers: its canonical JSON."""
     return orjson.dumps(canonical(query)).decode()
+
+
+def highlight_spec(query: RangeQuery) -> str:
+    """Returns what slots and mergers need of a range query whose words are to be shown.
+
+    Its other conditions are in columns, and a polygon would be repeated in each record of matches.
+    """
+    return spec_of(
+        RangeQuery(id=query.id, mode=query.mode, expression=query.expression, highlight=True)
+    )
 
 
 def query_of(spec: str) -> Query:

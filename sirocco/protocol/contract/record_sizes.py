@@ -93,7 +93,8 @@ def _is_small(query: Query) -> bool:
 def _parts(query: Query, locator: bytes) -> dict[str, int]:
     """Returns upper bounds of the bytes of a query's parts in records for slots."""
     parts = {"where": 0, "text": len(locator), "region": 0}
-    is_plain = kind_number(query) == KIND_RANGE
+    is_highlighted = isinstance(query, RangeQuery) and query.highlight
+    is_plain = kind_number(query) == KIND_RANGE and not is_highlighted
     if query.where is not None:
         parts["where"] = len(orjson.dumps(query.where.canonical()))
     if not isinstance(query, RankedQuery) and query.expression is not None:

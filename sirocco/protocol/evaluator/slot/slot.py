@@ -854,8 +854,10 @@ def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueri
     names = message.names
     offsets, places = take_ragged(names.id_offsets, chosen)
     specs = None
-    if kind != KIND_RANGE and names.specs is not None:
+    if names.specs is not None:
+        # Of range queries only those have one whose words are to be shown.
         specs = tuple(names.specs[row] for row in chosen.tolist())
+        specs = specs if kind != KIND_RANGE or any(specs) else None
     return NamedQueries(
         names.handles[chosen],
         names.ids[places],

@@ -14,6 +14,7 @@ from sirocco.index.base.compile import compile_queries, take_queries
 from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.base.query_rows import FIXED_BYTES, QueryRows
 from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.query import Query, RangeQuery
 from sirocco.protocol.contract.columns import NO_NAMES, QueryNames, names_of_pairs
 from sirocco.protocol.contract.effects import Append, Effect
 from sirocco.protocol.contract.messages import (
@@ -27,6 +28,7 @@ from sirocco.protocol.contract.messages import (
     Installed,
 )
 from sirocco.protocol.contract.query_definitions import (
+    highlight_spec,
     spec_of,
 )
 from sirocco.protocol.router.limits import LIMITS
@@ -56,12 +58,15 @@ class _Questions:
 
     @classmethod
     def of(cls, changes: list[Change], slots: list[tuple[int, ...]]) -> _Questions | None:
-        """Returns those of queries and the slots of each; None if all are plain range queries."""
+        """Returns those of queries and the slots of each; None if all are plain range queries.
+
+        Of a range query only one whose words are to be shown has a spec.
+        """
         kinds = [kind_number(change.query) for change in changes if change.query is not None]
         past_ms = [change.past_ms for change in changes]
         is_plain = [
-            kind == KIND_RANGE and past == NO_PAST
-            for kind, past in zip(kinds, past_ms, strict=True)
+            kind == KIND_RANGE and past == NO_PAST and not _is_highlighted(change.query)
+            for kind, past, change in zip(kinds, past_ms, changes, strict=True)
         ]
         if all(is_plain):
             return None
@@ -72,10 +77,7 @@ class _Questions:
             np.array(past_ms, np.int64),
             (np.array([len(each) for each in slots]) * is_described).astype(np.uint32),
             np.where(is_described, [min(each, default=-1) for each in slots], -1),
-            tuple(
-                "" if kind == KIND_RANGE or change.query is None else spec_of(change.query)
-                for kind, change in zip(kinds, changes, strict=True)
-            ),
+            tuple(_spec_of(change.query) for change in changes),
         )
 
     def add_to(self, record: Installed, slot: int, chosen: NDArray[np.int64]) -> Installed:
@@ -90,6 +92,18 @@ class _Questions:
             slot_counts=self.slot_counts[chosen],
             homes=self.homes[chosen] == slot,
         )
+
+
+def _is_highlighted(query: Query | None) -> bool:
+    return isinstance(query, RangeQuery) and query.highlight
+
+
+def _spec_of(query: Query | None) -> str:
+    if query is None:
+        return ""
+    if isinstance(query, RangeQuery) and query.track is None:
+        return highlight_spec(query) if query.highlight else ""
+    return spec_of(query)
 
 
 class Installs:

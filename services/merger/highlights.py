@@ -1,0 +1,88 @@
+"""Where the words stand by which objects match, for the queries that ask for it.
+
+Found when a notification is sent, from the text that goes with it and the query's words: slots and
+logs know nothing of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import orjson
+from sirocco_api.v1.columns_pb2 import HighlightColumns
+
+from sirocco.codec.arrays import U4, pack
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.folding.folded_terms import unmarked
+from sirocco.model.hints.places import Place, TextPlaces
+from sirocco.model.query import RangeQuery
+from sirocco.protocol.contract.messages import Delivered
+from sirocco.protocol.contract.query_definitions import query_of
+
+__all__ = ["asks_for_highlights", "highlights_of"]
+
+# Of one response: characters that are looked at, each once for a text, which takes about a second,
+# and places that are named, half a megabyte. Matches beyond have none.
+CHARACTERS_MAX = 1 << 20
+PLACES_MAX = 1 << 15
+
+_ASKS = '"highlight":true'
+
+
+def asks_for_highlights(delivered: Delivered) -> bool:
+    """Returns whether any query of a record may ask for them."""
+    specs = delivered.queries.specs
+    return specs is not None and any(_ASKS in spec for spec in specs)
+
+
+def highlights_of(delivered: Delivered) -> HighlightColumns:
+    """Returns the places of the words of a record's matches."""
+    queries = {
+        row: query
+        for row, spec in enumerate(delivered.queries.specs or ())
+        if _ASKS in spec and (query := _highlighted(spec)) is not None
+    }
+    objects, matches = delivered.objects, delivered.matches
+    texts: dict[int, TextPlaces] = {}
+    left = CHARACTERS_MAX
+    found: list[tuple[int, Place]] = []
+    pairs = zip(matches.queries.tolist(), matches.objects.tolist(), strict=True)
+    for match, (row, one) in enumerate(pairs):
+        query = queries.get(row)
+        if query is None or query.expression is None:
+            continue
+        text = texts.get(one)
+        if text is None:
+            begin, end = objects.text_offsets[one : one + 2].tolist()
+            left -= end - begin
+            if left < 0:
+                break
+            text = texts[one] = TextPlaces(objects.text[begin:end].tobytes().decode())
+        found += [(match, place) for place in text.matched(query.expression)]
+        if len(found) > PLACES_MAX:
+            break
+    return _columns(found[:PLACES_MAX])
+
+
+def _highlighted(spec: str) -> RangeQuery | None:
+    try:
+        query = query_of(spec)
+    except (InvalidArgument, orjson.JSONDecodeError):
+        # Of a later version.
+        return None
+    return query if isinstance(query, RangeQuery) and query.highlight else None
+
+
+def _columns(found: list[tuple[int, Place]]) -> HighlightColumns:
+    names: dict[str, int] = {}
+    rows = [
+        (match, place.start, place.end, names.setdefault(unmarked(place.term), len(names)))
+        for match, place in found
+    ]
+    matches, starts, ends, terms = np.array(rows, np.uint32).reshape(-1, 4).T
+    return HighlightColumns(
+        matches=pack(matches, U4),
+        starts=pack(starts, U4),
+        ends=pack(ends, U4),
+        terms=pack(terms, U4),
+        names=list(names),
+    )
