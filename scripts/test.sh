@@ -69,17 +69,15 @@ if (($# > 0)); then
   run "$@"
   exit
 fi
-# benchmarks is not among them: `make bench` runs those.
-tests=()
-for part in unit paper charts integration end_to_end; do
-  [[ -n $(find "tests/$part" -name 'test_*.py' -print -quit 2>/dev/null) ]] && tests+=("tests/$part")
-done
+# Where tests are that have processes of their own: tests/conftest.py refuses them elsewhere. Neither
+# stage reads the files of the other. benchmarks is in none: `make bench` runs those.
+alone=(tests/integration tests/end_to_end tests/charts/test_dashboards.py)
 # First what runs on one core, on as many as there are; then, two at a time, what has processes of
 # its own. Each part runs, whatever failed before. A process takes half a gigabyte: four are enough.
 status=0
 begin_lint
 run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${patient[@]/#/--ignore=}" \
-  "${tests[@]}" || status=$?
+  tests/unit tests/paper tests/charts || status=$?
 end_lint || status=$?
 # The system out of its images, which the first of these tests builds: where a Docker engine answers
 # or is installed. Elsewhere they are skipped, and say why.
@@ -92,6 +90,6 @@ run tests/images || status=$?
 stop_engine
 trap stop_all EXIT # in place of that of the engine
 begin_patient
-run -n 2 -p pytest_pairs -m alone "${patient[@]/#/--ignore=}" "${tests[@]}" || status=$?
+run -n 2 -p pytest_pairs "${alone[@]}" || status=$?
 end_patient || status=$?
 exit "$status"

@@ -5,6 +5,7 @@ A server is started at its first use, once per process that runs tests, and stop
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,10 +22,16 @@ SERVERS = frozenset({"kafka_server", "redis_server"})
 WHOLE_CLUSTERS = ("tests/integration/", "tests/end_to_end/", "tests/charts/test_dashboards.py")
 
 
+# For a Spark that lives a minute, as for brokers: the optimising compiler takes half of the CPU
+# time and gains nothing within that.
+SPARK_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 # Before Hypothesis reads its option.
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses the seed of the run, also for property tests."""
+    """Chooses the seed of the run, also for property tests, and the options of Spark."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_OPTIONS)
     seed = seeds.choose()
     if config.getoption("--hypothesis-seed", None) is None:
         config.option.hypothesis_seed = seed
@@ -44,8 +51,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = SERVERS.intersection(getattr(item, "fixturenames", ()))
         marks = any(item.get_closest_marker(name) for name in ("kafka", "spark"))
-        if fixtures or marks or item.nodeid.startswith(WHOLE_CLUSTERS):
+        if item.nodeid.startswith(WHOLE_CLUSTERS):
             item.add_marker(pytest.mark.alone)
+        elif fixtures or marks:
+            raise pytest.UsageError(f"{item.nodeid} has servers: its place is tests/integration")
 
 
 @pytest.fixture(scope="session")
