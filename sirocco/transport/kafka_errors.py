@@ -72,6 +72,14 @@ UNKNOWN: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     )
 )
+# What a leader is that the client knows from before.
+MOVED: Final = frozenset(
+    (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    )
+)
 # Errors that pass while leaders move or a topic is new.
 _TRANSIENT: Final = frozenset(
     (

@@ -23,7 +23,7 @@ from sirocco.transport.errors import (
     UnknownTopic,
 )
 from sirocco.transport.kafka_consumer import KafkaConsumer
-from sirocco.transport.kafka_errors import UNKNOWN, cause_of, made, typed
+from sirocco.transport.kafka_errors import MOVED, UNKNOWN, cause_of, made, typed
 from sirocco.transport.kafka_producer import KafkaProducer
 from sirocco.transport.kafka_settings import (
     TIMES,
@@ -231,10 +231,24 @@ class KafkaLog:
             )
             try:
                 return [int(self._answer(futures[at], f"bounds of {at}").offset) for at in wanted]
-            except (TransportUnavailable, UnknownTopic):  # the metadata know it, its leader not yet
+            # The metadata know it, its leader not yet.
+            except (TransportUnavailable, UnknownTopic) as error:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_S)
+                cause = error.__cause__
+                if isinstance(cause, KafkaException) and cause_of(cause).code() in MOVED:
+                    self._renew_leaders()
+
+    def _renew_leaders(self) -> None:
+        """Has the client ask for the leaders; by itself it would use those it knows for minutes.
+
+        Of a single topic, it would not keep the answer.
+        """
+        try:
+            self._admin.list_topics(timeout=self.times.call_s)
+        except KafkaException as error:
+            raise self._failure(cause_of(error), "metadata") from error
 
     def _answer(self, future: Any, what: str, *, allowed: int | None = None) -> Any:
         """Returns the result of an admin call, None where it failed with the `allowed` code."""
