@@ -194,9 +194,8 @@ class SearchStream:
 
     def last_of(self, number: int) -> pb.SearchResponse | None:
         """Takes back the newest response if it is of this search and has not been sent."""
-        if not self._outgoing or self._outgoing[-1].number != number:
-            return None
-        if self._outgoing[-1].after:
+        newest = self._outgoing[-1] if self._outgoing else None
+        if newest is None or newest.number != number or newest.response is None or newest.after:
             return None
         return self._outgoing.pop().response
 

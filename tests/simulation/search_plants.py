@@ -108,11 +108,6 @@ SEARCH_PLANTS = (
         first_seed=73,
     ),
     Plant(
-        "a term that an evaluator does not list counts for nothing there",
-        "searching",
-        ((gather, "lacking", lambda one, terms: terms[:0]),),
-    ),
-    Plant(
         "only the map in force decides which slots are searched",
         "changing",
         ((searches, "plan_search", lambda routing, query, *_: _plan_search(routing, query)),),

@@ -524,6 +524,7 @@ class Search:
             answers=ask.answers,
             parts=1 if ask.listed else PARTS,
             listed=ask.listed,
+            takes_numbers=ask.takes_numbers,
             nearby=ask.nearby,
             leftovers_of=self._leftovers.wanted(ask.slots, int(self._net.scheduler.now_ms)),
         )

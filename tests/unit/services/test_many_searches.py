@@ -300,20 +300,34 @@ def test_large_queries_wait_until_earlier_ones_are_answered(
     assert size < most <= 1_000 + size
 
 
-def test_who_reads_no_refusals_is_not_read_either(filled: Searchable) -> None:
+def test_who_reads_no_refusals_is_not_read_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a client that reads nothing is bounded by a message more than the limit."""
+    most = 0
+    put = search_stream.SearchStream._put
+
+    def watch(stream: Any, outgoing: Any) -> None:
+        nonlocal most
+        put(stream, outgoing)
+        most = max(most, len(stream._outgoing))
+
+    monkeypatch.setattr(search_stream.SearchStream, "_put", watch)
     wrong = pb.NumberedSearch(number=1, search=pb.SearchRequest())
     taken = 0
 
     def requests() -> Iterator[pb.SearchManyRequest]:
         nonlocal taken
-        for _ in range(4_000):
+        for _ in range(300):
             taken += 1
             yield pb.SearchManyRequest(searches=[wrong] * 1_000)
 
-    call = Raw(filled).stub.SearchMany(requests(), timeout=20)
-    next(call)
-    stream_full = threading.Event()
-    stream_full.wait(1.0)
-    # What gRPC itself holds for the connection is little against two hundred megabytes.
-    assert taken < 1_000
-    call.cancel()
+    with Searchable(1, limits=SearchLimits(stream_responses_max=50)) as cluster:
+        raw = Raw(cluster)
+        call = raw.stub.SearchMany(requests(), timeout=60)
+        seen = -1
+        while seen != taken:
+            seen = taken
+            threading.Event().wait(1.0)
+        # More than one message waits nowhere but in gRPC's own buffers, which are bounded.
+        assert 50 < most <= 1_050
+        call.cancel()
+        raw.channel.close()
