@@ -118,7 +118,7 @@ class Run:
             analysed_s += time.process_time() - before
             found = tokens
             if vocabulary.patterns is not None:
-                patterns = self.hashing.patterns(data, offsets, vocabulary.patterns)
+                patterns = self.hashing.patterns(data, offsets, vocabulary.patterns, self.analyser)
                 found = with_patterns(tokens, *patterns)
             pairs += len(
                 self.index.match(

@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.base.hash_placement import secret
 from sirocco.kernels.text.patterns import (
-    BEGINNINGS,
-    END_WORDS,
     FIRST_NODE,
-    NODE_ROW,
-    PHRASES,
+    ROW_WORDS,
     STATE_DEEPEST,
     STATE_ENDS,
     STATE_NODES,
@@ -47,10 +44,11 @@ FOLDED = "~"
 _QUOTE, _STAR = ord('"'), ord("*")
 _NODES_MIN = 64
 _FOUND_MIN = 4_096
-# Words whose longest beginning is remembered: half a megabyte, of the processor's second cache.
-_WORDS_MAX = 1 << 15
+# Words whose longest beginning is remembered: two megabytes.
+_WORDS_MAX = 1 << 17
 # With at least eight bits for each pattern, one pair of words in eight is looked up in vain.
 _ENDS_A_WORD = 8
+_LINE_WORDS = 8
 _PRIME = (1 << 61) - 1
 _NO_SYMBOLS = np.empty(0, np.uint64)
 
@@ -126,8 +124,7 @@ class PatternTable:
         # The table's secret, and from it the factor and the roots of the hashes of paths.
         words = np.array(secret(), np.uint64)
         drawn = hashlib.blake2b(words.tobytes(), digest_size=24).digest()
-        factor, *self._roots = (int(word) % _PRIME for word in np.frombuffer(drawn, np.uint64))
-        self._secret = np.append(words, np.uint64(factor))
+        self._secret = np.append(words, np.frombuffer(drawn, np.uint64) % np.uint64(_PRIME))
         self._powers = np.empty((0, 2), np.uint64)
         self._found_max = _FOUND_MIN
         self._clear(_NODES_MIN, _NODES_MIN, _NODES_MIN)
@@ -138,12 +135,8 @@ class PatternTable:
         self._places = np.zeros((2 * nodes_max, 2), np.uint64)
         self._marks = np.zeros((2 * marks_max, 2), np.uint64)
         self._marks_room = marks_max
-        self._symbols = np.zeros(nodes_max, np.uint64)
-        self._hashes = np.zeros(nodes_max, np.uint64)
-        self._hashes[[PHRASES, BEGINNINGS]] = self._roots
-        self._nodes = np.zeros((nodes_max, NODE_ROW), np.int32)
-        self._ends = np.zeros((ends_max, END_WORDS), np.uint64)
-        self._node_of_end = np.zeros(ends_max, np.int32)
+        self._nodes = _rows(nodes_max)
+        self._ends = _rows(ends_max)
         self._pairs = np.zeros(max(1, ends_max // _ENDS_A_WORD), np.uint64)
         self._begins_some = np.zeros(1 << 16, np.bool_)
         self._state = np.zeros(STATE_WORDS, np.int64)
@@ -162,8 +155,8 @@ class PatternTable:
     @property
     def _tree(self) -> tuple[NDArray[Any], ...]:
         return (
-            self._places, self._marks, self._symbols, self._hashes, self._nodes, self._ends,
-            self._node_of_end, self._pairs, self._begins_some, self._secret, self._state,
+            self._places, self._marks, self._nodes, self._ends, self._pairs, self._begins_some,
+            self._secret, self._state,
         )  # fmt: skip
 
     def add(self, patterns: Sequence[str]) -> None:
@@ -174,7 +167,7 @@ class PatternTable:
         self.known.update(zip(fresh, self._numbers_of(fresh).tolist(), strict=True))
         paths = self._paths(fresh)
         nodes, ends = self._state[[STATE_NODES, STATE_ENDS]].tolist()
-        room = len(self._symbols) - nodes, len(self._ends) - ends, self._marks_room
+        room = len(self._nodes) - nodes, len(self._ends) - ends, self._marks_room
         if len(paths.symbols) > room[0] or len(fresh) > room[1] or paths.marks > room[2]:
             self.keep(lambda _: True)
         else:
@@ -203,11 +196,12 @@ class PatternTable:
             cleaned, spans, tokens, token_offsets: the texts, see `number_tokens`.
         """
         offsets = np.empty(len(token_offsets), np.int64)
+        scratch = np.empty(len(tokens), np.int32), np.empty(len(tokens), np.int32)
         while True:
             found = np.empty(self._found_max, np.uint64)
             total = find_patterns(
                 cleaned, spans, tokens, token_offsets, *self._tree, self._powers, self._words,
-                self.has_phrases, self.has_beginnings, offsets, found,
+                self.has_phrases, self.has_beginnings, *scratch, offsets, found,
             )  # fmt: skip
             if total >= 0:
                 return found[:total], offsets
@@ -245,7 +239,7 @@ class PatternTable:
             powers, factor = [1], int(self._secret[2])
             for _ in range(2 * depth):
                 powers.append(powers[-1] * factor % _PRIME)
-            root = self._roots[0]
+            root = int(self._secret[3])
             self._powers = np.array([(each, each * root % _PRIME) for each in powers], np.uint64)
 
 
@@ -262,6 +256,13 @@ class _Paths:
         """How many nodes `add_patterns` may mark."""
         further = np.diff(self.offsets)[self.is_phrase] - WALKED
         return sum(each.bit_count() for each in further.tolist() if each > 0)
+
+
+def _rows(count: int) -> NDArray[np.uint64]:
+    """Returns u8[count, ROW_WORDS], zeros, none of which is in two lines of a cache."""
+    words = np.zeros(ROW_WORDS * count + _LINE_WORDS, np.uint64)
+    begin = -words.ctypes.data // words.itemsize % _LINE_WORDS
+    return words[begin : begin + ROW_WORDS * count].reshape(count, ROW_WORDS)
 
 
 def _power_of_two(at_least: int) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.standing.vocabulary import Vocabulary
+from sirocco.kernels.text.patterns import append_patterns
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
 
@@ -31,8 +32,11 @@ def with_patterns(
     """Returns the terms of objects with the patterns of their texts: u8[p], i8[n + 1]."""
     if not len(numbers):
         return terms
-    counts = np.ones(len(numbers), np.uint16)
-    return both_terms(terms, TermColumns(numbers, offsets, terms.lengths, counts))
+    total = int(terms.offsets[-1] - terms.offsets[0]) + len(numbers)
+    joined = np.empty(total, np.uint64), np.empty(total, np.uint16)
+    ends = np.empty(len(offsets), np.int64)
+    append_patterns(terms.terms, terms.counts, terms.offsets, numbers, offsets, *joined, ends)
+    return TermColumns(joined[0], ends, terms.lengths, joined[1])
 
 
 def terms_of_texts(

@@ -56,6 +56,7 @@ def joined(
         numbered=stored,
         tokens=tokens,
         hashing=hashing,
+        analyser=analyser,
         track_names=_members(parts),
     )
 

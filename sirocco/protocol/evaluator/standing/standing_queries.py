@@ -36,7 +36,7 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.model.patterns import pattern_rows
 from sirocco.model.query import ENDED, KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.model.text import TermColumns
+from sirocco.model.text import TermColumns, TextAnalyser
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.contract.query_definitions import query_of
@@ -107,7 +107,7 @@ class Batch:
         routed_terms: n rows, from the routers: hashes of the wire.
         numbered: n rows, terms as this process numbers them; None where they are those of the wire.
         tokens: n rows, likewise; None with `numbered`.
-        hashing: numbers them.
+        hashing: numbers them; analyser: that of the thread, for what texts are searched for later.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
         is_copy: bool[n], which are here because of values; None when there are no copies.
@@ -129,6 +129,7 @@ class Batch:
     numbered: TermColumns | None = None
     tokens: TermColumns | None = None
     hashing: TermHashing = WIRE_TERMS
+    analyser: TextAnalyser | None = None
     track_names: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -152,7 +153,8 @@ class Batch:
             found = both_terms(found, self.terms)
         if vocabulary.patterns is not None and len(vocabulary.patterns):
             texts = self.objects.text, self.objects.text_offsets
-            found = with_patterns(found, *self.hashing.patterns(*texts, vocabulary.patterns))
+            patterns = self.hashing.patterns(*texts, vocabulary.patterns, self.analyser)
+            found = with_patterns(found, *patterns)
         return found
 
     @property
@@ -177,6 +179,7 @@ class Batch:
             numbered=None if self.numbered is None else take_terms(self.numbered, rows),
             tokens=None if self.tokens is None else take_terms(self.tokens, rows),
             hashing=self.hashing,
+            analyser=self.analyser,
             track_names=self.track_names,
         )
 
