@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from sirocco.model.folding.query_patterns import QueryPatterns
 from sirocco.model.objects import pack_bytes
-from sirocco.model.patterns import PatternTable, begins, held_patterns, phrase
+from sirocco.model.patterns import begins, held_patterns, phrase
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser, tokens_of
 
@@ -36,7 +37,7 @@ def patterns_of(dice: random.Random, words: list[str], count: int) -> list[str]:
     return found
 
 
-def held(table: PatternTable, hashing: TermHashing, texts: list[str]) -> list[list[str]]:
+def held(table: QueryPatterns, hashing: TermHashing, texts: list[str]) -> list[list[str]]:
     data, offsets = pack_bytes([text.encode() for text in texts])
     numbers, ends = hashing.patterns(data, offsets, table)
     names = {number: pattern for pattern, number in table.known.items()}
@@ -52,7 +53,7 @@ def test_texts_hold_the_patterns_that_the_definition_says(seed: int) -> None:
     hashing = dice.choice([WIRE_TERMS, KEYED])
     alphabet = dice.choice(["a", "ab", "abc", "aéж"])
     words = sorted({word(dice, alphabet) for _ in range(dice.choice([1, 3, 20]))})
-    table = PatternTable(hashing.numbers)
+    table = QueryPatterns(hashing.numbers)
     known: set[str] = set()
     for _ in range(4):
         fresh = patterns_of(dice, words, dice.choice([1, 5, 60]))
@@ -70,7 +71,7 @@ def test_texts_hold_the_patterns_that_the_definition_says(seed: int) -> None:
 
 
 def test_a_unit_is_not_the_word_of_its_characters() -> None:
-    table = PatternTable(KEYED.numbers)
+    table = QueryPatterns(KEYED.numbers)
     table.add(["\u30fc\u0301*", phrase(["カ", "\u30fc\u0301"])])
     texts = ["\u30fc\u0301", "カ\u30fc\u0301"]
     assert held(table, KEYED, texts) == [["\u30fc\u0301*"], [phrase(["カ", "\u30fc\u0301"])]]
@@ -78,7 +79,7 @@ def test_a_unit_is_not_the_word_of_its_characters() -> None:
 
 def seconds(patterns: list[str], text: str) -> float:
     """Returns the least time in which a text is analysed and searched for patterns."""
-    table, analyser = PatternTable(KEYED.numbers), TextAnalyser()
+    table, analyser = QueryPatterns(KEYED.numbers), TextAnalyser()
     table.add(patterns)
     columns, times = pack_bytes([text.encode()]), []
     for _ in range(PASSES):
