@@ -89,6 +89,7 @@ class AsyncClient:
         retry: Retry | None = None,
         timeout_s: float = 30.0,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        window_bytes: int | None = None,
         on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
         """Creates a client; the arguments are those of `Client`."""
@@ -96,7 +97,7 @@ class AsyncClient:
         self._routers = Endpoints(routers)
         self._mergers = None if mergers is None else tuple(mergers)
         named = (*routers, *(self._mergers or ()))
-        self._settings = ChannelSettings(tls, token, message_bytes_max, named)
+        self._settings = ChannelSettings(tls, token, message_bytes_max, window_bytes, named)
         self._retry = retry or Retry()
         self._contact = Contact(on_connection)
         self._timeout_s = read_seconds(timeout_s, "timeout_s")

@@ -68,6 +68,7 @@ class ChannelSettings:
         tls: None: plain text.
         token: Bearer token sent with every call; use it with TLS, or inside a mesh that encrypts.
         message_bytes_max: Largest message in either direction, bytes.
+        window_bytes: See `Client`.
         named: The host:port values given by the user. Certificates do not name the addresses that
             the cluster reports; those servers' certificates must name the host of the first.
     """
@@ -75,6 +76,7 @@ class ChannelSettings:
     tls: Tls | None = None
     token: str | None = field(default=None, repr=False)
     message_bytes_max: int = MESSAGE_BYTES_MAX
+    window_bytes: int | None = None
     named: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -112,6 +114,12 @@ class ChannelSettings:
             # passes it on: a third of a millisecond less.
             ("SingleThreadedUnaryStream", 1),
         ]
+        if self.window_bytes is not None:
+            # Without probes the window stays as it is.
+            options += [
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.http2.lookahead_bytes", self.window_bytes),
+            ]
         if self.tls is not None and (name := self._server_name(self.tls, address)):
             options.append(("grpc.ssl_target_name_override", name))
         return options

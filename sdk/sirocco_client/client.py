@@ -102,6 +102,7 @@ class Client:
         retry: Retry | None = None,
         timeout_s: float = 30.0,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        window_bytes: int | None = None,
         on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
         """Creates a client.
@@ -116,6 +117,8 @@ class Client:
             timeout_s: Time limit of one call with all its retries, seconds. A stream has no time
                 limit, but its first answer must arrive within this time.
             message_bytes_max: Largest message in either direction, bytes.
+            window_bytes: How much of a stream may arrive before it is read; None: as much as gRPC
+                finds the connection to hold, which may be megabytes for each stream.
             on_connection: Called when a server cannot be reached or its connection is lost, and
                 when a server of that kind is connected again. Runs on the thread that notices the
                 change.
@@ -124,7 +127,7 @@ class Client:
         self._routers = Endpoints(routers)
         self._mergers = None if mergers is None else tuple(mergers)
         named = (*routers, *(self._mergers or ()))
-        self._settings = ChannelSettings(tls, token, message_bytes_max, named)
+        self._settings = ChannelSettings(tls, token, message_bytes_max, window_bytes, named)
         self._retry = retry or Retry()
         self._contact = Contact(on_connection)
         self._timeout_s = read_seconds(timeout_s, "timeout_s")

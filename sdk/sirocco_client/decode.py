@@ -137,6 +137,11 @@ class NotificationBatch(ObjectRows):
         return len(self._response.matches.objects) // 4 + self._list_count
 
     @property
+    def message_bytes(self) -> int:
+        """Size of the message."""
+        return int(self._response.ByteSize())
+
+    @property
     def match_objects(self) -> memoryview:
         """u4[m], row of each match's object."""
         return memoryview(self._response.matches.objects).cast("I")

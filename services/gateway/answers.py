@@ -60,6 +60,8 @@ class LargeAnswer(Response):
             transport = scope.get("state", {}).get(TRANSPORT)
             if transport is not None:
                 transport.abort()
+                # The server learns of it in the next turn, and would report an unfinished answer.
+                await asyncio.sleep(0)
         finally:
             self._room.give_back()
 

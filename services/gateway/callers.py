@@ -31,6 +31,9 @@ TRIALS_MAX = 32
 # A client unused for so long is closed.
 UNUSED_S = 600.0
 
+# Of what arrives for a stream whose client does not read; there may be thousands of them.
+_WINDOW_BYTES = 1 << 16
+
 _FULL_RETRY_MS = 1_000
 
 
@@ -194,7 +197,13 @@ class Clients:
         return one
 
     def _client_of(self, caller: Caller) -> AsyncClient:
-        return AsyncClient(self._routers, tls=self._tls, token=caller.token, timeout_s=self._call_s)
+        return AsyncClient(
+            self._routers,
+            tls=self._tls,
+            token=caller.token,
+            timeout_s=self._call_s,
+            window_bytes=_WINDOW_BYTES,
+        )
 
     def _make_room(self) -> None:
         now_s = self._clock_s()

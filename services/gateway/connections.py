@@ -257,6 +257,12 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
             return
         super().handle_cont(event)
 
+    async def send(self, message: Any) -> None:
+        """Also notes that a refusal ends the handshake: the server would report a defect."""
+        await super().send(message)
+        if self.close_sent:
+            self.handshake_complete = True
+
     async def run_asgi(self) -> None:
         """Also ends the connection of a client that does not read the last message."""
         await super().run_asgi()

@@ -63,6 +63,13 @@ class Front:
             2_000,
             connection_max=limits.caller_streams,
         )
+        self.events = Shares(
+            "bytes of events",
+            limits.event_bytes,
+            limits.caller_event_bytes,
+            1_000,
+            connection_max=limits.caller_event_bytes,
+        )
         self._is_ready = False
         self._asked_s = float("-inf")
         self.explanations = Shares("explanations", limits.explanations, limits.explanations, 1_000)
@@ -106,14 +113,14 @@ class Front:
             shares.give_back(key, peer=caller.peer)
 
     @asynccontextmanager
-    async def stream(self, connection: HTTPConnection) -> AsyncIterator[Connected]:
-        """Yields the client of a stream; the stream takes a place meanwhile."""
+    async def stream(self, connection: HTTPConnection) -> AsyncIterator[tuple[Caller, Connected]]:
+        """Yields whose stream it is, and their client; the stream takes a place meanwhile."""
         caller = caller_of(connection)
         if self.stopping.is_set():
             raise Unavailable("this gateway is being stopped")
         with self.place(self.streams, "streams", caller):
             async with self.clients.use(caller) as connected:
-                yield connected
+                yield caller, connected
 
     async def is_ready(self) -> bool:
         """Whether a router answers, which is asked no more often than every few seconds."""

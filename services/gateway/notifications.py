@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -31,7 +31,9 @@ from sirocco_client.errors import SiroccoError as ClientError
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
+from sirocco.model.errors import ResourceExhausted
 from sirocco.model.errors import SiroccoError as EngineError
+from sirocco.services.gateway.callers import Caller
 from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.problems import problem_of, problem_response
@@ -48,6 +50,10 @@ CREDIT = 1_000
 
 # How much is written at once: what waits in the connection's buffer is beyond this one piece.
 _PIECE_BYTES = 1 << 16
+
+# Memory of a message with its events, as a multiple of its bytes; small ones are not counted.
+_EVENT_FACTOR = 5
+_SMALL_BYTES = 1 << 14
 
 # A browser tries again after this time, milliseconds.
 _RETRY_MS = 1_000
@@ -143,11 +149,12 @@ class Notifications:
             check_origin(websocket, front.settings.origins)
             begin = position_of(cursor, "cursor")
             async with (
-                front.stream(websocket) as connected,
+                front.stream(websocket) as (caller, connected),
                 await _opened(connected.client, name, begin, from_earliest) as opened,
             ):
                 await websocket.accept(_subprotocol(websocket))
-                await _Writer(front, opened, begin, _SocketWire(front, websocket)).run()
+                wire = _SocketWire(front, websocket)
+                await _Writer(front, caller, opened, begin, wire).run()
         except (ClientError, EngineError) as error:
             await websocket.send_denial_response(problem_response(problem_of(error)))
 
@@ -200,13 +207,13 @@ class _EventStream(Response):
         wire = EventWire(self._front, scope, receive, send)
         try:
             async with (
-                self._front.stream(Request(scope)) as connected,
+                self._front.stream(Request(scope)) as (caller, connected),
                 await _opened(
                     connected.client, self._name, self._begin, self._from_earliest
                 ) as opened,
             ):
                 await wire.start()
-                await _Writer(self._front, opened, self._begin, wire).run()
+                await _Writer(self._front, caller, opened, self._begin, wire).run()
         except (ClientError, EngineError) as error:
             if self._resumes and isinstance(error, Unavailable | DeadlineExceeded):
                 # A browser tries again after the end of a stream, and never after an error.
@@ -221,15 +228,22 @@ class _Writer:
 
     Args:
         front: of the gateway.
+        caller: whose stream it is.
         opened: the subscription, whose place is confirmed.
         begin: where the client asked to begin.
         wire: how events are written.
     """
 
     def __init__(
-        self, front: Front, opened: AsyncSubscription, begin: Position, wire: _Wire
+        self,
+        front: Front,
+        caller: Caller,
+        opened: AsyncSubscription,
+        begin: Position,
+        wire: _Wire,
     ) -> None:
         self._front = front
+        self._caller = caller
         self._opened = opened
         self._skip = begin.skip
         self._wire = wire
@@ -252,7 +266,8 @@ class _Writer:
             await self._write_all()
             await self._wire.end()
         except GoneError:
-            pass
+            # The server learns of the cut in the next turn, and would report an unfinished answer.
+            await asyncio.sleep(0)
         except (ClientError, EngineError) as error:
             with suppress(GoneError):
                 await self._wire.problem(problem_of(error))
@@ -271,14 +286,43 @@ class _Writer:
                 return
             # The first message is the one in which the client stopped.
             skip, self._skip = self._skip, 0
-            count = 0
-            for event in events_of(batch, skip):
-                await self._wire.event(event)
-                self._told = event.id
-                count += 1
-            await self._wire.flush()
-            self._is_quiet = False
-            self._front.metrics.notifications.inc(count)
+            async with self._held(batch):
+                await self._write(batch, skip)
+            # Its memory is free while the next one is waited for.
+            del batch
+
+    async def _write(self, batch: NotificationBatch, skip: int) -> None:
+        count = 0
+        for event in events_of(batch, skip):
+            await self._wire.event(event)
+            self._told = event.id
+            count += 1
+        await self._wire.flush()
+        self._is_quiet = False
+        self._front.metrics.notifications.inc(count)
+
+    @asynccontextmanager
+    async def _held(self, batch: NotificationBatch) -> AsyncIterator[None]:
+        """Holds the memory of a message until its client has read it.
+
+        Raises:
+            GoneError: There is none, since many do not read: the client comes back.
+        """
+        events, caller, front = self._front.events, self._caller, self._front
+        size = _EVENT_FACTOR * batch.message_bytes
+        if size <= _SMALL_BYTES:
+            yield
+            return
+        try:
+            await events.wait(caller.key, size, front.limits.room_s, peer=caller.peer)
+        except ResourceExhausted:
+            front.count_refused("events")
+            self._wire.cut()
+            raise GoneError from None
+        try:
+            yield
+        finally:
+            events.give_back(caller.key, size, peer=caller.peer)
 
     async def _until_gone(self) -> None:
         await self._wire.gone()
@@ -355,9 +399,13 @@ class _Wire:
                 await sending
         except TimeoutError:
             self._front.count_refused("unread")
-            if self._transport is not None:
-                self._transport.abort()
+            self.cut()
             raise GoneError from None
+
+    def cut(self) -> None:
+        """Cuts the connection."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class EventWire(_Wire):

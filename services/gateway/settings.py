@@ -45,6 +45,8 @@ class GatewayLimits:
         caller_calls: the same of one caller.
         streams: open streams of notifications.
         caller_streams: the same of one caller. Without tokens the callers of one host share.
+        event_bytes: memory of messages of the cluster that streams hold until they are read.
+        caller_event_bytes: the same of one caller.
         unread_s: how long a client may leave what was sent unread.
         answer_objects: objects of one search's answer.
         answer_bytes: of one search's answer, as the cluster sends it.
@@ -77,6 +79,8 @@ class GatewayLimits:
     caller_calls: int = 256
     streams: int = 4_096
     caller_streams: int = 2_048
+    event_bytes: int = 512 << 20
+    caller_event_bytes: int = 256 << 20
     unread_s: float = 30.0
     answer_objects: int = 100_000
     answer_bytes: int = 64 << 20

@@ -87,6 +87,11 @@ class Opened:
 
     async def application(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
+            if not self.answers:
+                kind = "websocket.http.response"
+                await send({"type": f"{kind}.start", "status": 401, "headers": []})
+                await send({"type": f"{kind}.body", "body": b"no"})
+                return
             await send({"type": "websocket.accept"})
             while (await receive())["type"] != "websocket.disconnect":
                 pass
@@ -180,6 +185,15 @@ async def test_answers_to_pings_do_not_pile_up() -> None:
     socket.resume_writing()
     await opened.receives(ping)
     assert len(opened.transport.written) == first + 127
+
+
+@on_loop
+async def test_a_refused_socket_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    opened = Opened(answers=False)
+    await opened.receives(UPGRADE)
+    assert opened.transport.written.startswith(b"HTTP/1.1 401 ")
+    assert opened.transport.is_closed
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @on_loop

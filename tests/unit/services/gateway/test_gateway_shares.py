@@ -6,8 +6,9 @@ import asyncio
 import gzip
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ import orjson
 import pytest
 from sirocco_api.v1.search_service_pb2 import SearchResponse
 from sirocco_client import FailedPrecondition, SiroccoError, searching
+from sirocco_client.channels import ChannelSettings
 from sirocco_client.searching import Searching
 
 from sirocco.model.errors import ResourceExhausted
@@ -23,6 +25,7 @@ from sirocco.services.gateway.answers import LargeAnswer
 from sirocco.services.gateway.callers import Caller
 from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
+from sirocco.services.gateway.notifications import GoneError, Position, _Wire, _Writer
 from sirocco.services.gateway.queries import query_of
 from sirocco.services.gateway.searches import _Growing
 from sirocco.services.gateway.server import Gateway
@@ -201,6 +204,47 @@ def test_parts_that_the_caller_takes_are_not_kept(monkeypatch: pytest.MonkeyPatc
         search = Searching(QUERY, None, None, False, keeps=keeps)
         assert search.received(part(1, 0)) is not None
         assert len(search.answer().parts) == keeps
+
+
+def test_streams_hold_the_memory_of_what_is_not_read() -> None:
+    async def run() -> None:
+        front = front_of(event_bytes=1_000_000, room_s=0.05)
+
+        def held(caller: Caller, transport: _Transport, size: int) -> Any:
+            wire = _Wire(front, transport)
+            opened: Any = SimpleNamespace(cursor="0.1")
+            batch: Any = SimpleNamespace(message_bytes=size)
+            return _Writer(front, caller, opened, Position(None), wire)._held(batch)
+
+        async with AsyncExitStack() as stack:
+            for _ in range(2):
+                await stack.enter_async_context(held(ANNA, _Transport(), 50_000))
+            # She has half of all; small ones do not count.
+            cut = _Transport()
+            with pytest.raises(GoneError):
+                await stack.enter_async_context(held(ANNA, cut, 50_000))
+            assert cut.is_aborted
+            await stack.enter_async_context(held(ANNA, _Transport(), 1_000))
+            await stack.enter_async_context(held(BEN, _Transport(), 50_000))
+            assert front.events.held == 750_000
+        assert front.events.held == 0
+        await front.close()
+
+    asyncio.run(run())
+
+
+def test_clients_of_a_gateway_receive_no_more_ahead_than_a_window() -> None:
+    async def run() -> None:
+        front = front_of()
+        client = front.clients._client_of(ANNA)
+        options = dict(client._settings.options("127.0.0.1:1"))
+        assert options["grpc.http2.lookahead_bytes"] == 1 << 16
+        assert options["grpc.http2.bdp_probe"] == 0
+        assert "grpc.http2.bdp_probe" not in dict(ChannelSettings().options("127.0.0.1:1"))
+        await client.close()
+        await front.close()
+
+    asyncio.run(run())
 
 
 @pytest.fixture(scope="module")
