@@ -81,7 +81,7 @@ class ReceiverThread:
 
     def objects(self) -> dict[str, int]:
         """Returns the object of each id."""
-        found = {}
+        found: dict[str, int] = {}
         for request in list(self.receiver.requests):
             for row in json.loads(request.body)["notifications"]:
                 number = int(row["object"]["id"])

@@ -84,11 +84,12 @@ class Counts:
         self.lag_s = metrics.sink_lag.labels(name)
         self.cursor_age_s = metrics.sink_cursor_age.labels(name)
         self.active = metrics.sink_active.labels(name)
+        # From the start: an increase from nothing to 1 is none to Prometheus, and an alert waits.
+        self.dropped("expired", 0)
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Counts notifications that are not handed on."""
-        if count:
-            self._metrics.sink_dropped.labels(self.name, reason).inc(count)
+        self._metrics.sink_dropped.labels(self.name, reason).inc(count)
 
     def dead(self, reason: str, count: int) -> None:
         """Counts dead letters."""
