@@ -7,6 +7,7 @@
 #   scripts/setup.sh bench    what the benchmarks need: dev and the servers
 #   scripts/setup.sh servers  Java, Redis, Maven and the jars of the Kafka broker
 #   scripts/setup.sh network  for root: what cuts the networks of processes, to try faults
+#   scripts/setup.sh browser  Chromium, for the tests of the console; without root these are left out
 #   scripts/setup.sh helm     Helm, Prometheus and others' definitions, for the tests of the chart
 #   scripts/setup.sh kernels  compiles the kernels; beside a level that installs, while it does so
 #   scripts/setup.sh demo     the same for those that are imported at the start of a process
@@ -124,6 +125,12 @@ network() {
   need nft "what cuts them" nftables
 }
 
+# Without it the tests in a browser are skipped, and say so.
+browser() {
+  ((EUID == 0)) || return 0
+  (need chromium "Chromium" chromium) || say "tests in a browser are left out"
+}
+
 servers() {
   need_java
   need redis-server "Redis" redis-server
@@ -149,6 +156,7 @@ for level in "${@:-run}"; do
     servers) servers ;;
     bench) install dev "and what checks and generates code"; servers ;;
     network) network ;;
+    browser) browser ;;
     oldest) oldest ;;
     helm) need_helm; need_crds; need_prometheus ;;
     kernels | demo) begin_kernels ;;

@@ -14,9 +14,11 @@ import { Points } from "./points";
 import "./style.css";
 import { byId, el, fill } from "./view";
 
-const QUERY_COLOURS = ["#b5179e", "#d00000", "#2a6f97", "#7209b7", "#bc6c25", "#1b7f4d"];
+/** Seen on light and on dark land, and apart from the owners' colours. */
+const QUERY_COLOURS = ["#e0218a", "#e53935", "#8e5bf0", "#12908e", "#a8642a", "#4363d8", "#7a8b00"];
 const QUERIES_SHOWN_MAX = 200;
 const SEARCH_SHOWN_MAX = 300;
+const COLOURED_MAX = 2_000;
 const NAME = "sirocco-console";
 
 /** A name of its own for each browser, so that two people do not read each other's feed. */
@@ -200,10 +202,17 @@ class Console {
     return this.#queries.get(id)?.subscriber === this.#own;
   }
 
+  readonly #colours = new Map<string, string>();
+
+  /** The same for a query as long as the page lives; one after another, so that neighbours differ. */
   #colour(query: string): string {
-    let hash = 0;
-    for (const char of query) hash = (hash * 31 + char.codePointAt(0)!) >>> 0;
-    return QUERY_COLOURS[hash % QUERY_COLOURS.length]!;
+    let colour = this.#colours.get(query);
+    if (!colour) {
+      if (this.#colours.size > COLOURED_MAX) this.#colours.clear();
+      colour = QUERY_COLOURS[this.#colours.size % QUERY_COLOURS.length]!;
+      this.#colours.set(query, colour);
+    }
+    return colour;
   }
 
   #showQueries(): void {

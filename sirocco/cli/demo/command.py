@@ -26,6 +26,11 @@ def add_parser(commands: Any) -> None:
         "--seed", type=whole(0, (1 << 32) - 2), default=42, help="of the posts (42)"
     )
     parser.add_argument("--evaluators", type=count, default=2, help="evaluators (2)")
+    parser.add_argument(
+        "--no-browser",
+        action="store_true",
+        help="serve no console for browsers; the terminal shows everything either way",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -35,4 +40,6 @@ def _run(args: argparse.Namespace) -> int:
     print_lines("sirocco demo: loading the engine …")
     from sirocco.cli.demo.run import DemoSettings, run_demo  # noqa: PLC0415
 
-    return run_demo(DemoSettings(args.seconds, args.rate, args.seed, args.evaluators))
+    return run_demo(
+        DemoSettings(args.seconds, args.rate, args.seed, args.evaluators, not args.no_browser)
+    )

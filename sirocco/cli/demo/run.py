@@ -22,6 +22,7 @@ from sirocco.cli.demo.recount import recount
 from sirocco.cli.demo.view import DemoState, LeafLoad, Match, render
 from sirocco.cli.replay.backends import Backend, Shape, memory_backend
 from sirocco.cli.replay.run import await_processed
+from sirocco.cli.terminal.libraries import has_gateway
 from sirocco.cli.terminal.status import ExitCode
 from sirocco.cli.terminal.terminal import console as console_of
 from sirocco.cli.terminal.terminal import print_lines
@@ -53,12 +54,14 @@ class DemoSettings:
         posts_per_s: Rate of the stream.
         seed: Seed of the posts.
         evaluators: Number of evaluators.
+        browser: Whether the console is served.
     """
 
     seconds: float = 25.0
     posts_per_s: float = 3_000.0
     seed: int = 42
     evaluators: int = 2
+    browser: bool = True
 
 
 def run_demo(settings: DemoSettings) -> int:
@@ -72,9 +75,29 @@ def run_demo(settings: DemoSettings) -> int:
         begin_s = time.monotonic()
         with memory_backend(shape) as backend, Client(backend.router_address) as client:
             console.print(f"… ready after {time.monotonic() - begin_s:.1f} s")
-            demo.run(client)
+            with _served(settings, backend.router_address) as address:
+                if address:
+                    demo.show_address(address)
+                demo.run(client)
             demo.note_usage(backend)
     return demo.finish()
+
+
+@contextlib.contextmanager
+def _served(settings: DemoSettings, routers: str) -> Iterator[str]:
+    """Serves the console meanwhile, and yields its address; empty without one."""
+    if not settings.browser or not has_gateway():
+        yield ""
+        return
+    from sirocco.services.gateway.server import Gateway  # noqa: PLC0415 - an extra, and slow
+    from sirocco.services.gateway.settings import GatewaySettings  # noqa: PLC0415
+
+    gateway = Gateway(GatewaySettings(routers=routers))
+    gateway.start()
+    try:
+        yield f"http://{gateway.address}/?subscriber={_SUBSCRIBER}"
+    finally:
+        gateway.stop()
 
 
 @contextlib.contextmanager
@@ -116,6 +139,11 @@ class Demo:
         self._found: Counter[tuple[str, int]] = Counter()
         self._leaf_objects: dict[int, int] = {}
         self._cpu = ""
+
+    def show_address(self, address: str) -> None:
+        """Tells where the console is, also above the live view."""
+        self._state.address = address
+        self._console.print(f"the same on a map, while it lasts: {address}", soft_wrap=True)
 
     def run(self, client: Client) -> None:
         """Registers, publishes and shows until everything is processed."""
@@ -205,7 +233,8 @@ class Demo:
 
     def _take(self, batch: NotificationBatch) -> None:
         """Records the matches of a batch, in the receiver's thread."""
-        self._found.update((query, int(one)) for query, one in batch.pairs())
+        # People may publish objects from the console; those have names.
+        self._found.update((query, one) for query, one in batch.pairs() if isinstance(one, int))
         state = self._state
         state.notified += len(batch)
         for query, row in zip(batch.match_queries, batch.match_objects, strict=True):

@@ -64,6 +64,7 @@ class DemoState:
     seconds_total: float
     seconds: float = 0.0
     stage: str = ""
+    address: str = ""
     published: int = 0
     published_per_s: float = 0.0
     notified: int = 0
@@ -176,7 +177,7 @@ def _header(state: DemoState) -> RenderableType:
         (f"p50 {latency.get('p50', 0):.0f} ms  p99 {latency.get('p99', 0):.0f} ms", "bold"),
     )
     bar = ProgressBar(total=state.seconds_total, completed=min(state.seconds, state.seconds_total))
-    return Group(figures, Text(), bar)
+    return Group(figures, Text(state.address and f"on a map: {state.address}", "dim"), bar)
 
 
 def _last_matches(state: DemoState) -> RenderableType:

@@ -7,12 +7,12 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from sirocco.cli.replay.command import SCHEMES
+from sirocco.cli.terminal.libraries import has_gateway
 from sirocco.cli.terminal.numbers import COUNT_GREATEST, count, whole
 from sirocco.cli.terminal.paths import filled, naming, path
 from sirocco.cli.terminal.remote import DIRECTORY
@@ -39,9 +39,6 @@ from sirocco.transport.errors import TopicMismatch
 # Processes that `up` starts of each service by default. The parser leaves its options empty: for an
 # existing cluster, only given options matter.
 _COUNTS = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1, GATEWAY: 1}
-
-# What a gateway needs beside the engine: the extra `gateway` of the package.
-_GATEWAY_LIBRARIES = ("fastapi", "uvicorn", "httptools", "websockets")
 
 # On a few processors, fewer slots mean fewer, larger records and shorter paths (ADR 8).
 _SLOTS = "8"
@@ -173,7 +170,8 @@ def _start(args: argparse.Namespace) -> int:
     _print_status(cluster, as_json=args.json)
     if not args.json:
         for address in cluster.gateway_addresses[:1]:
-            print_lines("", f"export SIROCCO_HTTP=http://{address}")
+            print_lines("", f"console: http://{address}/")
+            print_lines(f"export SIROCCO_HTTP=http://{address}")
         print_lines("", f"try: {program()} cluster{_connection(args, cluster)}")
     return 0
 
@@ -271,7 +269,7 @@ def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterS
     last = last_settings(directory)
     counts = _COUNTS | last.get("counts", {})
     given = {service: getattr(args, f"{service}s") for service in _COUNTS}
-    if given[GATEWAY] is None and not _has_gateway():
+    if given[GATEWAY] is None and not has_gateway():
         note("no HTTP gateway: pip install 'sirocco[gateway]'")
         given[GATEWAY] = 0
     options = {"SIROCCO_SLOTS": _SLOTS} | last.get("options", {})
@@ -289,10 +287,6 @@ def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterS
         options=options,
         gateway_port=_gateway_port(),
     )
-
-
-def _has_gateway() -> bool:
-    return all(find_spec(name) is not None for name in _GATEWAY_LIBRARIES)
 
 
 def _gateway_port() -> int:
