@@ -146,7 +146,9 @@ def test_a_circle_is_drawn_and_searched_by_keyboard_alone(page: Any, client: Cli
     page.locator("body").press("c")
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(600)
+    where = "({lng}, moves) => lng > 2.4 && !moves"
+    state = "sirocco.world.map.getCenter(), sirocco.world.map.isMoving()"
+    eventually(lambda: page.evaluate(f"({where})({state})"), "the arrow key moves the map")
     page.keyboard.press("Enter")
     assert "around 48.85, 2.35" in page.locator("#ask strong").inner_text()
     # The focus has gone to the words.
