@@ -24,6 +24,10 @@ NumberedLine = tuple[int, bytes]
 # lines a second some hundred are still sent at a time.
 LINGER_S = 0.05
 
+# How long one wait takes at most. A signal that arrives just before a wait, or in another thread,
+# does not end it: without a bound ^C would be noticed with the next line only.
+_WAIT_S = 0.5
+
 # The greatest content of a pipe, by Linux' default.
 _READ_BYTES = 1 << 16
 
@@ -53,6 +57,11 @@ def is_live(path: Path) -> bool:
 CHUNK_BYTES_MAX = 16 << 20
 
 
+def _is_ready(source: FileIO, timeout_s: float) -> bool:
+    """Waits until there are bytes or the end of a pipe, and never for longer than `_WAIT_S`."""
+    return bool(select.select([source], [], [], max(0.0, min(timeout_s, _WAIT_S)))[0])
+
+
 class LivePipe:
     """An open pipe, and what was read of it already to see what it holds.
 
@@ -70,6 +79,8 @@ class LivePipe:
         """
         self.path = path
         self.source = path.open("rb", buffering=0)
+        while not _is_ready(self.source, _WAIT_S):
+            pass
         self.begin = self.source.read(_READ_BYTES) or b""
 
     def head(self) -> bytes:
@@ -155,7 +166,7 @@ class _Pieces:
         self._damage: zlib.error | None = None
 
     def next(self, timeout_s: float | None) -> bytes:
-        """Waits for the next bytes; returns none if none arrive in time.
+        """Waits for the next bytes; returns none if none arrive in time, or in `_WAIT_S`.
 
         Raises:
             EOFError, zlib.error: The gzip is truncated or damaged; after the bytes before.
@@ -166,7 +177,7 @@ class _Pieces:
             return self._unpacked(self._packed)
         if self._read is not None:
             data, self._read = self._read, None
-        elif not select.select([self._source], [], [], timeout_s and max(0.0, timeout_s))[0]:
+        elif not _is_ready(self._source, _WAIT_S if timeout_s is None else timeout_s):
             return b""
         else:
             data = self._source.read(_READ_BYTES) or b""

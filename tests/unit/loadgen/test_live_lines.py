@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import threading
+import time
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -49,6 +51,46 @@ def test_what_is_there_comes_while_the_pipe_is_open(pipe: tuple[Path, int]) -> N
     last = list(batches)
     assert [number for batch in last for number in batch.objects.ids.tolist()] == [4, 5]
     assert [(bad.line, bad.file) for batch in last for bad in batch.bad] == [(6, "pipe")]
+
+
+class SignalError(Exception):
+    """Raised by the handler of a signal, as `KeyboardInterrupt` is."""
+
+
+@pytest.mark.parametrize("begin", [b"", line(1)], ids=["first bytes", "next lines"])
+def test_a_signal_that_does_not_end_the_wait_is_noticed(
+    pipe: tuple[Path, int], begin: bytes
+) -> None:
+    """The signal arrives in another thread: to the wait it is as if it had come just before."""
+    path, writing = pipe
+    os.write(writing, begin)
+    is_noticed = threading.Event()
+    has_waited: list[bool] = []
+
+    def interrupt() -> None:
+        time.sleep(LINGER_S)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        has_waited.append(not is_noticed.wait(30))
+        # Ends a wait that goes on.
+        os.close(writing)
+
+    def handle(_number: int, _frame: object) -> None:
+        raise SignalError
+
+    def read() -> None:
+        thread.start()
+        list(live_chunks(LivePipe(path), 10, 100))
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=interrupt)
+    try:
+        with pytest.raises(SignalError):
+            read()
+        is_noticed.set()
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert has_waited == [False]
 
 
 def test_a_steady_trickle_is_not_gathered_until_it_pauses(pipe: tuple[Path, int]) -> None:
