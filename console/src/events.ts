@@ -34,6 +34,23 @@ export function pause_ms(failures: number, random: number): number {
   return Math.min(10_000, 500 * 2 ** Math.min(failures, 6)) * (0.5 + random / 2);
 }
 
+/** Browsers let the timers of a hidden page run once a minute; those of a sleeping machine stand still. */
+const SLEPT_MS_MIN = 90_000;
+
+/** Calls back when the clock has jumped since the last look: the machine, or the page, has slept. */
+export class SleepWatch {
+  constructor(
+    private readonly onWake: () => void,
+    private last_ms: number,
+  ) {}
+
+  look(now_ms: number): void {
+    const slept = now_ms - this.last_ms > SLEPT_MS_MIN;
+    this.last_ms = now_ms;
+    if (slept) this.onWake();
+  }
+}
+
 /** A gateway sends a comment at least every 15 seconds. */
 const SILENT_MS_MAX = 40_000;
 
@@ -145,9 +162,17 @@ export class Notifications {
     this.#socket?.close();
   }
 
-  /** Tries again now, for example after a sleep. */
+  /** Tries again now, if there is no connection. */
   wake(): void {
-    if (this.#isStopped || this.#socket?.readyState === WebSocket.OPEN) return;
+    if (this.#socket?.readyState !== WebSocket.OPEN) this.restart();
+  }
+
+  /**
+   * Connects anew at the place of the last event. After a sleep a connection may look open though the
+   * other side has long gone; what the former one still brings is dropped.
+   */
+  restart(): void {
+    if (this.#isStopped) return;
     window.clearTimeout(this.#timer);
     this.#socket?.close();
     this.#connect();

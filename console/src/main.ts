@@ -2,7 +2,7 @@
 
 import { Api, Problem, type Found, type Query, type Registered } from "./api";
 import { hint, next, NOTHING, preview, type Drawing, type Input, type Tool } from "./drawing";
-import { LiveStream, Notifications, type Health } from "./events";
+import { LiveStream, Notifications, SleepWatch, type Health } from "./events";
 import { explanation } from "./explaining";
 import { Feed, type Line } from "./feed";
 import { bounds, described, lengthText, outline, regionOf, type Place } from "./geometry";
@@ -81,6 +81,8 @@ class Console {
       for (const stream of this.#streams) stream.wake();
     });
     window.addEventListener("online", () => this.#streams.forEach((stream) => stream.wake()));
+    const sleep = new SleepWatch(() => this.#wakeUp(), Date.now());
+    window.setInterval(() => sleep.look(Date.now()), 5_000);
     window.setInterval(() => this.#panel.showFeed(this.#feed, (query) => this.#colour(query)), 400);
     // For tests and for curious people.
     Object.assign(window, { sirocco: { world: this.#world, overlay, points: this.#points, feed: this.#feed } });
@@ -102,6 +104,12 @@ class Console {
       );
     }
     void this.#readQueries();
+  }
+
+  #wakeUp(): void {
+    for (const stream of this.#streams) stream.restart();
+    this.#live.stop();
+    if (!document.hidden) this.#live.start();
   }
 
   #connect(token: string, also: string): void {

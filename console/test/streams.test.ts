@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EventReader, pause_ms } from "../src/events";
+import { EventReader, pause_ms, SleepWatch } from "../src/events";
 import { Feed, FEED_MAX, told } from "../src/feed";
 import { marked } from "../src/explaining";
 import { MATCHES_MAX, OBJECT_MS, OBJECTS_MAX, Points, strength } from "../src/points";
@@ -26,6 +26,15 @@ it("pauses grow, vary and stay bounded", () => {
   expect(pause_ms(0, 1)).toBe(500);
   expect(pause_ms(1, 0)).toBe(500);
   expect(pause_ms(1_000, 1)).toBe(10_000);
+});
+
+it("a sleep is noticed once, and a late timer is none", () => {
+  let woken = 0;
+  const watch = new SleepWatch(() => (woken += 1), 0);
+  for (const now_ms of [5_000, 10_000, 70_000, 130_000]) watch.look(now_ms);
+  expect(woken).toBe(0);
+  for (const now_ms of [3_600_000, 3_605_000]) watch.look(now_ms);
+  expect(woken).toBe(1);
 });
 
 describe("the feed", () => {

@@ -26,7 +26,7 @@ from sirocco.services.gateway.live.figures import (
     rounded,
     total_per_s,
 )
-from sirocco.services.gateway.live.window import WANTED, SampleWindow
+from sirocco.services.gateway.live.window import SENT, WANTED, SampleWindow
 
 # Seconds between two looks, and for one look.
 _OBJECTS_S = 1.0
@@ -38,7 +38,7 @@ _CALL_S = 4.0
 _REFUSED_S = 60.0
 
 # Objects of a sample that are read at most, before some of them are chosen.
-_READ_MAX = 8 * WANTED
+_READ_MAX = 4 * WANTED
 
 # Characters of an object's text.
 _TEXT_MAX = 140
@@ -165,7 +165,7 @@ class Sampler:
         self._window.found(count)
         fresh = [row for row in rows if row[5] not in self._seen]
         self._seen = seen
-        stride = max(1, -(-len(fresh) // WANTED))
+        stride = max(1, -(-len(fresh) // SENT))
         now_ms = time.time_ns() // 1_000_000
         self._publish(
             "objects",
@@ -181,7 +181,7 @@ class Sampler:
         )
         self._state["search_ms"] = rounded(took_s * 1_000)
         # Beside a rare stream the age of the newest object says nothing of the cluster.
-        is_busy = count >= WANTED // 10 and window_ms <= 1_000
+        is_busy = count >= SENT // 10 and window_ms <= 1_000
         self._state["lag_ms"] = max(0, now_ms - newest_ms) if is_busy else None
 
     async def _look_at_cluster(self, client: AsyncClient) -> None:

@@ -84,19 +84,39 @@ def test_a_map_is_sent_with_a_bounded_number_of_leaves() -> None:
     assert len(LeafLoads().read(described(many))) == LEAVES_MAX
 
 
+def looked(per_s: float, batch: int, looks: int = 40) -> tuple[SampleWindow, list[int]]:
+    """Returns the window after some looks, and what they found; objects arrive in batches."""
+    window, found = SampleWindow(), []
+    period_ms = 1_000 * batch / per_s
+    for i in range(looks):
+        # Looks are a second apart, and meet the batches anywhere between two of them.
+        end_ms = 1_000 * i + 7.3 * i
+        batches = int(end_ms / period_ms) - int((end_ms - window.ms) / period_ms)
+        found.append(batch * batches)
+        window.found(found[-1])
+    return window, found[looks // 2 :]
+
+
 def test_a_sample_looks_back_as_far_as_it_needs() -> None:
-    for per_s in (0, 1, 100, 3_000, 50_000):
-        window = SampleWindow()
-        for _ in range(12):
-            window.found(int(per_s * window.ms / 1_000))
-        found = per_s * window.ms / 1_000
-        # Rare objects are all shown; of many, about as many as are wanted.
-        assert window.ms == 2_000 if per_s <= 100 else 0.5 * WANTED < found < 2 * WANTED + 50, per_s
+    for per_s in (1, 10, 100, 400):
+        window, _ = looked(per_s, 1)
+        # Every object of a slow stream is found, twice at most.
+        assert window.ms == 2_000, per_s
+    for per_s in (1_000, 3_000, 50_000):
+        _, found = looked(per_s, 10)
+        assert all(0.5 * WANTED < count < 2 * WANTED for count in found), (per_s, found)
+
+
+def test_a_sample_of_large_batches_is_seldom_empty() -> None:
+    _, found = looked(10_000, 1_000)
+    assert found.count(0) <= len(found) // 4, found
+    assert max(found) <= 2 * WANTED
 
 
 def test_a_sample_never_looks_back_for_ever() -> None:
     window = SampleWindow()
     window.found(1_000_000)
     assert window.ms == 10
-    window.found(0)
-    assert window.ms == 40
+    for _ in range(20):
+        window.found(0)
+    assert window.ms == 2_000
