@@ -93,6 +93,8 @@ class MqttTarget:
             max_concurrent_outgoing_calls=2 * IN_FLIGHT,
             max_queued_incoming_messages=1,
         )
+        # Below it, each call that waits would be a line of the log.
+        client.pending_calls_threshold = 2 * IN_FLIGHT
         try:
             self._client = await self._open.enter_async_context(client)
         except (aiomqtt.MqttError, OSError) as error:

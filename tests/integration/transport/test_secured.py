@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -26,6 +27,7 @@ from sirocco.transport.kafka_settings import TIMES, KafkaTimes
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.redis_map_store import RedisMapStore
 from tests.integration.transport.log_reading import take
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -134,6 +136,7 @@ def test_a_reader_of_a_topic_needs_no_right_to_a_group(tmp_path: Path) -> None:
 
 
 def allow(server: KafkaServer, topic: str, operation: AclOperation) -> None:
+    """Grants a right; returns when the broker applies it, a moment after it was stored."""
     admin = AdminClient({"bootstrap.servers": server.address})
     binding = AclBinding(
         ResourceType.TOPIC,
@@ -146,6 +149,16 @@ def allow(server: KafkaServer, topic: str, operation: AclOperation) -> None:
     )
     for future in admin.create_acls([binding]).values():
         future.result()
+    wanted = AclBindingFilter(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:service",
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
+    )
+    eventually(lambda: bool(admin.describe_acls(wanted).result()))
 
 
 # --- Redis
