@@ -7,6 +7,7 @@ import { feature, mesh } from "topojson-client";
 import type { GeometryCollection, Topology } from "topojson-specification";
 import coarseUrl from "world-atlas/countries-110m.json?url";
 import fineUrl from "world-atlas/countries-50m.json?url";
+import { pause_ms } from "./events";
 import { outline, type Place } from "./geometry";
 import { flat } from "./land";
 
@@ -179,8 +180,19 @@ export class WorldMap {
     }
   }
 
-  async #loadLand(url: string): Promise<void> {
-    const world = (await (await fetch(url)).json()) as Topology<{ countries: GeometryCollection; land: GeometryCollection }>;
+  /** Shows land and borders; while the gateway does not answer, it is asked again. */
+  async #loadLand(url: string, failures = 0): Promise<void> {
+    let world: Topology<{ countries: GeometryCollection; land: GeometryCollection }>;
+    try {
+      const answer = await fetch(url);
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      world = await answer.json();
+    } catch {
+      window.setTimeout(() => void this.#loadLand(url, failures + 1), pause_ms(failures, Math.random()));
+      return;
+    }
+    // The finer one was asked for meanwhile.
+    if (this.#isFine && url !== fineUrl) return;
     const land = feature(world, world.objects.land) as GeoJSON.FeatureCollection | GeoJSON.Feature;
     const parts = land.type === "Feature" ? [land] : land.features;
     this.#set("land", { type: "FeatureCollection", features: parts.map((part) => ({ ...part, geometry: flat(part.geometry) })) });

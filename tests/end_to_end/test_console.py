@@ -161,6 +161,23 @@ def test_a_circle_is_drawn_and_searched_by_keyboard_alone(page: Any, client: Cli
     page.keyboard.press("Escape")
 
 
+def test_land_that_did_not_arrive_is_asked_for_again(page: Any) -> None:
+    asked: list[str] = []
+
+    def fail_once(route: Any) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.abort("connectionrefused")
+        else:
+            route.continue_()
+
+    page.route("**/countries-110m-*.json", fail_once)
+    page.reload()
+    with page.expect_response("**/countries-110m-*.json") as answer:
+        pass
+    assert (answer.value.ok, len(asked)) == (True, 2)
+
+
 def test_it_says_that_the_gateway_is_gone_and_goes_on_by_itself(
     page: Any, cluster: EmbeddedCluster, client: Client
 ) -> None:
