@@ -245,7 +245,11 @@ class Cluster:
         self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
         self._run_until(limit_ms, lambda: self.balancers.is_settled, "what was planned is done")
         self._run_until(limit_ms, self._is_owned_once, "everything is owned, by one alone")
-        self._run_until(limit_ms, self._are_slots_complete, "past objects are loaded")
+        self._run_until(
+            limit_ms,
+            lambda: self._are_slots_complete() and self._is_owned_once(),
+            "past objects are loaded",
+        )
         self.searchers.ask_last()
         limit_ms = self.scheduler.now_ms + self.profile.recovery_ms
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
@@ -290,7 +294,8 @@ class Cluster:
         living = [node for node in self.nodes if node.is_alive]
         evaluators = [node for node in living if isinstance(node, EvaluatorNode)]
         leaders = [n for n in living if isinstance(n, CoordinatorNode) and n.machine.leading]
-        is_moving = any(node.machine.unwarmed for node in leaders) or any(
+        # Slots that were warmed move at the next look at the members.
+        is_moving = any(node.machine._warming_ms for node in leaders) or any(
             node.is_handing_over for node in evaluators
         )
         return not is_moving and all(node.machine.is_complete for node in evaluators)
