@@ -243,7 +243,7 @@ def compared(args: argparse.Namespace, courses: dict[bool, Course]) -> dict[str,
 
 def draw(args: argparse.Namespace, courses: dict[bool, Course]) -> None:
     """Draws the imbalance over time."""
-    import matplotlib as mpl  # noqa: PLC0415 -- only whoever draws needs it
+    import matplotlib as mpl  # noqa: PLC0415 -- only drawing needs it
 
     mpl.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415

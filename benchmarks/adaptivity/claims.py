@@ -144,7 +144,7 @@ CLAIMS: tuple[Claim, ...] = (
         "PS2Stream VI-D, Fig. 12c",
         "GR delays fewer tuples than SI (10 % more of them) and RA (20 % more)",
         verdicts.fewest,
-        "what moves is small, whoever chooses it",
+        "what moves is small, whichever balancer chooses it",
     ),
     Claim(
         "PS2Stream VI-D, Fig. 12c",

@@ -75,6 +75,9 @@ from sirocco_client.searching import GRACE_S, SearchAnswer, Searching, SearchPar
 
 T = TypeVar("T")
 
+# What a broken stream raises. InvalidStateError: written to a call that has already ended.
+_BROKEN = (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError, Unavailable)
+
 
 class AsyncClient:
     """Connects to a cluster as `Client` does. All of its methods belong to one event loop."""
@@ -270,13 +273,7 @@ class AsyncClient:
                     self._contact.reached(address, ROUTER)
                     for result in state.answered(response):
                         yield result
-            except (
-                grpc.RpcError,
-                grpc.aio.UsageError,
-                asyncio.InvalidStateError,
-                Unavailable,
-            ) as failure:
-                # InvalidStateError: written to a call that has already ended.
+            except _BROKEN as failure:
                 error = self._contact.failed(address, ROUTER, "RegisterQueries", failure)
             except asyncio.CancelledError:
                 if not was_call_cancelled():
@@ -432,13 +429,7 @@ class AsyncClient:
                     self._contact.reached(address, MERGER)
                     state.received(response, time.monotonic())
                 continue
-            except (
-                grpc.RpcError,
-                grpc.aio.UsageError,
-                asyncio.InvalidStateError,
-                Unavailable,
-            ) as failure:
-                # InvalidStateError: written to a call that has already ended.
+            except _BROKEN as failure:
                 error = self._contact.failed(address, MERGER, "SearchMany", failure)
             except asyncio.CancelledError:
                 if not was_call_cancelled():

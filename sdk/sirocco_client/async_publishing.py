@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -71,7 +72,7 @@ class Sending(Protocol):
 Box = TypeVar("Box", bound=Sending)
 
 
-class AsyncPublishing(Generic[Box]):
+class AsyncPublishing(ABC, Generic[Box]):
     """What publishers for asyncio have in common: an outbox, a stream, and a task between them."""
 
     # The call of `PublishService` that is made.
@@ -126,9 +127,9 @@ class AsyncPublishing(Generic[Box]):
             # The error of the `async with` body is the one to raise.
             error.add_note(f"and the publisher could not be closed cleanly: {second}")
 
+    @abstractmethod
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Flushes and ends the stream; calling it again does nothing."""
-        raise NotImplementedError
 
     async def _admit(self) -> None:
         while True:
@@ -233,6 +234,6 @@ class AsyncPublishing(Generic[Box]):
         self._report(refused)
         self._changed.set()
 
+    @abstractmethod
     def _report(self, refused: list[Rejected]) -> None:
         """Hands refused objects on, or keeps them for `flush`."""
-        raise NotImplementedError

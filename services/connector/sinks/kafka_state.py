@@ -150,7 +150,7 @@ class Transactions:
             "queue.buffering.max.messages": _QUEUE_ROWS,
             "queue.buffering.max.kbytes": _QUEUE_KB,
             "message.max.bytes": self._record_bytes + 65_536,
-            # As Java clients: a key is in the same partition, whoever writes it.
+            # As Java clients do: a key is in the same partition, whichever client writes it.
             "partitioner": "murmur2_random",
         }
         self._producer = Producer(config, logger=LOGGER)

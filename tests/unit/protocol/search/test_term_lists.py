@@ -53,7 +53,7 @@ def test_candidates_hold_all_of_the_most_frequent_terms_with_ties() -> None:
             continue
         decided += 1
         assert true <= set(terms.tolist()), f"seed {seed}"
-        # Whoever lacks a count is asked for it, and then the sums are true.
+        # Evaluators that lack a count are asked for it, and then the sums are true.
         sums: Counter[int] = Counter()
         for one, own in zip(lists, several, strict=True):
             missing = lacking(one, terms).tolist()
