@@ -28,7 +28,7 @@ IN_FLIGHT_MAX = 1_024
 REQUEST_BYTES_MAX = 256 << 10
 
 # Results that are kept to give them out in order, for each search under way: one slow search holds
-# back those behind it, and then further ones are not sent.
+# back those after it, and then further ones are not sent.
 AHEAD = 16
 
 

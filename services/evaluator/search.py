@@ -81,7 +81,7 @@ class _OpenQuestion:
         has_place: it counts among the questions under way.
         arrived: whether its slots have reached its position token, if it has one.
         parts: makes the messages of its answer, once it need not wait.
-        terms_wanted: u8[m], the terms whose counts are wanted behind a list; empty for all.
+        terms_wanted: u8[m], the terms whose counts are wanted after a list; empty for all.
         task: sends the answer, if it has more than one part or has to wait.
     """
 

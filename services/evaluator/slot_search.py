@@ -178,7 +178,7 @@ class SlotSearch(Protocol):
 LeftoversOf: TypeAlias = "Callable[[int, int, SlotSearch], Leftovers | None]"
 
 
-# The terms whose counts are wanted behind a list of terms, u8[m]; None for all.
+# The terms whose counts are wanted after a list of terms, u8[m]; None for all.
 TermsWanted: TypeAlias = "Callable[[], NDArray[np.uint64] | None]"
 
 
@@ -592,7 +592,7 @@ class _TermsAnswer:
         found: Counted | None,
         output_hashing: TermHashing,
     ) -> Iterator[Part]:
-        """Yields the last part behind a list: the counts of some terms of the same objects."""
+        """Yields the last part after a list: the counts of some terms of the same objects."""
         if found is not None:
             wanted = found.count_of(terms).astype(np.uint64)
         else:

@@ -85,7 +85,7 @@ class Evaluators:
         return asked
 
     def take_more(self, asked: QuestionKey, terms: bytes = b"") -> None:
-        """Allows one more part to be sent: behind a list of terms, the counts of these (u8[m])."""
+        """Allows one more part to be sent: after a list of terms, the counts of these (u8[m])."""
         if (link := self._links.get(asked.member)) is not None:
             link.take_more(asked.number, terms)
 

@@ -112,7 +112,7 @@ class SearchStream:
     async def responses(
         self, requests: AsyncIterator[pb.SearchManyRequest]
     ) -> AsyncIterator[pb.SearchManyResponse]:
-        """Yields the answers; raises the error that ended the requests, behind the last one."""
+        """Yields the answers; raises the error that ended the requests, after the last one."""
         reading = asyncio.get_running_loop().create_task(self._read(requests))
         reading.add_done_callback(lambda _: self._wake.set())
         try:

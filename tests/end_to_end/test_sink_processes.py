@@ -1,4 +1,4 @@
-"""Sinks behind a cluster of processes, under load, while connector, merger and receiver are killed.
+"""Sinks after a cluster of processes, under load, while connector, merger and receiver are killed.
 
 The ledger: each object is once in the topic and once in the files. The webhook's receiver has it at
 least once, under one id.

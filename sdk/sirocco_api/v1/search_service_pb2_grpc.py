@@ -64,7 +64,7 @@ class SearchServiceServicer(object):
     def SearchMany(self, request_iterator, context):
         """Answers many snapshot queries, each by itself: it takes a place of its own, has a time limit of its
         own, and is answered, refused or partial whatever becomes of the others. Answers come in whichever
-        order they are found. When the requests have ended, the stream ends behind the last answer.
+        order they are found. When the requests have ended, the stream ends after the last answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

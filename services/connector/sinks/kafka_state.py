@@ -214,7 +214,7 @@ class Transactions:
         """Returns the first offset of the state partition and the one after the last.
 
         To a consumer that reads committed records alone, the end is where the first open
-        transaction begins. That may be one of another sink, with the state of this one behind it.
+        transaction begins. That may be one of another sink, with the state of this one after it.
         """
         with self._consumer("read_uncommitted") as consumer:
             low, high = consumer.get_watermark_offsets(self._at(OFFSET_BEGINNING), _CALL_S)

@@ -85,7 +85,7 @@ def avro_parser(schema: Any, named: Mapping[str, Any]) -> Parse:
             ) from None
         if rest:
             raise DecodeError(
-                DECODE, InvalidArgument(f"has {rest} bytes behind its end", field="value")
+                DECODE, InvalidArgument(f"has {rest} bytes after its end", field="value")
             )
         return plain(found)
 

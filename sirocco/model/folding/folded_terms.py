@@ -1,6 +1,6 @@
 """The terms of queries to which accents do not matter, and where a text holds them.
 
-Such a term is the folded token, phrase or beginning behind a tilde: `~zurich`. So it is a term of
+Such a term is the folded token, phrase or beginning after a tilde: `~zurich`. So it is a term of
 its own for an index, like a phrase, and an object holds it where its folded text does.
 """
 

@@ -66,7 +66,7 @@ class Place:
     Attributes:
         term: the word, phrase or beginning as the analysis writes it.
         start: of its first character in the text, in code points.
-        end: behind its last character.
+        end: after its last character.
     """
 
     term: str

@@ -86,7 +86,7 @@ def test_damaged_avro_is_refused_and_nothing_else(run: int) -> None:
 def test_a_record_that_is_cut_or_has_more_is_refused() -> None:
     parse, value = avro_parser(PLACE, {}), written(PLACE, PLACED)
     assert reason(parse, value[:-1])[0] == "decode"
-    assert "1 bytes behind" in reason(parse, value + b"\0")[1]
+    assert "1 bytes after" in reason(parse, value + b"\0")[1]
 
 
 LIST = {
