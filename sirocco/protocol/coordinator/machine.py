@@ -61,7 +61,7 @@ SERVICE_OF_TOPIC = {
 
 # How long members are watched before the first grants: otherwise everything would be granted to the
 # first of several services that start together, and moved a second later. Longer than the interval
-# between renewals of a lease: an emptied map store is filled again before a member counts as dead.
+# between renewals of a lease: what a store has lost unseen is there again before anything moves.
 SETTLING_MS = 1_500
 
 # After so many times `SETTLING_MS` a service is granted what it should have although its members
@@ -83,7 +83,8 @@ class CoordinatorSettings:
         first_map: bytes of the map to begin with, when the cluster has none.
         first_map_version: its version.
         settling_ms: how long the living members of a service have to be the same before anything is
-            granted to it; after `SETTLINGS_MAX` times that it is granted anyway.
+            granted to it; after `SETTLINGS_MAX` times that it is granted anyway. What members owned
+            that are missed, while no others came, is granted at once.
         by_load: slots are assigned by load, as `SlotWeights` and `RebalanceRequest` say; else each
             evaluator has equally many.
         warms: a slot with a living owner is granted to another when that one has loaded its past
@@ -356,10 +357,14 @@ class CoordinatorMachine:
     def _settles(self, service: str, members: tuple[str, ...], now_ms: int) -> bool:
         """Whether a service, with the members alive now, is granted what it should have."""
         seen, settling_ms = self._watched.get(service), self._settings.settling_ms
+        # Nobody else is about to come, and what they owned stands still.
+        only_lost = (
+            seen is not None and seen.waiting_since_ms is None and {*members} < {*seen.members}
+        )
         if seen is None or seen.members != members:
             waiting_ms = None if seen is None else seen.waiting_since_ms
             seen = Watched(members, now_ms, now_ms if waiting_ms is None else waiting_ms)
-        is_settled = now_ms - seen.since_ms >= settling_ms
+        is_settled = only_lost or now_ms - seen.since_ms >= settling_ms
         if seen.waiting_since_ms is not None:
             is_settled |= now_ms - seen.waiting_since_ms >= SETTLINGS_MAX * settling_ms
         self._watched[service] = replace(seen, waiting_since_ms=None) if is_settled else seen

@@ -39,8 +39,8 @@ class LeaseTimes:
     """How long a process counts as alive.
 
     Attributes:
-        lease_ms: a process that is killed is missed after this long: with the coordinator's second
-            of settling and the loading of checkpoints, matching resumes within 10 s.
+        lease_ms: a process that is killed is missed after this long, and what it owned is granted
+            at the coordinator's next look. A busy machine may hold up renewals for a few seconds.
         renew_ms: between renewals; three of them may fail before the lease is lost.
         stuck_ms: a loop that has not run for so long does not count as alive, even if the thread
             that renews its lease runs. Longer than the largest index takes to load while the pool

@@ -128,6 +128,19 @@ def test_r4_no_member_counts_as_dead_for_a_lease_after_the_store_was_emptied_uns
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
 
 
+def test_r4_a_store_that_returns_as_it_was_before_counts_as_emptied(watch: Watch) -> None:
+    watch.lease("evaluator-a", "router-a")
+    watch.look()
+    key = f"seen/{watch.service.member}"
+    before = watch.store.get(key)
+    assert before is not None
+    watch.look()
+    watch.store.put(key, before)
+    assert watch.look() == []
+    watch.now_ms += LEASE_TIMES.lease_ms
+    assert watch.look() == [MembersSeen(SEEN, leading=True)]
+
+
 class FakeEvaluators:
     """Notes what it is asked for; the map store may be away."""
 

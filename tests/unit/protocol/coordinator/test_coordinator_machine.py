@@ -180,6 +180,36 @@ def test_each_service_settles_by_itself() -> None:
     assert {owner.member for (topic, _), owner in owners if topic == SLOTS} == {"evaluator-0"}
 
 
+def test_what_the_dead_owned_is_granted_at_once_if_nobody_else_came() -> None:
+    cluster = Cluster("a")
+    cluster.settle("a", members(evaluators=4))
+
+    def owners(alive: tuple[Member, ...]) -> set[str]:
+        cluster.see("a", alive)
+        cluster.read("a")
+        known = cluster.view().owners.items()
+        return {owner.member for (topic, _), owner in known if topic == SLOTS}
+
+    # One after the other: neither waits for the other.
+    assert owners(members(evaluators=3)) == {f"evaluator-{n}" for n in range(3)}
+    assert owners(members(evaluators=2)) == {f"evaluator-{n}" for n in range(2)}
+    # Another comes at the same time: everything waits until it is known who stays.
+    news = [member for member in members(evaluators=2) if member.id != "evaluator-1"]
+    alive = (*news, Member("evaluator-9", "evaluator"))
+    assert owners(alive) == {f"evaluator-{n}" for n in range(2)}
+    cluster.now_ms += SETTLING_MS
+    assert owners(alive) == {"evaluator-0", "evaluator-9"}
+
+
+def test_the_first_members_of_a_new_leader_settle_though_some_are_lost() -> None:
+    cluster = Cluster("a")
+    cluster.see("a", members(evaluators=3))
+    cluster.read("a")
+    cluster.see("a", members(evaluators=3))
+    cluster.see("a", members(evaluators=2))
+    assert cluster.grants() == []
+
+
 def test_what_the_dead_owned_is_granted_though_others_keep_coming() -> None:
     """A rolling upgrade: one more evaluator at each look, and one that dies meanwhile."""
     cluster = Cluster("a")
