@@ -26,6 +26,7 @@ from itertools import islice
 
 import bench_pipeline as pipeline  # type: ignore[import-not-found]
 from sirocco_client import Client, Rectangle, RegistrationResult, query_from_json
+from sirocco_client.bulk import BATCH_ROWS
 from sirocco_client.queries import RangeQuery
 
 from sirocco.loadgen.clusters import ClusteredWorkload
@@ -116,7 +117,7 @@ def main() -> int:
     parser.add_argument("--log", choices=("memory", "kafka", "all"), default="all")
     parser.add_argument("--queries", type=int, default=100_000, help="of a round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=4_000, help="queries a request")
+    parser.add_argument("--batch", type=int, default=BATCH_ROWS, help="queries a request")
     asked = parser.parse_args()
     # Of services alone, which this process is on the memory log.
     from sirocco.runtime.process.process_tuning import tune  # noqa: PLC0415

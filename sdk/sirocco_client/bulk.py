@@ -41,10 +41,10 @@ QUERY_BYTES_MAX = 4 << 20
 # Changes per request that a server accepts.
 QUERIES_MAX = 10_000
 
-# Changes per request by default. Each request becomes a record for each slot, so that larger ones
+# Changes per request by default. Each request becomes records for each slot, so that larger ones
 # cost less: a thousand took 1.7 times the CPU of four thousand (Kafka, 8 slots). Results arrive
 # request by request.
-BATCH_ROWS = 4_000
+BATCH_ROWS = 8_000
 
 # Requests in flight: enough to hide the round trip, few enough that a break repeats little.
 REQUESTS_MAX = 4

@@ -120,7 +120,7 @@ class KafkaProducer:
         self._log.check(topic, partition)
         outer, produce = self._log.outer(topic), self._producer.produce
         listed: list[Any] = list(headers)
-        delivered = self._delivered(f"append to {topic}/{partition}", on_ack)
+        delivered = self._delivered_one(f"append to {topic}/{partition}", on_ack)
         taken = 0
         try:
             for key, value in records:
@@ -153,6 +153,21 @@ class KafkaProducer:
             failure = None if error is None else self._lost(error, what)
             if on_ack is not None:
                 on_ack(failure, message.offset() if failure is None else -1)
+
+        return delivered
+
+    def _delivered_one(
+        self, what: str, on_ack: OnAck | None
+    ) -> Callable[[KafkaError | None, Any], None]:
+        """The same for one of the records of `append_many`."""
+        lock = self._count_lock
+
+        def delivered(error: KafkaError | None, _: Any) -> None:
+            with lock:
+                self._pending -= 1
+            failure = None if error is None else self._lost(error, what)
+            if on_ack is not None:
+                on_ack(failure, 1)
 
         return delivered
 

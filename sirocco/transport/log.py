@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 TopicPartition: TypeAlias = tuple[str, int]
@@ -34,9 +34,8 @@ RECORD_BYTES_MAX = 4 * 1024 * 1024
 APPEND_WAIT_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One record as read from the log.
+class Record(NamedTuple):
+    """One record as read from the log; a tuple, because there are millions of them.
 
     Attributes:
         topic: its topic.
@@ -130,7 +129,8 @@ class Producer(Protocol):
         Args:
             topic, partition, headers: of all of them.
             records: key and value of each.
-            on_ack: called for each of those that were taken.
+            on_ack: called with (None, n) when the log has n more of those that were taken, with
+                (error, 1) when it never will have one of them; as with `append` otherwise.
 
         Raises:
             LogFull: not even one was taken; all other errors as `append`.

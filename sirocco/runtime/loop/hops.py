@@ -163,8 +163,8 @@ class PlainAppends:
         self._records = self._records[taken:]
         return not self._records
 
-    def _acknowledged(self, error: Exception | None, _offset: int) -> None:
-        self._unacknowledged -= 1
+    def _acknowledged(self, error: Exception | None, count: int) -> None:
+        self._unacknowledged -= count
         if error is not None and self.error is None:
             self.error = error
             self._done(self)

@@ -12,7 +12,8 @@ class LoopLimits:
     Attributes:
         turn_bytes_wanted: registrations are small records, and their cost is per turn: a record for
             each slot, which evaluators take one by one. So a turn polls until it has so many bytes,
-            or records. These take some 50 ms, for which objects and other change requests wait.
+            or records; more of both while turns are cheap (`TurnSize`).
+        turn_cpu_s_wanted: CPU time of a turn, for which objects and other change requests wait.
         gone_ms: for so long a missing offset may turn out to belong to a new owner, which has
             truncated it and whose grant is further on in `control`. Longer than reading that takes.
         save_again_ms: interval between tries of a failed save. The log keeps everything since the
@@ -26,6 +27,7 @@ class LoopLimits:
     """
 
     turn_bytes_wanted: int = 256 << 10
+    turn_cpu_s_wanted: float = 0.05
     gone_ms: int = 5_000
     save_again_ms: int = 5_000
     load_again_ms_max: int = 5_000

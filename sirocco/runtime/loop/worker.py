@@ -77,6 +77,7 @@ from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.log_truncation import LogTruncation
 from sirocco.runtime.loop.loop_inbox import LoopInbox
 from sirocco.runtime.loop.transactions import Transactions
+from sirocco.runtime.loop.turn_size import TurnSize
 from sirocco.runtime.process.clock import Steady, monotonic_ms
 from sirocco.runtime.process.retries import retried
 from sirocco.telemetry.logging import event
@@ -91,7 +92,7 @@ T = TypeVar("T")
 # Records of one poll; the log's own bound on bytes in flight keeps large ones from piling up.
 POLL_RECORDS_MAX = 512
 
-# Records of one turn; see `LoopLimits`.
+# Records of one turn, at first; see `LoopLimits`.
 TURN_RECORDS_MAX = 4 * POLL_RECORDS_MAX
 
 # How long a poll waits for the first record when nothing is due; change requests wait as long.
@@ -147,6 +148,10 @@ class Worker:
         self.cpu_seconds = 0.0
         self.lag: Mapping[str, int] = {}
         self._lag_seen_ms = self.beat_ms
+        self._turn_size = TurnSize(
+            TURN_RECORDS_MAX, limits.turn_bytes_wanted, limits.turn_cpu_s_wanted
+        )
+        self._is_full = False
         self._clock = Steady()
         self._log = log
         self._checkpoints = Checkpoints(log, archive, hashing)
@@ -282,6 +287,7 @@ class Worker:
     def _turn(self) -> None:
         self._beat()
         records = self._poll()
+        begin_s = time.thread_time()
         entries: list[Entry] = []
         for entry in self._reader.entries(records):
             if entry.topic != CONTROL:
@@ -312,6 +318,7 @@ class Worker:
         for load in self._loads.due(monotonic_ms()):
             self._load(load)
         self.cpu_seconds = time.thread_time()
+        self._turn_size.note(self.cpu_seconds - begin_s, was_full=self._is_full)
         if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
             self._checkpoints.drop_unused()
             self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
@@ -331,12 +338,14 @@ class Worker:
                 raise error
         records = more = self._polled(self._poll_s())
         taken_bytes = 0
-        while len(more) == POLL_RECORDS_MAX and len(records) < TURN_RECORDS_MAX:
+        size = self._turn_size
+        while len(more) == POLL_RECORDS_MAX and len(records) < size.records_max:
             taken_bytes += sum([len(record.value) for record in more])
-            if taken_bytes >= self._limits.turn_bytes_wanted:
+            if taken_bytes >= size.bytes_wanted:
                 break
             more = self._polled(0.0)
             records = records + more
+        self._is_full = len(more) == POLL_RECORDS_MAX
         return records
 
     def _polled(self, wait_s: float) -> list[Record]:

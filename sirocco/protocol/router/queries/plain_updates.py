@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +13,36 @@ from sirocco.index.base.compile import take_queries
 from sirocco.protocol.contract.columns import take_names
 from sirocco.protocol.contract.effects import Append, Effect
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_REVISION, SLOTS, Installed
-from sirocco.protocol.contract.plain_queries import PlainChanges
+from sirocco.protocol.contract.plain_queries import PlainChanges, PlainQueries
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.schemes.map.routing import QueryRoutes, RoutingArrays
+
+# Changes that are forwarded at once: each record for a slot costs as much as a hundred queries.
+PLAIN_MAX = 4_096
+
+# Bytes of the record of a slot that holds all of them: half of what a log accepts.
+PART_BYTES_MAX = 2 << 20
+
+# Bytes of a query in a record of a slot, besides its id and text: columns, box, and a subscriber.
+_ROW_BYTES = 320
+
+# For each byte of a text: the shortest term has two, and takes a hash and a word.
+_TEXT_BYTES = 12
+
+
+def parts(queries: PlainQueries, bytes_max: int = PART_BYTES_MAX) -> Iterator[tuple[int, int]]:
+    """Yields begin and end of parts of some queries that are forwarded one after the other.
+
+    With all queries of a part, the record of a slot has `bytes_max` bytes at most, or one query.
+    """
+    sizes = np.diff(queries.names.id_offsets) + _TEXT_BYTES * np.diff(queries.text_offsets)
+    ends = np.cumsum(sizes + _ROW_BYTES)
+    begin, done = 0, 0
+    while begin < len(ends):
+        fitting = int(np.searchsorted(ends, done + bytes_max, "right"))
+        end = min(max(fitting, begin + 1), begin + PLAIN_MAX)
+        yield begin, end
+        begin, done = end, int(ends[end - 1])
 
 
 @dataclass(frozen=True, slots=True)

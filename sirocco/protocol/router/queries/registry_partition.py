@@ -48,7 +48,7 @@ from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
-from sirocco.protocol.router.queries.plain_updates import PlainUpdates
+from sirocco.protocol.router.queries.plain_updates import PlainUpdates, parts
 from sirocco.protocol.router.queries.query_placement import Routings, Stage
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from sirocco.protocol.router.queries.report_locators import Locators
@@ -59,10 +59,6 @@ DEPOSED = "the owner of this part of the registry has changed; try again"
 
 # A record with its offset, or the first offset of several.
 Read = tuple[int, Change | Prepare | Retire | PlainRecords]
-
-# Changes of plain queries that are forwarded at once; with the longest ids and texts they still fit
-# one record of a slot.
-PLAIN_MAX = 1_024
 
 
 @dataclass(slots=True, kw_only=True)
@@ -277,10 +273,10 @@ class Registry:
 
     def _read_plain(self, records: PlainRecords, routings: Routings) -> list[Effect]:
         effects: list[Effect] = []
-        for begin in range(0, len(records.offsets), PLAIN_MAX):
+        for begin, end in parts(records.changes.queries):
             offsets, changes = records.offsets, records.changes
-            if len(offsets) > PLAIN_MAX:
-                rows = np.arange(begin, min(begin + PLAIN_MAX, len(offsets)))
+            if end - begin < len(offsets):
+                rows = np.arange(begin, end)
                 offsets, changes = offsets[rows], changes.take(rows)
             if self._are_usual(changes, routings):
                 self.repair.note_plain(changes.queries.handles)

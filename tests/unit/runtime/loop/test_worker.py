@@ -111,6 +111,17 @@ def test_small_records_are_handled_by_the_thousand(log: MemoryLog) -> None:
     )
 
 
+def test_a_turn_takes_more_after_a_cheap_one(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    for number in range(3 * worker_module.TURN_RECORDS_MAX + 10):
+        append(log, INTAKE, taken_of(1, number + 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
+    with running(log, script, limits=LoopLimits(turn_cpu_s_wanted=100.0)):
+        polled = script.wait(Polled, 3)
+    counts = [len(each.entries) for each in polled]
+    assert counts == [worker_module.TURN_RECORDS_MAX, 2 * worker_module.TURN_RECORDS_MAX, 10]
+
+
 def test_large_records_wait_for_the_next_turn(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     for number in range(worker_module.POLL_RECORDS_MAX + 10):

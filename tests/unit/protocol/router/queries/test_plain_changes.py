@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sirocco.codec.hops import encode
 from sirocco.model.query import parse_query
 from sirocco.protocol.contract.effects import (
     AppendChanges,
@@ -17,8 +19,12 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import Change, Installed
 from sirocco.protocol.router.queries.place_sets import leaves_of_state
-from sirocco.protocol.router.queries.plain_updates import PlainUpdates
-from sirocco.protocol.router.queries.registry_partition import PLAIN_MAX
+from sirocco.protocol.router.queries.plain_updates import (
+    PART_BYTES_MAX,
+    PLAIN_MAX,
+    PlainUpdates,
+    parts,
+)
 from sirocco.schemes.map.routing import RoutingArrays
 from tests.support.plain_columns import plain_entries, plain_requests
 from tests.support.registry_log import ROUTING, Log, query
@@ -228,11 +234,39 @@ def test_a_query_asked_for_twice_is_decided_in_order() -> None:
 
 def test_many_changes_are_forwarded_in_parts(forwarded: list[int]) -> None:
     log = ColumnLog()
-    count = 2 * PLAIN_MAX + 8
-    token = log.request(*(asked("register", f"q{n}", west=-160.0 + n / 10) for n in range(count)))
+    count = PLAIN_MAX + 8
+    token = log.request(*(asked("register", f"q{n}", west=-160.0 + n / 40) for n in range(count)))
     log.read()
-    assert forwarded == [PLAIN_MAX, PLAIN_MAX, 8]
+    assert forwarded == [PLAIN_MAX, 8]
     assert kinds(log, token) == list(range(count))
+
+
+def test_parts_fit_the_record_of_one_slot() -> None:
+    """Also where ids and subscribers are as long as can be, and texts have nothing but terms."""
+    words = " ".join(chr(97 + n % 26) for n in range(40))
+    requests = [
+        replace(asked("register", f"q{n:0127}", text=words), subscriber=f"s{n:0127}")
+        for n in range(PLAIN_MAX)
+    ]
+    columns = plain_requests(requests)
+    assert columns is not None
+    found = list(parts(columns.queries))
+    assert len(found) > 1
+    assert [begin for begin, _ in found] == [0, *(end for _, end in found[:-1])]
+    assert found[-1][1] == PLAIN_MAX
+    for begin, end in found:
+        some = columns.queries.take(np.arange(begin, end))
+        record = Installed.plain(
+            *(0, 0, some.names, np.arange(end - begin), some.rows, None),
+            *(np.empty(0, np.uint64), np.empty(0, np.int64)),
+        )
+        assert encode(record)[1].ByteSize() <= PART_BYTES_MAX
+
+
+def test_a_part_has_one_query_at_least() -> None:
+    columns = plain_requests([asked("register", f"q{n}") for n in range(8)])
+    assert columns is not None
+    assert list(parts(columns.queries, bytes_max=1)) == [(n, n + 1) for n in range(8)]
 
 
 @pytest.mark.parametrize("seed", range(8))
