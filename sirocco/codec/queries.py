@@ -27,6 +27,7 @@ from sirocco.model.query import (
     TermsQuery,
     parse_query,
 )
+from sirocco.model.text import keywords_for
 
 _MODES: dict[Mode, pb.QueryMode] = {
     "continuous": pb.QUERY_MODE_CONTINUOUS,
@@ -92,7 +93,7 @@ def _put_terms(kind: pb.TermsKind, query: TermsQuery) -> None:
 
 def _put_ranked(kind: pb.RankedKind, query: RankedQuery) -> None:
     kind.lon, kind.lat, kind.radius_m, kind.k = query.lon, query.lat, query.radius_m, query.k
-    kind.keywords.extend(query.keywords)
+    kind.keywords.extend(keywords_for(query.keywords))
     kind.events.extend(query.events)
     weights = query.weights
     kind.weights.text, kind.weights.space, kind.weights.time = (

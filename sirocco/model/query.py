@@ -35,7 +35,7 @@ from sirocco.model.members import (
     shown,
 )
 from sirocco.model.objects import FIXED_MEMBERS
-from sirocco.model.text import terms_of
+from sirocco.model.text import keywords_for, terms_of
 
 Mode = Literal["continuous", "snapshot"]
 Event = Literal["enter", "exit", "inside", "ended"]
@@ -476,7 +476,7 @@ def canonical(query: Query) -> dict[str, Any]:
                 "point": {"lon": query.lon, "lat": query.lat},
                 "radius_m": query.radius_m,
                 "k": query.k,
-                "keywords": list(query.keywords),
+                "keywords": keywords_for(query.keywords),
                 "weights": {
                     "text": query.weights.text,
                     "space": query.weights.space,

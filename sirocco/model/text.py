@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,10 @@ scripts without spaces; texts are stored and are analysed anew."""
 # times as much.
 KEPT_BYTES_MAX = 4 << 20
 
+_LENGTHENING = "\u30fc"
+# A unit, after which U+30FC is one too.
+_ANY_UNIT = "ア"
+
 _ASCII_TERM = re.compile(r"\w+", re.ASCII)
 
 _NO_KEY = np.zeros(KEY_WORDS, np.uint64)
@@ -69,6 +74,42 @@ def terms_of(text: str) -> list[str]:
         pairs = [first + second for first, second in itertools.pairwise(part)]
         terms += pairs or part
     return terms
+
+
+def keywords_for(terms: Sequence[str]) -> list[str]:
+    """Returns keywords that stand for the terms of a query, and for no others.
+
+    U+30FC is a unit only after others. The pair `ーヒ` of `コーヒー`, read by itself, would be the
+    word `ー` and the unit `ヒ`. It is written after a pair that leads to it: `コーヒ`.
+
+    Args:
+        terms: all terms of the query.
+    """
+    return [_keyword(term, terms) if term.startswith(_LENGTHENING) else term for term in terms]
+
+
+def _keyword(term: str, terms: Sequence[str]) -> str:
+    """Returns a word that stands for a term and perhaps others of the same query."""
+    if terms_of(term) == [term]:
+        return term
+    pairs = [pair for each in terms if len(pair := _units(each)) == 2]
+    # Breadth first; each pair lengthens one way only.
+    ways = [_units(term)]
+    for way in ways:
+        if not way[0].startswith(_LENGTHENING):
+            return "".join(way)
+        leading = [pair for pair in pairs if pair[1] == way[0]]
+        pairs = [pair for pair in pairs if pair[1] != way[0]]
+        ways += [[pair[0], *way] for pair in leading]
+    # Only if the other terms of its text are not there.
+    return term
+
+
+def _units(term: str) -> list[str]:
+    """Returns the units of a term, one element for a word."""
+    if term.startswith(_LENGTHENING):
+        return tokens_of(_ANY_UNIT + term)[1:]
+    return tokens_of(term)
 
 
 def _parts_of(text: str, table: CharacterTable | None = None) -> list[list[str]]:
