@@ -83,7 +83,7 @@ bench-adaptivity: ## What balancing brings, in virtual time: docs/results/adapti
 	@.venv/bin/python -m benchmarks.adaptivity $(ARGS)
 
 BEFORE ?= ../before
-bench-against: ## CPU of matching, registration and publishing against another checkout: BEFORE=path; ARGS="--rounds 30".
+bench-against: ## CPU of matching, registration, publishing and searches against another checkout: BEFORE=path; ARGS="--rounds 30".
 	@scripts/setup.sh bench kernels
 	@.venv/bin/python -m benchmarks.against --before $(BEFORE) $(ARGS)
 

@@ -30,12 +30,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from drawn_searches import DrawnSearches, settle  # type: ignore[import-not-found]
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, PublishFlow
 from sirocco_client import queries as ask
@@ -43,7 +41,6 @@ from sirocco_client.regions import Rectangle
 
 from sirocco.codec.columns import put_objects
 from sirocco.loadgen.clusters import ClusteredWorkload
-from sirocco.model.text import tokens_of
 from sirocco.runtime.process.process_tuning import tune
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.builders.scheme import scheme_named
@@ -53,111 +50,11 @@ from sirocco.services.embedded import EmbeddedCluster
 SEED = 20260101
 BATCH = 4_096
 WARM_UP = 30
-# CPU time of the loops of all idle services in a second, with some spare; and for how many seconds:
-# in between, merges and the archive wait for the disk.
-IDLE_CPU_S = 0.2
-IDLE_S = 5
-# Number of published objects from which searches are created.
-REMEMBERED = 20_000
-
-Query = ask.Query
-
-
-class Made:
-    """Creates queries from published objects."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._lon: list[float] = []
-        self._lat: list[float] = []
-        self._texts: list[str] = []
-
-    def remember(self, objects: Any) -> None:
-        """Keeps some objects of a batch."""
-        rows = self._rng.integers(0, len(objects), 40)
-        if len(self._lon) < REMEMBERED:
-            for row in rows.tolist():
-                one = objects.row(row)
-                self._lon.append(one.lon)
-                self._lat.append(one.lat)
-                self._texts.append(one.text)
-
-    def places(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns lon and lat of the remembered objects."""
-        return np.array(self._lon), np.array(self._lat)
-
-    def queries(self, case: str) -> Iterator[Query]:
-        """Yields queries of a case without end."""
-        make: Callable[[], Query] = getattr(self, f"_{case}")
-        while True:
-            yield make()
-
-    def _row(self) -> int:
-        return int(self._rng.integers(len(self._lon)))
-
-    def _word(self) -> str:
-        return str(self._rng.choice(tokens_of(self._texts[self._row()])))
-
-    def _range_at(self, lon: float, lat: float, text: str | None) -> ask.RangeQuery:
-        box = self._box(lon, lat, 0.01)
-        return ask.RangeQuery(id="r", subscriber="", mode="snapshot", region=box, text=text)
-
-    @staticmethod
-    def _box(lon: float, lat: float, side: float) -> Rectangle:
-        west = min(max(lon - 180 * side, -180.0), 180 - 360 * side)
-        south = min(max(lat - 90 * side, -90.0), 90 - 180 * side)
-        return Rectangle(west, south, west + 360 * side, south + 180 * side)
-
-    def _nothing(self) -> Query:
-        row = self._row()
-        return self._range_at(self._lon[row], self._lat[row], "no_object_holds_this")
-
-    def _range(self) -> Query:
-        row = self._row()
-        word = str(self._rng.choice(tokens_of(self._texts[row])))
-        return self._range_at(self._lon[row], self._lat[row], word)
-
-    def _range_rare(self) -> Query:
-        lon, lat = self._rng.uniform(-180, 180), self._rng.uniform(-90, 90)
-        return self._range_at(float(lon), float(lat), self._word())
-
-    def _knn(self) -> Query:
-        return self._knn_of(None)
-
-    def _knn_word(self) -> Query:
-        return self._knn_of(self._word())
-
-    def _knn_of(self, text: str | None) -> Query:
-        row = self._row()
-        lon = min(180.0, max(-180.0, self._lon[row] + float(self._rng.uniform(-1, 1))))
-        lat = min(90.0, max(-90.0, self._lat[row] + float(self._rng.uniform(-1, 1))))
-        return ask.KnnQuery(
-            id="k", subscriber="", mode="snapshot", lon=lon, lat=lat, k=10, text=text
-        )
-
-    def _terms(self) -> Query:
-        row = self._row()
-        box = self._box(self._lon[row], self._lat[row], 0.1)
-        return ask.TermsQuery(id="t", subscriber="", mode="snapshot", k=10, region=box)
-
-    def _ranked(self) -> Query:
-        row = self._row()
-        return ask.RankedQuery(
-            id="b",
-            subscriber="",
-            mode="snapshot",
-            lon=self._lon[row],
-            lat=self._lat[row],
-            radius_m=100_000.0,
-            k=10,
-            keywords=tuple({self._word() for _ in range(5)}),
-        )
-
 
 CASES = ("nothing", "range", "range_rare", "knn", "knn_word", "terms", "ranked", "fresh")
 
 
-def publish(client: Client, count: int, made: Made, seed: int) -> None:
+def publish(client: Client, count: int, made: DrawnSearches, seed: int) -> None:
     """Publishes the objects and waits until all are stored."""
     begin_s = time.monotonic()
     flow = PublishFlow(batch_objects=BATCH, outstanding_objects_max=16 * BATCH)
@@ -173,16 +70,7 @@ def publish(client: Client, count: int, made: Made, seed: int) -> None:
     report("published", objects=count, seconds=round(seconds, 1), per_s=round(count / seconds))
 
 
-def settle() -> None:
-    """Waits until no more slices are merged: the system has to be idle."""
-    idle_s = 0
-    while idle_s < IDLE_S:
-        begin_s = time.process_time()
-        time.sleep(1.0)
-        idle_s = idle_s + 1 if time.process_time() - begin_s < IDLE_CPU_S else 0
-
-
-def move_leaf(client: Client, made: Made) -> None:
+def move_leaf(client: Client, made: DrawnSearches) -> None:
     """Moves the leaf of most remembered objects to the next slot, and waits until that is over."""
     state = client.map_change(with_map=True)
     found = from_bytes(state.partition_map)
@@ -203,7 +91,9 @@ def move_leaf(client: Client, made: Made) -> None:
     report("a leaf moves", leaves=len(found.leaves), slots=found.slots, seconds=seconds)
 
 
-def measure(client: Client, made: Made, case: str, searches: int, suffix: str = "") -> None:
+def measure(
+    client: Client, made: DrawnSearches, case: str, searches: int, suffix: str = ""
+) -> None:
     """Runs queries of a case one after the other."""
     took_ms, answers, slots = [], 0, 0
     begin_cpu_s = 0.0
@@ -264,7 +154,7 @@ def main() -> int:
     parser.add_argument("--moved", action="store_true", help="again after one leaf has moved")
     asked = parser.parse_args()
     tune()
-    made = Made(asked.seed)
+    made = DrawnSearches(asked.seed)
     settings = ClusterSettings(slots=asked.slots)
     with (
         EmbeddedCluster(settings, evaluators=asked.evaluators) as cluster,

@@ -1,15 +1,18 @@
-"""CPU time of matching, registration and the whole way, of this checkout against another one.
+"""CPU time of matching, registration, publishing and searches, of this checkout against another.
 
 usage: python -m benchmarks.against --before PATH [--kernels PATH] [--rounds N]
                                           [--passes PASS …] [--queries N] [--objects N]
+                                          [--searches N]
 
 Machines drift by more than a change may cost. So two processes, one in each checkout, run passes
-in turns: `matching` by a range index alone, `registration` of new queries in bulk, and
-`publishing`, until the notifications are received. The last two contain everything, as the memory
-log of `bench_pipeline`, the client included; CPU time is counted. `speed` is the median over
-rounds of before by after: 0.97 means that this checkout takes 3 % longer. After it come the parts
-(threads of a service) that take most. A difference below some 3 % needs twenty rounds and another
-run to be credible; the index's place in memory alone makes up to 5 % of `matching`.
+in turns: `matching` by a range index alone, `registration` of new queries in bulk, `publishing`,
+until the notifications are received, and `searches` for a range, the nearest, ranked objects and
+terms, one after the other, as `bench_search_client`. All but the first contain everything, as the
+memory log of `bench_pipeline`, the client included; CPU time is counted, and for searches the time
+by the clock as well. `speed` is the median over rounds of before by after: 0.97 means that this
+checkout takes 3 % longer. After it come the parts (threads of a service, kinds of searches) that
+take most. A difference below some 3 % needs twenty rounds and another run to be credible; the
+index's place in memory alone makes up to 5 % of `matching`.
 
 Kernels of the other checkout that are not compiled at --kernels (`SIROCCO_KERNEL_CACHE`; by default
 as for this one) are compiled first, which takes minutes.
@@ -23,7 +26,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.report import ROOT
@@ -39,13 +42,13 @@ Figures = dict[str, float]
 class Side:
     """The process of one checkout; `kernels` holds its compiled ones, None: the default."""
 
-    def __init__(self, root: Path, kernels: Path | None, queries: int, objects: int) -> None:
+    def __init__(self, root: Path, kernels: Path | None, sizes: Sequence[int]) -> None:
         environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'sdk'}"}
         if kernels is not None:
             environment["SIROCCO_KERNEL_CACHE"] = str(kernels.resolve())
         self.figures: dict[str, list[Figures]] = {}
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), str(queries), str(objects)],
+            [sys.executable, str(WORKER), *map(str, sizes)],
             cwd=root,
             env=environment,
             stdin=subprocess.PIPE,
@@ -88,16 +91,17 @@ def rows(name: str, before: Side, after: Side) -> Iterator[dict[str, object]]:
 def main() -> int:
     """Runs the passes and prints the rows."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    passes = ("matching", "registration", "publishing")
+    passes = ("matching", "registration", "publishing", "searches")
     parser.add_argument("--before", type=Path, required=True, help="the other checkout")
     parser.add_argument("--kernels", type=Path, help="where that one has compiled kernels")
     parser.add_argument("--rounds", type=int, default=20, help="two at least")
     parser.add_argument("--passes", nargs="+", choices=passes, default=passes)
     parser.add_argument("--queries", type=int, default=5_000, help="of a registration")
     parser.add_argument("--objects", type=int, default=100_000, help="of a matching or publishing")
+    parser.add_argument("--searches", type=int, default=250, help="of each kind in a pass")
     asked = parser.parse_args()
-    sizes = (asked.queries, asked.objects)
-    sides = [Side(asked.before.resolve(), asked.kernels, *sizes), Side(ROOT, None, *sizes)]
+    sizes = (asked.queries, asked.objects, asked.searches)
+    sides = [Side(asked.before.resolve(), asked.kernels, sizes), Side(ROOT, None, sizes)]
     try:
         for side in sides:
             side.make("set-up")

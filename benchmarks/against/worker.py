@@ -1,8 +1,9 @@
 """One of the two processes: a whole cluster of one checkout, which runs passes on request.
 
 Each line of the input names a pass; each line of the output is its CPU time in microseconds for a
-query or an object, by part of the system. `matching` is of a range index alone, made at its first
-pass.
+query, an object or a search, by part of the system. `matching` is of a range index alone, made at
+its first pass. `searches` are of several kinds, each with its share of the CPU time; `clock` is
+the time from the call to the decoded answer.
 """
 
 # ruff: noqa: E402 -- the packages are found before they are imported
@@ -39,11 +40,16 @@ from sirocco.loadgen.match_workload import make_workload
 # The comparing checkout, after everything that belongs to the measured one.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import bench_pipeline as pipeline  # type: ignore[import-not-found]
+from drawn_searches import DrawnSearches, settle  # type: ignore[import-not-found]
 
 # Number of standing queries before the first pass, so that it is like the others.
 STANDING = 20_000
 # So many are in the index of `matching`.
 MATCHED_QUERIES = 300_000
+
+# Kinds of searches, and so many of each before the first pass: the first ones load kernels.
+SEARCHED = ("range", "knn", "ranked", "terms")
+WARM_UP = 30
 
 # Removes member and number from the names of threads.
 _MEMBER = re.compile(r"-[0-9a-f.]+-|_\d+$")
@@ -97,7 +103,31 @@ def matching(queries: int, objects: int) -> Iterator[Counter[str]]:
         yield used
 
 
-def main(queries: int, objects: int) -> None:
+def searching(client: Client, objects: int, count: int) -> Iterator[Counter[str]]:
+    """Yields the CPU time of passes of `count` searches of each kind, for objects of the set-up."""
+    drawn = DrawnSearches(pipeline.SEED)
+    for batch in ClusteredWorkload(pipeline.SEED).objects(objects):
+        drawn.remember(batch)
+    kinds = {kind: drawn.queries(kind) for kind in SEARCHED}
+    for query in chain.from_iterable(islice(each, WARM_UP) for each in kinds.values()):
+        client.search(query)
+    settle()
+    while True:
+        wanted = {kind: list(islice(each, count)) for kind, each in kinds.items()}
+        used: Any = Counter()
+        before, begin_s = cpu_us(), time.perf_counter()
+        for kind, searches in wanted.items():
+            begin_cpu_s = time.process_time()
+            for query in searches:
+                client.search(query)
+            used[kind] = (time.process_time() - begin_cpu_s) * 1e6
+        used["clock"] = (time.perf_counter() - begin_s) * 1e6
+        used.update(cpu_us())
+        used.subtract(before)
+        yield used
+
+
+def main(queries: int, objects: int, searches: int) -> None:
     """Runs passes until the input ends."""
     tune()
     matches = matching(MATCHED_QUERIES, objects)
@@ -116,12 +146,18 @@ def main(queries: int, objects: int) -> None:
             registered_per_s=0.0,
             bytes_per_query=0.0,
         )
+        searched = searching(client, objects, searches)
         one.subscription.open()
         threading.Thread(target=one.receive, name="receive", daemon=True).start()
+        alone = {
+            "matching": (matches, objects),
+            "searches": (searched, searches * len(SEARCHED)),
+        }
         for name in chain(["set-up"], map(str.strip, sys.stdin)):
-            if name == "matching":
-                used = next(matches)
-                print(json.dumps({part: us / objects for part, us in used.items()}), flush=True)
+            if name in alone:
+                passes, count = alone[name]
+                used = next(passes)
+                print(json.dumps({part: us / count for part, us in used.items()}), flush=True)
                 continue
             count = {"set-up": STANDING, "registration": queries, "publishing": objects}[name]
             wanted = [] if name == "publishing" else list(islice(drawn, count))
@@ -138,7 +174,7 @@ def main(queries: int, objects: int) -> None:
 if __name__ == "__main__":
     status = 1
     try:
-        main(int(sys.argv[1]), int(sys.argv[2]))
+        main(*map(int, sys.argv[1:]))
         status = 0
     except Exception:
         traceback.print_exc()
