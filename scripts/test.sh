@@ -17,7 +17,7 @@ pytest=(env "PATH=$PWD/.cache/bin:$PATH" "PYTHONPATH=scripts${PYTHONPATH:+:$PYTH
 run() { "${pytest[@]}" "$@"; }
 
 # Tests in virtual time, and of state alone: no result depends on how long they take. So they use
-# the moments in which tests on real parts wait for leases, brokers and processes: at the lowest
+# the moments in which all others wait for leases, brokers, processes and time limits: at the lowest
 # priority they take next to nothing of the cores from those. While the others work they stand
 # still, for minutes at times, which is no failure: the limit of a test is that of the whole stage.
 # Not among them: tests with Hypothesis, which takes a slow example for a fault.
@@ -75,6 +75,7 @@ alone=(tests/integration tests/end_to_end tests/charts/test_dashboards.py)
 # First what runs on one core, on as many as there are; then, two at a time, what has processes of
 # its own. Each part runs, whatever failed before. A process takes half a gigabyte: four are enough.
 status=0
+begin_patient
 begin_lint
 run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${patient[@]/#/--ignore=}" \
   tests/unit tests/paper tests/charts || status=$?
@@ -86,10 +87,9 @@ if try_engine; then
 else
   export SIROCCO_IMAGES_MISSING=$engine_missing
 fi
+trap stop_all EXIT # in place of that of the engine, which it stops as well
 run tests/images || status=$?
 stop_engine
-trap stop_all EXIT # in place of that of the engine
-begin_patient
 run -n 2 -p pytest_pairs "${alone[@]}" || status=$?
 end_patient || status=$?
 exit "$status"

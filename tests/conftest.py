@@ -5,6 +5,7 @@ A server is started at its first use, once per process that runs tests, and stop
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from sirocco.runtime.process.process_tuning import GC_THRESHOLDS
 from tests.support import seeds
 
 SERVERS = frozenset({"kafka_server", "redis_server"})
@@ -42,6 +44,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None and not hasattr(session.config, "workerinput"):
         reporter.write_line(f"random tests: {seeds.VARIABLE}={seeds.choose()}")
+
+
+def pytest_collection_finish() -> None:
+    """Spares the collector of cycles what all tests stand on: modules, kernels, the tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 # Before pytest chooses by marks.
