@@ -183,7 +183,8 @@ def fill(objects: int, slots: int, seed: int, searches: int) -> tuple[list[SlotS
         bytes_per_object=round(own / max(1, rows_sealed), 1),
     )
     picked = rng.permutation(2 * searches * len(lon))[: 2 * searches]
-    lons, lats, hashes = (np.concatenate(part)[picked] for part in (lon, lat, words))
+    lons, lats = (np.concatenate(part)[picked] for part in (lon, lat))
+    hashes = np.concatenate(words)[picked]
     return stores, Asked(lons[:searches], lats[:searches], hashes[:searches], hashes[searches:])
 
 

@@ -268,7 +268,9 @@ def main() -> int:
                 if any(not np.array_equal(known[name], columns[name]) for name in columns):
                     return 1
             continue
-        np.savez_compressed(path, **columns)
+        # Typed as anything, for `savez_compressed` has an option of its own among them.
+        arrays: dict[str, Any] = columns
+        np.savez_compressed(path, **arrays)
         print(path, path.stat().st_size, {n: c.shape for n, c in columns.items()})
     return 0
 

@@ -97,7 +97,7 @@ class Backlog:
         """Counts the objects that still wait as delayed for ever."""
         left = self._objects[: self.rows].sum(1)
         rows = np.flatnonzero(left > 0)
-        np.add.at(self.delays, ((rows * self._tick_s).astype(np.int64), -1), left[rows])
+        np.add.at(self.delays[:, -1], (rows * self._tick_s).astype(np.int64), left[rows])
 
     def note_outside(self, row: int, objects: float) -> None:
         """Counts objects of a row that were never admitted."""

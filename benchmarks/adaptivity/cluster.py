@@ -431,7 +431,8 @@ class Cluster:
         copying_s = self.settling.copy_s * float(standing.sum())
         for piece in range(PIECES):
             self.after(copying_s * piece / PIECES, lambda: self._owe_slots(work_s / PIECES))
-        trimming_s = np.bincount(removed % slots, minlength=slots) * self.costs.remove_s
+        trims = np.bincount(removed % slots, minlength=slots).astype(np.float64)
+        trimming_s = trims * self.costs.remove_s
         self.after(self.settling.prepare_s + copying_s, lambda: self._switch(following, trimming_s))
 
     def _switch(self, following: Routed, trimming_s: NDArray[np.float64]) -> None:

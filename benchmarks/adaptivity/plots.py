@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def _frame(panel: Any, course: Row) -> None:
     panel.set_xlim(begin - 60, end + 60)
 
 
-def _times(values: Sequence[object]) -> Any:
+def _times(values: Sized) -> Any:
     return (np.arange(len(values)) + 0.5) * POINT_S
 
 

@@ -8,6 +8,7 @@ with rounds of 15 s; ours are shorter, with rounds of 10 s.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from benchmarks.adaptivity.play import HURRIED, Way
 from benchmarks.adaptivity.scenes import (
@@ -51,7 +52,7 @@ def scenes(size: Size, seed: int) -> Iterator[Scene]:
     always = Crowd(asked(seed + 2, calm, size.queries))
     begin_s, end_s = size.calm_s, size.calm_s + size.hot_s
     middle_s, apart_s = (begin_s + end_s) / 2, size.hot_s / 4
-    times = {"judged_s": (begin_s, end_s), "quiet_s": size.quiet_s}
+    times: dict[str, Any] = {"judged_s": (begin_s, end_s), "quiet_s": size.quiet_s}
     lasts_s = end_s + size.after_s
 
     def crowd(pool: Stream, count: int, first_s: float, last_s: float, salt: int) -> Crowd:

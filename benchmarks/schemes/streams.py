@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class Stream:
         found = self.take(rows)
         ids = np.arange(1, len(rows) + 1, dtype=np.uint64)
         # A name would replace the id.
-        nameless = {
+        nameless: dict[str, Any] = {
             "names": np.empty(0, np.uint8),
             "name_offsets": np.zeros(len(rows) + 1, np.int64),
         }

@@ -91,10 +91,11 @@ def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], ND
     arrivals = {each.member: each.machine.intake.arrivals.report() for each in routers}
     sent = routed_totals(partition_map, tuple(arrivals), arrivals)
     assert sent is not None
-    reports = {
-        each.member: loads_of(each.worker.look(each.machine.leaf_counts_so_far).result())
-        for each in evaluators
-    }
+    reports = {}
+    for each in evaluators:
+        counted = each.worker.look(each.machine.leaf_counts_so_far).result()
+        assert counted is not None
+        reports[each.member] = loads_of(counted)
     owners = tuple(view.owners["slots", slot].member for slot in range(partition_map.slots))
     loads, missing = joined_loads(partition_map, owners, reports)
     assert not missing

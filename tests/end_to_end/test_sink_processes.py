@@ -125,7 +125,7 @@ def records_of(address: str, topic: str) -> list[Any]:
         for message in consumer.consume(10_000, 1.0):
             error = message.error()
             if error is None:
-                found.append(orjson.loads(message.value()))
+                found.append(orjson.loads(message.value() or b""))
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ends += 1

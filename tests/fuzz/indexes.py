@@ -7,10 +7,9 @@ antimeridian, words with a common beginning or of critical lengths, numbers of a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from sirocco.model.term_hashing import SECRET_BYTES, WIRE_TERMS, TermHashing
 from sirocco.model.text import tokens_of
 from tests.fuzz.chosen_keys import FAMILIES, Keys, drawn
 from tests.oracle.geometry import distances_m
+from tests.support.range_oracle import Columns
 
 NONE = np.empty(0, np.uint64)
 EXTREMES = (0, 1, 2, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 2, (1 << 64) - 1)
@@ -161,7 +161,7 @@ class Drawing:
         )
 
 
-def columns_of(things: Sequence[Thing]) -> tuple[NDArray[Any], ...]:
+def columns_of(things: Sequence[Thing]) -> Columns:
     """Returns longitudes, latitudes, terms by offsets, arrivals, positions, as `match` needs."""
     terms = [thing.terms for thing in things]
     positions = np.array([thing.position for thing in things], np.int64)
@@ -209,7 +209,8 @@ def nearest(dice: Random) -> None:
             live[row].dead = position
         things = [drawing.thing(position + n) for n in range(dice.choice([1, 31, 64, 120]))]
         position += len(things)
-        index.match(*columns_of(things), *_numbers(things, "id", "session", "number"))
+        ids, sessions, numbers = _numbers(things, "id", "session", "number")
+        index.match(*columns_of(things), ids, sessions, numbers)
         _offer(things, live.values())
         for row, one_query in live.items():
             near = index.near(row)
@@ -221,7 +222,7 @@ def nearest(dice: Random) -> None:
         live = {row: one_query for row, one_query in live.items() if one_query.dead > position}
 
 
-def _offer(things: Sequence[Thing], drawn_queries: Sequence[DrawnQuery]) -> None:
+def _offer(things: Sequence[Thing], drawn_queries: Iterable[DrawnQuery]) -> None:
     lon = np.array([thing.lon for thing in things])
     lat = np.array([thing.lat for thing in things])
     for one_query in drawn_queries:
@@ -271,7 +272,8 @@ def values(dice: Random) -> None:
         for thing in things:
             thing.key, thing.value = dice.choice(keys), dice.choice(chosen)
         each = np.arange(len(things))
-        found = index.match(*columns_of(things), each, *_numbers(things, "key", "value"))  # type: ignore[call-arg]
+        of_keys, of_values = _numbers(things, "key", "value")
+        found = index.match(*columns_of(things), each, of_keys, of_values)
         reported = zip(found.object_rows, found.events, found.query_rows, strict=True)
         wanted = _moves(things, live, inside)
         assert sorted((int(a), int(b), int(c)) for a, b, c in reported) == wanted

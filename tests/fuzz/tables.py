@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from sirocco.kernels.standing.pyramid import POSTING_WORDS, STATE_FREE, STATE_PL
 from sirocco.kernels.store.slice_seal import number_terms, rank_terms
 from tests.fuzz.chosen_keys import FAMILIES, Keys, crowded_cells, drawn
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+
 SIZES = (0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1_023, 1_024, 1_025, 3_000)
 """About the borders of groups, doublings and steps of them."""
 
@@ -41,7 +43,7 @@ def keys_of(dice: Random) -> Keys:
     return np.random.default_rng(dice.getrandbits(32)).permutation(keys)
 
 
-def some_of(keys: NDArray[np.generic], dice: Random) -> NDArray[np.generic]:
+def some_of(keys: NDArray[Scalar], dice: Random) -> NDArray[Scalar]:
     """Returns a stretch of keys."""
     ends = sorted((dice.randint(0, len(keys)), dice.randint(0, len(keys))))
     return keys[ends[0] : ends[1]]

@@ -28,7 +28,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("seed")
     add_connection(parser)
     args = parser.parse_args(arguments)
-    with Traffic((), args.name, args.seed, wait_s=WAIT_S, client=connect(args)) as traffic:
+    with (
+        connect(args) as client,
+        Traffic((), args.name, args.seed, wait_s=WAIT_S, client=client) as traffic,
+    ):
         _say(ready=True)
         for line in sys.stdin:
             command = line.strip()

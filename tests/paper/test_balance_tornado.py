@@ -189,6 +189,7 @@ def test_section_4_3_the_estimate_is_an_even_division():
     assert estimate.reduction == pytest.approx(cost_a - half)
     # β × queryCount(A) × (cost(A) - (cost(A) + cost(B)) / 2) / cost(A), without β.
     assert estimate.queries == pytest.approx(10 * (cost_a - half) / cost_a)
+    assert estimate.border is not None
     assert wanted_shift(costs, 0, estimate.border) == pytest.approx(cost_a - half)
     exact = exact_shift(costs, estimate, space.view.details[0])
     # The last two columns are nearest to the wanted 39.5; all queries stay.

@@ -159,7 +159,10 @@ def test_line_12_regions_that_differ_are_distinguished():
 @given(SEEDS)
 def test_the_numbers_of_parts_are_optimal(seed):
     rng = np.random.default_rng(seed)
-    costs = [rng.integers(0, 30, int(rng.integers(1, 6))) * 1.0 for _ in range(rng.integers(1, 5))]
+    costs = [
+        rng.integers(0, 30, int(rng.integers(1, 6))).astype(np.float64)
+        for _ in range(rng.integers(1, 5))
+    ]
     parts = int(rng.integers(len(costs), 13))
     numbers = numbers_of_parts(costs, parts)
     wanted = min(parts, sum(map(len, costs)))

@@ -182,13 +182,18 @@ def neighbour_search(arrays, box):
     return set(found[:count].tolist()), cells.reads, under
 
 
+def box_of(sides):
+    west, south, east, north = map(float, sides)
+    return west, south, east, north
+
+
 def map_with_fine_east(strips):
     """Returns sixteen leaves in the west, and strips in the east that cut all rows of the grid."""
     x, y = np.linspace(-180, 0, 5), np.linspace(-90, 90, 5)
     boxes = [(x[i], y[j], x[i + 1], y[j + 1]) for i in range(4) for j in range(4)]
     high = np.linspace(-90, 90, strips + 1)
     boxes += [(0.0, south, 180.0, north) for south, north in itertools.pairwise(high)]
-    leaves = tuple(Leaf(i, tuple(map(float, box))) for i, box in enumerate(boxes))
+    leaves = tuple(Leaf(i, box_of(box)) for i, box in enumerate(boxes))
     zeros = np.zeros(len(leaves), np.int32)
     return PartitionMap(
         version=1,
@@ -224,7 +229,7 @@ def test_lemma_1_at_most_two_cells_are_read_for_each_leaf_hit(seed):
     regions, _ = least_maximum_regions(cells, load, (0, 0, 256, 256), int(rng.integers(2, 200)))
     grid = even_grid(256, 256)
     boxes = np.array([grid.box(*region) for region in regions])
-    leaves = tuple(Leaf(i, tuple(map(float, box))) for i, box in enumerate(boxes))
+    leaves = tuple(Leaf(i, box_of(box)) for i, box in enumerate(boxes))
     zeros = np.zeros(len(leaves), np.int32)
     arrays = compile_map(
         PartitionMap(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from sirocco.protocol.contract.columns import NO_ROW, ListColumns
 from sirocco.protocol.contract.messages import DELIVERIES, NO_PAST, Delivered, Progress
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.record_sizes import partition_of
-from tests.oracle import knn, ranked
+from tests.oracle import Members, knn, ranked
 from tests.oracle.ranking import Ranking
 from tests.oracle.table import Objects
 from tests.simulation.log import SimLog
@@ -34,7 +34,7 @@ from tests.simulation.world import World
 class Placed(Protocol):
     """The position of a published object."""
 
-    members: dict[str, Any]
+    members: Members
     places: dict[int, tuple[int, int]]
     arrival_ms: int
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
 from sirocco.index.store.slices import SealedSlice
 from sirocco.model.errors import Unavailable
-from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.control_records import CheckpointTaken, Declaration
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
@@ -398,7 +399,7 @@ class Node:
             if room <= 0:
                 break
         for stored in control:
-            self._step(ControlRead(stored.offset, stored.message))
+            self._step(ControlRead(stored.offset, cast(Declaration, stored.message)))
         if entries:
             self._step(Polled(tuple(entries)))
 
@@ -455,8 +456,7 @@ class Node:
                     computed = Computed(key, job())
                     self._later(self._archive_ms(), partial(self.sends, computed))
                 case Discard(name):
-                    discard = partial(self.parts.archive.blobs.pop, name, None)
-                    self._later(self._archive_ms(), discard)
+                    self._later(self._archive_ms(), partial(self._discard, name))
                 case Sweep():
                     self._later(self._archive_ms(), partial(self._sweep, effect))
                 case SetAside(topic, partition, offset):
@@ -636,6 +636,9 @@ class Node:
         keys = [(effect.topic, partition) for partition in range(effect.partitions)]
         found = EndsFound(np.array([self.parts.log.high(key) for key in keys], np.int64))
         self._later(self._call_ms(), lambda: self.sends(found))
+
+    def _discard(self, name: str) -> None:
+        self.parts.archive.blobs.pop(name, None)
 
     def _sweep(self, effect: Sweep) -> None:
         blobs = self.parts.archive.blobs

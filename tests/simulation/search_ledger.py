@@ -21,21 +21,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from sirocco.model.errors import DeadlineExceeded, PartialResult, Unavailable
 from sirocco.protocol.contract.messages import DELIVERIES, Progress
 from sirocco.protocol.contract.positions import ROW_BITS, position_of
-from tests.oracle import knn, ranked
+from tests.oracle import Members, knn, ranked
 from tests.oracle.table import Objects
 from tests.simulation.log import SimLog
 from tests.simulation.searches import EventKey, Request, Result, keys_of
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
-
-Members = dict[str, Any]
 
 
 class Placed(Protocol):

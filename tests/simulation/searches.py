@@ -302,7 +302,7 @@ class Asking:
     def _send(self, at_ms: float, to: Threads, action: Callable[[], object]) -> None:
         def arrive() -> None:
             if self._link.generation == self._generation:
-                to.run(lambda: action() and None)
+                to.run(lambda: (action(), None)[1])
 
         self._net.scheduler.at(at_ms, arrive)
 

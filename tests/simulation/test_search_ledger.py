@@ -56,7 +56,7 @@ def publish(ledger: Ledger, key: EventKey, lon: float, slot: int, home_ms: float
     _, number = key
     ledger.objects[key] = Published(
         members={"id": number, "lon": lon, "lat": 0.0, "text": "pizza"},
-        words=frozenset({"pizza"}),
+        words=["pizza"],
         places={slot: (number - 1, 0)},
         arrival_ms=1_000 * number,
         position=position_of(number - 1),

@@ -20,6 +20,7 @@ from sirocco.model.query import RangeQuery, canonical, query_handle
 from sirocco.protocol.contract.columns import ENTERS, LEAVES, STAYS
 from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.contract.track_values import hash_of, track_value
+from tests.oracle import Members
 from tests.simulation.query_versions import EventKey, QueryVersion
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
@@ -42,7 +43,7 @@ Wanted = tuple[Copy, str, bool]
 class Followed(Protocol):
     """The facts about a published object."""
 
-    members: dict[str, Any]
+    members: Members
     places: dict[int, tuple[int, int]]
     begin_ms: float
     end_ms: float
@@ -177,9 +178,11 @@ class TrackLedger:
                 assert isinstance(query, RangeQuery)
                 if query.track != member:
                     continue
-                is_held = inside is not None and before is not None
-                if is_held and not self._goes_on(before, version, slot, inside):
-                    assert before is not None
+                if (
+                    inside is not None
+                    and before is not None
+                    and not self._goes_on(before, version, slot, inside)
+                ):
                     self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
                     inside = None
                 reported, inside = self._events(version, slot, copies, inside)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -303,7 +303,7 @@ class _Queries(query_service_pb2_grpc.QueryServiceServicer):
         self, request_iterator: Iterator[Any], context: grpc.ServicerContext
     ) -> Iterator[Any]:
         for request, is_lost in self._planned(request_iterator):
-            results = []
+            results: list[tuple[int, errors_pb2.Error | None]] = []
             for name in request.ids:
                 with self.cluster.lock:
                     known = self.cluster.queries.pop(name, None)
@@ -419,7 +419,7 @@ class _Credit:
 
 
 def response_of(
-    matches: list[tuple[str, int | str]], cursor: int
+    matches: Sequence[tuple[str, int | str]], cursor: int
 ) -> receive_service_pb2.ReceiveResponse:
     """Returns a response with an object row for each distinct id and a row for each query."""
     response = receive_service_pb2.ReceiveResponse(cursor=str(cursor))

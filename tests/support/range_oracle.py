@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.index.base.query_rows import NEVER_MS, QueryRows
 
@@ -120,6 +121,17 @@ def columns(queries: list[PlainQuery]) -> QueryRows:
     )
 
 
+Columns = tuple[
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.int64],
+    NDArray[np.uint64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+]
+"""Longitudes, latitudes, terms by offsets, arrivals, positions: what indexes match."""
+
+
 @dataclass(frozen=True)
 class ObjectColumns:
     lon: np.ndarray
@@ -140,7 +152,7 @@ class ObjectColumns:
             np.array([o.position for o in objects], np.int64),
         )
 
-    def arguments(self) -> tuple[np.ndarray, ...]:
+    def arguments(self) -> Columns:
         return (
             self.lon, self.lat, self.term_offsets, self.terms, self.arrival_ms, self.positions
         )  # fmt: skip
@@ -182,7 +194,9 @@ def random_box(rng: random.Random) -> tuple[float, float, float, float]:
     return west, south, min(west + side, 180.0), min(south + side, 90.0)
 
 
-def circle_boxes(lon: float, lat: float, radius_m: float) -> list[tuple[float, ...]]:
+def circle_boxes(
+    lon: float, lat: float, radius_m: float
+) -> list[tuple[float, float, float, float]]:
     degrees = math.degrees(radius_m / EARTH_RADIUS_M) * 1.000001 + 1e-6
     south, north = max(lat - degrees, -90.0), min(lat + degrees, 90.0)
     if south <= -90.0 or north >= 90.0:

@@ -190,7 +190,8 @@ class Searchable:
         return self._server.address
 
     def new_client(self, **options: Any) -> Client:
-        return Client("127.0.0.1:1", **({"mergers": [self.address], "retry": NO_RETRY} | options))
+        chosen: dict[str, Any] = {"mergers": [self.address], "retry": NO_RETRY} | options
+        return Client("127.0.0.1:1", **chosen)
 
     def add_evaluator(self) -> Evaluator:
         evaluator = Evaluator(f"evaluator-{len(self.evaluators)}", self.loop, self._limits)

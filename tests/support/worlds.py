@@ -208,7 +208,8 @@ def grid_map(rng, leaves, slots, keywords=0, scheme="random"):
             else [(x0, y0, x1, at), (x0, at, x1, y1)]
         )
     boxes = [GRID.box(*tile) for tile in tiles]
-    placed, nodes = [], []
+    placed: list[tuple[tuple[float, float, float, float], Place | None]] = []
+    nodes = []
     for number, box in enumerate(boxes):
         if number < keywords:
             child = rng.integers(0, 2, len(WORDS)).astype(np.int32)

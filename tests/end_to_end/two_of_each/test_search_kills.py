@@ -171,8 +171,9 @@ def standing_queries_are_told_the_past(client: Client, before: list[dict[str, An
         closing = Timer(WAIT_S, subscription.close)
         closing.start()
         for query in QUERIES:
-            stepped = {"step": "1h", "window": "23h"} if isinstance(query, STEPPED) else {}
-            standing = replace(query, mode="continuous", subscriber="late", **stepped)
+            standing = replace(query, mode="continuous", subscriber="late")
+            if isinstance(standing, STEPPED):
+                standing = replace(standing, step="1h", window="23h")
             client.register(standing, past="all")
         for batch in subscription.batches():
             for query_id, object_id in batch.pairs():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,14 +34,15 @@ def is_answered(query: dict) -> bool:
 def test_answers_are_those_of_the_oracle(spark, history: History, tmp_path):
     ranges = random_queries(history.objects, 120, SEED, lifetimes=True)
     others = random_queries_of_all_kinds(history.objects, 48, SEED + 1, track="kind")
-    everything = {"kind": "range", "mode": "snapshot"}
-    special = [
+    everything: dict[str, Any] = {"kind": "range", "mode": "snapshot"}
+    special: list[dict[str, Any]] = [
         {"id": "all", **everything},
         {"id": "none", **everything, "text": "nowhere"},
         {"id": "antimeridian", **everything}
         | {"region": {"rect": {"west": 179, "south": -90, "east": -179, "north": 90}}},
     ]
-    queries = [*ranges, *({**one, "id": f"o-{one['id']}"} for one in others), *special]
+    renamed = [{**one, "id": f"o-{one['id']}"} for one in others]
+    queries: list[dict[str, Any]] = [*ranges, *renamed, *special]
     path = write_lines(tmp_path / "queries", [*queries, queries[0], '{"id": "bad"}'])
     out = tmp_path / "out"
     summary = job.backfill(spark, job.Options(str(history.archive), path, str(out)))
@@ -55,9 +57,9 @@ def test_answers_are_those_of_the_oracle(spark, history: History, tmp_path):
 
 
 def test_without_a_query_or_with_two_of_an_id_nothing_is_answered(spark, history, tmp_path):
-    one = {"id": "q", "kind": "range", "mode": "snapshot", "text": "a"}
+    one: dict[str, Any] = {"id": "q", "kind": "range", "mode": "snapshot", "text": "a"}
     standing = {"id": "t", "kind": "terms", "mode": "continuous", "k": 3, "step": "1m"}
-    cases = {
+    cases: dict[str, list[dict[str, Any]]] = {
         "holds no query that can be answered$": [],
         "continuous terms: is answered by steps": [standing],
         "q: is the id of several queries": [one, {**one, "text": "b"}],

@@ -153,8 +153,8 @@ def test_equal_objects_of_a_system_are_drawn_by_the_numbers_that_it_gave_them(sp
     frame = spark.createDataFrame(rows, schema + ", refusal string")
 
     class Numbered:
-        refused = ()
-        numbering = ("session", "number")
+        refused: list[tuple[str, int]] = []  # noqa: RUF012 - never changed
+        numbering: tuple[str, ...] = ("session", "number")
 
         def read(self, columns):
             return frame.select(*columns, "refusal")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -34,7 +34,7 @@ from tests.integration.spark.conftest import START_MS, random_objects
 pytestmark = pytest.mark.spark
 
 
-def records_of(messages: list[Message]) -> list[tuple[str, bytes]]:
+def records_of(messages: Sequence[Message]) -> list[tuple[str, bytes]]:
     encoded = [encode(message) for message in messages]
     return [(path, request.SerializeToString()) for path, request in encoded]
 

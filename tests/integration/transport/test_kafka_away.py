@@ -184,7 +184,9 @@ def test_a_record_that_the_broker_refuses_leaves_no_gap(log: KafkaLog) -> None:
             topic,
             0,
             os.urandom(size),
-            on_ack=lambda error, _offset: outcomes.append((number, error and type(error))),
+            on_ack=lambda error, _offset: outcomes.append(
+                (number, None if error is None else type(error))
+            ),
         )
 
     append(0, 100)

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -248,7 +249,7 @@ def test_an_unknown_method_and_an_empty_declaration_are_refused() -> None:
         read_record("/sirocco.v1.ControlService/Declare", b"")
 
 
-def damaged(kind: type, **columns: object) -> str | None:
+def damaged(kind: type, **columns: Any) -> str | None:
     """Returns the field that is blamed when values replace those of a sound message."""
     message = MAKERS[kind](np.random.default_rng(3), 9)
     _, request = encode(replace(message, **columns))

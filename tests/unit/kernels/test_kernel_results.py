@@ -185,8 +185,10 @@ def faults_of(
                     yield argument.lineno, f"{name} may say −1, and is handed on unseen"
 
 
-def is_cast(node: ast.Call) -> bool:
-    return getattr(node.func, "attr", getattr(node.func, "id", "")) in {"int", "int64"}
+def is_cast(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(
+        node.func, "attr", getattr(node.func, "id", "")
+    ) in {"int", "int64"}
 
 
 def test_no_result_of_a_kernel_is_ignored_and_no_failure_becomes_an_index() -> None:

@@ -40,8 +40,9 @@ def outcome(form: object, node: Node, limits: Limits) -> tuple[Conjunction, ...]
 def random_node(random_: random.Random, depth: int, words: int, width: int) -> Node:
     if depth == 0 or random_.random() < 0.1:
         return Term(f"t{random_.randrange(words)}")
-    kind = random_.choice((Not, AllOf, AllOf, AnyOf, AnyOf))
-    if kind is Not:
+    # None: a negation, which has one operand.
+    kind = random_.choice((None, AllOf, AllOf, AnyOf, AnyOf))
+    if kind is None:
         return Not(random_node(random_, depth - 1, words, width))
     operands = tuple(
         random_node(random_, depth - 1, words, width) for _ in range(random_.randint(2, width))

@@ -22,7 +22,7 @@ from tests.oracle.ranked import Best
 
 START_MS = 1_405_123_200_000
 # Far from everything, without words: it only starts the time of the brute force.
-FIRST = {"id": 1, "ts": START_MS, "lon": 90, "lat": -89, "text": ""}
+FIRST: dict[str, Any] = {"id": 1, "ts": START_MS, "lon": 90, "lat": -89, "text": ""}
 
 # Few values each, so that borders are hit and conditions often hold.
 LONGITUDES = st.sampled_from([-180, -179.5, -1, 0, 0.5, 1, 179.5, 180])

@@ -192,7 +192,8 @@ def three() -> ObjectColumns:
 
 def with_bytes(name: str, offsets_name: str, rows: list[bytes]) -> ObjectColumns:
     data, offsets = pack_bytes(rows)
-    return dataclasses.replace(three(), **{name: data, offsets_name: offsets})
+    changed: dict[str, Any] = {name: data, offsets_name: offsets}
+    return dataclasses.replace(three(), **changed)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -121,12 +122,8 @@ def test_every_kind_comes_back(query: KnnQuery | TermsQuery | RankedQuery) -> No
 
 
 def test_what_is_left_out_is_the_same_as_the_defaults_of_the_contract() -> None:
-    plain, received = (
-        RankedQuery(
-            id="q", subscriber="s", lon=1, lat=2, radius_m=5, k=3, keywords=("a",), **members
-        )
-        for members in ({}, {"weights": Weights(), "half_life": "1d", "step": "10s"})
-    )
+    plain = RankedQuery(id="q", subscriber="s", lon=1, lat=2, radius_m=5, k=3, keywords=("a",))
+    received = replace(plain, weights=Weights(), half_life="1d", step="10s")
     assert engine.read_query(write_query(plain)) == engine.read_query(write_query(received))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from sirocco_client import FailedPrecondition, InvalidArgument, RangeQuery, Tls
 
 from tests.support.fake_cluster import FakeCluster
+from tests.support.waiting import eventually
 
 SNAPSHOT = RangeQuery(id="q", subscriber="", mode="snapshot")
 
@@ -75,6 +75,12 @@ def test_roots_that_are_none_are_refused_at_once(
     assert caught.value.field == "tls.root_certificates"
 
 
+def is_read(subscription: Any) -> bool:
+    """Returns whether a thread or task waits for a batch."""
+    one = getattr(subscription, "inner", subscription)
+    return bool(one._is_reading if hasattr(one, "_is_reading") else one._reading.locked())
+
+
 def test_one_subscription_has_one_reader(cluster: FakeCluster, client: Any) -> None:
     """Two readers got an internal error of gRPC, or took turns by chance."""
     subscription = client.subscribe("s")
@@ -82,7 +88,7 @@ def test_one_subscription_has_one_reader(cluster: FakeCluster, client: Any) -> N
     found: list[Any] = []
     reader = threading.Thread(target=lambda: found.append(subscription.next_batch()))
     reader.start()
-    time.sleep(0.3)
+    eventually(lambda: is_read(subscription))
     with pytest.raises(FailedPrecondition):
         subscription.next_batch()
     cluster.deliver(("q", 1))

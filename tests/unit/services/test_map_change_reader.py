@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -120,14 +119,24 @@ class Loop:
 
     def __init__(self) -> None:
         self.reread_counts: list[int] = []
-        self.waiting: list[Future[None]] = []
+        self.waiting: list[Settled] = []
 
     def post(self, reread: RegistryRecords) -> None:
         self.reread_counts.append(len(reread.changes))
 
     def settled(self) -> Future[None]:
-        self.waiting.append(Future())
+        self.waiting.append(Settled())
         return self.waiting[-1]
+
+
+class Settled(Future[None]):
+    """Knows that somebody waits for it."""
+
+    is_awaited = False
+
+    def result(self, timeout: float | None = None) -> None:
+        self.is_awaited = True
+        super().result(timeout)
 
 
 class Definitions:
@@ -158,7 +167,8 @@ def test_parts_with_few_are_copied_together_and_never_more_than_so_many_at_once(
     # Definitions under way before the loop first reports that it is done, and so on.
     for first, last in ((0, 3), (3, 5), (5, 7)):
         eventually(lambda last=last: len(loop.reread_counts) >= last)
-        time.sleep(0.05)
+        # It posts no more while it waits.
+        eventually(lambda last=last: loop.waiting[last - 1].is_awaited)
         assert loop.reread_counts == expected[:last]
         assert sum(loop.reread_counts[first:]) <= UNDER_WAY_MAX
         for each in loop.waiting:

@@ -64,7 +64,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, list[bytes
 
 def propose(front: MapBack, data: bytes) -> tuple[asyncio.Task[Any], Context]:
     context: Any = Context()
-    call = front.ProposeMap(pb.ProposeMapRequest(partition_map=data), context)
+    call: Any = front.ProposeMap(pb.ProposeMapRequest(partition_map=data), context)
     return asyncio.create_task(call), context
 
 

@@ -45,7 +45,8 @@ def with_bytes(name: str, row: int, value: bytes) -> ObjectColumns:
     rows[row] = value
     data, offsets = pack_bytes(rows)
     offsets_name = {"text": "text_offsets", "names": "name_offsets"}.get(name, "attribute_offsets")
-    return replace(columns, **{name: data, offsets_name: offsets})
+    changed: dict[str, Any] = {name: data, offsets_name: offsets}
+    return replace(columns, **changed)
 
 
 BAD_ROWS = {

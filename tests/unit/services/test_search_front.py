@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import random
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -210,6 +210,14 @@ def _await_count(asked: Counter, count: int) -> None:
     eventually(lambda: asked._value.get() == count)
 
 
+def _answered(cluster: Searchable) -> list[float]:
+    """Returns how many requests each evaluator has answered."""
+    return [
+        sum(sample.value for family in one.metrics.searches.collect() for sample in family.samples)
+        for one in cluster.evaluators.values()
+    ]
+
+
 def test_an_evaluator_looks_for_a_word_in_all_its_slots_at_once() -> None:
     near = KnnQuery(id="k", subscriber="", mode="snapshot", lon=-170.0, lat=1.0, k=2, text="rare")
     with Searchable(1) as cluster:
@@ -244,9 +252,11 @@ def test_a_slot_that_moved_unnoticed_is_found(small: Searchable) -> None:
     small.give(2, "evaluator-1", is_announced=False)
     small.give(3, "evaluator-0", is_announced=False)
     answers: list[Any] = []
+    before = _answered(small)
     thread = threading.Thread(target=lambda: answers.append(small.client.search(everywhere())))
     thread.start()
-    time.sleep(0.05)
+    # Both were asked for a slot that they do not have.
+    eventually(lambda: all(map(operator.gt, _answered(small), before)))
     assert not answers
     small.give(2, "evaluator-1")
     small.give(3, "evaluator-0")

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sirocco.services.evaluator.waiting_questions import WaitingQuestions
+from tests.support.waiting import until
 
 
 def in_loop(test: Callable[[ThreadPoolExecutor], Any]) -> None:
@@ -33,8 +34,7 @@ def test_each_gets_its_own_result_or_error() -> None:
             )
             if number % 50 == 0:
                 await asyncio.sleep(0)
-        while len(made) < 500:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(made) == 500)
         for number, result in made.items():
             assert repr(result) == repr(ValueError(number) if number % 7 == 0 else number * number)
 
@@ -72,12 +72,10 @@ def test_a_long_question_holds_nothing_back() -> None:
         made: list[int | BaseException] = []
         waiting.put(lambda: 1, made.append)
         waiting.put(lambda: ends.wait(10) and 2, made.append)
-        while not made:
-            await asyncio.sleep(0.001)
+        await until(lambda: made)
         assert made == [1]
         ends.set()
-        while len(made) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(made) == 2)
 
     in_loop(test)
 
@@ -89,8 +87,7 @@ def test_two_threads_work_at_a_time() -> None:
         made: list[int | BaseException] = []
         for _ in range(2):
             waiting.put(lambda: meet.wait(10), made.append)
-        while len(made) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(made) == 2)
         assert set(made) == {0, 1}
 
     in_loop(test)

@@ -61,7 +61,11 @@ class Plain:
             own = rows.terms[rows.term_offsets[i] : rows.term_offsets[i + 1]].tolist()
             one = rows.objects.row(i)
             item = PlainObject(one.lon, one.lat, tuple(own), int(rows.arrivals_ms[i]))
-            members = {b"": {}, b'{"a":1}': {"a": 1}, b'{"a":2,"b":"x"}': {"a": 2, "b": "x"}}
+            members: dict[bytes, dict[str, object]] = {
+                b"": {},
+                b'{"a":1}': {"a": 1},
+                b'{"a":2,"b":"x"}': {"a": 2, "b": "x"},
+            }
             key = one.id, int(rows.sessions[i]), int(rows.numbers[i])
             self.rows.append((item, members[one.attributes], key))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store.active_slice import ActiveView
 from sirocco.index.store.gathering import gather_rows, slice_rows
 from sirocco.index.store.sealing import seal
 from sirocco.index.store.slices import (
@@ -52,7 +53,7 @@ def test_rows_without_their_terms_are_otherwise_the_same(seed: int) -> None:
     store.seal()
     store.append_rows(stored.take(np.arange(250, 300)))
     view = store.view()
-    sources = [*view.sealed, view.active]
+    sources: list[SealedSlice | ActiveView] = [*view.sealed, view.active]
     numbers = np.repeat(np.arange(len(sources)), [len(source) for source in sources])
     rows = np.concatenate([np.arange(len(source)) for source in sources])
     assert len(view.sealed) > 0

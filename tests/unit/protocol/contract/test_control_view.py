@@ -166,15 +166,16 @@ def test_r4_a_term_that_no_election_can_have_is_void() -> None:
 
 def test_the_farthest_checkpoint_counts_whoever_wrote_it() -> None:
     far, near = CheckpointTaken(SLOTS, 0, 5, 90, "far"), CheckpointTaken(SLOTS, 0, 9, 60, "near")
-    for log in ([(0, far), (1, near)], [(0, near), (1, far)]):
+    logs: list[Log] = [[(0, far), (1, near)], [(0, near), (1, far)]]
+    for log in logs:
         assert view_of(log).checkpoints == {(SLOTS, 0): far}
 
 
 def holdings(*declarations: Declaration) -> tuple[Holdings, list[Effect]]:
     """Returns a process m that has read these, after an election and a map."""
     made, effects = Holdings("m", frozenset({SLOTS})), []
-    for offset, declaration in enumerate([LeaderElected("c"), map_activated(0)]):
-        made.control(offset, declaration)
+    made.control(0, LeaderElected("c"))
+    made.control(1, map_activated(0))
     for offset, declaration in enumerate(declarations, start=2):
         effects += made.control(offset, declaration)[0]
     return made, effects

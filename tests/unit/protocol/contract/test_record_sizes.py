@@ -469,9 +469,8 @@ def test_a_row_too_large_for_a_record_still_advances_positions() -> None:
     assert isinstance(rest, Installed)
     assert (rest.removed.tolist(), len(rest.names)) == ([7], 0)
     assert without_content(_installed_of_any()) is None
-    assert (
-        without_content(Progress(1, np.zeros(0, np.uint32), *[np.zeros(0, np.int64)] * 2)) is None
-    )
+    nothing = np.zeros(0, np.int64)
+    assert without_content(Progress(1, np.zeros(0, np.uint32), nothing, nothing)) is None
 
 
 def _installed_of_any() -> Installed:

@@ -32,7 +32,7 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import CONTROL, SLOTS, Installed, Routed
 from sirocco.protocol.contract.poison_trials import DEATHS_MAX, Trial
-from sirocco.protocol.evaluator.careful_reading import CarefulReading, without_skipped
+from sirocco.protocol.evaluator.careful_reading import CarefulReading, Records, without_skipped
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
 from tests.support.values import installed_of, map_activated, routed_of
 
@@ -93,7 +93,7 @@ def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice:
         if careful.waits(0):
             effects = careful.next_piece(0, epoch, log.trial)
             if careful.needs_records(0):
-                records = [(offset, record(0)) for offset in polled]
+                records: Records = [(offset, record(0)) for offset in polled]
                 effects = careful.attempt(0, epoch, log.trial, records)
             attempted = say(log, effects)[-1]
             assert isinstance(attempted, Attempted)

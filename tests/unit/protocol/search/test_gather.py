@@ -19,7 +19,7 @@ from sirocco.model.errors import (
     ResourceExhausted,
     Unavailable,
 )
-from sirocco.model.query import Query
+from sirocco.model.query import KnnQuery, Query
 from sirocco.protocol.search import gather
 from sirocco.protocol.search.gather import PartArrived, SendObjects
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
@@ -53,6 +53,7 @@ NEAREST_FIRE = snapshot(kind="knn", point={"lon": 10.0, "lat": 10.0}, k=5, text=
 
 
 def nearest_ids(world: World, slots: Sequence[int] = range(SLOTS)) -> list[int]:
+    assert isinstance(NEAREST, KnnQuery)
     return world.nearest(NEAREST, slots, None)[0].ids.tolist()
 
 

@@ -118,9 +118,9 @@ def test_reports_of_another_owner_or_map_do_not_count() -> None:
         [report_of(0), report_of(1, version=3), report_of(2, version=1)]
     )
     assert set(table.of_slot) == {0}
-    assert set(table.owned({0: 7}.get).of_slot) == {0}
-    assert not table.owned({0: 8}.get).of_slot
-    assert not table.owned({}.get).of_slot
+    assert set(table.owned(lambda slot: 7 if slot == 0 else None).of_slot) == {0}
+    assert not table.owned(lambda slot: 8 if slot == 0 else None).of_slot
+    assert not table.owned(lambda _slot: None).of_slot
 
 
 class Cluster:

@@ -442,7 +442,7 @@ def test_garbage_is_dead_lettered_and_the_rest_continues(topic: str, log: Memory
         append(log, topic, good)
 
     # test
-    follow = [] if topic == CONTROL else [Follow(topic, 0, 0)]
+    follow: list[Effect] = [] if topic == CONTROL else [Follow(topic, 0, 0)]
     script = Script(lambda e: follow if e == ControlRead(0, ELECTED) else [])  # type: ignore[return-value]
     with running(log, script) as worker:
         eventually(lambda: worker.rejected_total == 4)
@@ -645,7 +645,7 @@ def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
 def test_draining_ends_what_is_under_way_also_what_follows_from_it(log: MemoryLog) -> None:
     # A window is being committed when the process is told to end; the next one follows it.
     append(log, CONTROL, ELECTED)
-    follow = {1: [Transact(0, 2, (progress(2),))], 2: []}
+    follow: dict[int, list[Effect]] = {1: [Transact(0, 2, (progress(2),))], 2: []}
     script = Script(
         on(ControlRead, Fence(0)),
         on(Draining, Transact(0, 1, (progress(1),))),

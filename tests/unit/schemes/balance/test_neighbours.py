@@ -138,7 +138,10 @@ def test_quarters_are_all_four_leaves_around_a_point(seed):
 def test_bricks_around_a_point_are_no_quarters():
     """The south-east brick does not reach the point: another is between."""
     tiles = {0: (0, 0, 2, 2), 1: (2, 0, 4, 1), 2: (2, 1, 4, 2), 3: (0, 2, 2, 4), 4: (2, 2, 4, 4)}
-    leaves = [(n, DraftLeaf(tuple(map(float, box)), None, 0, 1.0)) for n, box in tiles.items()]
+    leaves = [
+        (n, DraftLeaf((float(west), float(south), float(east), float(north)), None, 0, 1.0))
+        for n, (west, south, east, north) in tiles.items()
+    ]
     assert list(quartets(leaves)) == []
     whole = [*leaves[:1], (1, DraftLeaf((2.0, 0.0, 4.0, 2.0), None, 0, 1.0)), *leaves[3:]]
     assert list(quartets(whole)) == [(0, 1, 3, 4)]

@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ EAST = (0.0, -90.0, 180.0, 90.0)
 
 
 def make(boxes=(WEST, EAST), **changes):
-    values = {
+    values: dict[str, Any] = {
         "version": 1,
         "scheme": "test",
         "world": WORLD,

@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -31,7 +32,7 @@ Start = Callable[..., Gateway]
 def start() -> Iterator[Start]:
     started: list[Gateway] = []
 
-    def one(**limits: float) -> Gateway:
+    def one(**limits: Any) -> Gateway:
         changed = replace(LIMITS, publish_s=1.0, **limits)
         gateway = Gateway(GatewaySettings(routers=NOWHERE, limits=changed))
         started.append(gateway)
@@ -311,8 +312,10 @@ def test_requests_of_one_connection_follow_each_other(start: Start) -> None:
         for _ in range(3):
             connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
             assert b" 200 " in connection.recv(4_096)
-            # Longer than a head may take: an idle connection waits for its next request.
-            time.sleep(0.7)
+            # Longer than a head may take: an idle connection waits for its next request, while one
+            # that comes after it and sends nothing is ended.
+            with connected(gateway) as silent:
+                assert ended(silent) == b""
 
 
 def test_answers_do_not_wait_for_acknowledgements_of_packets(start: Start) -> None:

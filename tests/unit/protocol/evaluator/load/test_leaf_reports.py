@@ -33,6 +33,7 @@ from sirocco.protocol.contract.load_messages import SampleReport
 from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.coordinator.sample_merge import joined_sample
 from sirocco.protocol.evaluator.limits import LIMITS, EvaluatorLimits
+from sirocco.protocol.evaluator.load.leaf_counts import Counted
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of
 from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
 from sirocco.schemes.balance.base.view import LeafLoads
@@ -45,6 +46,12 @@ MAP = uniform_map(SLOTS_COUNT, 8)
 BOXES = np.array([leaf.box for leaf in MAP.leaves])
 BEGIN_MS = 1_000_000
 FEW_SAMPLED = EvaluatorLimits(sampled_queries_max=64)
+
+
+def present(counted: Counted | None) -> Counted:
+    """Returns the counts of a round that there was."""
+    assert counted is not None
+    return counted
 
 
 class World:
@@ -158,7 +165,7 @@ def test_counts_are_those_of_counting_one_by_one(seed) -> None:
     world.publish(300)
     world.publish(200)
 
-    report = loads_of(world.machine.leaf_counts(ends_round=True))
+    report = loads_of(present(world.machine.leaf_counts(ends_round=True)))
 
     expected, reported = world.expected(), f"seed={seed}"
     assert report.version == 1
@@ -174,16 +181,16 @@ def test_counts_are_those_of_counting_one_by_one(seed) -> None:
 def test_a_round_restarts_and_older_ones_fade() -> None:
     world = World(1)
     world.publish(100)
-    first = loads_of(world.machine.leaf_counts(ends_round=True)).loads
+    first = loads_of(present(world.machine.leaf_counts(ends_round=True))).loads
 
-    second = loads_of(world.machine.leaf_counts(ends_round=True)).loads
+    second = loads_of(present(world.machine.leaf_counts(ends_round=True))).loads
 
     assert first.objects.sum() == 100
     assert second.objects.sum() == 0
     assert second.faded.tolist() == (first.faded / 2).tolist()
     # A look between rounds returns the last one.
     world.publish(10)
-    assert loads_of(world.machine.leaf_counts(ends_round=False)).loads.objects.sum() == 0
+    assert loads_of(present(world.machine.leaf_counts(ends_round=False))).loads.objects.sum() == 0
 
 
 def test_a_look_at_an_open_round_reports_its_objects_and_ends_nothing() -> None:
@@ -193,14 +200,14 @@ def test_a_look_at_an_open_round_reports_its_objects_and_ends_nothing() -> None:
     world.machine.leaf_counts(ends_round=True)
     world.publish(70)
 
-    so_far = loads_of(world.machine.leaf_counts_so_far())
+    so_far = loads_of(present(world.machine.leaf_counts_so_far()))
 
     assert so_far.slots == (0, 1)
     assert so_far.loads.objects.sum() == 70
-    whole = loads_of(world.machine.leaf_counts(ends_round=True)).loads
+    whole = loads_of(present(world.machine.leaf_counts(ends_round=True))).loads
     assert so_far.loads.objects.tolist() == whole.objects.tolist()
     assert so_far.loads.met.tolist() == whole.met.tolist()
-    assert loads_of(world.machine.leaf_counts_so_far()).loads.objects.sum() == 0
+    assert loads_of(present(world.machine.leaf_counts_so_far())).loads.objects.sum() == 0
     assert World(6, counts=False).machine.leaf_counts_so_far() is None
 
 
@@ -211,13 +218,13 @@ def test_another_map_and_lost_slots_are_counted_from_nothing() -> None:
     world.declare(Granted(0, SLOTS, 0, "other"))
     world.publish(50)
 
-    report = loads_of(world.machine.leaf_counts(ends_round=True))
+    report = loads_of(present(world.machine.leaf_counts(ends_round=True)))
 
     assert report.slots == (1,)
     assert {int(MAP.slot_of_leaf[leaf]) for leaf in report.leaves} == {1}
     world.declare(MapActivated(0, 2, to_bytes(uniform_map(SLOTS_COUNT, 4, 2))))
     assert world.machine.leaf_counts(ends_round=False) is None
-    report = loads_of(world.machine.leaf_counts(ends_round=True))
+    report = loads_of(present(world.machine.leaf_counts(ends_round=True)))
     assert report.version == 2
     assert report.loads.faded.sum() == 0
 
@@ -234,9 +241,8 @@ def test_objects_that_are_remembered_are_bounded_and_evenly_spread() -> None:
     for _ in range(20):
         world.publish(50)
 
-    counted = world.machine.leaf_counts(ends_round=True)
+    counted = present(world.machine.leaf_counts(ends_round=True))
 
-    assert counted is not None
     assert len(counted.recent) <= 64
     assert counted.recent.every >= 16
     assert len(counted.recent) * counted.recent.every == pytest.approx(1_000, rel=0.3)
@@ -247,7 +253,7 @@ def test_queries_that_are_sampled_stand_for_all(monkeypatch) -> None:
     world = World(5, limits=FEW_SAMPLED)
     world.register(600)
 
-    report = loads_of(world.machine.leaf_counts(ends_round=True)).loads
+    report = loads_of(present(world.machine.leaf_counts(ends_round=True))).loads
 
     expected = world.expected().queries
     assert report.queries.sum() == pytest.approx(expected.sum(), rel=0.25)
@@ -258,7 +264,7 @@ def test_details_add_up_to_their_leaf(seed) -> None:
     world = World(seed)
     world.register(60)
     world.publish(800)
-    counted = world.machine.leaf_counts(ends_round=True)
+    counted = present(world.machine.leaf_counts(ends_round=True))
     report = loads_of(counted).loads
     wanted = [MAP.leaves[leaf].id for leaf in (0, 3, 6)]
 
@@ -280,7 +286,7 @@ def test_details_add_up_to_their_leaf(seed) -> None:
 def test_a_leaf_can_be_cut_where_its_neighbours_end() -> None:
     world = World(7)
     world.publish(500)
-    counted = world.machine.leaf_counts(ends_round=True)
+    counted = present(world.machine.leaf_counts(ends_round=True))
     for leaf in MAP.leaves:
         (detail,) = details_of(counted, [leaf.id]).values()
         west, _, east, _ = leaf.box
@@ -292,7 +298,7 @@ def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
     world = World(8)
     world.register(50)
     world.publish(400)
-    counted = world.machine.leaf_counts(ends_round=True)
+    counted = present(world.machine.leaf_counts(ends_round=True))
 
     sample = read_sample(write_sample(sample_of(counted, 100, 1_000)))
 
@@ -386,7 +392,7 @@ def test_a_sample_has_of_each_slot_its_share(seed) -> None:
         world.append(slot, installed_of(0, [(number, query, "ann", 0)]))
     world.publish(50)
 
-    sample = sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000)
+    sample = sample_of(present(world.machine.leaf_counts(ends_round=True)), 100, 1_000)
 
     share = len(sample.draws) / 1_060
     assert sample.queries == pytest.approx(1_060, rel=0.5)
@@ -411,7 +417,8 @@ def test_chosen_handles_do_not_raise_the_share_of_a_sample(seed) -> None:
         for world in parts:
             world.append(0, installed_of(0, [(number, query, "ann", 0)]))
 
-    sample = [sample_of(world.machine.leaf_counts(ends_round=True), 100, 1_000) for world in parts]
+    counts = [present(world.machine.leaf_counts(ends_round=True)) for world in parts]
+    sample = [sample_of(each, 100, 1_000) for each in counts]
 
     count = len(sample[0].draws)
     assert 15 <= count <= 70, f"seed={seed}"
@@ -428,7 +435,7 @@ def test_a_query_across_the_antimeridian_is_one_box() -> None:
     query = {"id": "q", "kind": "range", "mode": "continuous", "region": region}
     world.append(0, installed_of(0, [(0, query, "ann", 0)]))
 
-    sample = sample_of(world.machine.leaf_counts(ends_round=True), 10, 10).sample
+    sample = sample_of(present(world.machine.leaf_counts(ends_round=True)), 10, 10).sample
 
     assert sample.queries.boxes.tolist() == [[170.0, 0.0, -170.0, 10.0]]
 
@@ -437,7 +444,7 @@ def test_loads_pass_the_wire() -> None:
     world = World(9)
     world.register(10)
     world.publish(30)
-    report = loads_of(world.machine.leaf_counts(ends_round=True))
+    report = loads_of(present(world.machine.leaf_counts(ends_round=True)))
 
     read = read_loads(write_loads(report))
 

@@ -18,7 +18,7 @@ from sirocco.index.store.store_condition import compile_condition
 from sirocco.index.store.store_search import gather, scan_range, search_knn
 from sirocco.index.store.term_names import TermNames
 from sirocco.index.store.terms_search import count_terms, top_terms
-from sirocco.model.query import parse_query
+from sirocco.model.query import RankedQuery, parse_query
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.messages import Installed
 from sirocco.protocol.evaluator.reports.match_records import Report
@@ -270,6 +270,7 @@ def test_searches_meet_words(seal: bool, restart: bool) -> None:
             "window": "1h",
         }
     )
+    assert isinstance(ranked, RankedQuery)
     part = RankedSearch(ranked, hashing).search(view, 1)
     assert part.holders.tolist() == [counted[PAIRED[0][0]], counted[PAIRED[1][1]]]
     assert np.all(part.frequencies.sum(1) > 0)

@@ -14,7 +14,7 @@ from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import Query, RangeQuery, RankedQuery, TermsQuery, query_handle
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.columns import EventColumns
-from sirocco.protocol.contract.messages import Change, Found, Routed
+from sirocco.protocol.contract.messages import Change, Found, Installed, Routed
 from sirocco.protocol.contract.positions import (
     NO_TIME_MS,
     PART_BITS,
@@ -297,7 +297,7 @@ def test_results_of_many_steps_do_not_depend_on_the_batch_size(
     steps = 0
     for number in range(12):
         now_ms = START_MS + 100 * number + (20_000 if number > 5 else 0)
-        record = [(number + 1, posts(rng, number, now_ms))]
+        record: list[tuple[int, Routed | Installed]] = [(number + 1, posts(rng, number, now_ms))]
         at_once = whole.take(record)
         in_turns = pieces.take(record, turn)
         reported_ms = pieces.reported_ms

@@ -50,7 +50,7 @@ def test_an_object_is_followed_by_its_own_members_whatever_others_there_are() ->
         made.add(0, i, TrackedMember(f"m{i}"), 0)
     made.flush(0, at_once=True)
     made._track_keys = Touched(made._track_keys)
-    objects = [
+    objects: list[dict[str, Any]] = [
         {"id": 1, "lon": 1, "lat": 1, "m7": "a", "m499": 3, "other": 1},
         {"id": 2, "lon": 1, "lat": 1, "m500": "a", "m8": None},
         {"id": 3, "lon": 1, "lat": 1},

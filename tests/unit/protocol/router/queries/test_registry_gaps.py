@@ -324,7 +324,7 @@ def _reported_ends(others: list[Change | None], begin: int) -> dict[int, list[in
     """
     log = Log()
     log.append(ASKING, *(each for each in others if each is not None))
-    second = Owner(log, begin, *known(log, begin))
+    second = Owner(log, begin, known(log, begin))
     effects: list[Effect] = []
     for place, record in enumerate(log.records):
         if place >= begin and place != 1:
@@ -474,7 +474,7 @@ def revisions(log: Log) -> set[int]:
 @pytest.mark.parametrize("begin", [0, 1])
 def test_a_change_without_effect_is_made_by_the_owner_that_knew_the_version(begin: int) -> None:
     log = superseded(change_of(request_of("update", query("q", 1, 4)), 0))
-    second = Owner(log, begin, *known(log, begin))
+    second = Owner(log, begin, known(log, begin))
     second.read(taken=(1,))
     second.settle(taken=(1,))
     assert second.registry.live.revision(Q.handle) == 4
@@ -485,7 +485,7 @@ def test_a_change_without_effect_is_made_by_the_owner_that_knew_the_version(begi
 def test_what_was_changed_without_effect_and_republished_stays(begin: int) -> None:
     log = superseded()
     log.append(log.republished_by(Q, 0))
-    second = Owner(log, begin, *known(log, begin))
+    second = Owner(log, begin, known(log, begin))
     second.read(taken=(1,))
     second.settle(taken=(1,))
     registry = second.registry
@@ -533,7 +533,7 @@ def test_what_was_removed_here_is_not_there_because_something_before_is_missing(
 def test_an_owner_that_reads_of_its_successor_has_read_all_changes_in_doubt() -> None:
     # Clients may wait for its answer.
     log = superseded(change_of(request_of("update", query("q", 1, 4)), 0), probe(EPOCH + 1))
-    second = Owner(log, 1, *known(log, 1))
+    second = Owner(log, 1, known(log, 1))
     second.read(taken=(1,))
     assert second.registry.live.revision(Q.handle) == 4
 
@@ -545,7 +545,7 @@ def test_what_was_in_doubt_when_the_map_began_to_change_comes_to_the_slots_of_th
     # A former owner's checkpoint was declared late: slots skip records below it.
     for slot in log.slots:
         slot.floors[0] = 5
-    second = Owner(log, 1, *known(log, 1))
+    second = Owner(log, 1, known(log, 1))
     second.read(taken=(1,))
     second.settle(taken=(1,))
     assert revisions(log) == {4}
@@ -567,14 +567,14 @@ def test_compaction_that_passes_while_an_owner_reads_is_known_by_what_follows() 
     assert revisions(log) == {3}
 
 
-def known(log: Log, begin: int) -> tuple[State, ...]:
-    """Returns the state of a checkpoint."""
+def known(log: Log, begin: int) -> State | None:
+    """Returns the state of a checkpoint; None for one at the log's beginning."""
     if not begin:
-        return ()
+        return None
     one = Owner(Log())
     one.log.records = log.records
     one.read(begin)
-    return (one.registry.state(),)
+    return one.registry.state()
 
 
 def test_the_probe_of_a_router_that_was_replaced_hides_no_epoch() -> None:
