@@ -343,10 +343,11 @@ class AsyncClient:
         *,
         from_earliest: bool = False,
         credit: int = CREDIT,
+        joined: bool = False,
     ) -> AsyncSubscription:
         """As `Client.subscribe`."""
         return AsyncSubscription(
-            Receiving(subscriber, cursor, from_earliest, credit),
+            Receiving(subscriber, cursor, from_earliest, credit, joined),
             self._retry,
             self._merger_order,
             self._channel,

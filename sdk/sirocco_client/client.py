@@ -409,6 +409,7 @@ class Client:
         *,
         from_earliest: bool = False,
         credit: int = CREDIT,
+        joined: bool = False,
     ) -> Subscription:
         """Returns the notifications of a subscriber from now on, or from a cursor.
 
@@ -420,9 +421,11 @@ class Client:
             cursor: Cursor of an earlier notification or batch; everything after it is received.
             from_earliest: Without a cursor, start with the earliest notification still stored.
             credit: Matches that the server may send ahead of the consumer.
+            joined: A stream that is behind gets fewer, larger batches. Where one ends then depends
+                on when it was sent, so that a resumed stream has other batches of the same matches.
         """
         return Subscription(
-            Receiving(subscriber, cursor, from_earliest, credit),
+            Receiving(subscriber, cursor, from_earliest, credit, joined),
             self._retry,
             self._merger_order,
             self._channel,

@@ -24,7 +24,12 @@ class Receiving:
     """
 
     def __init__(
-        self, subscriber: str, cursor: str | None, from_earliest: bool, credit: int
+        self,
+        subscriber: str,
+        cursor: str | None,
+        from_earliest: bool,
+        credit: int,
+        joined: bool = False,
     ) -> None:
         if not subscriber:
             raise InvalidArgument("must not be empty", field="subscriber")
@@ -33,6 +38,7 @@ class Receiving:
         self.consumed = self.position
         self.is_placed = False
         self._from_earliest = from_earliest
+        self._joined = joined
         self._credit = CreditWindow(credit)
         self._in_hand: NotificationBatch | None = None
 
@@ -45,6 +51,7 @@ class Receiving:
                 cursor=self.position,
                 from_earliest=self._from_earliest and not self.position,
                 matches=self._credit.restart(),
+                joined=self._joined,
             )
         )
 

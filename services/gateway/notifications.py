@@ -2,8 +2,9 @@
 
 A cursor of the cluster lies between two messages, and a message holds many notifications. The place
 of a single one is therefore written `CURSOR~N`: N notifications after the cursor. Messages are
-records of the log, so the same cursor always leads to the same notifications in the same order, and
-a client that resumes at any of them gets each of the others once.
+records of the log, several at once where a stream is behind: the same cursor always leads to the
+same notifications in the same order, and a client that resumes at any of them gets each of the
+others once.
 """
 
 from __future__ import annotations
@@ -102,14 +103,10 @@ class Event:
 
 
 def events_of(batch: NotificationBatch, skip: int = 0) -> Iterator[Event]:
-    """Yields the notifications of a message after the first `skip`.
-
-    Raises:
-        InvalidArgument: The message has no more than `skip`.
-    """
+    """Yields the notifications of a message after the first `skip`."""
     total = len(batch)
     if skip >= total:
-        raise InvalidArgument("is no cursor of this subscriber", field="cursor")
+        return
     for number, data in enumerate(notifications_of(batch), 1):
         if number > skip:
             place = batch.cursor if number == total else f"{batch.begin_cursor}~{number}"
@@ -163,7 +160,9 @@ async def _opened(
     client: AsyncClient, name: str, begin: Position, from_earliest: bool
 ) -> AsyncSubscription:
     """Returns a subscription whose place in the log the cluster has confirmed."""
-    opened = client.subscribe(name, begin.cursor, from_earliest=from_earliest, credit=CREDIT)
+    opened = client.subscribe(
+        name, begin.cursor, from_earliest=from_earliest, credit=CREDIT, joined=True
+    )
     try:
         await opened.open()
     except BaseException:
@@ -284,8 +283,9 @@ class _Writer:
             self._is_idle = False
             if batch is None:
                 return
-            # The first message is the one in which the client stopped.
-            skip, self._skip = self._skip, 0
+            # The client stopped within the first message, or a later one if that was longer then.
+            skip = min(self._skip, len(batch))
+            self._skip -= skip
             async with self._held(batch):
                 await self._write(batch, skip)
             # Its memory is free while the next one is waited for.
@@ -394,6 +394,10 @@ class _Wire:
         Raises:
             GoneError: It did not.
         """
+        if self._transport is not None and not self._transport.get_write_buffer_size():
+            # Nothing waits, so this does not either; a timer for each event would cost more.
+            await sending
+            return
         try:
             async with asyncio.timeout(self._front.limits.unread_s):
                 await sending

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -24,7 +24,7 @@ from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.protocol.contract.record_sizes import partition_of
-from sirocco.protocol.merger.delivery_records import of_subscriber
+from sirocco.protocol.merger.delivery_records import joined, of_subscriber
 from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
@@ -50,6 +50,10 @@ CURSOR_INTERVAL_S = 1.0
 SETTLED_S = 0.1
 
 CREDIT_MAX = 1 << 40
+
+# Several records in one response: a message costs as much as some hundred matches of it, and a
+# gateway's window is as large, so that greater ones would only wait.
+JOINED_BYTES = 1 << 16
 
 # Partition and offset, as `cursor_of` writes them: `int` would accept more forms.
 _CURSOR = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
@@ -112,6 +116,36 @@ class _Stream:
     def behind(self) -> int:
         """Number of records between the stream and the end of its deliveries."""
         return 0 if self.tail is None else max(0, self.tail.end - self.offset)
+
+
+class _Parts:
+    """What some records hold for one subscriber, as far as its credit goes.
+
+    Attributes:
+        starved_at: offset of the record for which there was no credit, once iterated.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], opened: Open, credit: Credit) -> None:
+        self._pieces = pieces
+        self._opened = opened
+        self._credit = credit
+        self.starved_at: int | None = None
+
+    def __iter__(self) -> Iterator[tuple[Delivered, int]]:
+        """Yields what each response holds, and the offset after it."""
+        parts = self._own()
+        return joined(parts, JOINED_BYTES) if self._opened.joined else parts
+
+    def _own(self) -> Iterator[tuple[Delivered, int]]:
+        for piece in self._pieces:
+            own = of_subscriber(piece.delivered, self._opened.subscriber)
+            if own is None:
+                continue
+            if self._credit.matches <= 0:
+                self.starved_at = piece.offset
+                return
+            self._credit.matches -= len(own.matches) + len(own.lists or ())
+            yield own, piece.next_offset
 
 
 class ReceiveFront(ReceiveServiceServicer):
@@ -199,27 +233,22 @@ class ReceiveFront(ReceiveServiceServicer):
         sent_offset, due_s, is_settled = offset, 0.0, False
         while credit.refused is None:
             pieces, next_offset, is_tail = await self._after(tail, offset, credit)
-            is_starved = False
-            piece: Piece | None = None
-            own: Delivered | None = None
-            for piece in pieces:
-                own = of_subscriber(piece.delivered, opened.subscriber)
-                if own is None:
-                    continue
-                if is_starved := credit.matches <= 0:
-                    # Nothing is held for a client without credit: the record is read again.
-                    next_offset = piece.offset
-                    break
-                credit.matches -= len(own.matches) + len(own.lists or ())
-                response = self._response(own, partition, piece)
-                if asks_for_highlights(own):
-                    found = await asyncio.to_thread(highlights_of, own)
+            parts = _Parts(pieces, opened, credit)
+            part: Delivered | None = None
+            for part, end in parts:
+                response = self._response(part, cursor_of(partition, end))
+                if asks_for_highlights(part):
+                    found = await asyncio.to_thread(highlights_of, part)
                     response.highlights.CopyFrom(found)
                 yield response
-                sent_offset, due_s = piece.next_offset, 0.0
+                sent_offset, due_s = end, 0.0
+            if is_starved := parts.starved_at is not None:
+                # Nothing is held for a client without credit: the record is read again.
+                next_offset = parts.starved_at
             is_quiet = is_tail and not pieces and next_offset == offset
             # A waiting stream holds no records.
-            pieces, piece, own = [], None, None
+            pieces, part = [], None
+            del parts
             offset = stream.offset = max(offset, next_offset)
             now_s = time.monotonic()
             if offset > sent_offset and (is_settled or now_s >= due_s):
@@ -251,13 +280,13 @@ class ReceiveFront(ReceiveServiceServicer):
             raise _expired(tail.partition, error.earliest) from error
         return stretch.pieces, stretch.end, False
 
-    def _response(self, own: Delivered, partition: int, piece: Piece) -> ReceiveResponse:
+    def _response(self, own: Delivered, cursor: str) -> ReceiveResponse:
         self._metrics.delivered_matches.inc(len(own.matches))
         if len(own.matches):
             # Lists also contain objects that arrived long ago.
             oldest_ms = int(own.events.arrivals_ms.min())
             self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
-        response = ReceiveResponse(cursor=cursor_of(partition, piece.next_offset))
+        response = ReceiveResponse(cursor=cursor)
         put_objects(response.objects, own.objects)
         put_events(response.events, own.events)
         put_names(response.queries, without_prefix(own.queries, caller().grant.prefix))
@@ -301,6 +330,7 @@ def _opened(message: Open, grant: Grant) -> Open:
         cursor=message.cursor,
         from_earliest=message.from_earliest,
         matches=message.matches,
+        joined=message.joined,
     )
 
 

@@ -83,6 +83,28 @@ def test_a_socket_gets_the_same_and_resumes(gateway: Gateway, client: Client) ->
         assert rest == order[count:]
 
 
+def test_a_place_lies_behind_the_first_message_if_messages_were_longer_then(
+    gateway: Gateway, client: Client
+) -> None:
+    # init: records of 30 kB, of which two go into one message and three do not
+    client.register(RangeQuery(id="long", subscriber="lola", text="longword"))
+    url = f"ws://{gateway.address}/v1/subscribers/lola/notifications"
+    with connect(url) as opened:
+        begin = json.loads(opened.recv(10))["id"]
+        for number in range(5):
+            with client.publisher() as publisher:
+                text = "longword " + "x" * 30_000
+                publisher.publish_many([{"id": number, "lon": 1, "lat": 1, "text": text}])
+            opened.recv(10)
+
+    # test and check: in one message they would have had these places
+    for count in range(1, 5):
+        with connect(f"{url}?cursor={begin}~{count}") as again:
+            assert json.loads(again.recv(10)) == {"id": f"{begin}~{count}"}
+            rest = [json.loads(again.recv(10))["data"]["object"]["id"] for _ in range(5 - count)]
+        assert rest == [str(number) for number in range(count, 5)]
+
+
 def test_pages_of_others_open_no_socket(gateway: Gateway) -> None:
     url = f"ws://{gateway.address}/v1/subscribers/sue/notifications"
     with pytest.raises(InvalidStatus) as refused:

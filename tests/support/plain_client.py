@@ -206,9 +206,21 @@ class PlainClient:
         return self.queries[router].ListQueries(request, timeout=DEADLINE_S)
 
     def receive(
-        self, subscriber: str, *, cursor: str = "", earliest: bool = True, matches: int = 1 << 20
+        self,
+        subscriber: str,
+        *,
+        cursor: str = "",
+        earliest: bool = True,
+        matches: int = 1 << 20,
+        joined: bool = False,
     ) -> Receiving:
-        opened = Open(subscriber=subscriber, cursor=cursor, from_earliest=earliest, matches=matches)
+        opened = Open(
+            subscriber=subscriber,
+            cursor=cursor,
+            from_earliest=earliest,
+            matches=matches,
+            joined=joined,
+        )
         return Receiving(self.receiver, opened)
 
     def found(self, subscriber: str, cursors: Sequence[str], *, cursor: str = "") -> Matches:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/receive_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\"`\n\x0eReceiveRequest\x12 \n\x04open\x18\x01 \x01(\x0b\x32\x10.sirocco.v1.OpenH\x00\x12$\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x12.sirocco.v1.CreditH\x00\x42\x06\n\x04step\"R\n\x04Open\x12\x12\n\nsubscriber\x18\x01 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12\x15\n\rfrom_earliest\x18\x03 \x01(\x08\x12\x0f\n\x07matches\x18\x04 \x01(\x03\"\x19\n\x06\x43redit\x12\x0f\n\x07matches\x18\x01 \x01(\x03\"\xab\x02\n\x0fReceiveResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12*\n\x07objects\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12-\n\x07queries\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x05 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns\x12&\n\x05lists\x18\x06 \x01(\x0b\x32\x17.sirocco.v1.ListColumns\x12\x30\n\nhighlights\x18\x07 \x01(\x0b\x32\x1c.sirocco.v1.HighlightColumns2X\n\x0eReceiveService\x12\x46\n\x07Receive\x12\x1a.sirocco.v1.ReceiveRequest\x1a\x1b.sirocco.v1.ReceiveResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/receive_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\"`\n\x0eReceiveRequest\x12 \n\x04open\x18\x01 \x01(\x0b\x32\x10.sirocco.v1.OpenH\x00\x12$\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x12.sirocco.v1.CreditH\x00\x42\x06\n\x04step\"b\n\x04Open\x12\x12\n\nsubscriber\x18\x01 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12\x15\n\rfrom_earliest\x18\x03 \x01(\x08\x12\x0f\n\x07matches\x18\x04 \x01(\x03\x12\x0e\n\x06joined\x18\x05 \x01(\x08\"\x19\n\x06\x43redit\x12\x0f\n\x07matches\x18\x01 \x01(\x03\"\xab\x02\n\x0fReceiveResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12*\n\x07objects\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12-\n\x07queries\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x05 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns\x12&\n\x05lists\x18\x06 \x01(\x0b\x32\x17.sirocco.v1.ListColumns\x12\x30\n\nhighlights\x18\x07 \x01(\x0b\x32\x1c.sirocco.v1.HighlightColumns2X\n\x0eReceiveService\x12\x46\n\x07Receive\x12\x1a.sirocco.v1.ReceiveRequest\x1a\x1b.sirocco.v1.ReceiveResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,11 +35,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECEIVEREQUEST']._serialized_start=74
   _globals['_RECEIVEREQUEST']._serialized_end=170
   _globals['_OPEN']._serialized_start=172
-  _globals['_OPEN']._serialized_end=254
-  _globals['_CREDIT']._serialized_start=256
-  _globals['_CREDIT']._serialized_end=281
-  _globals['_RECEIVERESPONSE']._serialized_start=284
-  _globals['_RECEIVERESPONSE']._serialized_end=583
-  _globals['_RECEIVESERVICE']._serialized_start=585
-  _globals['_RECEIVESERVICE']._serialized_end=673
+  _globals['_OPEN']._serialized_end=270
+  _globals['_CREDIT']._serialized_start=272
+  _globals['_CREDIT']._serialized_end=297
+  _globals['_RECEIVERESPONSE']._serialized_start=300
+  _globals['_RECEIVERESPONSE']._serialized_end=599
+  _globals['_RECEIVESERVICE']._serialized_start=601
+  _globals['_RECEIVESERVICE']._serialized_end=689
 # @@protoc_insertion_point(module_scope)

@@ -15,16 +15,18 @@ class ReceiveRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("subscriber", "cursor", "from_earliest", "matches")
+    __slots__ = ("subscriber", "cursor", "from_earliest", "matches", "joined")
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     FROM_EARLIEST_FIELD_NUMBER: _ClassVar[int]
     MATCHES_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     subscriber: str
     cursor: str
     from_earliest: bool
     matches: int
-    def __init__(self, subscriber: _Optional[str] = ..., cursor: _Optional[str] = ..., from_earliest: bool = ..., matches: _Optional[int] = ...) -> None: ...
+    joined: bool
+    def __init__(self, subscriber: _Optional[str] = ..., cursor: _Optional[str] = ..., from_earliest: bool = ..., matches: _Optional[int] = ..., joined: bool = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("matches",)

@@ -60,6 +60,41 @@ def test_a_stream_resumes_after_its_cursor(plain: PlainClient) -> None:
     ]
 
 
+def test_a_stream_that_is_behind_gets_records_together_if_it_asks(plain: PlainClient) -> None:
+    # init: records of one match each, all there before the streams begin
+    plain.register(query_message("joined", "s-joined", text="joined"))
+    for number in range(6):
+        cursors = plain.processed(publish(plain, "joined", range(number, number + 1)))
+
+    # test
+    apart, together = (plain.receive("s-joined", joined=joined) for joined in (False, True))
+    found, places = [], []
+    for stream in (apart, together):
+        parts = []
+        while sum(map(len, parts)) < 6:
+            parts.append(next(stream.matches()))
+        found.append(parts)
+        places.append(stream.cursor)
+        stream.close()
+
+    # check: the same order and the same end
+    assert found == [[[("joined", n)] for n in range(6)], [[("joined", n) for n in range(6)]]]
+    assert places[0] == places[1]
+    assert plain.found("s-joined", cursors, cursor=places[1]) == []
+
+
+def test_joined_records_keep_to_the_credit(plain: PlainClient) -> None:
+    plain.register(query_message("few", "s-few", text="few"))
+    for number in range(6):
+        plain.processed(publish(plain, "few", range(number, number + 1)))
+    stream = plain.receive("s-few", matches=4, joined=True)
+    responses = stream.matches()
+    assert next(responses) == [("few", n) for n in range(4)]
+    stream.credit(10)
+    assert next(responses) == [("few", n) for n in range(4, 6)]
+    stream.close()
+
+
 def test_without_a_cursor_a_stream_begins_now(plain: PlainClient) -> None:
     plain.register(query_message("now", "s-now", text="now"))
     plain.processed(publish(plain, "now", range(3)))

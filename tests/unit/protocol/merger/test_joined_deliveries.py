@@ -1,0 +1,69 @@
+"""Parts of several records in one: the same matches in the same order, within a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from sirocco.protocol.contract.messages import Delivered
+from sirocco.protocol.merger.delivery_records import bytes_of, joined, of_subscriber
+from tests.support.random_messages import delivered as random_delivered
+
+
+def parts_of(rng: np.random.Generator) -> list[tuple[Delivered, int]]:
+    """Returns what some records hold for one subscriber, with the numbers of the records."""
+    parts = []
+    for place in range(12):
+        record = random_delivered(rng, int(rng.integers(1, 9)))
+        part = of_subscriber(record, record.queries.subscribers[0])
+        if part is not None:
+            parts.append((part, place))
+    return parts
+
+
+def content(part: Delivered) -> Iterator[tuple[object, ...]]:
+    """Yields each match with all that belongs to it, and each list by its query."""
+    matches, names = part.matches, part.queries
+    for number, (row, query) in enumerate(
+        zip(matches.objects.tolist(), matches.queries.tolist(), strict=True)
+    ):
+        begin, end = names.id_offsets[query : query + 2].tolist()
+        first, last = part.objects.text_offsets[row : row + 2].tolist()
+        yield (
+            "match",
+            names.ids[begin:end].tobytes(),
+            names.handles[query],
+            "" if names.specs is None else names.specs[query],
+            0 if matches.changes is None else matches.changes[number],
+            part.objects.text[first:last].tobytes(),
+            part.events.arrivals_ms[row],
+        )
+    for query in () if part.lists is None else part.lists.queries.tolist():
+        yield "list", names.handles[query]
+
+
+@pytest.mark.parametrize("bytes_max", [0, 2_000, 1 << 20])
+@pytest.mark.parametrize("seed", range(12))
+def test_joined_parts_hold_the_same_in_the_same_order(seed: int, bytes_max: int) -> None:
+    parts = parts_of(np.random.default_rng(seed))
+    found = list(joined(parts, bytes_max))
+    flat = [one for part, _ in parts for one in content(part)]
+    assert [one for part, _ in found for one in content(part)] == flat, f"seed={seed}"
+    # Each ends where its last record does, and none goes beyond the size unless it is alone.
+    places = [place for _, place in parts]
+    ends = [place for _, place in found]
+    assert ends == sorted(set(ends))
+    assert ends[-1:] == places[-1:]
+    apart = {id(part) for part, _ in parts}
+    for part, _ in found:
+        assert id(part) in apart or bytes_of(part) <= bytes_max, f"seed={seed}"
+        assert id(part) in apart or part.lists is None
+        assert part.match_offsets.tolist() == [0, len(part.matches)]
+
+
+def test_what_fits_is_one_part() -> None:
+    parts = [(part, place) for part, place in parts_of(np.random.default_rng(3)) if not part.lists]
+    assert len(parts) > 2
+    assert len(list(joined(parts, 1 << 30))) == 1
