@@ -394,6 +394,15 @@ class AsyncClient:
         state = ManySearches(queries, arguments, limit_s, in_flight, self._retry, random.random)
         return self._search_many(state, limit_s)
 
+    def answers_of(
+        self, states: Iterable[Searching], timeout_s: float | None = None
+    ) -> AsyncIterator[SearchResult]:
+        """Answers many searches whose state is the caller's; see `answer_of`."""
+        limit_s = self._seconds(timeout_s)
+        nothing = None, None, False
+        state = ManySearches(states, nothing, limit_s, IN_FLIGHT, self._retry, random.random)
+        return self._search_many(state, limit_s)
+
     async def _search_many(
         self, state: ManySearches, limit_s: float
     ) -> AsyncIterator[SearchResult]:

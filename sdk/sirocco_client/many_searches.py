@@ -82,8 +82,9 @@ class ManySearches:
     """The state of many searches.
 
     Args:
-        queries: The queries.
-        arguments: Of each: the moment, the position token, whether partial answers are allowed.
+        queries: The queries, or searches whose state is the caller's.
+        arguments: Of each query: the moment, the position token, whether partial answers are
+            allowed.
         timeout_s: Time limit of each from its first sending, seconds.
         in_flight: How many may be under way.
         retry: Number and length of pauses.
@@ -92,7 +93,7 @@ class ManySearches:
 
     def __init__(
         self,
-        queries: Iterable[Query | Mapping[str, Any]],
+        queries: Iterable[Query | Mapping[str, Any] | Searching],
         arguments: tuple[Moment | None, str | None, bool],
         timeout_s: float,
         in_flight: int,
@@ -190,6 +191,10 @@ class ManySearches:
                 return None
             place = self._count
             self._count += 1
+            if isinstance(query, Searching):
+                backoff = Backoff(self._retry, self._random)
+                deadline_s = now_s + self._timeout_s
+                return _One(place, query.query, query, backoff, deadline_s, now_s)
             try:
                 state = Searching(query, *self._arguments)
             except SiroccoError as error:

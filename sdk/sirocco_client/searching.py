@@ -289,6 +289,7 @@ class Searching:
     """The state of one search.
 
     Attributes:
+        query: What is asked.
         is_complete: The answer has arrived.
     """
 
@@ -303,7 +304,7 @@ class Searching:
     ) -> None:
         """Begins a search; without `keeps` its caller takes the parts, and none are kept."""
         self._keeps = keeps
-        self._query = asked = snapshot_of(query)
+        self.query = asked = snapshot_of(query)
         self._request = SearchRequest(
             query=write_query(asked),
             now_ms=read_time_ms(now_ms, "now_ms"),
@@ -387,7 +388,7 @@ class Searching:
     def answer(self) -> SearchAnswer:
         """Returns what has arrived."""
         return SearchAnswer(
-            self._query,
+            self.query,
             self._now_ms,
             tuple(self._parts),
             tuple(self._terms),

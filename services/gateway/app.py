@@ -86,6 +86,7 @@ def _add_calls(app: FastAPI, front: Front) -> None:
         ("GET", "/v1/queries/{id:name}", queries.get, openapi.GET_QUERY),
         ("DELETE", "/v1/queries/{id:name}", queries.delete, openapi.DELETE_QUERY),
         ("POST", "/v1/search", searches.search, openapi.SEARCH),
+        ("POST", "/v1/searches", searches.search_many, openapi.SEARCHES),
         ("POST", "/v1/explain", searches.explain, openapi.EXPLAIN),
         ("GET", "/v1/live", views.stream, openapi.LIVE),
     )

@@ -97,6 +97,7 @@ SCHEMAS: dict[str, Any] = {
             missing_slots=_list(_WHOLE),
         ),
     },
+    "FailedSearch": _members(query=_TEXT, error=_named("Problem")),
     "Notification": _members(("object",), query=_TEXT, object=_named("Object")),
 }
 SCHEMAS["Notification"]["additionalProperties"] = True
@@ -193,6 +194,24 @@ SEARCH = _call(
         }
     },
     _query_body(_SEARCH),
+)
+SEARCHES = _call(
+    {
+        "200": {
+            "description": "an answer for each query, in their order, or its `error`; whole "
+            "objects with `Accept: application/json; objects=full`",
+            "content": _content(
+                _members(answers=_list({"oneOf": [_named("Answer"), _named("FailedSearch")]})),
+                {
+                    "answers": [
+                        {"query": "0", "objects": ["17", "23"]},
+                        {"query": "cafés", "objects": []},
+                    ]
+                },
+            ),
+        }
+    },
+    _content(_list(_named("Query")), [_SEARCH, {"id": "cafés", **_SEARCH}]),
 )
 EXPLAIN = _call(
     {"200": {"description": "the report", "content": _content(_ANY, {"query": _REGISTERED})}},

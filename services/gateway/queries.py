@@ -115,12 +115,12 @@ async def query_of(
     """
     if len(body) <= _INLINE_BYTES:
         members = load_json(body, "query")
-        if not _is_compiled(members):
+        if not is_compiled(members):
             return make(members)
     return await front.work(caller, lambda: make(load_json(body, "query")))
 
 
-def _is_compiled(members: Any) -> bool:
+def is_compiled(members: Any) -> bool:
     """Whether the region is in a form that is compiled here: eighty bytes may take seconds."""
     region = members.get("region") if isinstance(members, dict) else None
     return isinstance(region, dict) and not COMPILED.isdisjoint(region)

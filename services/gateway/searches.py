@@ -1,9 +1,10 @@
-"""`POST /v1/search` and `POST /v1/explain`: questions that are answered once."""
+"""`POST /v1/search`, `/v1/searches` and `/v1/explain`: questions that are answered once."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,6 +12,8 @@ import orjson
 from fastapi import Query, Request, Response
 from sirocco_api.v1.search_service_pb2 import SearchResponse
 from sirocco_client import Client, FailedPrecondition, SearchAnswer, query_from_json
+from sirocco_client.errors import SiroccoError as ClientError
+from sirocco_client.many_searches import SearchResult
 from sirocco_client.queries import Query as ClientQuery
 from sirocco_client.region_json import with_plain_region
 from sirocco_client.searching import Searching, SearchPart
@@ -18,7 +21,8 @@ from sirocco_client.searching import Searching, SearchPart
 from sirocco.explain.cluster_state import count_recent, read_cluster, read_registered
 from sirocco.explain.report import ExplainedQuery, RecentMatches, report, window_of
 from sirocco.model.durations import parse_duration_ms
-from sirocco.model.errors import InvalidArgument
+from sirocco.model.errors import DeadlineExceeded, InvalidArgument
+from sirocco.model.errors import SiroccoError as EngineError
 from sirocco.model.json_text import load_json
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_integer, read_mapping, read_string
@@ -34,7 +38,8 @@ from sirocco.services.gateway.json_forms import (
     answer_members,
     json_response,
 )
-from sirocco.services.gateway.queries import QUERY_FACTOR, query_of
+from sirocco.services.gateway.problems import problem_of
+from sirocco.services.gateway.queries import QUERY_FACTOR, is_compiled, query_of
 from sirocco.services.gateway.settings import GatewayLimits
 
 GEOJSON = "application/geo+json"
@@ -78,7 +83,7 @@ class Searches:
             ) as body:
                 query = await query_of(front, caller, body, _snapshot_query)
             async with front.bodies.held(caller, 0) as room:
-                state = _Growing(query, now, position, allow_partial, limits, room)
+                state = _Growing(query, now, position, allow_partial, _Growth(limits, room))
                 answer = await connected.client.answer_of(state)
                 write = partial(_written, answer, form)
                 if len(answer) <= _INLINE_OBJECTS:
@@ -87,6 +92,41 @@ class Searches:
                     content = await front.work(caller, write)
                 media_type = GEOJSON if form == GEOJSON else "application/json"
                 return LargeAnswer(front, room.moved(), content, media_type)
+
+    async def search_many(
+        self,
+        request: Request,
+        position: Annotated[
+            str | None, Query(description="a publish's `position`: find at least its objects")
+        ] = None,
+        now: Annotated[int | None, Query(description="search as of this time, epoch ms")] = None,
+        allow_partial: Annotated[
+            bool, Query(description="also answer without parts of the cluster")
+        ] = False,
+    ) -> Response:
+        """Answers a list of queries in its order; those without an answer have an `error`.
+
+        Several searches share what one costs on its way. The bounds of an answer hold for all
+        together.
+        """
+        front, limits = self._front, self._front.limits
+        is_full = _form_of(request.headers.get("accept", "")) == "full"
+        async with front.call(request) as (caller, connected):
+            async with front.bodies.whole(
+                request, caller, limits.query_bytes, QUERY_FACTOR
+            ) as body:
+                asked = await _queries_of(front, caller, body)
+            async with front.bodies.held(caller, 0) as room:
+                growth = _Growth(limits, room)
+                states = [
+                    _Growing(one, now, position, allow_partial, growth)
+                    for one in asked
+                    if isinstance(one, ClientQuery)
+                ]
+                results = [one async for one in connected.client.answers_of(states)]
+                write = partial(_all_written, asked, results, is_full=is_full)
+                content = await front.work(caller, write)
+                return LargeAnswer(front, room.moved(), content)
 
     async def explain(self, request: Request) -> Response:
         """Explains a query as `sirocco explain --json` does, with an object also its match.
@@ -133,6 +173,47 @@ class Searches:
             )
 
 
+class _Growth:
+    """What the answers of one request take.
+
+    Args:
+        limits: of a gateway.
+        room: memory for them.
+    """
+
+    def __init__(self, limits: GatewayLimits, room: Room) -> None:
+        self._limits = limits
+        self._room = room
+        self._objects = self._bytes = 0
+
+    def add(self, objects: int, size: int) -> None:
+        """Holds memory for what arrives.
+
+        Raises:
+            FailedPrecondition: The answers have too many objects or bytes.
+            ResourceExhausted: There is no memory for it.
+        """
+        self._objects += objects
+        self._bytes += size
+        limits = self._limits
+        if self._objects > limits.answer_objects or self._bytes > limits.answer_bytes:
+            raise FailedPrecondition(
+                f"the answer has more than {limits.answer_objects} objects or "
+                f"{limits.answer_bytes} bytes, the limits over HTTP: ask for a smaller region or "
+                "window"
+            )
+        self._room.take(self._wanted())
+
+    def forget(self, objects: int, size: int) -> None:
+        """Gives back what was held for the parts of an answer that begins anew."""
+        self._objects -= objects
+        self._bytes -= size
+        self._room.give_back(self._wanted())
+
+    def _wanted(self) -> int:
+        return _ANSWER_FACTOR * self._bytes + _OBJECT_BYTES * self._objects
+
+
 class _Growing(Searching):
     """A search whose answer is refused when it grows beyond what is sent over HTTP."""
 
@@ -142,37 +223,65 @@ class _Growing(Searching):
         now_ms: int | None,
         position_token: str | None,
         allow_partial: bool,
-        limits: GatewayLimits,
-        room: Room,
+        growth: _Growth,
     ) -> None:
-        self._limits = limits
-        self._room = room
+        self._growth = growth
+        self._objects = self._bytes = 0
         super().__init__(query, now_ms, position_token, allow_partial)
 
     def restart(self) -> None:
         """Begins anew."""
         super().restart()
+        self._growth.forget(self._objects, self._bytes)
         self._objects = self._bytes = 0
-        self._room.give_back()
 
     def received(self, response: SearchResponse) -> SearchPart | None:
-        """Holds the memory of a part first.
-
-        Raises:
-            FailedPrecondition: The answer has too many objects or bytes.
-            ResourceExhausted: There is no memory for it.
-        """
-        self._objects += response.objects.count + len(response.terms.counts) // 8
-        self._bytes += response.ByteSize()
-        limits = self._limits
-        if self._objects > limits.answer_objects or self._bytes > limits.answer_bytes:
-            raise FailedPrecondition(
-                f"the answer has more than {limits.answer_objects} objects or "
-                f"{limits.answer_bytes} bytes, the limits over HTTP: ask for a smaller region or "
-                "window"
-            )
-        self._room.take(_ANSWER_FACTOR * self._bytes + _OBJECT_BYTES * self._objects)
+        """Holds the memory of a part first; raises what `_Growth.add` does."""
+        objects = response.objects.count + len(response.terms.counts) // 8
+        size = response.ByteSize()
+        self._objects += objects
+        self._bytes += size
+        self._growth.add(objects, size)
         return super().received(response)
+
+
+async def _queries_of(
+    front: Front, caller: Caller, body: bytes
+) -> list[ClientQuery | ClientError | EngineError]:
+    """Returns the queries of a list, or what is wrong with them.
+
+    Raises:
+        InvalidArgument: It is no list, or too long.
+        DeadlineExceeded: Their regions take too long to read.
+    """
+    listed = await front.work(caller, partial(load_json, body, "queries"))
+    if not isinstance(listed, list):
+        raise InvalidArgument("is no list of queries", field="queries")
+    if len(listed) > front.limits.searches:
+        raise InvalidArgument(
+            f"has {len(listed)} queries, the limit is {front.limits.searches}: send several",
+            field="queries",
+        )
+    found: list[ClientQuery | ClientError | EngineError] = []
+    until_s = time.monotonic() + front.limits.call_s
+    for number, members in enumerate(listed):
+        make = partial(_one_of_many, members, number)
+        # Beside the loop where it takes long, and otherwise with a turn for others in between.
+        if is_compiled(members):
+            found.append(await front.work(caller, make))
+        else:
+            found.append(make())
+            await asyncio.sleep(0)
+        if time.monotonic() > until_s:
+            raise DeadlineExceeded("the queries take too long to read: send fewer", field="queries")
+    return found
+
+
+def _one_of_many(members: Any, number: int) -> ClientQuery | ClientError | EngineError:
+    try:
+        return _snapshot_query({"id": str(number), **read_mapping(members, "query")})
+    except (ClientError, EngineError) as error:
+        return error
 
 
 def _snapshot_query(members: Any) -> ClientQuery:
@@ -185,6 +294,26 @@ def _written(answer: SearchAnswer, form: str) -> bytes:
     if form == GEOJSON:
         return orjson.dumps(answer_collection(answer))
     return orjson.dumps(answer_members(answer, is_full=form == "full"))
+
+
+def _all_written(
+    asked: Sequence[ClientQuery | ClientError | EngineError],
+    results: Sequence[SearchResult],
+    *,
+    is_full: bool,
+) -> bytes:
+    answered = iter(results)
+    answers: list[dict[str, Any]] = []
+    for number, one in enumerate(asked):
+        result = next(answered) if isinstance(one, ClientQuery) else None
+        if result is not None and result.answer is not None:
+            answers.append(answer_members(result.answer, is_full=is_full))
+            continue
+        query = one.id if isinstance(one, ClientQuery) else str(number)
+        error = one if result is None else result.error
+        assert isinstance(error, ClientError | EngineError)
+        answers.append({"query": query, "error": problem_of(error)})
+    return orjson.dumps({"answers": answers})
 
 
 def _arrival_ms(asked: Mapping[str, Any]) -> int | None:

@@ -48,8 +48,9 @@ class GatewayLimits:
         event_bytes: memory of messages of the cluster that streams hold until they are read.
         caller_event_bytes: the same of one caller.
         unread_s: how long a client may leave what was sent unread.
-        answer_objects: objects of one search's answer.
-        answer_bytes: of one search's answer, as the cluster sends it.
+        searches: queries of one list of searches.
+        answer_objects: objects of one search's answer, or of all answers to one list.
+        answer_bytes: the same, as the cluster sends it.
         explanations: reports of `explain` at a time, each of which makes some calls.
         tokens: tokens whose clients are kept connected; the longest unused goes first.
         keep_alive_s: between two comments of a silent stream. Proxies end silent connections after
@@ -82,6 +83,7 @@ class GatewayLimits:
     event_bytes: int = 512 << 20
     caller_event_bytes: int = 256 << 20
     unread_s: float = 30.0
+    searches: int = 1_000
     answer_objects: int = 100_000
     answer_bytes: int = 64 << 20
     explanations: int = 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.gateway.server import Gateway
-from sirocco.services.gateway.settings import GatewaySettings
+from sirocco.services.gateway.settings import LIMITS, GatewaySettings
 from tests.support.http_streams import EventSource
 from tests.support.waiting import eventually
 
@@ -107,6 +108,51 @@ def test_all_formats_say_the_same(http: httpx.Client) -> None:
     assert found.json()["type"] == "FeatureCollection"
     assert [one["id"] for one in found.json()["features"]] == ["1", "2", "3"]
     assert found.json()["features"][0]["geometry"] == {"type": "Point", "coordinates": [3.0, 4.0]}
+
+
+def test_a_list_of_searches_is_answered_in_its_order(http: httpx.Client) -> None:
+    here = [{"id": i, "lon": 1.0, "lat": 2.0 + i, "text": f"manyword w{i}"} for i in range(5)]
+    position = {"position": published(http, *here)}
+    asked = [{"kind": "range", "text": f"w{i} AND manyword"} for i in range(5)]
+    asked[1] |= {"id": "named", "region": {"tile": "0/0/0"}}
+    knn = {"kind": "knn", "point": {"lon": 1, "lat": 2}, "k": 2, "text": "manyword"}
+    bad = [{"kind": "range", "text": "a AND"}, 7, {"kind": "nothing"}]
+    answer = http.post("/v1/searches", json=[*asked, knn, *bad], params=position)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()["answers"]
+    names = ["0", "named", "2", "3", "4", "5", "6", "7", "8"]
+    assert [one["query"] for one in found] == names
+    assert [one["objects"] for one in found[:6]] == [["0"], ["1"], ["2"], ["3"], ["4"], ["0", "1"]]
+    assert found[5] == http.post("/v1/search", json={"id": "5", **knn}, params=position).json()
+    for one in found[6:]:
+        assert (one["error"]["status"], one["error"]["code"]) == (400, "INVALID_ARGUMENT"), one
+    whole = http.post(
+        "/v1/searches",
+        json=asked[:1],
+        params=position,
+        headers={"accept": "application/json; objects=full"},
+    )
+    assert whole.json()["answers"][0]["objects"] == [{**here[0], "id": "0"}]
+    assert http.post("/v1/searches", json=[]).json() == {"answers": []}
+
+
+def test_a_list_of_searches_has_bounds(cluster: EmbeddedCluster) -> None:
+    limits = replace(LIMITS, searches=3, answer_objects=50)
+    gateway = Gateway(GatewaySettings(routers=cluster.router_address, limits=limits))
+    gateway.start()
+    one = {"kind": "range", "text": "boundword"}
+    with httpx.Client(base_url=f"http://{gateway.address}", timeout=30.0) as http:
+        lines = [{"id": i, "lon": 1, "lat": 2, "text": "boundword"} for i in range(20)]
+        position = {"position": published(http, *lines)}
+        answers = [
+            http.post("/v1/searches", json=json, params=position)
+            for json in ([one] * 2, [one] * 3, [one] * 4, {"queries": [one]})
+        ]
+    gateway.stop()
+    assert [answer.status_code for answer in answers] == [200, 409, 400, 400]
+    assert [len(each["objects"]) for each in answers[0].json()["answers"]] == [20, 20]
+    assert "more than 50 objects" in answers[1].json()["detail"]
+    assert [answer.json()["field"] for answer in answers[2:]] == ["queries", "queries"]
 
 
 def test_queries_are_registered_replaced_listed_and_removed(http: httpx.Client) -> None:
