@@ -9,7 +9,14 @@ from hashlib import blake2b
 
 import orjson
 
-from sirocco.services.connector.sinks.rows import Form, Place, Row, time_text
+from sirocco.services.connector.sinks.rows import (
+    Form,
+    Headers,
+    Place,
+    Row,
+    event_headers,
+    time_text,
+)
 from sirocco.services.connector.sinks.state import Saved
 from sirocco.services.connector.sinks.throttle import Digest, Throttle
 
@@ -216,8 +223,12 @@ class Blocks:
         }
         if digest.query:
             members = {"query": digest.query, **members}
+        headers: Headers = ()
         if self._form == "json":
             value = orjson.dumps({"id": digest.id, **members})
+        elif self._form == "cloudevents-binary":
+            value = orjson.dumps(members)
+            headers = event_headers(self._source, digest.id, "digest", digest.query, window.last_ms)
         else:
             value = orjson.dumps(
                 {
@@ -232,4 +243,4 @@ class Blocks:
                 }
             )
         key = digest.query or None
-        return Row(digest.id, digest.query, key, "", value, now_ms, self._place)
+        return Row(digest.id, digest.query, key, "", value, now_ms, self._place, headers)

@@ -75,11 +75,7 @@ class KafkaTarget:
 
     def _messages(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         most = self._settings.record_bytes
-        return [
-            {"value": row.value, "key": row.key} if row.key is not None else {"value": row.value}
-            for row in rows
-            if len(row.value) + len(row.key or "") <= most
-        ]
+        return [_message(row) for row in rows if _size_of(row) <= most]
 
     def stop(self) -> None:
         """See `Target`: a write takes a moment anyway."""
@@ -91,6 +87,20 @@ class KafkaTarget:
     async def close(self) -> None:
         """See `Target`."""
         await self._transactions.close()
+
+
+def _size_of(row: Row) -> int:
+    headers = sum(len(name) + len(value) for name, value in row.headers)
+    return len(row.value) + len(row.key or "") + headers
+
+
+def _message(row: Row) -> dict[str, Any]:
+    message: dict[str, Any] = {"value": row.value}
+    if row.key is not None:
+        message["key"] = row.key
+    if row.headers:
+        message["headers"] = list(row.headers)
+    return message
 
 
 class KafkaLetters:

@@ -292,6 +292,11 @@ class Transactions:
 
 def _produce(producer: Any, topic: str, messages: Sequence[dict[str, Any]]) -> None:
     """Puts messages into the producer's queue, which is empty before and has room for a block."""
+    if messages and "headers" in messages[0]:
+        # Messages of a batch cannot have any.
+        for message in messages:
+            producer.produce(topic, **message)
+        return
     if not messages or producer.produce_batch(topic, messages) == len(messages):
         return
     # A part that is in the queue must not be followed by a second try: the order would be lost.

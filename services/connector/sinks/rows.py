@@ -17,7 +17,10 @@ from sirocco_client import Ended, KnnChange, NotificationBatch, RankedChange, Te
 
 from sirocco.services.notification_json import notifications_of
 
-Form: TypeAlias = Literal["json", "cloudevents"]
+# `cloudevents-binary`: the payload alone, and what the event says of it in the record's headers.
+Form: TypeAlias = Literal["json", "cloudevents", "cloudevents-binary"]
+
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
 # By what they report: parts of the types of CloudEvents.
 _KINDS = {KnnChange: "knn", TermsStep: "terms", RankedChange: "ranked", Ended: "ended"}
@@ -41,6 +44,7 @@ class Row(NamedTuple):
         value: The payload.
         arrival_ms: When the object arrived, or when the sink read the row.
         place: Where to resume after it.
+        headers: Of a record that is a CloudEvent in binary mode.
     """
 
     id: str
@@ -50,6 +54,7 @@ class Row(NamedTuple):
     value: bytes
     arrival_ms: int
     place: Place
+    headers: Headers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,8 @@ def rows_of(batch: NotificationBatch, shape: Shape, now_ms: int, skip: int = 0) 
     count, end, begin = len(batch), batch.cursor, batch.begin_cursor
     queries, objects, arrivals = _columns_of(batch, now_ms)
     keys = _keys_of(batch, shape.key, queries, objects)
-    write = _cloud_event_of(batch, shape) if shape.form == "cloudevents" else _plain
+    write = _WRITERS[shape.form](batch, shape)
+    headers = _headers_of(batch, shape) if shape.form == "cloudevents-binary" else _no_headers
     last = count - 1
     rows = []
     values = notifications_of(batch)
@@ -95,20 +101,58 @@ def rows_of(batch: NotificationBatch, shape: Shape, now_ms: int, skip: int = 0) 
         one = f"{end}-{i}"
         place = Place(end) if i == last else Place(begin, i + 1)
         payload = write(one, queries[i], value, arrivals[i], i)
-        rows.append(Row(one, queries[i], keys[i], objects[i], payload, arrivals[i], place))
+        more = headers(one, queries[i], arrivals[i], i)
+        rows.append(Row(one, queries[i], keys[i], objects[i], payload, arrivals[i], place, more))
     return rows
 
 
-def _plain(one: str, _query: str, value: bytes, _arrival_ms: int, _number: int) -> bytes:
-    """The form of the gateway's events, and the id."""
-    return b'{"id":"%s",%s' % (one.encode(), value[1:])
+_Write: TypeAlias = Callable[[str, str, bytes, int, int], bytes]
 
 
-def _cloud_event_of(
-    batch: NotificationBatch, shape: Shape
-) -> Callable[[str, str, bytes, int, int], bytes]:
+def _plain_of(_batch: NotificationBatch, _shape: Shape) -> _Write:
+    """Returns what writes the form of the gateway's events, and the id."""
+    return lambda one, _query, value, _ms, _number: b'{"id":"%s",%s' % (one.encode(), value[1:])
+
+
+def _payload_of(_batch: NotificationBatch, _shape: Shape) -> _Write:
+    return lambda _one, _query, value, _ms, _number: value
+
+
+def _no_headers(_one: str, _query: str, _arrival_ms: int, _number: int) -> Headers:
+    return ()
+
+
+def _headers_of(batch: NotificationBatch, shape: Shape) -> Callable[[str, str, int, int], Headers]:
+    """Returns what writes the headers of CloudEvents 1.0 in binary mode, as Kafka carries them."""
+    types = _types_of(batch)
+
+    def write(one: str, query: str, arrival_ms: int, number: int) -> Headers:
+        return event_headers(shape.source, one, types[number], query, arrival_ms)
+
+    return write
+
+
+def event_headers(source: str, one: str, kind: str, subject: str, time_ms: int) -> Headers:
+    """Returns the headers of an event in binary mode."""
+    found = (
+        ("content-type", b"application/json"),
+        ("ce_specversion", b"1.0"),
+        ("ce_id", one.encode()),
+        ("ce_source", source.encode()),
+        ("ce_type", b"sirocco.%s" % kind.encode()),
+        ("ce_time", time_text(time_ms).encode()),
+    )
+    # A digest of many queries has none, and the specification no empty one.
+    return (*found, ("ce_subject", subject.encode())) if subject else found
+
+
+def _types_of(batch: NotificationBatch) -> list[str]:
+    return [*batch.match_changes, *(_KINDS[type(one)] for one in batch.lists)]
+
+
+def _cloud_event_of(batch: NotificationBatch, shape: Shape) -> _Write:
     """Returns what writes CloudEvents 1.0 in their JSON form."""
-    changes = [*batch.match_changes, *(_KINDS[type(one)] for one in batch.lists)]
+    changes = _types_of(batch)
     subjects = {query: orjson.dumps(query) for query in batch.query_ids}
     # Many arrive in the same millisecond.
     times = {moment: time_text(moment).encode() for moment in set(batch.arrivals_ms)}
@@ -128,6 +172,13 @@ def _cloud_event_of(
         )
 
     return write
+
+
+_WRITERS: dict[Form, Callable[[NotificationBatch, Shape], _Write]] = {
+    "json": _plain_of,
+    "cloudevents": _cloud_event_of,
+    "cloudevents-binary": _payload_of,
+}
 
 
 def time_text(moment_ms: int) -> str:

@@ -26,7 +26,7 @@ from sirocco.services.connector.sinks.kafka import (
 from sirocco.services.connector.sinks.kafka_state import STATE_TOPIC, Transactions
 from sirocco.services.connector.sinks.mqtt import IN_FLIGHT, MqttSettings, MqttTarget
 from sirocco.services.connector.sinks.retries import RetryPolicy
-from sirocco.services.connector.sinks.rows import Key, Shape
+from sirocco.services.connector.sinks.rows import Form, Key, Shape
 from sirocco.services.connector.sinks.sink import Common, Counts, Sink, Target
 from sirocco.services.connector.sinks.state import Store
 from sirocco.services.connector.sinks.state_file import StateFile
@@ -182,9 +182,7 @@ def read_sink_settings(name: str, section: Mapping[str, Any]) -> SinkSettings:
             subscriber=subscriber,
             from_earliest=top.choice("start", ("now", "earliest"), "now") == "earliest",
             shape=Shape(
-                "cloudevents"
-                if top.choice("format", ("json", "cloudevents"), "json") == "cloudevents"
-                else "json",
+                _form(top, kind),
                 f"/subscribers/{quote(subscriber, safe='')}",
                 _key(top),
             ),
@@ -195,6 +193,14 @@ def read_sink_settings(name: str, section: Mapping[str, Any]) -> SinkSettings:
     )
     top.end()
     return found
+
+
+def _form(top: Section, kind: str) -> Form:
+    forms: dict[str, Form] = {"json": "json", "cloudevents": "cloudevents"}
+    if kind == "kafka":
+        # Others have no headers for each notification.
+        forms["cloudevents-binary"] = "cloudevents-binary"
+    return forms[top.choice("format", tuple(forms), "json")]
 
 
 def _key(top: Section) -> Key:

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
+from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -132,6 +133,27 @@ def test_records_have_their_keys_and_an_order(
             assert last.get(message.key(), 0) < number
             last[message.key()] = number
     assert objects_of(kafka_server, topic) == list(range(1, 101))
+
+
+def test_cloud_events_in_binary_mode_are_read_by_the_sdk(
+    kafka_server: KafkaServer, cluster: FakeCluster, topic: str
+) -> None:
+    deliver(cluster, 20)
+    members = section(kafka_server, topic, format="cloudevents-binary")
+
+    async def work() -> None:
+        async with running(cluster.router, members, topic):
+            await has(kafka_server, topic, 20)
+
+    asyncio.run(work())
+    found = []
+    for record in records_of(kafka_server, topic):
+        message = KafkaMessage(dict(record.headers()), record.key(), record.value())
+        event = from_binary_event(message)
+        assert event.get_type() == "sirocco.match"
+        assert event.get_datacontenttype() == "application/json"
+        found.append(int(event.get_data()["object"]["id"]))
+    assert sorted(found) == list(range(1, 21))
 
 
 def test_of_two_instances_one_works(

@@ -145,6 +145,18 @@ def test_a_digest_is_a_cloud_event_among_others() -> None:
     assert (event["type"], event["subject"], event["data"]["count"]) == ("sirocco.digest", "q", 3)
 
 
+def test_a_digest_in_binary_mode_has_headers() -> None:
+    throttle = Throttle(ThrottleLimit(count=0, period_ms=1_000))
+    made = blocks(throttle=throttle, form="cloudevents-binary")
+    made.take(rows(0, 3), 0)
+    assert made.cut(0) is None
+    block = made.cut(1_000)
+    assert block is not None
+    headers = dict(block.rows[0].headers)
+    assert (headers["ce_type"], headers["ce_subject"]) == (b"sirocco.digest", b"q")
+    assert orjson.loads(block.rows[0].value)["count"] == 3
+
+
 def test_what_is_dropped_moves_the_place_soon() -> None:
     throttle = Throttle(ThrottleLimit(count=0, period_ms=1_000_000))
     made = blocks(throttle=throttle)

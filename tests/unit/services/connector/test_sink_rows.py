@@ -16,6 +16,7 @@ from tests.support.merger_messages import response_with, sent_by_a_merger
 
 PLAIN = Shape("json", "/subscribers/s", Key())
 EVENTS = Shape("cloudevents", "/subscribers/s", Key())
+BINARY = Shape("cloudevents-binary", "/subscribers/s", Key())
 
 
 def batch(begin: str = "3") -> NotificationBatch:
@@ -86,3 +87,17 @@ def test_cloud_events_are_those_of_the_specification() -> None:
             assert int(event.get_time().timestamp() * 1_000) == row.arrival_ms
             assert {"id": row.id, **event.get_data()} == orjson.loads(same.value)
     assert kinds == {"sirocco.match", "sirocco.knn", "sirocco.terms", "sirocco.ranked"}
+
+
+def test_cloud_events_in_binary_mode_say_the_same() -> None:
+    """Kafka Protocol Binding 1.0.2, section 3.2: attributes are headers, the data is the value."""
+    for each in [batch(), *of_all_kinds()]:
+        pairs = zip(rows_of(each, BINARY, 77), rows_of(each, EVENTS, 77), strict=True)
+        for row, same in pairs:
+            headers = {name: value.decode() for name, value in row.headers}
+            whole = orjson.loads(same.value)
+            assert headers.pop("content-type") == whole.pop("datacontenttype")
+            assert orjson.loads(row.value) == whole.pop("data")
+            assert headers == {f"ce_{name}": value for name, value in whole.items()}
+            assert (row.id, row.key, row.place) == (same.id, same.key, same.place)
+            assert same.headers == ()

@@ -88,6 +88,7 @@ def test_the_least_section_of_each_kind(section: dict[str, Any]) -> None:
         (WEBHOOK, "dead_letters", {"file": "a", "topic": "b"}, "dead_letters"),
         (WEBHOOK, "dead_letters", {"topic": "b"}, "dead_letters.bootstrap"),
         (WEBHOOK, "allow_private", "yes", "allow_private"),
+        (WEBHOOK, "format", "cloudevents-binary", "format"),
         (FILE, "folder", None, "folder"),
         (FILE, "files", "csv", "files"),
         (FILE | {"files": "parquet"}, "gzip", True, "gzip"),
