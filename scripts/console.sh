@@ -16,6 +16,12 @@ if [[ $(cat node_modules/.locked 2>/dev/null) != "$locked" ]]; then
   echo "$locked" >node_modules/.locked
 fi
 export PATH=$PWD/node_modules/.bin:$PATH
+# The client is written from the gateway's description, where the gateway can be run.
+python=$PWD/../.venv/bin/python
+if [[ -x $python ]] && "$python" -c 'import fastapi' 2>/dev/null; then
+  (cd .. && PYTHONPATH=.:sdk "$python" scripts/typescript_client.py "$@") ||
+    fail "console/src/gateway.ts is not what the gateway describes" "make console"
+fi
 tsc --noEmit
 vitest run --silent >&2
 if [[ ${1:-} != --check ]]; then

@@ -88,7 +88,7 @@ export class LiveStream {
         why = "the stream has ended";
       } catch (error) {
         if (stopped.aborted) return;
-        if (error instanceof Error && error.name === "Problem") why = error.message;
+        if (error instanceof Error && error.name === "GatewayError") why = error.message;
       }
       if (stopped.aborted) return;
       this.onHealth("lost", why);
@@ -100,7 +100,7 @@ export class LiveStream {
     const silent = new AbortController();
     let timer = window.setTimeout(() => silent.abort(), SILENT_MS_MAX);
     try {
-      const answer = await this.api.fetch("/v1/live", { signal: AbortSignal.any([stopped, silent.signal]) });
+      const answer = await this.api.fetch(this.api.liveAddress(), { signal: AbortSignal.any([stopped, silent.signal]) });
       const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
       onOpen();
       const events = new EventReader();
@@ -179,8 +179,7 @@ export class Notifications {
   }
 
   get #path(): string {
-    const cursor = this.cursor ? `?cursor=${encodeURIComponent(this.cursor)}` : "";
-    return `/v1/subscribers/${encodeURIComponent(this.subscriber)}/notifications${cursor}`;
+    return this.api.notificationsAddress(this.subscriber, { cursor: this.cursor || undefined });
   }
 
   #connect(): void {
@@ -212,7 +211,7 @@ export class Notifications {
     try {
       await this.api.fetch(this.#path, { signal: asking.signal });
     } catch (error) {
-      if (!(error instanceof Error) || error.name !== "Problem") return;
+      if (!(error instanceof Error) || error.name !== "GatewayError") return;
       const { code, message } = error as Error & { code: string };
       this.onHealth("refused", message);
       if (this.cursor && (code === "OUT_OF_RANGE" || code === "INVALID_ARGUMENT")) {

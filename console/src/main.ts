@@ -266,7 +266,7 @@ class Console {
 
   async #search(words: string): Promise<void> {
     await this.#doing(async () => {
-      const { objects, warnings } = await this.#api.search({ ...this.#asked(words), window: "1h" });
+      const { objects, warnings } = await this.#api.found({ ...this.#asked(words), window: "1h" });
       const shown = objects.slice(-SEARCH_SHOWN_MAX);
       shown.forEach((object) => this.#addMatch("search", object));
       const more = objects.length > shown.length ? `, the last ${shown.length} are shown` : "";
@@ -275,8 +275,8 @@ class Console {
     });
   }
 
-  #asked(words: string): { kind: string; text?: string; region?: unknown } {
-    return { kind: "range", ...(words.trim() ? { text: words.trim() } : {}), ...(this.#region ? { region: this.#region } : {}) };
+  #asked(words: string): Query {
+    return { kind: "range", ...(words.trim() ? { text: words.trim() } : {}), ...(this.#region ? { region: this.#region as Record<string, unknown> } : {}) };
   }
 
   #freeName(words: string): string {
@@ -289,7 +289,7 @@ class Console {
 
   async #remove(id: string): Promise<void> {
     await this.#doing(async () => {
-      await this.#api.remove(id);
+      await this.#api.deleteQuery(id);
       this.#points.forget(id);
       await this.#readQueries();
     });
@@ -316,7 +316,7 @@ class Console {
     fill(dialog, el("h2", { id: "explain-title" }, "Why?"), el("p", {}, "Asking the cluster …"), close);
     dialog.showModal();
     try {
-      fill(dialog, ...explanation(await this.#api.explain(query, object), object), close);
+      fill(dialog, ...explanation(await this.#api.why(query, object), object), close);
     } catch (error) {
       fill(dialog, el("h2", { id: "explain-title" }, "Why?"), el("p", { class: "bad" }, error instanceof Problem ? error.message : "the gateway does not answer"), close);
     }
@@ -442,7 +442,7 @@ class Console {
           dialog.close();
           const object = { id: `console-${Date.now().toString(36)}`, lon: at[0], lat: at[1], text: text.value };
           void this.#doing(async () => {
-            await this.#api.publish(object);
+            await this.#api.publish([object]);
             this.#toast("Published");
           });
         },

@@ -42,6 +42,8 @@ class _NameConvertor(Convertor[str]):
 
 register_url_convertor("name", _NameConvertor())
 
+_STREAM = "/v1/subscribers/{name:name}/notifications"
+
 
 def make_app(front: Front) -> FastAPI:
     """Returns the application of a gateway."""
@@ -79,30 +81,29 @@ def make_app(front: Front) -> FastAPI:
 def _add_calls(app: FastAPI, front: Front) -> None:
     objects, queries, searches = Objects(front), Queries(front), Searches(front)
     notifications, views = Notifications(front), LiveViews(front)
-    calls: tuple[tuple[str, str, Callable[..., Any], dict[str, Any]], ...] = (
-        ("POST", "/v1/objects", objects.publish, openapi.PUBLISH),
-        ("GET", "/v1/queries", queries.list, openapi.LIST_QUERIES),
-        ("PUT", "/v1/queries/{id:name}", queries.put, openapi.PUT_QUERY),
-        ("GET", "/v1/queries/{id:name}", queries.get, openapi.GET_QUERY),
-        ("DELETE", "/v1/queries/{id:name}", queries.delete, openapi.DELETE_QUERY),
-        ("POST", "/v1/search", searches.search, openapi.SEARCH),
-        ("POST", "/v1/searches", searches.search_many, openapi.SEARCHES),
-        ("POST", "/v1/explain", searches.explain, openapi.EXPLAIN),
-        ("GET", "/v1/live", views.stream, openapi.LIVE),
+    # The last names the call: to clients that are generated from the description.
+    calls: tuple[tuple[str, str, Callable[..., Any], dict[str, Any], str], ...] = (
+        ("POST", "/v1/objects", objects.publish, openapi.PUBLISH, "publish"),
+        ("GET", "/v1/queries", queries.list, openapi.LIST_QUERIES, "listQueries"),
+        ("PUT", "/v1/queries/{id:name}", queries.put, openapi.PUT_QUERY, "putQuery"),
+        ("GET", "/v1/queries/{id:name}", queries.get, openapi.GET_QUERY, "getQuery"),
+        ("DELETE", "/v1/queries/{id:name}", queries.delete, openapi.DELETE_QUERY, "deleteQuery"),
+        ("POST", "/v1/search", searches.search, openapi.SEARCH, "search"),
+        ("POST", "/v1/searches", searches.search_many, openapi.SEARCHES, "searchMany"),
+        ("POST", "/v1/explain", searches.explain, openapi.EXPLAIN, "explain"),
+        ("GET", "/v1/live", views.stream, openapi.LIVE, "live"),
+        ("GET", _STREAM, notifications.stream, openapi.NOTIFICATIONS, "notifications"),
     )
-    for method, path, call, extra in calls:
+    for method, path, call, extra, name in calls:
         app.add_api_route(
-            path, call, methods=[method], openapi_extra=extra, response_class=Response
+            path,
+            call,
+            methods=[method],
+            operation_id=name,
+            openapi_extra=extra,
+            response_class=Response,
         )
-    path = "/v1/subscribers/{name:name}/notifications"
-    app.add_api_route(
-        path,
-        notifications.stream,
-        methods=["GET"],
-        openapi_extra=openapi.NOTIFICATIONS,
-        response_class=Response,
-    )
-    app.add_api_websocket_route(path, notifications.socket)
+    app.add_api_websocket_route(_STREAM, notifications.socket)
 
 
 def _add_pages(app: FastAPI, front: Front) -> None:

@@ -73,10 +73,12 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Query": {
         **_members(
-            ("id", "mode"),
+            ("id", "mode", "text", "region"),
             id=_TEXT,
             kind={"type": "string", "enum": ["range", "knn", "terms", "ranked"]},
             mode={"type": "string", "enum": ["continuous", "snapshot"]},
+            text=_TEXT,
+            region=_ANY,
         ),
         "additionalProperties": True,
     },
@@ -87,7 +89,7 @@ SCHEMAS: dict[str, Any] = {
     "QueryPage": _members(queries=_list(_named("RegisteredQuery")), next_page_token=_TEXT),
     "Answer": {
         **_members(
-            ("objects", "distance_m", "score", "terms", "at", "missing_slots"),
+            ("objects", "distance_m", "score", "terms", "at", "missing_slots", "warnings"),
             query=_TEXT,
             objects=_list({"oneOf": [_TEXT, _named("Object")]}),
             distance_m=_list({"type": "number"}),
@@ -95,6 +97,7 @@ SCHEMAS: dict[str, Any] = {
             terms=_list({"type": "array"}),
             at=_WHOLE,
             missing_slots=_list(_WHOLE),
+            warnings=_list(_TEXT),
         ),
     },
     "FailedSearch": _members(query=_TEXT, error=_named("Problem")),

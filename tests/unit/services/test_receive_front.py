@@ -77,8 +77,10 @@ def test_a_stream_that_is_behind_gets_records_together_if_it_asks(plain: PlainCl
         places.append(stream.cursor)
         stream.close()
 
-    # check: the same order and the same end
-    assert found == [[[("joined", n)] for n in range(6)], [[("joined", n) for n in range(6)]]]
+    # check: the same order and the same end; the log is read in stretches
+    assert found[0] == [[("joined", n)] for n in range(6)]
+    assert [one for part in found[1] for one in part] == [("joined", n) for n in range(6)]
+    assert len(found[1]) < 6
     assert places[0] == places[1]
     assert plain.found("s-joined", cursors, cursor=places[1]) == []
 
@@ -88,10 +90,13 @@ def test_joined_records_keep_to_the_credit(plain: PlainClient) -> None:
     for number in range(6):
         plain.processed(publish(plain, "few", range(number, number + 1)))
     stream = plain.receive("s-few", matches=4, joined=True)
-    responses = stream.matches()
-    assert next(responses) == [("few", n) for n in range(4)]
-    stream.credit(10)
-    assert next(responses) == [("few", n) for n in range(4, 6)]
+    found: list[tuple[str, int]] = []
+    for wanted in (4, 6):
+        # Records of one match each: none goes beyond the credit.
+        while len(found) < wanted:
+            found += next(stream.matches())
+        assert found == [("few", n) for n in range(wanted)]
+        stream.credit(10)
     stream.close()
 
 
