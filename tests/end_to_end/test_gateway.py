@@ -291,6 +291,7 @@ def test_what_is_described_and_shown_needs_nothing_from_elsewhere(http: httpx.Cl
         "/v1/queries",
         "/v1/queries/{id}",
         "/v1/search",
+        "/v1/searches",
         "/v1/explain",
         "/v1/live",
         "/v1/subscribers/{name}/notifications",
