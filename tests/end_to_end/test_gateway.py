@@ -113,7 +113,9 @@ def test_all_formats_say_the_same(http: httpx.Client) -> None:
 def test_a_list_of_searches_is_answered_in_its_order(http: httpx.Client) -> None:
     here = [{"id": i, "lon": 1.0, "lat": 2.0 + i, "text": f"manyword w{i}"} for i in range(5)]
     position = {"position": published(http, *here)}
-    asked = [{"kind": "range", "text": f"w{i} AND manyword"} for i in range(5)]
+    asked: list[dict[str, object]] = [
+        {"kind": "range", "text": f"w{i} AND manyword"} for i in range(5)
+    ]
     asked[1] |= {"id": "named", "region": {"tile": "0/0/0"}}
     knn = {"kind": "knn", "point": {"lon": 1, "lat": 2}, "k": 2, "text": "manyword"}
     bad = [{"kind": "range", "text": "a AND"}, 7, {"kind": "nothing"}]

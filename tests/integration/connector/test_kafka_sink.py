@@ -152,7 +152,8 @@ def test_cloud_events_in_binary_mode_are_read_by_the_sdk(
         event = from_binary_event(message)
         assert event.get_type() == "sirocco.match"
         assert event.get_datacontenttype() == "application/json"
-        found.append(int(event.get_data()["object"]["id"]))
+        data: Any = event.get_data()
+        found.append(int(data["object"]["id"]))
     assert sorted(found) == list(range(1, 21))
 
 

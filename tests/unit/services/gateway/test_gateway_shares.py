@@ -27,7 +27,7 @@ from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.notifications import GoneError, Position, _Wire, _Writer
 from sirocco.services.gateway.queries import query_of
-from sirocco.services.gateway.searches import _Growing
+from sirocco.services.gateway.searches import _Growing, _Growth
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import LIMITS, GatewayLimits, GatewaySettings
 from sirocco.telemetry.metrics import GatewayMetrics, new_registry
@@ -166,7 +166,7 @@ def part(count: int, size: int) -> SearchResponse:
 
 def growing(front: Front, **limits: Any) -> _Growing:
     found: GatewayLimits = replace(LIMITS, **limits)
-    return _Growing(QUERY, None, None, False, found, front.bodies.room(ANNA))
+    return _Growing(QUERY, None, None, False, _Growth(found, front.bodies.room(ANNA)))
 
 
 @pytest.mark.parametrize(
@@ -273,3 +273,22 @@ def test_a_body_of_many_members_is_refused(nowhere: Gateway) -> None:
     )
     assert (answer.status_code, answer.json()["field"]) == (400, "body")
     assert "members" in answer.json()["detail"]
+
+
+def test_answers_of_one_list_share_their_bounds() -> None:
+    async def run() -> None:
+        front = front_of()
+        growth = _Growth(replace(LIMITS, answer_objects=100), front.bodies.room(ANNA))
+        first, second = (_Growing(QUERY, None, None, False, growth) for _ in range(2))
+        first.received(part(0, 20_000))
+        held = front.bodies.memory.held
+        second.received(part(0, 30_000))
+        both = front.bodies.memory.held
+        assert both > held
+        # One begins anew: what the other holds stays.
+        second.restart()
+        assert front.bodies.memory.held == held
+        first.restart()
+        assert front.bodies.memory.held == 0
+
+    asyncio.run(run())
