@@ -188,7 +188,7 @@ def test_an_answer_is_refused_while_it_grows(limits: dict[str, int], refused: An
         def receive_all() -> None:
             for _ in range(100):
                 # One without objects is not read further.
-                search._objects += 20
+                search._growth.add(20, 0)
                 search.received(part(0, 20_000))
 
         with pytest.raises(refused):
