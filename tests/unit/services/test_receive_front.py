@@ -70,7 +70,7 @@ def test_a_stream_that_is_behind_gets_records_together_if_it_asks(plain: PlainCl
     apart, together = (plain.receive("s-joined", joined=joined) for joined in (False, True))
     found, places = [], []
     for stream in (apart, together):
-        parts = []
+        parts: list[list[tuple[str, int]]] = []
         while sum(map(len, parts)) < 6:
             parts.append(next(stream.matches()))
         found.append(parts)
