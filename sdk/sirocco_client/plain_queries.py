@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from struct import Struct
 
 from sirocco_client.queries import Query, RangeQuery
@@ -17,49 +18,66 @@ _SHORT = 128
 
 _NUMBERS = frozenset((float, int))
 
+# Read at once: one by one they take as long as all the rest.
+_members = attrgetter(
+    *("id", "subscriber", "region", "text", "mode", "where", "ttl", "window", "track"),
+    *("events", "fold", "highlight"),
+)
+_sides = attrgetter("west", "south", "east", "north")
+
 
 def plain_query(query: Query) -> bytes | None:
     """Returns the message of a query, as `write_query` makes it; None if that has to be asked.
 
     A message is filled member by member, and copied into its request: three times the work.
     """
+    if type(query) is not RangeQuery:
+        return None
+    name, subscriber, rect, text, mode, where, ttl, window, track, events, fold, highlight = (
+        _members(query)
+    )
     if (
-        type(query) is not RangeQuery
-        or query.mode != "continuous"
-        or query.where is not None
-        or query.ttl is not None
-        or query.window is not None
-        or query.track is not None
-        or query.events != ()
-        or query.fold is not False
-        or query.highlight is not False
-        or type(query.region) is not Rectangle
+        mode != "continuous"
+        or where is not None
+        or ttl is not None
+        or window is not None
+        or track is not None
+        or events != ()
+        or fold is not False
+        or highlight is not False
+        or type(rect) is not Rectangle
+        or text == ""
     ):
         return None
-    rect, text = query.region, "" if query.text is None else query.text
-    west, south, east, north = rect.west, rect.south, rect.east, rect.north
+    text = "" if text is None else text
+    west, south, east, north = _sides(rect)
     if not _NUMBERS.issuperset((type(west), type(south), type(east), type(north))):
         return None
     if not (abs(west) <= 180 and abs(east) <= 180 and abs(south) <= 90 and abs(north) <= 90):
         return None
-    names = query.id, query.subscriber
-    if not (type(names[0]) is type(names[1]) is type(text) is str and query.text != ""):
+    if not (type(name) is type(subscriber) is type(text) is str):
         return None
-    whole = "".join((*names, text))
-    if not whole.isascii() or len(whole) >= _SHORT or not (names[0] and names[1]):
+    whole = f"{name}{subscriber}{text}"
+    if not whole.isascii() or len(whole) >= _SHORT or not (name and subscriber):
         return None
     kind = _RECTANGLE(_HEAD, 0x09, west, 0x11, south, 0x19, east, 0x21, north)
     if text:
         kind = b"%b\x12%c%b" % (kind, len(text), text.encode())
     return b"\x0a%c%b\x12%c%b\x18\x01\x52%b%b" % (
-        *(len(names[0]), names[0].encode(), len(names[1]), names[1].encode()),
-        *(length(len(kind)), kind),
+        *(len(name), name.encode(), len(subscriber), subscriber.encode()),
+        *(_LENGTHS[len(kind)], kind),
     )
 
 
 def queries_field(queries: Sequence[bytes]) -> bytes:
     """Returns field 1 of a request, `repeated Query queries`."""
-    return b"".join([b"\x0a%b%b" % (length(len(each)), each) for each in queries])
+    known = len(_LENGTHS)
+    return b"".join(
+        [
+            b"\x0a%b%b" % (_LENGTHS[size] if (size := len(each)) < known else length(size), each)
+            for each in queries
+        ]
+    )
 
 
 def length(count: int) -> bytes:
@@ -70,3 +88,7 @@ def length(count: int) -> bytes:
         count >>= 7
     written.append(count)
     return bytes(written)
+
+
+# Of all plain queries, and of short others.
+_LENGTHS = [length(count) for count in range(512)]

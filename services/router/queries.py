@@ -29,6 +29,7 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
 from sirocco.codec.arrays import check_time
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import is_light, read_query
+from sirocco.codec.registration_results import write_results
 from sirocco.codec.tokens import OFFSET_MAX
 from sirocco.codec.wire import QUERIES_MAX, PartlyRefused
 from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
@@ -98,6 +99,12 @@ STEP_MS_MIN = 100
 
 
 Request = TypeVar("Request")
+Response = TypeVar(
+    "Response",
+    pb.RegisterQueriesResponse,
+    pb.UpdateQueriesResponse,
+    pb.UnregisterQueriesResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +254,9 @@ class QueryFront(QueryServiceServicer):
         """See `query_service.proto`."""
         async with aclosing(self._answered(requests, partial(self._bulk, "register"))) as answers:
             async for answer in answers:
-                yield pb.RegisterQueriesResponse(
-                    results=_results(answer.outcomes), warnings=row_warnings(answer.warnings)
-                )
+                response = _written(pb.RegisterQueriesResponse, answer.outcomes)
+                response.warnings.extend(row_warnings(answer.warnings))
+                yield response
 
     @streaming
     async def UpdateQueries(  # noqa: N802 -- the contract's name
@@ -260,9 +267,9 @@ class QueryFront(QueryServiceServicer):
         """See `query_service.proto`."""
         async with aclosing(self._answered(requests, partial(self._bulk, "update"))) as answers:
             async for answer in answers:
-                yield pb.UpdateQueriesResponse(
-                    results=_results(answer.outcomes), warnings=row_warnings(answer.warnings)
-                )
+                response = _written(pb.UpdateQueriesResponse, answer.outcomes)
+                response.warnings.extend(row_warnings(answer.warnings))
+                yield response
 
     @streaming
     async def UnregisterQueries(  # noqa: N802 -- the contract's name
@@ -273,7 +280,7 @@ class QueryFront(QueryServiceServicer):
         """See `query_service.proto`."""
         async with aclosing(self._answered(requests, self._bulk_removal)) as answers:
             async for answer in answers:
-                yield pb.UnregisterQueriesResponse(results=_results(answer.outcomes))
+                yield _written(pb.UnregisterQueriesResponse, answer.outcomes)
 
     async def _answered(
         self,
@@ -641,15 +648,17 @@ def _without(changes: _Changes, refused: Container[int]) -> _Changes:
     return {partition: some for partition, some in kept.items() if some}
 
 
-def _results(outcomes: Sequence[Outcome]) -> list[pb.RegistrationResult]:
+def _written(response: type[Response], outcomes: Sequence[Outcome]) -> Response:
+    """Returns a response with the results of a bulk change."""
     if isinstance(outcomes, Outcomes) and not outcomes.errors:
-        return [pb.RegistrationResult(revision=each) for each in outcomes.revisions.tolist()]
-    return [
+        return response.FromString(write_results(outcomes.revisions))
+    results = [
         pb.RegistrationResult(revision=each.revision)
         if each.error is None
         else pb.RegistrationResult(revision=each.revision, error=write_error(each.error))
         for each in outcomes
     ]
+    return response(results=results)
 
 
 def _check_count(count: int, field: str) -> None:

@@ -166,13 +166,12 @@ class KafkaConsumer:
             positions[at] = offset + 1
             records.append(
                 Record(
-                    topic=at[0],
-                    partition=at[1],
-                    offset=offset,
-                    timestamp_ms=message.timestamp()[1],
-                    key=message.key(),
-                    value=message.value() or b"",
-                    headers=tuple(message.headers() or ()),
+                    *at,
+                    offset,
+                    message.timestamp()[1],
+                    message.key(),
+                    message.value() or b"",
+                    tuple(message.headers() or ()),
                 )
             )
         return records

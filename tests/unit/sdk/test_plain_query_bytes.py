@@ -8,7 +8,12 @@ from dataclasses import replace
 
 import pytest
 from sirocco_api.v1.query_pb2 import Query as WrittenQuery
-from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest
+from sirocco_api.v1.query_service_pb2 import (
+    RegisterQueriesRequest,
+    RegisterQueriesResponse,
+    RegistrationResult,
+)
+from sirocco_client.bulk import REQUEST_BYTES_MAX, BulkRegistration
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.plain_queries import plain_query, queries_field
 from sirocco_client.queries import KnnQuery, Query, RangeQuery, write_query
@@ -73,3 +78,25 @@ def test_a_request_holds_queries_of_any_length() -> None:
     assert list(request.queries) == [write_query(each) for each in queries]
     with pytest.raises(InvalidArgument):
         write_query(replace(PLAIN, text=""))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [PLAIN] * 3,
+        [PLAIN, replace(PLAIN, fold=True), PLAIN],
+        [replace(PLAIN, id=f"q{n:090}") for n in range(20_000)],
+    ],
+    ids=["plain", "mixed", "larger than a request"],
+)
+def test_a_batch_is_sent_whatever_it_is_made_of(rows: list[Query]) -> None:
+    bulk = BulkRegistration(None, None)
+    bulk.add(rows)
+    sent = []
+    while isinstance(request := bulk.next_request(), RegisterQueriesRequest):
+        assert request.ByteSize() <= REQUEST_BYTES_MAX + 16 * len(rows)
+        sent += request.queries
+        results = [RegistrationResult(revision=n) for n in range(len(request.queries))]
+        answered = bulk.answered(RegisterQueriesResponse(results=results))
+        assert [each.id for each in answered] == [each.id for each in request.queries]
+    assert sent == [write_query(each) for each in rows]
