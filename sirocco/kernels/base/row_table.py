@@ -25,7 +25,9 @@ def _find(places: Any, handles: Any, key: Any, first: Any, second: Any) -> Any:
     mask = np.uint64(places.shape[0] - 1)
     place = mix(key, first, second) & mask
     for _ in range(places.shape[0]):
-        if places[place] == 0 or handles[places[place] - 1] == key:
+        row = places[place] - 1
+        # Another thread may have entered rows beyond the column that this one has.
+        if row < 0 or (row < handles.shape[0] and handles[row] == key):
             return np.int64(place)
         place = (place + np.uint64(1)) & mask
     return np.int64(-1)
@@ -73,7 +75,8 @@ def get(
     """Writes the row of each wanted handle, -1 where there is none."""
     for i in range(len(wanted)):
         place = _find(places, handles, wanted[i], first, second)
-        out[i] = places[place] - 1 if place >= 0 else -1
+        row = places[place] - 1 if place >= 0 else -1
+        out[i] = row if row < handles.shape[0] else -1
 
 
 @kernel(nt.i8(nt.i4[::1], _HASHES, _HASHES, nt.u8, nt.u8))

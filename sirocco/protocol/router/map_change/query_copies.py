@@ -66,7 +66,7 @@ def copy(
     if is_behind or not registry.is_announced or not registry.stage.is_known(routings):
         return []
     live = registry.live
-    rows = live.rows.get(np.array([change.handle for _, change in reread], np.uint64))
+    rows = live.rows_of(np.array([change.handle for _, change in reread], np.uint64))
     offsets = np.array([offset for offset, _ in reread], np.int64)
     is_due = (rows >= 0) & ~live.is_placed[rows] & (registry.repair.places_of(rows) == offsets)
     is_due &= np.array([change.query is not None for _, change in reread], np.bool_)

@@ -123,7 +123,7 @@ class ChangeValidation:
         the one before it left.
         """
         handles = np.array([change.handle for _, change in changes], np.uint64)
-        rows = self.live.rows.get(handles)
+        rows = self.live.rows_of(handles)
         known = np.where(rows >= 0, self.live.revisions[rows], NO_REVISION)
         revisions: dict[int, int] = dict(zip(handles.tolist(), known.tolist(), strict=True))
         for handle in self._doubts.keys() & revisions.keys():

@@ -123,7 +123,7 @@ class KeywordSummary:
         routing: RoutingArrays,
     ) -> list[Effect]:
         """Publishes the keywords of new or changed queries, whose slots are known by now."""
-        places = self._live.rows.get(handles).tolist()
+        places = self._live.rows_of(handles).tolist()
         for place, keys in zip(places, keys_of_queries(changes, rows, routing), strict=True):
             self._keep(place, keys)
         return self.placed(places)
@@ -141,7 +141,7 @@ class KeywordSummary:
     def drop(self, handles: NDArray[np.uint64]) -> None:
         """Notes that queries are about to leave or change."""
         self.obsolete += len(handles)
-        for place in self._live.rows.get(handles).tolist():
+        for place in self._live.rows_of(handles).tolist():
             self._several.pop(place, None)
 
     @property
@@ -178,7 +178,7 @@ class KeywordSummary:
 
     def restore(self, state: State) -> None:
         """Takes the state of a checkpoint, after the live queries have taken theirs."""
-        places = self._live.rows.get(np.asarray(state["handles"], np.uint64))
+        places = self._live.rows_of(np.asarray(state["handles"], np.uint64))
         if "summary.said" not in state:
             # Of an older version: the needs of its queries are unknown, and not read again.
             for place in places.tolist():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.base.handle_table import HandleTable
+from sirocco.index.base.row_table import RowTable
 from sirocco.model.query import fingerprint_of
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION
@@ -37,6 +37,10 @@ _COLUMNS = (
 )
 
 
+# Columns grow by this part: they are copied so rarely that it does not show, and memory is spare.
+_SPARE = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of some handles; n rows.
@@ -54,7 +58,7 @@ class Known:
 
 
 class LiveQueries:
-    """The live queries of one registry partition, in arrays: about 65 bytes each.
+    """The live queries of one registry partition, in arrays: 53 to 74 bytes each.
 
     Attributes:
         fingerprints: distinguish the id of each from others with its handle, see
@@ -70,7 +74,7 @@ class LiveQueries:
     """
 
     def __init__(self) -> None:
-        self.rows = HandleTable()
+        self._rows = RowTable()
         self.handles = np.zeros(64, np.uint64)
         self.fingerprints = np.zeros(64, np.uint64)
         self.revisions = np.full(64, NO_REVISION, np.int64)
@@ -87,7 +91,16 @@ class LiveQueries:
         self._end = 0
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
+
+    @property
+    def bytes_total(self) -> int:
+        """Memory of all queries, bytes."""
+        return self._rows.bytes_total + sum(getattr(self, name).nbytes for name in _COLUMNS)
+
+    def rows_of(self, handles: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Returns i4[n], the row of each handle, -1 where no query is live."""
+        return self._rows.get(self.handles, handles)
 
     def known(self, handles: list[int]) -> list[tuple[int, int, int, int]]:
         """Returns revision (`NO_REVISION` for none), digest, expiry (epoch ms), fingerprint."""
@@ -97,7 +110,7 @@ class LiveQueries:
 
     def known_columns(self, handles: NDArray[np.uint64]) -> Known:
         """Returns what is known of some handles."""
-        rows = self.rows.get(handles)
+        rows = self.rows_of(handles)
         is_here = rows >= 0
         return Known(
             np.where(is_here, self.revisions[rows], NO_REVISION),
@@ -108,14 +121,14 @@ class LiveQueries:
 
     def has(self, handle: int, query_id: str) -> bool:
         """Whether the query of that handle has the id, as far as is known."""
-        row = int(self.rows.get(np.array([handle], np.uint64))[0])
+        row = int(self.rows_of(np.array([handle], np.uint64))[0])
         return row >= 0 and int(self.fingerprints[row]) in (UNKNOWN, fingerprint_of(query_id))
 
     def have(
         self, handles: NDArray[np.uint64], fingerprints: NDArray[np.uint64]
     ) -> NDArray[np.bool_]:
         """Returns bool[q], whether each query is live: its handle is, with its fingerprint."""
-        rows = self.rows.get(handles)
+        rows = self.rows_of(handles)
         known = self.fingerprints[rows]
         found: NDArray[np.bool_] = (rows >= 0) & ((known == fingerprints) | (known == UNKNOWN))
         return found
@@ -180,15 +193,16 @@ class LiveQueries:
         digests: NDArray[np.uint64],
     ) -> NDArray[np.int32]:
         """Returns the rows of queries, old or new, with their revisions and digests."""
-        rows = self.rows.get(handles)
+        rows = self.rows_of(handles)
         fresh = np.flatnonzero(rows < 0)
         if len(fresh):
             again = [self._free.pop() for _ in range(min(len(fresh), len(self._free)))]
             begin = self._extend(len(fresh) - len(again))
             rows[fresh[: len(again)]] = again
             rows[fresh[len(again) :]] = np.arange(begin, self._end)
-            self.rows.put(handles[fresh], rows[fresh])
         self.handles[rows], self.revisions[rows], self.digests[rows] = handles, revisions, digests
+        # Readers in other threads find a row when it is there.
+        self._rows.put(self.handles, rows[fresh])
         return rows
 
     def places_of(self, routes: QueryRoutes) -> NDArray[np.int32]:
@@ -249,7 +263,7 @@ class LiveQueries:
 
     def lose(self, handles: NDArray[np.uint64], slots: tuple[int, ...]) -> None:
         """Marks these queries as unplaced: any of the slots may hold them."""
-        rows = self.rows.get(handles)
+        rows = self.rows_of(handles)
         self.unplaced += int(self.is_placed[rows].sum())
         self.is_placed[rows] = False
         self.slot_sets[rows] = self._places.number(slots, None)
@@ -276,8 +290,8 @@ class LiveQueries:
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
         """Removes queries that are live."""
-        rows = self.rows.get(handles)
-        self.rows.drop(handles)
+        rows = self.rows_of(handles)
+        self._rows.drop(self.handles, handles)
         self.unplaced -= int((~self.is_placed[rows]).sum())
         self.is_placed[rows] = True
         self.revisions[rows] = NO_REVISION
@@ -286,7 +300,7 @@ class LiveQueries:
 
     def are_standing(self, handles: NDArray[np.uint64], now_ms: int) -> NDArray[np.bool_]:
         """Returns bool[q], which queries exist, without those whose lifetime has ended."""
-        rows = self.rows.get(handles)
+        rows = self.rows_of(handles)
         standing: NDArray[np.bool_] = (rows >= 0) & ~has_expired(self.expires_ms[rows], now_ms)
         return standing
 
@@ -332,20 +346,25 @@ class LiveQueries:
         )
         if "is_placed" in state:
             unplaced = ~np.asarray(state["is_placed"], np.bool_)
-            self.is_placed[self.rows.get(handles[unplaced])] = False
+            self.is_placed[self.rows_of(handles[unplaced])] = False
             self.unplaced = int(unplaced.sum())
 
     def _extend(self, count: int) -> int:
         """Adds rows; returns the first one."""
         begin, room = self._end, len(self.handles)
-        while begin + count > room:
-            room *= 2
-        if room > len(self.handles):
+        if begin + count > room:
+            room = max(begin + count, room + room // _SPARE)
             for name in _COLUMNS:
-                setattr(self, name, np.resize(getattr(self, name), room))
+                setattr(self, name, _extended(getattr(self, name), begin, room))
             self.is_placed[begin:] = True
         self._end += count
         return begin
+
+
+def _extended(column: NDArray[Any], used: int, room: int) -> NDArray[Any]:
+    larger = np.zeros(room, column.dtype)
+    larger[:used] = column[:used]
+    return larger
 
 
 def _sets(state: State, name: str, offsets_name: str) -> list[tuple[int, ...]]:

@@ -82,7 +82,7 @@ class PlainUpdates:
     ) -> dict[int, list[tuple[int, int]]]:
         """Returns slot → handle and revision of what is no longer there."""
         live, handles = self.live, changes.queries.handles
-        known = live.rows.get(handles)
+        known = live.rows_of(handles)
         former = np.where(known >= 0, live.slot_sets[known], places)
         left: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for row in np.flatnonzero(former != places).tolist():

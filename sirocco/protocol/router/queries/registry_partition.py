@@ -301,7 +301,7 @@ class Registry:
         if self.stage.following or self.stage.is_by_keyword(routings) or self.keyword_summary:
             return False
         handles = changes.queries.handles
-        known = self.live.rows.get(handles)
+        known = self.live.rows_of(handles)
         revisions = np.where(known >= 0, self.live.revisions[known], NO_REVISION)
         if not np.array_equal(revisions, changes.expected_revisions):
             return False

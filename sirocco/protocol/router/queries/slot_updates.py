@@ -81,7 +81,7 @@ class SlotUpdates:
     def _former_slots(self, handles: list[int]) -> Former:
         """Returns the slots that may hold the known versions."""
         former: Former = {}
-        rows = self.live.rows.get(np.array(handles, np.uint64)).tolist()
+        rows = self.live.rows_of(np.array(handles, np.uint64)).tolist()
         for handle, row in zip(handles, rows, strict=True):
             former[handle] = set(self.live.slots(row)) if row >= 0 else set()
             if row >= 0 and not self.live.is_placed[row]:
@@ -121,7 +121,7 @@ class SlotUpdates:
             installs.remove(former[change.handle].difference(new), change, offset)
         installs.install(kept, placed.rows, placed.slots)
         if self.keyword_summary:
-            self.keyword_summary.drop(handles[self.live.rows.get(handles) >= 0])
+            self.keyword_summary.drop(handles[self.live.rows_of(handles) >= 0])
         self._enter(kept, placed)
         # Of a missing version only the republished record is read, and a version in doubt is sent
         # late. If the map changed in between it may be in other slots, and may have left some: it
@@ -148,7 +148,7 @@ class SlotUpdates:
 
     def _drop(self, gone: list[int]) -> None:
         handles = np.array(gone, np.uint64)
-        present = handles[self.live.rows.get(handles) >= 0]
+        present = handles[self.live.rows_of(handles) >= 0]
         if self.keyword_summary:
             self.keyword_summary.drop(present)
         self.live.drop(present)

@@ -1,9 +1,14 @@
 """The table of rows against a dictionary."""
 
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sirocco.index.base.row_table import RowTable
+from sirocco.kernels.base import row_table as kernels
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -40,3 +45,57 @@ def test_an_entry_takes_half_of_what_keys_of_its_own_would() -> None:
     table = RowTable()
     table.put(column, np.arange(100_000, dtype=np.int32))
     assert table.bytes_total <= 13 * 100_000
+
+
+def test_a_reader_finds_entries_while_the_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = np.arange(1, 401, dtype=np.uint64)
+    table, known = RowTable(), np.arange(40, dtype=np.int32)
+    table.put(column, known)
+    put, seen = kernels.put, []
+
+    def looked_at(*columns: np.ndarray) -> int:
+        # As from another thread: adding releases the interpreter lock.
+        seen.append(table.get(column, column[:40]).tolist())
+        return put(*columns)
+
+    monkeypatch.setattr(kernels, "put", looked_at)
+    table.put(column, np.arange(40, 400, dtype=np.int32))
+    assert seen == [known.tolist()] * 2
+    assert table.get(column, column).tolist() == list(range(400))
+
+
+def test_a_reader_looks_again_while_entries_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = np.arange(1, 41, dtype=np.uint64)
+    table = RowTable()
+    table.put(column, np.arange(40, dtype=np.int32))
+    drop, get, looked = kernels.drop, kernels.get, threading.Event()
+
+    def watched_get(*columns: np.ndarray) -> None:
+        get(*columns)
+        looked.set()
+
+    with ThreadPoolExecutor(1) as other:
+        seen: list[Future[NDArray[np.int32]]] = []
+
+        def looked_at(places: np.ndarray, *others: np.ndarray) -> int:
+            # Entries being moved are in neither place.
+            moved = places.copy()
+            places[:] = 0
+            seen.append(other.submit(table.get, column, column[1:]))
+            assert looked.wait(600)
+            places[:] = moved
+            return drop(places, *others)
+
+        monkeypatch.setattr(kernels, "get", watched_get)
+        monkeypatch.setattr(kernels, "drop", looked_at)
+        table.drop(column, column[:1])
+        assert seen[0].result(600).tolist() == list(range(1, 40))
+
+
+def test_a_reader_with_a_former_column_finds_what_that_has() -> None:
+    """Rows beyond it are not read: what is there in memory could be any handle."""
+    column = np.arange(1, 201, dtype=np.uint64)
+    table = RowTable()
+    table.put(column, np.arange(200, dtype=np.int32))
+    former = column[:150]
+    assert table.get(former, column).tolist() == [*range(150), *[-1] * 50]

@@ -315,7 +315,7 @@ class Partition:
 
     def slots(self, query_id: str) -> tuple[int, ...]:
         handle = change_of(request_of("register", query(query_id, 0, 1))).handle
-        row = int(self.registry.live.rows.get(np.array([handle], np.uint64))[0])
+        row = int(self.registry.live.rows_of(np.array([handle], np.uint64))[0])
         return self.registry.live.slots(row)
 
 

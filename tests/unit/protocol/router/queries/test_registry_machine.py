@@ -402,7 +402,7 @@ def test_live_queries_agree_with_a_dict_over_checkpoints(seed: int) -> None:
             live.restore(state)
     assert len(live) == len(model)
     every = list(range(1, 120))
-    rows = live.rows.get(np.array(every, np.uint64)).tolist()
+    rows = live.rows_of(np.array(every, np.uint64)).tolist()
     for handle, row, known in zip(every, rows, live.known(every), strict=True):
         if handle not in model:
             assert known[0] == NO_REVISION, f"seed={seed}"
