@@ -40,6 +40,14 @@ STATUSES = {
     "DEADLINE_EXCEEDED": 504,
 }
 
+# Members of the cluster's requests → parameters of this API that they come from.
+_PARAMETERS = {
+    "position_token": "position",
+    "now_ms": "now",
+    "open.subscriber": "subscriber",
+    "open.cursor": "cursor",
+}
+
 # Pause for a client of a cluster that cannot be reached, if the error names none: a coordinator's
 # failover takes about 6 s.
 RETRY_S = 2
@@ -61,7 +69,8 @@ def problem_of(error: ClientError | EngineError) -> dict[str, Any]:
     """Returns the members of an error's problem details."""
     # What failed tells more than that a publisher gave up.
     cause: ClientError | EngineError = error.cause if isinstance(error, PublishFailed) else error
-    members = problem(STATUSES.get(cause.code, 500), cause.message, cause.code, field=cause.field)
+    field = _PARAMETERS.get(cause.field or "", cause.field)
+    members = problem(STATUSES.get(cause.code, 500), cause.message, cause.code, field=field)
     if (after_ms := getattr(cause, "retry_after_ms", None)) is not None:
         members["retry_after_ms"] = after_ms
     if isinstance(error, PublishFailed):

@@ -46,11 +46,16 @@ def is_worth_a_line(record: logging.LogRecord) -> bool:
     return kind is None or kind.__name__ not in _GONE
 
 
+# It logs each request with its whole URL, and that of a webhook is often a secret.
+_REQUESTS = "httpx"
+
+
 def configure(level: str) -> None:
     """Sends all logs of this process to stderr, from `level` up."""
     calls = logging.getLogger(_CALLS)
     calls.removeFilter(is_worth_a_line)
     calls.addFilter(is_worth_a_line)
+    logging.getLogger(_REQUESTS).setLevel(logging.WARNING)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

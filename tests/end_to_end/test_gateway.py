@@ -194,9 +194,10 @@ def test_errors_are_problems_with_the_field(http: httpx.Client) -> None:
         "k": http.post("/v1/search", json={"kind": "knn", "point": {"lon": 1, "lat": 2}}),
         "page_size": http.get("/v1/queries", params={"page_size": 0}),
         "query": http.post("/v1/search", content=b"[1"),
-        "position_token": http.post(
+        "position": http.post(
             "/v1/search", params={"position": "x"}, json={"kind": "range", "text": "a"}
         ),
+        "now": http.post("/v1/search", params={"now": 10**16}, json={"kind": "range"}),
     }
     for field, answer in answers.items():
         assert answer.headers["content-type"] == "application/problem+json"

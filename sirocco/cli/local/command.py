@@ -59,8 +59,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "local",
         description="Runs all services as processes on this machine, with a real Kafka and Redis. "
-        "A keeper restarts what ends by itself. Process and log files: DIRECTORY/<service>-<n>.pid "
-        "and .log.",
+        "A keeper restarts services that end by themselves; `up` starts Kafka and Redis again. "
+        "Process and log files: DIRECTORY/<service>-<n>.pid and .log.",
     )
     parser.add_argument("--directory", type=path, default=DIRECTORY, help="of the files (.run)")
     steps = parser.add_subparsers(required=True, metavar="STEP")
@@ -397,7 +397,18 @@ def _stop(args: argparse.Namespace) -> int:
 def _status(args: argparse.Namespace) -> int:
     cluster = LocalCluster.open(args.directory.resolve())
     _print_status(cluster, as_json=args.json)
-    return 0 if all(one.running for one in cluster.processes) else 1
+    is_whole = all(one.running for one in cluster.processes)
+    return 0 if is_whole and not ended_servers(cluster.directory) else 1
+
+
+def ended_servers(directory: Path) -> list[str]:
+    """Returns which of this directory's own servers ended although nobody stopped them."""
+    servers = (KafkaServer(directory, outlive=True), RedisServer(directory, outlive=True))
+    return [
+        server.process.name
+        for server in servers
+        if server.process.pid_path.exists() and server.process.pid is None
+    ]
 
 
 def _scale(args: argparse.Namespace) -> int:
@@ -433,7 +444,10 @@ def _print_status(cluster: LocalCluster, *, as_json: bool) -> None:
         http = {"http": addresses[0]} if addresses else {}
         print_json(servers | http | {"processes": rows})
         return
-    print_lines(f"{'kafka':<16}{settings.kafka}", f"{'redis':<16}{settings.redis}")
+    ended = ended_servers(cluster.directory)
+    for name, address in (("kafka", settings.kafka), ("redis", settings.redis)):
+        state = "  does not run: `up` starts it" if name in ended else ""
+        print_lines(f"{name:<16}{address}{state}")
     for name, row in rows.items():
         state = f"pid {row['pid']}" if row["pid"] is not None else "does not run"
         grpc = "" if name.startswith(GATEWAY) else f"gRPC {row['grpc']}  "

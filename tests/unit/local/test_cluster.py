@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sirocco.cli.local.command import ended_servers
 from sirocco.local.cluster import (
     LAST,
     STATE,
@@ -306,3 +307,17 @@ def test_one_command_at_a_time_is_at_work_in_a_directory(tmp_path: Path) -> None
         assert not begun.is_set()
     thread.join(10)
     assert begun.is_set()
+
+
+def test_own_servers_that_ended_are_named(tmp_path: Path) -> None:
+    assert ended_servers(tmp_path) == []
+    (tmp_path / "redis.pid").write_text(f"{os.getpid()}\n")
+    assert ended_servers(tmp_path) == ["redis"]
+    running = KafkaServer(tmp_path, outlive=True).process
+    running.start(
+        [sys.executable, "-c", "input()", str(tmp_path / "kafka.properties")], lambda: True
+    )
+    assert ended_servers(tmp_path) == ["redis"]
+    running.kill()
+    running.pid_path.write_text("1\n")
+    assert ended_servers(tmp_path) == ["kafka", "redis"]

@@ -88,3 +88,10 @@ def test_the_logger_is_that_of_grpc(kept: Kept) -> None:
 
     asyncio.run(run())
     assert not kept.lines
+
+
+def test_urls_of_requests_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("info")
+    logging.getLogger("httpx").info("HTTP Request: POST https://example.org/secret")
+    logging.getLogger("httpx").warning("a warning")
+    assert capsys.readouterr().err.count("\n") == 1
