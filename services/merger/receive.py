@@ -41,11 +41,6 @@ from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log
 
-# Interval at which the cursor is sent if there are no notifications, so that the cursor of a quiet
-# subscriber does not expire. Each window moves it, up to 33 times a second, which would cost a
-# message for every subscriber without notifications.
-CURSOR_INTERVAL_S = 1.0
-
 # After the last window, the cursor is sent after this time: a caller may wait for completeness.
 SETTLED_S = 0.1
 
@@ -229,6 +224,7 @@ class ReceiveFront(ReceiveServiceServicer):
         offset = stream.offset = await asyncio.to_thread(self._begin, opened, partition)
         # At once, so that a client that disconnects before its first match can resume.
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
+        cursor_s = self._limits.cursor_ms / 1_000
         # The cursor that the client has, and when the next cursor alone may be sent.
         sent_offset, due_s, is_settled = offset, 0.0, False
         while credit.refused is None:
@@ -241,7 +237,7 @@ class ReceiveFront(ReceiveServiceServicer):
                     found = await asyncio.to_thread(highlights_of, part)
                     response.highlights.CopyFrom(found)
                 yield response
-                sent_offset, due_s = end, 0.0
+                sent_offset, due_s = end, time.monotonic() + cursor_s
             if is_starved := parts.starved_at is not None:
                 # Nothing is held for a client without credit: the record is read again.
                 next_offset = parts.starved_at
@@ -253,12 +249,12 @@ class ReceiveFront(ReceiveServiceServicer):
             now_s = time.monotonic()
             if offset > sent_offset and (is_settled or now_s >= due_s):
                 yield ReceiveResponse(cursor=cursor_of(partition, offset))
-                sent_offset, due_s = offset, now_s + CURSOR_INTERVAL_S
+                sent_offset, due_s = offset, now_s + cursor_s
             is_settled = False
             if is_starved:
                 await credit.some()
             elif is_quiet:
-                timeout_s = CURSOR_INTERVAL_S if sent_offset == offset else SETTLED_S
+                timeout_s = cursor_s if sent_offset == offset else SETTLED_S
                 await tail.wait(offset, timeout_s, opened.subscriber)
                 is_settled = tail.end <= offset
         raise credit.refused

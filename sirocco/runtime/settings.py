@@ -48,12 +48,16 @@ class MergerFrontLimits:
             taken.
         search_timeout_max_ms: the longest that a search may take, whatever its client asks for.
         unread_ms: how long a client may leave a message unread before its answer ends.
+        cursor_ms: how long a stream without notifications is told no cursor while the log goes on,
+            so that the cursor of a quiet subscriber does not expire. Each window moves it, up to 33
+            times a second, which would cost a message for every subscriber.
     """
 
     streams_max: int = 4_096
     searches_max: int = 256
     search_timeout_max_ms: int = 300_000
     unread_ms: int = 30_000
+    cursor_ms: int = 1_000
 
 
 MERGER_FRONT = MergerFrontLimits()

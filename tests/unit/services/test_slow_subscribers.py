@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, Piece
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.loop.limits import TailLimits
-from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings
 from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
@@ -49,8 +50,15 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), WAIT_S))
 
 
-def write(log: MemoryLog, numbers: range, window: str | None = None, *, text: str = "word") -> None:
-    """Writes one record with one match for `s` of each object; as one transaction, if named."""
+def write(
+    log: MemoryLog,
+    numbers: range,
+    window: str | None = None,
+    *,
+    text: str = "word",
+    subscriber: str = "s",
+) -> None:
+    """Writes one record with one match of each object; as one transaction, if named."""
     producer = log.producer("merger", transactional_id=window)
     if window is not None:
         producer.init_transactions()
@@ -63,7 +71,7 @@ def write(log: MemoryLog, numbers: range, window: str | None = None, *, text: st
         np.frombuffer(b"q", np.uint8),
         np.array([0, 1], np.int64),
         row,
-        ("s",),
+        (subscriber,),
     )
     for number in numbers:
         objects = columns_of([{"id": number, "lon": 1.0, "lat": 1.0, "text": text}])
@@ -146,6 +154,28 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
             assert found == list(range(210))
 
     run(test)
+
+
+def test_matches_bring_their_cursor_and_none_alone_follows_each(log: MemoryLog) -> None:
+    limits = replace(MERGER_FRONT, cursor_ms=3_600_000)
+    front = ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()), limits)
+
+    async def test() -> None:
+        async with aclosing(stream(front, Credit(1_000))) as responses:
+            await anext(responses)
+            tail = front._known[0]
+            for number in range(5):
+                write(log, range(number, number + 1))
+                write(log, range(100, 101), subscriber="another")
+                end = 2 * number + 2
+                await until(lambda end=end: tail.end == end)
+                assert ids(await anext(responses)) == [number]
+            # Once the log is quiet, what others got moves the cursor.
+            last = await anext(responses)
+            assert (ids(last), last.cursor) == ([], "0.10")
+
+    run(test)
+    front.close()
 
 
 def test_a_quiet_subscriber_receives_no_message_for_each_window_of_others(
