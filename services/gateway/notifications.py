@@ -45,9 +45,9 @@ EVENT_STREAM = "text/event-stream"
 # The subprotocol of a WebSocket whose client names its token as another one.
 SUBPROTOCOL = "sirocco.v1"
 
-# Matches that the cluster may send ahead of a client: a hundredth of a usual subscription's. A
-# gateway has thousands of streams.
-CREDIT = 1_000
+# Matches that the cluster may send ahead of a client. What a gateway that is behind has been sent
+# waits message by message; what it has no credit for comes together, up to 64 kB.
+CREDIT = 16
 
 # How much is written at once: what waits in the connection's buffer is beyond this one piece.
 _PIECE_BYTES = 1 << 16

@@ -24,7 +24,7 @@ from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.protocol.contract.record_sizes import partition_of
-from sirocco.protocol.merger.delivery_records import joined, of_subscriber
+from sirocco.protocol.merger.delivery_records import bytes_of, joined, of_subscriber
 from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
@@ -132,11 +132,13 @@ class _Parts:
         return joined(parts, JOINED_BYTES) if self._opened.joined else parts
 
     def _own(self) -> Iterator[tuple[Delivered, int]]:
+        left = JOINED_BYTES if self._opened.joined and self._credit.matches > 0 else 0
         for piece in self._pieces:
             own = of_subscriber(piece.delivered, self._opened.subscriber)
             if own is None:
                 continue
-            if self._credit.matches <= 0:
+            left -= bytes_of(own)
+            if self._credit.matches <= 0 and left < 0:
                 self.starved_at = piece.offset
                 return
             self._credit.matches -= len(own.matches) + len(own.lists or ())

@@ -85,21 +85,6 @@ def test_a_stream_that_is_behind_gets_records_together_if_it_asks(plain: PlainCl
     assert plain.found("s-joined", cursors, cursor=places[1]) == []
 
 
-def test_joined_records_keep_to_the_credit(plain: PlainClient) -> None:
-    plain.register(query_message("few", "s-few", text="few"))
-    for number in range(6):
-        plain.processed(publish(plain, "few", range(number, number + 1)))
-    stream = plain.receive("s-few", matches=4, joined=True)
-    found: list[tuple[str, int]] = []
-    for wanted in (4, 6):
-        # Records of one match each: none goes beyond the credit.
-        while len(found) < wanted:
-            found += next(stream.matches())
-        assert found == [("few", n) for n in range(wanted)]
-        stream.credit(10)
-    stream.close()
-
-
 def test_without_a_cursor_a_stream_begins_now(plain: PlainClient) -> None:
     plain.register(query_message("now", "s-now", text="now"))
     plain.processed(publish(plain, "now", range(3)))

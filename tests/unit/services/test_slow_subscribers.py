@@ -90,8 +90,16 @@ def write(
     producer.close()
 
 
-def stream(front: ReceiveFront, credit: Credit, cursor: str = "", subscriber: str = "s") -> Any:
-    return front._stream(Open(subscriber=subscriber, cursor=cursor), _Stream(credit))
+def stream(
+    front: ReceiveFront,
+    credit: Credit,
+    cursor: str = "",
+    subscriber: str = "s",
+    *,
+    joined: bool = False,
+) -> Any:
+    opened = Open(subscriber=subscriber, cursor=cursor, joined=joined)
+    return front._stream(opened, _Stream(credit))
 
 
 @asynccontextmanager
@@ -152,6 +160,31 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
             while len(found) < 210:
                 found += ids(await anext(responses))
             assert found == list(range(210))
+
+    run(test)
+
+
+def test_joined_records_exceed_the_credit_by_one_response(
+    log: MemoryLog, front: ReceiveFront
+) -> None:
+    async def test() -> None:
+        # init: two of the records fit one response
+        credit = Credit(1)
+        async with aclosing(stream(front, credit, joined=True)) as responses:
+            await anext(responses)
+            tail = front._known[0]
+            write(log, range(5), text="word " + "x" * 30_000)
+            await until(lambda: tail.end == 5)
+
+            # test and check
+            assert ids(await anext(responses)) == [0, 1]
+            for wanted in ([2, 3], [4]):
+                assert credit.matches == -1
+                async with asked(responses) as following:
+                    await until(lambda: credit.changed._waiters)
+                    credit.add(1)
+                    credit.add(1)
+                    assert ids(await following) == wanted
 
     run(test)
 
