@@ -17,7 +17,7 @@ the measurement a whole window of posts is stored.
   number of records for mergers.
 
 `--shared`: other slots hold the queries, too. Then a slot has to report all terms, not the first
-10, and each step is a search. `--searched`: each step is a search, for comparison.
+10. `--searched`: each step is a search, for comparison.
 Times are CPU times of the one thread.
 """
 

@@ -26,6 +26,7 @@ from sirocco.index.store.terms_search import (
     named_counts,
     top_terms,
 )
+from sirocco.index.store.window_term_counts import WindowTermCounts
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.term_hashing import WIRE_TERMS
@@ -180,7 +181,11 @@ def step_results(
         else:
             counts = entry.kept.count(view, entry.condition, bounds, forgotten)
         if len(counts) or entry.is_home or reporters:
-            terms = term_entries(counts, k, names)
+            if isinstance(entry.kept, WindowTermCounts) and not is_empty:
+                texts = entry.kept.texts(counts, names)
+                terms = TermEntries(*texts, counts.counts.astype(np.uint64))
+            else:
+                terms = term_entries(counts, k, names)
             results.append(StepResult(query_row=row, at_ms=at_ms, terms=terms, reporters=reporters))
     return results
 

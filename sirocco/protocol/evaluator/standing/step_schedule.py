@@ -18,6 +18,7 @@ from sirocco.index.base.kinds import kind_number
 from sirocco.index.store.sliding_term_counts import K_MAX, SlidingTermCounts
 from sirocco.index.store.store_condition import Condition
 from sirocco.index.store.term_codes import TermCodes
+from sirocco.index.store.window_term_counts import TermRoom, WindowTermCounts
 from sirocco.model.query import Query, RankedQuery, TermsQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST
@@ -66,7 +67,7 @@ class StepQuery:
     is_sole: bool
     is_home: bool
     live: bool = True
-    kept: SlidingTermCounts | None = None
+    kept: SlidingTermCounts | WindowTermCounts | None = None
 
     @property
     def step_ms(self) -> int:
@@ -104,6 +105,7 @@ class StepIndex:
         self.queries: dict[int, StepQuery] = {}
         self._hashing = hashing
         self._codes = TermCodes()
+        self._room = TermRoom()
         # (time, handle, row) of next steps, the earliest first: of terms, and of ranked queries.
         self._heaps: tuple[list[_Next], list[_Next]] = ([], [])
         self._free: list[int] = []
@@ -149,9 +151,14 @@ class StepIndex:
 
     def _put(self, entry: StepQuery) -> None:
         self.queries[entry.row] = entry
-        if entry.is_sole and entry.kept is None:
-            entry.kept = kept_of(entry.query, entry.condition, self._codes)
+        if entry.kept is None:
+            entry.kept = self._kept_of(entry)
         self._push(entry)
+
+    def _kept_of(self, entry: StepQuery) -> SlidingTermCounts | WindowTermCounts | None:
+        if entry.is_sole:
+            return kept_of(entry.query, entry.condition, self._codes)
+        return shared_kept_of(entry.query, self._room)
 
     def _push(self, entry: StepQuery) -> None:
         if entry.next_ms <= entry.last_ms:
@@ -166,9 +173,12 @@ class StepIndex:
         """Marks queries that other slots hold, too."""
         for row in rows.tolist():
             entry = self.queries[row]
+            if not entry.is_sole:
+                continue
             entry.is_sole = False
-            # All terms must be reported from now on.
+            # All terms must be reported from now on, and so have to be counted.
             _drop_kept(entry)
+            entry.kept = self._kept_of(entry)
 
     def forward(self, rows: NDArray[np.int32], time_ms: int) -> None:
         """Skips the steps before a time: no object here counts for them."""
@@ -309,6 +319,15 @@ def kept_of(query: Query, condition: Condition, codes: TermCodes) -> SlidingTerm
     # Windows that do not overlap have nothing in common.
     overlaps = query.window_ms is None or (query.step_ms or 0) < query.window_ms
     return SlidingTermCounts(query.k, codes) if overlaps else None
+
+
+def shared_kept_of(query: Query, room: TermRoom) -> WindowTermCounts | None:
+    """As `kept_of`, of a query that several slots hold."""
+    if not isinstance(query, TermsQuery):
+        return None
+    # Else what enters and leaves is no less than the window.
+    overlaps = query.window_ms is None or 2 * (query.step_ms or 0) < query.window_ms
+    return WindowTermCounts(room) if overlaps else None
 
 
 def ranked_of(query: Query, hashing: TermHashing = WIRE_TERMS) -> RankedSearch | None:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from sirocco.index.store.sliding_term_counts import SlidingTermCounts
 from sirocco.index.store.store_condition import ANY_OBJECT
+from sirocco.index.store.window_term_counts import WindowTermCounts
 from sirocco.model.query import TermsQuery
 from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex
@@ -48,3 +50,29 @@ def test_a_reused_row_has_no_step_of_the_former_query() -> None:
 
     # check
     assert due(index, 60_000) == []
+
+
+def test_a_terms_query_still_counts_on_when_another_slot_gets_it() -> None:
+    index = StepIndex()
+    row = inserted(index, EVERY_3_S, 1_000)
+    before = index.queries[row].kept
+    assert isinstance(before, SlidingTermCounts)
+    index.share(np.array([row], np.int32))
+    kept = index.queries[row].kept
+    assert isinstance(kept, WindowTermCounts)
+    # Another copy of it changes nothing.
+    index.share(np.array([row], np.int32))
+    assert index.queries[row].kept is kept
+    # What enters and leaves would be more than the window.
+    wide = inserted(index, replace(EVERY_3_S, id="r", step_ms=6_000), 1_000)
+    index.share(np.array([wide], np.int32))
+    assert index.queries[wide].kept is None
+
+
+def test_copies_of_a_checkpoint_count_on_from_their_first_step() -> None:
+    index, restored = StepIndex(), StepIndex()
+    row = inserted(index, EVERY_3_S, 1_000)
+    index.share(np.array([row], np.int32))
+    state = {**index.state(np.array([row], np.int32)), "handles": np.ones(1, np.uint64)}
+    (again,) = restored.restore([EVERY_3_S], [ANY_OBJECT], state)
+    assert isinstance(restored.queries[int(again)].kept, WindowTermCounts)
