@@ -36,15 +36,15 @@ class PeerTimes:
         answer_s: a member that does not answer within this time is left out of the round.
         arrivals_s: a router that does not answer within this time is left out of the look.
         save_s: for checkpoints of slots that are to move: some seconds at a million queries.
-        warm_s: for past objects of a slot that is to move: a million takes some seconds. Less than
-            an evaluator that is told to end waits for others to take over.
+        warm_s: for past objects of a slot that is to move: a million takes some seconds, and more
+            beside other work. What has to move sooner is granted meanwhile.
     """
 
     known_s: float = 1.0
     answer_s: float = 5.0
     arrivals_s: float = 1.0
     save_s: float = 15.0
-    warm_s: float = 8.0
+    warm_s: float = 20.0
 
 
 TIMES = PeerTimes()

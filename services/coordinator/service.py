@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
+from typing import TypeAlias
 
 import grpc
 import orjson
@@ -34,6 +35,9 @@ from sirocco.transport.errors import TransportUnavailable
 logger = logging.getLogger(__name__)
 
 LEADER_LEASE = membership.LEADER_LEASE
+
+# The owner of a slot, and the next one.
+Move: TypeAlias = tuple[str, str]
 
 # Between looks at the leases; a dead member is detected after its lease and one look. What it owned
 # stands still meanwhile; a look is five short calls of the map store.
@@ -208,20 +212,39 @@ class CoordinatorService(Service):
 
     def _warm_slots(self) -> None:
         # One after the other: a slot of an evaluator that leaves is granted as soon as it can be.
+        # Those that are granted together are saved together, when the last of them is warm: what
+        # was published since has to be read again, and waits for that.
+        together: dict[int, Move] = {}
         for slot, move in self.machine.unwarmed.items():
             if self._stopping.is_set():
                 return
             if self.machine.unwarmed.get(slot) != move:
                 # Granted meanwhile, or planned in another way.
                 continue
-            owner, following = move
             # Also if nobody answers: the move only takes longer.
-            with suppress(TransportUnavailable):
-                with self._metrics.warming_seconds.labels(phase="warm").time():
-                    self._evaluators.warm({following: [slot]})
-                with self._metrics.warming_seconds.labels(phase="save").time():
-                    self._evaluators.save({owner: [slot]})
+            with suppress(TransportUnavailable), self._timed("warm"):
+                self._evaluators.warm({move[1]: [slot]})
+            if self.machine.moves_together(slot):
+                together[slot] = move
+            else:
+                self._save_warmed({slot: move})
+        self._save_warmed(together)
+
+    def _save_warmed(self, moves: Mapping[int, Move]) -> None:
+        """Lets owners write checkpoints of slots that are warm elsewhere; then they may move."""
+        planned = {s: move for s, move in moves.items() if self.machine.unwarmed.get(s) == move}
+        if not planned:
+            return
+        slots: dict[str, list[int]] = {}
+        for slot, (owner, _) in planned.items():
+            slots.setdefault(owner, []).append(slot)
+        with suppress(TransportUnavailable), self._timed("save"):
+            self._evaluators.save(slots)
+        for slot, (_, following) in planned.items():
             self.worker.post(Warmed(slot, following))
+
+    def _timed(self, phase: str) -> AbstractContextManager[object]:
+        return self._metrics.warming_seconds.labels(phase=phase).time()
 
     def _is_emptied(self) -> bool:
         """Whether the store has lost the trace of the last look, and perhaps leases too.

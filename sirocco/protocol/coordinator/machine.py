@@ -70,8 +70,11 @@ SETTLING_MS = 1_500
 SETTLINGS_MAX = 5
 
 
-# How long slots wait until the next owner has loaded their past objects.
+# How long slots wait until the next owner has loaded their past objects: those of an owner that
+# leaves, and those that move together, whose owners stay. Loading takes a second or two for half a
+# million objects; while it lasts nothing stands still.
 WARMING_MS = 12_000
+WARMING_TOGETHER_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,7 @@ class CoordinatorSettings:
             objects: `unwarmed` says which, `Warmed` answers.
         warming_ms: it is granted after this time in any case. Less than an evaluator that is told
             to end waits for others to take over.
+        warming_together_ms: the same for slots whose owners stay.
     """
 
     partitions: dict[str, int]
@@ -100,6 +104,7 @@ class CoordinatorSettings:
     by_load: bool = False
     warms: bool = False
     warming_ms: int = WARMING_MS
+    warming_together_ms: int = WARMING_TOGETHER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,18 +404,24 @@ class CoordinatorMachine:
         owners = {slot: self._owner(SLOTS, slot) for slot in moves}
         begun_ms = {slot: self._warming_ms.get(slot, now_ms) for slot in moves}
         self._warming_ms = {s: at for s, at in begun_ms.items() if owners[s] in self._living}
-        cold = {
-            slot
-            for slot, begin_ms in self._warming_ms.items()
-            if self._warmed.get(slot) != moves[slot]
-            and now_ms - begin_ms < self._settings.warming_ms
-        }
         staying = self._staying.get(SERVICE_OF_TOPIC[SLOTS], ())
         together = {slot for slot in moves if owners[slot] in staying}
+        settings = self._settings
+        cold = set()
+        for slot, begin_ms in self._warming_ms.items():
+            is_joint = slot in together
+            most_ms = settings.warming_together_ms if is_joint else settings.warming_ms
+            if self._warmed.get(slot) != moves[slot] and now_ms - begin_ms < most_ms:
+                cold.add(slot)
         waiting = cold | (together if cold & together else set())
         self._warmed = {s: member for s, member in self._warmed.items() if s in waiting}
         self.unwarmed = {s: (owners[s], moves[s]) for s in sorted(cold)}
         return {slot: member for slot, member in moves.items() if slot not in waiting}
+
+    def moves_together(self, slot: int) -> bool:
+        """Whether a slot that is to move is granted together with others; any thread may ask."""
+        owner, _ = self.unwarmed.get(slot, ("", ""))
+        return owner in self._staying.get(SERVICE_OF_TOPIC[SLOTS], ())
 
     def _note_warmed(self, event: Warmed) -> list[Effect]:
         self._warmed[event.slot] = event.member

@@ -48,8 +48,9 @@ Fetch: TypeAlias = Load | LoadSlices | FindEnds
 # In the place of a topic: the slices of a slot, which are loaded beside its log.
 SLICES = "slices"
 
-# How long loaded slices wait for the grant of their slot. It follows within seconds, or not at all.
-WARM_MS = 30_000
+# How long loaded slices wait for the grant of their slot. It follows within seconds, or, for slots
+# that move together, within the coordinator's `WARMING_TOGETHER_MS`, or not at all.
+WARM_MS = 60_000
 
 # Errors of a state without a second copy in the archive or the log: a blob that is missing or
 # damaged, an offset that the log does not have. It may be restored (docs/guides/runbooks.md).

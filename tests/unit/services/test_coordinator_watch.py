@@ -155,6 +155,8 @@ class FakeEvaluators:
 
     def save(self, slots: Mapping[str, list[int]]) -> None:
         self.asked.append(("save", slots))
+        if self.is_away:
+            raise TransportUnavailable("the map store is away")
 
 
 @pytest.mark.parametrize("is_away", [False, True])
@@ -172,7 +174,7 @@ def test_past_objects_are_loaded_and_another_checkpoint_written_before_a_slot_mo
         ("warm", {"c": [1]}),
         ("save", {"a": [1]}),
     ]
-    assert fake.asked == [each for each in wanted if each[0] == "warm" or not is_away]
+    assert fake.asked == wanted
     # A slot moves also if nobody answers.
     assert watch.posted == [Warmed(0, "b"), Warmed(1, "c")]
     counts = {
@@ -181,7 +183,34 @@ def test_past_objects_are_loaded_and_another_checkpoint_written_before_a_slot_mo
         )
         for phase in ("warm", "save")
     }
-    assert counts == {"warm": 2, "save": 0 if is_away else 2}
+    assert counts == {"warm": 2, "save": 2}
+
+
+def test_slots_that_move_together_are_saved_when_the_last_of_them_is_warm(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, machine = FakeEvaluators(), watch.service.machine
+    monkeypatch.setattr(watch.service, "_evaluators", fake)
+    machine.unwarmed = {0: ("a", "c"), 1: ("leaving", "c"), 2: ("b", "c"), 3: ("a", "c")}
+    monkeypatch.setattr(machine, "moves_together", lambda slot: slot != 1)
+
+    def warm(slots: Mapping[str, list[int]]) -> None:
+        fake.asked.append(("warm", slots))
+        if slots == {"c": [2]}:
+            # It goes elsewhere.
+            machine.unwarmed = {**machine.unwarmed, 2: ("b", "d")}
+
+    monkeypatch.setattr(fake, "warm", warm)
+    watch.service._warm_slots()
+    assert fake.asked == [
+        ("warm", {"c": [0]}),
+        ("warm", {"c": [1]}),
+        ("save", {"leaving": [1]}),
+        ("warm", {"c": [2]}),
+        ("warm", {"c": [3]}),
+        ("save", {"a": [0, 3]}),
+    ]
+    assert watch.posted == [Warmed(1, "c"), Warmed(0, "c"), Warmed(3, "c")]
 
 
 def test_slots_that_wait_for_their_next_owners_are_shown(
@@ -207,4 +236,5 @@ def test_a_move_that_is_planned_no_more_is_not_prepared(
 
     monkeypatch.setattr(fake, "warm", warm)
     watch.service._warm_slots()
-    assert fake.asked == [("warm", {"b": [0]}), ("save", {"a": [0]})]
+    assert fake.asked == [("warm", {"b": [0]})]
+    assert watch.posted == []

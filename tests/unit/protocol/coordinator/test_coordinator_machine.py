@@ -39,6 +39,7 @@ from sirocco.protocol.coordinator.machine import (
     SETTLING_MS,
     SETTLINGS_MAX,
     WARMING_MS,
+    WARMING_TOGETHER_MS,
     CoordinatorMachine,
     CoordinatorSettings,
 )
@@ -533,6 +534,7 @@ def test_slots_with_owners_move_together_when_the_next_one_has_their_past(by_loa
     moves = dict(machine.unwarmed)
     assert len(moves) == 5
     assert all(move == (before[slot], "evaluator-2") for slot, move in moves.items())
+    assert all(map(machine.moves_together, moves))
     first, *rest = moves
     assert machine.step(Warmed(first, "evaluator-2"), cluster.now_ms) == []
     cluster.see("c", members(evaluators=3))
@@ -551,11 +553,26 @@ def test_slots_move_after_some_time_in_any_case() -> None:
     cluster.now_ms += SETTLING_MS
     cluster.see("c", members(evaluators=3))
     assert len(cluster.machines["c"].unwarmed) == 5
-    cluster.now_ms += WARMING_MS
+    cluster.now_ms += WARMING_TOGETHER_MS - 1
+    cluster.see("c", members(evaluators=3))
+    cluster.read("c")
+    assert Counter(owners_of_slots(cluster).values())["evaluator-2"] == 0
+    cluster.now_ms += 1
     cluster.see("c", members(evaluators=3))
     cluster.read("c")
     assert Counter(owners_of_slots(cluster).values())["evaluator-2"] == 5
     assert cluster.machines["c"].unwarmed == {}
+
+
+def test_slots_of_a_leaving_owner_wait_less_than_those_that_move_together() -> None:
+    cluster = warming()
+    leaving = tuple(replace(m, is_leaving=m.id == "evaluator-1") for m in members())
+    cluster.see("c", leaving)
+    assert not any(map(cluster.machines["c"].moves_together, range(PARTITIONS[SLOTS])))
+    cluster.now_ms += WARMING_MS
+    cluster.see("c", leaving)
+    cluster.read("c")
+    assert set(owners_of_slots(cluster).values()) == {"evaluator-0"}
 
 
 def test_what_was_loaded_by_another_member_does_not_count() -> None:
