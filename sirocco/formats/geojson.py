@@ -42,6 +42,9 @@ _WORD_MAX = 16
 
 _FIXED = ("id", "lon", "lat")
 
+# Members of a Feature that are looked at.
+_OF_FEATURES = ("type", "geometry", "properties", "id")
+
 
 def read_features(chunks: Iterator[bytes]) -> Iterator[Row]:
     """Yields the objects of a text; a feature's line is that on which it begins."""
@@ -89,17 +92,21 @@ def _top(text: _Text) -> Iterator[Row]:
     if not text.takes("{"):
         raise _UnreadableError("is no GeoJSON", begin)
     members: dict[str, Any] = {}
-    is_collection = False
+    is_collection, is_first = False, True
     while not text.takes("}"):
-        if members or is_collection:
+        if not is_first:
             text.expect(",")
+        is_first = False
         name = text.value()
         text.expect(":")
         if name == "features" and text.takes("["):
             is_collection = True
             yield from _features(text)
-        else:
-            members[str(name)] = text.value()
+            continue
+        value = text.value()
+        # Others would fill the memory: there may be any number of them.
+        if name in _OF_FEATURES:
+            members[str(name)] = value
     if not is_collection:
         yield line, _object(members)
 

@@ -9,6 +9,7 @@ import json
 import math
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from datetime import time as time_of_day
 from decimal import Decimal
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from sirocco.formats.column_map import ChosenColumns, Columns, find_columns, joined
+from sirocco.formats.parquet_pieces import decoded, dictionary_columns, pieces_of, row_pieces
 from sirocco.formats.rows import Row
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.members import shown
@@ -30,6 +32,15 @@ _WGS_84 = {("OGC", "CRS84"), ("EPSG", "4326"), ("OGC", "CRS84h"), ("EPSG", "4979
 _WKB_POINTS = {1, 1001, 2001, 3001, 0x80000001, 0x40000001, 0xC0000001}
 _WKB_SRID = 0x20000000
 
+# Of each column's pages, read at once.
+_BUFFER_BYTES = 1 << 18
+
+# Python's errors at values that it has no form for.
+_UNREADABLE = (ValueError, OverflowError, LookupError, TypeError)
+
+# Stands for such a value.
+_LOST: Any = object()
+
 
 def read_parquet(source: IO[bytes], chosen: ChosenColumns, batch_rows: int) -> Iterator[Row]:
     """Yields the objects of a file.
@@ -37,27 +48,79 @@ def read_parquet(source: IO[bytes], chosen: ChosenColumns, batch_rows: int) -> I
     Args:
         source: The file, which can be read at any place.
         chosen: Columns that the user named.
-        batch_rows: How many rows are in memory, beside the pages they are from.
+        batch_rows: How many rows are in memory at most, beside the pages they are from; fewer where
+            rows are large (see `parquet_pieces`).
 
     Raises:
         InvalidArgument: It is no such file, or has no such columns; `field` is `file`, `header` or
             `map`.
     """
     try:
-        file = pq.ParquetFile(source)
+        metadata = pq.read_metadata(source)
+        # Without read-ahead and with values that repeat kept once, a batch takes what its pages do.
+        file = pq.ParquetFile(
+            source,
+            metadata=metadata,
+            pre_buffer=False,
+            buffer_size=_BUFFER_BYTES,
+            read_dictionary=dictionary_columns(metadata),
+        )
         schema = file.schema_arrow
+        _check_names(schema)
         place = _geometry(schema)
         names = [name for name in schema.names if name != place]
         elsewhere = ("lon", "lat") if place is not None else ()
         columns = find_columns(names, chosen, elsewhere=elsewhere)
         _check_time(schema, names, columns)
+        columns = _without_bytes(schema, names, columns)
+        wanted = [names[index] for index in sorted(_used(columns) | _time_column(columns))]
+        if place is not None:
+            wanted.append(place)
         count = 0
-        for batch in file.iter_batches(batch_rows):
-            for members in _members(batch, names, columns, place):
-                count += 1
-                yield count, members
+        for batch in row_pieces(file, wanted, batch_rows):
+            for piece, error in pieces_of(batch):
+                if error is not None:
+                    count += 1
+                    yield count, error
+                    continue
+                for members in _members(piece, names, columns, place):
+                    count += 1
+                    yield count, members
     except (pa.ArrowException, OSError) as error:
         raise InvalidArgument(f"cannot be read as Parquet: {error!s:.300}", field="file") from None
+
+
+def _check_names(schema: Any) -> None:
+    """Refuses two columns of one name: which is meant?
+
+    Raises:
+        InvalidArgument: There are such.
+    """
+    names = schema.names
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise InvalidArgument(f"has several columns {shown(name)}", field="header")
+
+
+def _without_bytes(schema: Any, names: list[str], columns: Columns) -> Columns:
+    """Returns the columns without attributes of bytes: they are not even read."""
+    others = tuple(
+        (index, name)
+        for index, name in columns.others
+        if not _is_bytes(schema.field(names[index]).type)
+    )
+    return replace(columns, others=others)
+
+
+def _is_bytes(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_bytes(kind.value_type)
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
 
 
 def _geometry(schema: Any) -> str | None:
@@ -79,10 +142,15 @@ def _geometry(schema: Any) -> str | None:
     if encoding not in ("WKB", "point") or name not in schema.names:
         raise InvalidArgument(f"encoding {shown(encoding)} is not read", field=f"{name!s:.80}")
     identity = crs.get("id") if isinstance(crs, dict) else None
-    known = identity is None or (identity.get("authority"), str(identity.get("code"))) in _WGS_84
-    if crs is not None and not (isinstance(identity, dict) and known):
+    if crs is not None and not _is_wgs_84(identity):
         raise InvalidArgument("is not in WGS 84 (EPSG:4326)", field=f"{name!s:.80}")
     return str(name)
+
+
+def _is_wgs_84(identity: Any) -> bool:
+    if not isinstance(identity, dict):
+        return False
+    return (str(identity.get("authority")), str(identity.get("code"))) in _WGS_84
 
 
 def _check_time(schema: Any, names: list[str], columns: Columns) -> None:
@@ -98,9 +166,14 @@ def _members(
 ) -> Iterator[dict[str, Any] | InvalidArgument]:
     """Yields the members of the rows of a batch."""
     cells = {index: _cells(batch.column(names[index])) for index in _used(columns)}
-    points = None if place is None else batch.column(place).to_pylist()
+    points = None if place is None else _values(batch.column(place))
     times = None if columns.ts is None else _times(batch.column(names[columns.ts]))
     for row in range(batch.num_rows):
+        lost = next((at for at, column in cells.items() if column[row] is _LOST), None)
+        if lost is not None or (times is not None and times[row] is _LOST):
+            field = "ts" if lost is None else names[lost]
+            yield InvalidArgument("has a value that cannot be read", field=f"{field:.80}")
+            continue
         members: dict[str, Any] = {}
         for index, name in columns.others:
             value = cells[index][row]
@@ -122,6 +195,10 @@ def _members(
         yield members
 
 
+def _time_column(columns: Columns) -> set[int]:
+    return set() if columns.ts is None else {columns.ts}
+
+
 def _used(columns: Columns) -> set[int]:
     single = {columns.id, columns.lon, columns.lat} - {None}
     return {*single, *columns.text, *(index for index, _ in columns.others)}  # type: ignore[arg-type]
@@ -132,12 +209,31 @@ def _cells(column: Any) -> list[Any]:
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         # Python's times have microseconds.
         column = pc.cast(column, pa.timestamp("us", kind.tz), safe=False)
-    return [_plain(value) for value in column.to_pylist()]
+    return [_plain(value) for value in _values(column)]
+
+
+def _values(column: Any) -> list[Any]:
+    """Returns a column as Python's values, `_LOST` in place of those that it has none for.
+
+    Such are dates after the year 9999, text that is no UTF-8, and times in an unknown zone.
+    """
+    column = decoded(column)
+    try:
+        return list(column.to_pylist())
+    except _UNREADABLE:
+        return [_value(cell) for cell in column]
+
+
+def _value(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except _UNREADABLE:
+        return _LOST
 
 
 def _plain(value: Any) -> Any:
     """Returns a value as JSON has it."""
-    if isinstance(value, str | int | None):
+    if value is _LOST or isinstance(value, str | int | None):
         return value
     if isinstance(value, float):
         # Tables write what is missing so.

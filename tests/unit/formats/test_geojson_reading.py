@@ -194,3 +194,18 @@ def test_what_is_left_out_is_not_kept() -> None:
         text.value()
     text.recover()
     assert 0 < kept < 40_000
+
+
+def test_members_beside_the_features_are_not_kept() -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b'{"type": "FeatureCollection"'
+        for number in range(5_000):
+            yield b',"%d": "%b"' % (number, b"x" * 500)
+        yield b', "features": [%b]}' % json.dumps(feature(1)).encode()
+
+    tracemalloc.start()
+    assert sum(1 for _ in read_features(chunks())) == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # All of them are 2.5 MB.
+    assert peak < 1_000_000

@@ -6,9 +6,12 @@ import datetime as dt
 import io
 import json
 import struct
+import tracemalloc
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -116,3 +119,106 @@ def test_what_is_no_parquet_is_refused() -> None:
     for content in (b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1"):
         with pytest.raises(InvalidArgument, match="cannot be read as Parquet"):
             list(read_parquet(io.BytesIO(content), {}, 10))
+
+
+def read_file(table: Any, batch_rows: int = 4_096, **written: Any) -> Iterator[Any]:
+    out = io.BytesIO()
+    pq.write_table(table, out, **written)
+    return read_parquet(out, {}, batch_rows)
+
+
+def places(count: int, **columns: Any) -> Any:
+    zeros = pa.array(np.zeros(count))
+    return pa.table({"id": pa.array(range(count)), "lon": zeros, "lat": zeros, **columns})
+
+
+def peak_bytes(rows: Iterator[Any]) -> tuple[int, int]:
+    """Returns the greatest growth of Arrow's and Python's memory, and the number of rows."""
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    most = count = 0
+    try:
+        for _ in rows:
+            count += 1
+            if count % 64 == 1:
+                most = max(most, pa.total_allocated_bytes() - before)
+        return most + tracemalloc.get_traced_memory()[1], count
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_value_that_repeats_is_kept_once() -> None:
+    """A file of some kilobytes stands for gigabytes."""
+    count = 20_000
+    text = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), ["x" * 60_000])
+    peak, seen = peak_bytes(read_file(places(count, text=text)))
+    assert seen == count
+    assert peak < 64 << 20 < count * 60_000 // 4
+
+
+def test_values_of_one_long_row_group_are_read_in_slices() -> None:
+    count = 4_000
+    texts = [f"{number:08d}" * 5_000 for number in range(count)]
+    table = places(count, text=pa.array(texts))
+    written: dict[str, Any] = {"use_dictionary": False, "compression": "zstd"}
+    for encoding in ("PLAIN", "DELTA_BYTE_ARRAY"):
+        peak, seen = peak_bytes(
+            read_file(table, **written, column_encoding={"text": encoding}, row_group_size=count)
+        )
+        assert seen == count
+        # All of them are 160 MB.
+        assert peak < 80 << 20, encoding
+
+
+def test_columns_of_bytes_are_not_read() -> None:
+    count = 2_000
+    photos = pa.array([bytes([number % 256]) * 50_000 for number in range(count)])
+    found = read_file(places(count, photo=photos), use_dictionary=False)
+    peak, seen = peak_bytes(found)
+    assert seen == count
+    assert peak < 40 << 20
+
+
+def test_a_row_that_no_object_can_be_is_refused_alone() -> None:
+    texts = ["a", "x" * 2_000_000, "b"]
+    found = [row for _, row in read_file(places(3, text=pa.array(texts)))]
+    assert [row["text"] for row in (found[0], found[2])] == ["a", "b"]
+    assert isinstance(found[1], InvalidArgument)
+    many = pa.array([[1], list(range(100_000)), None])
+    found = [row for _, row in read_file(places(3, numbers=many))]
+    assert [isinstance(row, InvalidArgument) for row in found] == [False, True, False]
+
+
+def test_a_page_that_unpacks_to_a_vast_one_is_not_unpacked() -> None:
+    found = read_file(places(1, text=pa.array(["x" * 40_000_000])), compression="zstd")
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InvalidArgument, match="rows of"):
+        next(found)
+    assert pa.total_allocated_bytes() - before < 8 << 20
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([0, 1 << 45], pa.timestamp("s", "UTC")),
+        pa.array([0, 1 << 61], pa.timestamp("us", "UTC")),
+        pa.array([0, 1 << 30], pa.date32()),
+        pa.array([0, 0], pa.timestamp("us", "Mars/Olympus")),
+        pa.StringArray.from_buffers(
+            2, pa.py_buffer(struct.pack("<iii", 0, 1, 3)), pa.py_buffer(b"a\xff\xfe")
+        ),
+    ],
+    ids=["seconds", "microseconds", "day", "zone", "text"],
+)
+@pytest.mark.parametrize("name", ["text", "when"])
+def test_a_value_without_a_form_is_a_bad_row(column: Any, name: str) -> None:
+    found = [row for _, row in read_file(places(2, **{name: column}))]
+    bad = found[1]
+    assert isinstance(bad, InvalidArgument)
+    assert bad.field == name
+
+
+def test_damaged_metadata_of_places() -> None:
+    identity = {"id": {"authority": ["EPSG"], "code": {}}}
+    with pytest.raises(InvalidArgument, match="WGS 84"):
+        rows({"id": [1], "place": [b""]}, geo(crs=identity))
