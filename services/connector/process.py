@@ -24,6 +24,7 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.process.health import HealthServer
 from sirocco.runtime.settings import Reader
 from sirocco.services.connector.config import ConnectorConfig, load_config
+from sirocco.services.connector.leave import end_within
 from sirocco.services.connector.runner import Parts, Runner
 from sirocco.telemetry.logging import configure, event
 from sirocco.telemetry.metrics import ConnectorMetrics, ProcessMetrics, new_registry
@@ -38,6 +39,9 @@ _RETRY = Retry(attempts=5_000)
 
 # For what is under way when the process is told to end. Pods get 40 s.
 STOP_S = 20.0
+
+# For threads, once everything has ended: one of them may wait for a name that does not resolve.
+_LEAVE_S = 2.0
 
 # A loop that has not turned for so long is stuck.
 _STUCK_S = 60.0
@@ -104,9 +108,15 @@ def run(path: str | Path | None = None) -> int:
     gc.freeze()
     name = settings.name or "connector"
     logger.info("", extra=event("listening", member=name, grpc="", http=connector.metrics_address))
-    is_clean = asyncio.run(connector.run((signal.SIGTERM, signal.SIGINT)))
+    is_clean = asyncio.run(_run_to_end(connector))
     logger.info("stopped", extra=event("stopped", member=name))
     return 0 if is_clean else EXIT_FAILURE
+
+
+async def _run_to_end(connector: Connector) -> bool:
+    is_clean = await connector.run((signal.SIGTERM, signal.SIGINT))
+    end_within(_LEAVE_S, 0 if is_clean else EXIT_FAILURE)
+    return is_clean
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import orjson
@@ -25,12 +26,14 @@ class Saved:
             so that they are sent again as the same batches.
         windows: Periods of the throttle, by query.
         target: What the target keeps beside, such as the length of a file.
+        gone: Which receiver wants no more, as `receiver_mark` names it; empty: none has said so.
     """
 
     place: Place
     ends: tuple[str, ...] = ()
     windows: Mapping[str, Window] = field(default_factory=dict)
     target: Mapping[str, Any] = field(default_factory=dict)
+    gone: str = ""
 
     def with_ends(self, ends: tuple[str, ...]) -> Saved:
         """Returns the same place with other planned ends."""
@@ -45,6 +48,7 @@ class Saved:
             "ends": self.ends,
             "windows": {query: list(window) for query, window in self.windows.items()},
             "target": self.target,
+            "gone": self.gone,
         }
         return orjson.dumps(members)
 
@@ -64,9 +68,15 @@ class Saved:
                 tuple(map(str, members["ends"])),
                 {str(query): Window(*values) for query, values in members["windows"].items()},
                 dict(members["target"]),
+                str(members.get("gone", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SinkStopped("refused", f"the state in {where} cannot be read: {error}") from error
+
+
+def receiver_mark(url: str) -> str:
+    """Returns what stands for a receiver in the state: URLs may hold secrets."""
+    return blake2b(url.encode(), digest_size=16).hexdigest()
 
 
 class Store(Protocol):

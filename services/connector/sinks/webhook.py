@@ -13,7 +13,7 @@ import random
 import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,13 +40,15 @@ from sirocco.services.connector.sinks.retries import (
 )
 from sirocco.services.connector.sinks.rows import Form
 from sirocco.services.connector.sinks.sink import Counts
-from sirocco.services.connector.sinks.state import Saved, Store
+from sirocco.services.connector.sinks.state import Saved, Store, receiver_mark
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
 # Of a receiver's answer: nobody reads more, and a body without an end must end.
 _ANSWER_BYTES = 64 << 10
+
+_WANTS_NO_MORE = "the receiver has answered 410: it wants no more"
 
 # The head of an answer decides. Its body is read for so long, so that the connection serves again.
 _BODY_S = 1.0
@@ -142,6 +144,10 @@ class WebhookTarget:
         self._client = make_client(self._settings)
         self._done = self._kept = await self._store.open()
         self._ends = [] if self._done is None else list(self._done.ends)
+        if self._done is not None and self._done.gone:
+            if self._done.gone == receiver_mark(self._settings.url):
+                raise SinkStopped("gone", f"{_WANTS_NO_MORE}; another `url` begins anew")
+            self._done = self._kept = replace(self._done, gone="")
         return self._done
 
     async def write(self, blocks: Sequence[Block]) -> None:
@@ -185,7 +191,12 @@ class WebhookTarget:
                     self._counts.delivered.inc(len(block.rows))
                     return
                 case Gone():
-                    raise SinkStopped("gone", "the receiver answers 410: it wants no more")
+                    if self._done is not None:
+                        # Also after a restart, and for the instance that takes over.
+                        mark = receiver_mark(self._settings.url)
+                        self._done = replace(self._done, gone=mark)
+                        await self._keep(self._done)
+                    raise SinkStopped("gone", _WANTS_NO_MORE)
                 case GiveUp(reason):
                     await self._dead_letters.put(block.rows, reason, block.id, now_ms())
                     self._counts.dead(reason, len(block.rows))

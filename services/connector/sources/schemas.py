@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import fastavro
+from fastavro.read import LOGICAL_READERS
 from fastavro.schema import parse_schema
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from sirocco.model.errors import InvalidArgument
@@ -32,6 +32,17 @@ _FRAME = 5
 
 # Of a schema: readers walk it in the machine's stack.
 _SCHEMA_DEPTH_MAX = 50
+
+# Values that a record may have for each of its bytes, and how many more without any: some bytes
+# could stand for millions.
+_BYTE_VALUES_MAX = 64
+_EMPTY_MAX = 10_000
+
+# Members of a record's messages, those included that have no bytes.
+_MEMBERS_MAX = 250_000
+
+# Of a decimal: the time to read one grows with its square.
+_DECIMAL_BYTES_MAX = 256
 _VALUE_DEPTH_MAX = 50
 _INDEXES_MAX = 20
 
@@ -52,6 +63,21 @@ def schema_id_of(value: bytes) -> int:
 # --- Avro ---------------------------------------------------------------------------------------
 
 
+def _bounded(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a reader of decimals that refuses long ones."""
+
+    def bounded(data: bytes, *arguments: Any) -> Any:
+        if len(data) > _DECIMAL_BYTES_MAX:
+            raise ValueError(f"a decimal has {len(data)} bytes, at most {_DECIMAL_BYTES_MAX}")
+        return read(data, *arguments)
+
+    return bounded
+
+
+for _form in ("bytes-decimal", "fixed-decimal"):
+    LOGICAL_READERS[_form] = _bounded(LOGICAL_READERS[_form])
+
+
 def avro_parser(schema: Any, named: Mapping[str, Any]) -> Parse:
     """Returns what reads the records of a schema.
 
@@ -64,7 +90,7 @@ def avro_parser(schema: Any, named: Mapping[str, Any]) -> Parse:
     """
     try:
         parsed = parse_schema(schema, named_schemas=dict(named))
-        _AvroCheck(named).walk(parsed)
+        _AvroCheck(named).check(parsed)
     except DecodeError:
         raise
     except Exception as error:
@@ -104,6 +130,13 @@ class _AvroCheck:
         # Names that were walked to their end: schemas may refer to each other very often.
         self._done: set[str] = set()
         self._takes: dict[str, bool] = {}
+        self._excesses: dict[str, int] = {}
+
+    def check(self, schema: Any) -> None:
+        """Raises DecodeError for a schema that is refused."""
+        self.walk(schema)
+        if self._excess(schema) > _EMPTY_MAX:
+            raise _unusable(f"has more than {_EMPTY_MAX} values that take no bytes")
 
     def walk(self, schema: Any, within: tuple[str, ...] = (), depth: int = 0) -> None:
         """Raises DecodeError for a schema that is refused."""
@@ -135,12 +168,35 @@ class _AvroCheck:
             self.walk(schema["items"], within, depth + 1)
             if not self._takes_bytes(schema["items"]):
                 raise _unusable("has an array of what takes no bytes")
+            self._check_element(schema["items"])
         elif kind == "map":
             self.walk(schema["values"], within, depth + 1)
+            self._check_element(schema["values"])
         elif kind in {"fixed", "enum"}:
             self._named[name] = schema
         elif kind in self._named:
             self.walk(kind, within, depth + 1)
+
+    def _check_element(self, schema: Any) -> None:
+        if self._excess(schema) > _BYTE_VALUES_MAX:
+            raise _unusable(f"has elements of more than {_BYTE_VALUES_MAX} values a byte")
+
+    def _excess(self, schema: Any) -> int:
+        """Returns how many values a value of a walked schema has beyond those of its bytes."""
+        if isinstance(schema, list):
+            return max(map(self._excess, schema), default=0) - _BYTE_VALUES_MAX
+        if isinstance(schema, str):
+            if schema not in self._named:
+                return 1 if schema == "null" else -_BYTE_VALUES_MAX
+            if schema not in self._excesses:
+                self._excesses[schema] = self._excess(self._named[schema])
+            return self._excesses[schema]
+        kind = schema["type"]
+        if kind in {"record", "error"}:
+            return 1 + sum(self._excess(each["type"]) for each in schema["fields"])
+        if kind == "fixed":
+            return 1 - _BYTE_VALUES_MAX * int(schema["size"])
+        return -_BYTE_VALUES_MAX if kind in {"array", "map", "enum"} else self._excess(kind)
 
     def _takes_bytes(self, schema: Any) -> bool:
         """Whether each value of a schema that was walked takes a byte at least."""
@@ -202,11 +258,14 @@ def protobuf_parser(file: bytes, others: Sequence[tuple[str, bytes]]) -> Parse:
         message = classes[indexes]()
         try:
             message.ParseFromString(value[begin:])
-        except (ProtobufDecodeError, RecursionError) as error:
+            return _Members().of(message, 0)
+        except DecodeError:
+            raise
+        except Exception as error:
+            # Also whatever names of fields cause that Python's messages have, too.
             raise DecodeError(
                 DECODE, InvalidArgument(f"does not fit its schema: {error!r:.200}", field="value")
             ) from None
-        return _members(message, 0)
 
     return parse
 
@@ -289,26 +348,50 @@ def _no_message() -> DecodeError:
     return DecodeError(DECODE, InvalidArgument("names no message of its schema", field="value"))
 
 
-def _members(message: Any, depth: int) -> Any:
-    """Returns a message's fields as members; those without presence also if they are 0 or empty."""
-    if depth > _VALUE_DEPTH_MAX:
-        raise DecodeError(DECODE, InvalidArgument("is nested too deeply", field="value"))
-    descriptor = message.DESCRIPTOR
-    if descriptor.full_name == "google.protobuf.Timestamp":
-        return message.seconds * 1_000 + message.nanos // 1_000_000
-    if descriptor.file.name == "google/protobuf/wrappers.proto":
-        return plain(message.value)
-    found: dict[str, Any] = {}
-    for one in descriptor.fields:
-        value = getattr(message, one.name)
-        if _is_map(one):
-            kind = one.message_type.fields_by_name["value"]
-            found[one.name] = {str(key): _one(kind, each, depth) for key, each in value.items()}
-        elif one.is_repeated:
-            found[one.name] = [_one(one, each, depth) for each in value]
-        elif not one.has_presence or message.HasField(one.name):
-            found[one.name] = _one(one, value, depth)
-    return found
+class _Members:
+    """Makes the messages of one record into members, a bounded number of them."""
+
+    def __init__(self) -> None:
+        self._left = _MEMBERS_MAX
+
+    def of(self, message: Any, depth: int) -> Any:
+        """Returns a message's fields; those without presence also if they are 0 or empty."""
+        if depth > _VALUE_DEPTH_MAX:
+            raise _unreadable("is nested too deeply")
+        descriptor = message.DESCRIPTOR
+        self._count(len(descriptor.fields))
+        if descriptor.full_name == "google.protobuf.Timestamp":
+            return message.seconds * 1_000 + message.nanos // 1_000_000
+        if descriptor.file.name == "google/protobuf/wrappers.proto":
+            return plain(message.value)
+        found: dict[str, Any] = {}
+        for one in descriptor.fields:
+            value = getattr(message, one.name)
+            if _is_map(one):
+                kind = one.message_type.fields_by_name["value"]
+                self._count(len(value))
+                found[one.name] = {
+                    str(key): self._one(kind, each, depth) for key, each in value.items()
+                }
+            elif one.is_repeated:
+                self._count(len(value))
+                found[one.name] = [self._one(one, each, depth) for each in value]
+            elif not one.has_presence or message.HasField(one.name):
+                found[one.name] = self._one(one, value, depth)
+        return found
+
+    def _one(self, one: FieldDescriptor, value: Any, depth: int) -> Any:
+        if one.message_type is not None:
+            return self.of(value, depth + 1)
+        if one.enum_type is not None:
+            known = one.enum_type.values_by_number.get(value)
+            return value if known is None else known.name
+        return plain(value)
+
+    def _count(self, members: int) -> None:
+        self._left -= members
+        if self._left < 0:
+            raise _unreadable(f"has more than {_MEMBERS_MAX} members")
 
 
 def _is_map(one: FieldDescriptor) -> bool:
@@ -316,13 +399,8 @@ def _is_map(one: FieldDescriptor) -> bool:
     return kind is not None and kind.GetOptions().map_entry
 
 
-def _one(one: FieldDescriptor, value: Any, depth: int) -> Any:
-    if one.message_type is not None:
-        return _members(value, depth + 1)
-    if one.enum_type is not None:
-        known = one.enum_type.values_by_number.get(value)
-        return value if known is None else known.name
-    return plain(value)
+def _unreadable(reason: str) -> DecodeError:
+    return DecodeError(DECODE, InvalidArgument(reason, field="value"))
 
 
 # --- values -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import io
 import random
+from contextlib import suppress
 from typing import Any
 
 import fastavro
@@ -66,6 +67,42 @@ PLACED = {
 def test_avro_becomes_members_with_times_in_milliseconds() -> None:
     found = avro_parser(PLACE, {})(written(PLACE, PLACED))
     assert found == PLACED | {"price": 12.5, "raw": "AQ=="}
+
+
+@pytest.mark.parametrize("kind", ["bytes", {"type": "fixed", "name": "F", "size": 400_000}])
+def test_a_decimal_of_very_many_bytes_is_not_computed(kind: Any) -> None:
+    named = {"type": kind} if kind == "bytes" else kind
+    schema = record(price={**named, "logicalType": "decimal", "precision": 6})
+    length = io.BytesIO()
+    if kind == "bytes":
+        fastavro.schemaless_writer(length, "long", 400_000)
+    value = framed(7, length.getvalue() + b"\x7f" * 400_000)
+    # It would take ten seconds.
+    found = reason(avro_parser(schema, {}), value)
+    assert found[0] == "decode"
+    assert "400000 bytes" in found[1]
+
+
+def empty_records(count: int) -> dict[str, Any]:
+    """Returns a record of 2^count values without a byte."""
+    first: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "null"}]}
+    for number in range(1, count):
+        fields = [{"name": "a", "type": first}, {"name": "b", "type": f"R{number - 1}"}]
+        first = {"type": "record", "name": f"R{number}", "fields": fields}
+    return first
+
+
+def test_values_without_bytes_are_bounded() -> None:
+    assert "take no bytes" in reason(avro_parser, empty_records(40), {})[1]
+    nulls = {f"n{i}": "null" for i in range(200)}
+    for kind, items in (("array", "items"), ("map", "values")):
+        element = record(**nulls, a="int") | {"name": "E"}
+        many = record(many={"type": kind, items: element})
+        assert "values a byte" in reason(avro_parser, many, {})[1]
+        optional = record(many={"type": kind, items: ["int", element]})
+        assert "values a byte" in reason(avro_parser, optional, {})[1]
+    # What people write has none, or few.
+    assert avro_parser(record(**nulls), {})(framed(7, b"")) == dict.fromkeys(nulls)
 
 
 @pytest.mark.parametrize("run", range(200))
@@ -293,3 +330,33 @@ def test_values_without_a_form_in_json_get_one() -> None:
         "l": [1, None],
     }
     assert plain(datetime.datetime(1970, 1, 1, 0, 0, 1)) == 1_000
+
+
+def one_file(*messages: tuple[str, list[tuple[str, int, str]]]) -> bytes:
+    """Returns a file of messages; a field with a type's name is repeated and of that type."""
+    proto = descriptor_pb2.FileDescriptorProto(name="f.proto", package="p", syntax="proto3")
+    for name, fields in messages:
+        message = proto.message_type.add(name=name)
+        for field_name, number, kind in fields:
+            added = message.field.add(name=field_name, number=number, label=Field.LABEL_OPTIONAL)
+            added.type = Field.TYPE_INT32
+            if kind:
+                added.label = Field.LABEL_REPEATED
+                added.type, added.type_name = Field.TYPE_MESSAGE, f".p.{kind}"
+    return proto.SerializeToString()
+
+
+def test_messages_without_bytes_are_bounded() -> None:
+    """Two bytes stand for a message of forty members that are zero."""
+    wide = [(f"n{i}", i, "") for i in range(1, 41)]
+    parse = protobuf_parser(one_file(("Top", [("many", 1, "Wide")]), ("Wide", wide)), [])
+    assert len(parse(framed(7, b"\x0a\x00" * 1_000, b"\0"))["many"]) == 1_000
+    assert "members" in reason(parse, framed(7, b"\x0a\x00" * 500_000, b"\0"))[1]
+
+
+def test_names_of_fields_that_messages_have_themselves_harm_one_record() -> None:
+    for name in ("DESCRIPTOR", "ListFields", "Clear", "HasField", "SerializeToString"):
+        parse = protobuf_parser(one_file(("Top", [(name, 1, "Sub")]), ("Sub", [("a", 1, "")])), [])
+        for value in (b"", b"\x0a\x02\x08\x05"):
+            with suppress(DecodeError):
+                assert parse(framed(7, value, b"\0"))

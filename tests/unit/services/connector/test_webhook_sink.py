@@ -246,6 +246,34 @@ def test_a_receiver_that_is_gone_stops_the_sink_alone(cluster: FakeCluster, tmp_
     asyncio.run(work())
 
 
+def test_a_receiver_that_is_gone_is_not_asked_after_a_restart(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    deliver(cluster, 14)
+    receiver = Receiver([status(200), status(410)])
+
+    async def until_aside(wanted: int) -> None:
+        async with running(cluster.router, webhook(receiver, tmp_path)) as found:
+            await until(lambda: len(receiver.requests) == wanted and not found.sink.is_ready)
+            await asyncio.sleep(0.3)
+
+    async def elsewhere() -> None:
+        section = webhook(receiver, tmp_path, url=f"{receiver.url}#2")
+        async with running(cluster.router, section):
+            await until(lambda: len(receiver.requests) == 3)
+
+    async def work() -> None:
+        async with receiver.served():
+            await until_aside(2)
+            await until_aside(2)
+            assert len(receiver.requests) == 2
+            # What it refused is sent once its operator names another one.
+            await elsewhere()
+            assert receiver.requests[2].ids == receiver.requests[1].ids
+
+    asyncio.run(work())
+
+
 async def endless_body(_request: Request, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
     while True:
