@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -14,6 +15,10 @@ T = TypeVar("T")
 # A result waits so long at most for those after it: about as long as the network takes. To wake the
 # loop for each costs two turns of the interpreter lock, as much as a small search.
 GROUP_S = 0.001
+
+# How long a thread takes question after question. Then it goes on after what waits for it in the
+# pool: the further parts of long answers, which would wait for as long as questions follow another.
+TURN_S = 0.005
 
 
 class WaitingQuestions(Generic[T]):
@@ -59,6 +64,7 @@ class WaitingQuestions(Generic[T]):
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Does what waits, in a thread."""
+        end_s = time.monotonic() + TURN_S
         while True:
             try:
                 work, made = self._waiting.popleft()
@@ -70,6 +76,10 @@ class WaitingQuestions(Generic[T]):
             except BaseException as error:
                 result = error
             self._made.append((made, result))
+            if self._waiting and time.monotonic() > end_s:
+                with suppress(RuntimeError):
+                    self._pool.submit(self._work, loop)
+                    return
         # A loop that has ended needs no results.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._ended)

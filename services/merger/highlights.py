@@ -25,6 +25,9 @@ __all__ = ["asks_for_highlights", "highlights_of"]
 CHARACTERS_MAX = 1 << 20
 PLACES_MAX = 1 << 15
 
+# Terms of the queries' alternatives that are looked up for matches, half a microsecond each.
+TERMS_MAX = 1 << 19
+
 _ASKS = '"highlight":true'
 
 
@@ -44,12 +47,17 @@ def highlights_of(delivered: Delivered) -> HighlightColumns:
     objects, matches = delivered.objects, delivered.matches
     texts: dict[int, TextPlaces] = {}
     left = CHARACTERS_MAX
+    terms = {row: _terms_in(query) for row, query in queries.items()}
+    terms_left = TERMS_MAX
     found: list[tuple[int, Place]] = []
     pairs = zip(matches.queries.tolist(), matches.objects.tolist(), strict=True)
     for match, (row, one) in enumerate(pairs):
         query = queries.get(row)
         if query is None or query.expression is None:
             continue
+        terms_left -= terms[row]
+        if terms_left < 0:
+            break
         text = texts.get(one)
         if text is None:
             begin, end = objects.text_offsets[one : one + 2].tolist()
@@ -70,6 +78,11 @@ def _highlighted(spec: str) -> RangeQuery | None:
         # Of a later version.
         return None
     return query if isinstance(query, RangeQuery) and query.highlight else None
+
+
+def _terms_in(query: RangeQuery) -> int:
+    conjunctions = () if query.expression is None else query.expression.conjunctions
+    return 1 + sum(len(one.positive) + len(one.negative) for one in conjunctions)
 
 
 def _columns(found: list[tuple[int, Place]]) -> HighlightColumns:

@@ -10,7 +10,9 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import grpc
 from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResponse
@@ -19,7 +21,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
 from sirocco.model.access import Grant
-from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
+from sirocco.model.errors import InvalidArgument, OutOfRange, ResourceExhausted, SiroccoError
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
@@ -29,6 +31,7 @@ from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
 from sirocco.runtime.grpc.unread_streams import in_time
+from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
 from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
@@ -165,6 +168,8 @@ class ReceiveFront(ReceiveServiceServicer):
         self._metrics = metrics
         self._tails = Tails(log, tail_limits)
         self._readers = LogReaders(log)
+        # In turns of callers: a text may take a second.
+        self._highlighting = WorkPool("highlights", running_each_max=1)
         self._known: dict[int, Tail] = {}
         self._streams: set[_Stream] = set()
 
@@ -200,6 +205,7 @@ class ReceiveFront(ReceiveServiceServicer):
         """Stops reading the log."""
         self._tails.close()
         self._readers.close()
+        self._highlighting.close()
 
     def _refused(self, limit: str) -> None:
         self._metrics.stream_refusals.labels(limit=limit).inc()
@@ -236,8 +242,10 @@ class ReceiveFront(ReceiveServiceServicer):
             for part, end in parts:
                 response = self._response(part, cursor_of(partition, end))
                 if asks_for_highlights(part):
-                    found = await asyncio.to_thread(highlights_of, part)
-                    response.highlights.CopyFrom(found)
+                    # Beyond the caller's share of time, matches have none.
+                    with suppress(ResourceExhausted):
+                        found = await self._highlighting.run(partial(highlights_of, part))
+                        response.highlights.CopyFrom(found)
                 yield response
                 sent_offset, due_s = end, time.monotonic() + cursor_s
             if is_starved := parts.starved_at is not None:

@@ -243,6 +243,27 @@ def _finished(part: list[tuple[list[str], int, int]]) -> list[Span]:
     return [("".join(characters), begin, end) for characters, begin, end in part]
 
 
+def _composed(text: str) -> str:
+    """Returns a text in NFC.
+
+    Marks are put in order before: Python moves each past all others, so that one text of 64 KB, all
+    marks, would hold the interpreter for a second.
+    """
+    if len(text) <= _STRETCH_LENGTH_MAX:
+        return unicodedata.normalize("NFC", text)
+    ordered: list[str] = []
+    marks: list[str] = []
+    for character in "".join(unicodedata.normalize("NFD", one) for one in text):
+        if unicodedata.combining(character):
+            marks.append(character)
+            continue
+        ordered += sorted(marks, key=unicodedata.combining)
+        ordered.append(character)
+        marks.clear()
+    ordered += sorted(marks, key=unicodedata.combining)
+    return unicodedata.normalize("NFC", "".join(ordered))
+
+
 class _Characters:
     """What becomes of characters by one table; the same as in the kernel (`kernels.text.terms`)."""
 
@@ -269,11 +290,11 @@ class _Characters:
     def _normal(self, stretch: str) -> tuple[tuple[str, int], ...]:
         """Returns the characters of a normalised stretch, with their classes."""
         text = "".join(map(self._decomposed, stretch))
-        composed = unicodedata.normalize("NFC", text)
+        composed = _composed(text)
         if _IOTA_BELOW in text:
             # It folds to a letter only after marks are in order.
             text = "".join(map(self._decomposed, composed)).replace(_IOTA_BELOW, _IOTA)
-            composed = unicodedata.normalize("NFC", text)
+            composed = _composed(text)
         return tuple((c, self._entry(ord(c)) >> CLASS_SHIFT & _CLASS_MASK) for c in composed)
 
     def _decomposed(self, character: str) -> str:

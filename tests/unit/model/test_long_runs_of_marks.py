@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from sirocco.model.expression import Expression
+from sirocco.model.hints.places import spans_of
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.text import TextAnalyser, term_hash, terms_of, tokens_of
@@ -50,6 +51,8 @@ def test_the_time_for_marks_grows_with_their_number(text: str) -> None:
     analyser = TextAnalyser()
     assert grows_linearly(lambda some: analyser.analyse_batch(*pack_bytes([some.encode()])), text)
     assert grows_linearly(terms_of, text)
+    for fold in (False, True):
+        assert grows_linearly(lambda some, fold=fold: spans_of(some, fold=fold), text)
 
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
@@ -57,6 +60,7 @@ def test_long_runs_are_analysed_as_by_the_reference(text: str) -> None:
     """Tests shorter texts, which `unicodedata` also normalises in time."""
     some = text[:900]
     assert tokens_of(some) == reference(some)
+    assert [token for token, _, _ in spans_of(some)] == reference(some)
     columns = TextAnalyser().analyse_batch(*pack_bytes([some.encode()]))
     assert columns.terms.tolist() == sorted({term_hash(term) for term in terms_of(some)})
 

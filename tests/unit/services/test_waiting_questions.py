@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,7 @@ from tests.support.waiting import until
 
 def in_loop(test: Callable[[ThreadPoolExecutor], Any]) -> None:
     with ThreadPoolExecutor(2) as pool:
-        asyncio.run(asyncio.wait_for(test(pool), 30))
+        asyncio.run(asyncio.wait_for(test(pool), 60))
 
 
 def test_each_gets_its_own_result_or_error() -> None:
@@ -89,5 +90,22 @@ def test_two_threads_work_at_a_time() -> None:
             waiting.put(lambda: meet.wait(10), made.append)
         await until(lambda: len(made) == 2)
         assert set(made) == {0, 1}
+
+    in_loop(test)
+
+
+def test_further_parts_of_long_answers_have_their_turns() -> None:
+    """They wait in the same pool: questions that never end must not keep them out."""
+
+    async def test(_pool: ThreadPoolExecutor) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            waiting: WaitingQuestions[None] = WaitingQuestions(pool, 1)
+            made: list[Any] = []
+            for _ in range(2_000):
+                waiting.put(lambda: time.sleep(0.001), made.append)
+            await asyncio.get_running_loop().run_in_executor(pool, lambda: None)
+            assert len(made) < 1_000
+            while len(made) < 2_000:
+                await asyncio.sleep(0.001)
 
     in_loop(test)
