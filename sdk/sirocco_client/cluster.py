@@ -75,6 +75,8 @@ class ClusterDescription:
         members: Running processes.
         ownerships: Owners of Kafka partitions.
         leaves: Leaves of the map, if requested.
+        tenant: Whose token the call had; empty for the operator's, and where there are none.
+        is_open: Whether the cluster has no tokens.
     """
 
     cluster: str
@@ -86,6 +88,8 @@ class ClusterDescription:
     members: tuple[Member, ...]
     ownerships: tuple[Ownership, ...]
     leaves: tuple[Leaf, ...]
+    tenant: str = ""
+    is_open: bool = False
 
     def addresses(self, service: str) -> tuple[str, ...]:
         """Returns the addresses of the processes of a service."""
@@ -129,4 +133,6 @@ def read_cluster(message: DescribeClusterResponse) -> ClusterDescription:
             )
             for each in message.leaves
         ),
+        tenant=message.tenant,
+        is_open=message.open,
     )

@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from operator import attrgetter
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -34,10 +35,17 @@ class Bodies:
     Args:
         limits: of one body and of all.
         count_refused: called with the reason whenever one is refused.
+        share_of: returns whose share a caller takes from.
     """
 
-    def __init__(self, limits: GatewayLimits, count_refused: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        limits: GatewayLimits,
+        count_refused: Callable[[str], None],
+        share_of: Callable[[Caller], str] = attrgetter("key"),
+    ) -> None:
         self._limits = limits
+        self._share_of = share_of
         self._count_refused = count_refused
         self.memory = Shares(
             "bytes of bodies",
@@ -49,7 +57,7 @@ class Bodies:
 
     def room(self, caller: Caller) -> Room:
         """Returns memory of a caller, which holds nothing yet."""
-        return Room(self.memory, caller, self._limits.room_s)
+        return Room(self.memory, self._share_of(caller), caller.peer, self._limits.room_s)
 
     @asynccontextmanager
     async def held(self, caller: Caller, size: int) -> AsyncIterator[Room]:
@@ -146,9 +154,11 @@ _REASONS = {
 class Room:
     """Memory that one body, or one answer, holds."""
 
-    def __init__(self, memory: Shares, caller: Caller, room_s: float) -> None:
+    def __init__(self, memory: Shares, share: str, peer: str, room_s: float) -> None:
         self._memory = memory
-        self._caller = caller
+        # Of its begin: whose share it is may become known later.
+        self._share = share
+        self._peer = peer
         self._room_s = room_s
         self.held = 0
 
@@ -156,19 +166,19 @@ class Room:
         """Holds at least so many bytes."""
         more = size - self.held
         if more > 0:
-            await self._memory.wait(self._caller.key, more, self._room_s, peer=self._caller.peer)
+            await self._memory.wait(self._share, more, self._room_s, peer=self._peer)
             self.held += more
 
     def take(self, size: int) -> None:
         """Holds at least so many bytes, at once or never."""
         more = size - self.held
         if more > 0:
-            self._memory.take(self._caller.key, more, peer=self._caller.peer)
+            self._memory.take(self._share, more, peer=self._peer)
             self.held += more
 
     def moved(self) -> Room:
         """Returns what holds from now on what this held."""
-        other = Room(self._memory, self._caller, self._room_s)
+        other = Room(self._memory, self._share, self._peer, self._room_s)
         other.held, self.held = self.held, 0
         return other
 
@@ -176,7 +186,7 @@ class Room:
         """Gives back what is held beyond `left`."""
         less = self.held - left
         if less > 0:
-            self._memory.give_back(self._caller.key, less, peer=self._caller.peer)
+            self._memory.give_back(self._share, less, peer=self._peer)
             self.held -= less
 
 

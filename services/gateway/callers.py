@@ -43,7 +43,7 @@ class Caller:
 
     Attributes:
         token: Bearer token; None without.
-        key: Digest of the token; empty without. Callers with a token share by it, others by peer.
+        key: Digest of the token; empty without.
         peer: The connection.
     """
 
@@ -94,6 +94,8 @@ class Connected:
         users: requests that use it now.
         used_s: when it was last used, monotonic seconds.
         is_accepted: whether the cluster accepts the token; where there is none, true.
+        share: whose share its requests take from: a tenant's, or that of the operator's token;
+            empty where there are no tokens.
     """
 
     client: AsyncClient
@@ -101,6 +103,7 @@ class Connected:
     users: int = 0
     used_s: float = 0.0
     is_accepted: bool = True
+    share: str = ""
 
 
 class Clients:
@@ -136,6 +139,8 @@ class Clients:
         self._connected: OrderedDict[str, Connected] = OrderedDict()
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._closing: set[asyncio.Task[None]] = set()
+        # Whether the cluster has said that it has no tokens.
+        self._is_open = False
 
     def __len__(self) -> int:
         return len(self._connected)
@@ -148,16 +153,21 @@ class Clients:
             SiroccoError: The cluster refuses the token, or cannot be asked.
             ResourceExhausted: Too many tokens are in use.
         """
+        share = ""
         if not self.is_proven(caller):
-            await self._try(caller)
-        one = self._connected.get(caller.key) or self._connect(caller)
+            share = await self._try(caller)
+        caller = self.known(caller)
+        one = self._connected.get(caller.key)
+        if one is None:
+            one = self._connect(caller, share)
         self._connected.move_to_end(caller.key)
         one.users += 1
         try:
             yield one
         except Unauthenticated:
-            # It has expired or was revoked.
+            # It has expired or was revoked; or the cluster has tokens by now.
             one.is_accepted = False
+            self._is_open = False
             raise
         finally:
             one.users -= 1
@@ -170,17 +180,36 @@ class Clients:
 
         Until then whatever a caller takes is counted by its connection: tokens can be made up.
         """
+        caller = self.known(caller)
         if caller.token is None:
             return True
         one = self._connected.get(caller.key)
         return one is not None and one.is_accepted
 
-    async def _try(self, caller: Caller) -> None:
-        """Asks the cluster for the token; nothing is kept of one that it refuses."""
+    def known(self, caller: Caller) -> Caller:
+        """Returns the caller without a token that says nothing, as in a cluster without tokens.
+
+        There anybody could be thousands of callers.
+        """
+        return Caller(None, "", caller.peer) if self._is_open and caller.key else caller
+
+    def share_of(self, caller: Caller) -> str:
+        """Returns whose share a caller takes from; empty: that of its connection.
+
+        The tokens of a tenant share.
+        """
+        one = self._connected.get(self.known(caller).key)
+        return "" if one is None or not one.is_accepted else one.share
+
+    async def _try(self, caller: Caller) -> str:
+        """Asks the cluster for the token, and whose it is; nothing is kept of a refused one."""
         async with self._trials:
-            if not self.is_proven(caller):
-                async with self._client_of(caller) as client:
-                    await client.describe()
+            if self.is_proven(caller):
+                return self.share_of(caller)
+            async with self._client_of(caller) as client:
+                found = await client.describe()
+        self._is_open = found.is_open
+        return found.tenant
 
     async def close(self) -> None:
         """Closes all."""
@@ -189,10 +218,11 @@ class Clients:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def _connect(self, caller: Caller) -> Connected:
+    def _connect(self, caller: Caller, share: str = "") -> Connected:
         self._make_room()
         client = self._client_of(caller)
-        one = Connected(client, SharedPublisher(client.publisher, self._publish_s))
+        publisher = SharedPublisher(client.publisher, self._publish_s)
+        one = Connected(client, publisher, share=share or caller.key)
         self._connected[caller.key] = one
         return one
 

@@ -52,7 +52,7 @@ class Front:
             settings.routers, settings.tls(), limits.tokens, limits.call_s, limits.publish_s
         )
         self.connections = Connections(limits, self.count_refused)
-        self.bodies = Bodies(limits, self.count_refused)
+        self.bodies = Bodies(limits, self.count_refused, self.clients.share_of)
         self.calls = Shares(
             "requests", limits.calls, limits.caller_calls, 500, connection_max=limits.caller_calls
         )
@@ -101,7 +101,7 @@ class Front:
         Raises:
             ResourceExhausted: None is free for it.
         """
-        key = caller.key if self.clients.is_proven(caller) else ""
+        key = self.clients.share_of(caller)
         try:
             shares.take(key, peer=caller.peer)
         except ResourceExhausted:
@@ -145,15 +145,16 @@ class Front:
 
     async def work(self, caller: Caller, job: Callable[[], T]) -> T:
         """Does what takes long beside the loop, in turns of the callers."""
-        return await self._pool.run(job, sender=(caller.key, caller.peer))
+        return await self._pool.run(job, sender=(self.clients.share_of(caller), caller.peer))
 
     async def explain(self, caller: Caller, job: Callable[[], T]) -> T:
         """Makes blocking calls beside the loop."""
-        await self.explanations.wait(caller.key, 1, self.limits.room_s, peer=caller.peer)
+        share = self.clients.share_of(caller)
+        await self.explanations.wait(share, 1, self.limits.room_s, peer=caller.peer)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._explainers, job)
         finally:
-            self.explanations.give_back(caller.key, peer=caller.peer)
+            self.explanations.give_back(share, peer=caller.peer)
 
     async def close(self) -> None:
         """Closes the clients and ends the threads."""

@@ -309,12 +309,13 @@ class _Writer:
             GoneError: There is none, since many do not read: the client comes back.
         """
         events, caller, front = self._front.events, self._caller, self._front
+        share = front.clients.share_of(caller)
         size = _EVENT_FACTOR * batch.message_bytes
         if size <= _SMALL_BYTES:
             yield
             return
         try:
-            await events.wait(caller.key, size, front.limits.room_s, peer=caller.peer)
+            await events.wait(share, size, front.limits.room_s, peer=caller.peer)
         except ResourceExhausted:
             front.count_refused("events")
             self._wire.cut()
@@ -322,7 +323,7 @@ class _Writer:
         try:
             yield
         finally:
-            events.give_back(caller.key, size, peer=caller.peer)
+            events.give_back(share, size, peer=caller.peer)
 
     async def _until_gone(self) -> None:
         await self._wire.gone()

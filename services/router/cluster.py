@@ -190,6 +190,8 @@ class ClusterFront(ClusterServiceServicer):
             map_version=view.map_version,
             slot_count=self._settings.slots,
             leader=view.leader,
+            tenant=caller().grant.tenant,
+            open=caller().is_open,
         )
         # Tenants need the addresses of mergers, but not the loads of others.
         is_whole = not caller().grant.tenant

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/cluster_service.proto\x12\nsirocco.v1\"?\n\x15\x41waitProcessedRequest\x12\x16\n\x0eposition_token\x18\x01 \x01(\t\x12\x0e\n\x06routed\x18\x02 \x01(\x08\")\n\x16\x41waitProcessedResponse\x12\x0f\n\x07\x63ursors\x18\x01 \x03(\t\"(\n\x16\x44\x65scribeClusterRequest\x12\x0e\n\x06leaves\x18\x01 \x01(\x08\"\x84\x02\n\x17\x44\x65scribeClusterResponse\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0bmap_version\x18\x02 \x01(\x03\x12\x0e\n\x06scheme\x18\x03 \x01(\t\x12\x12\n\nleaf_count\x18\x04 \x01(\r\x12\x12\n\nslot_count\x18\x05 \x01(\r\x12\x0e\n\x06leader\x18\x06 \x01(\t\x12#\n\x07members\x18\x07 \x03(\x0b\x32\x12.sirocco.v1.Member\x12)\n\nownerships\x18\x08 \x03(\x0b\x32\x15.sirocco.v1.Ownership\x12+\n\x06leaves\x18\t \x03(\x0b\x32\x1b.sirocco.v1.LeafDescription\"\xbc\x01\n\x06Member\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x14\n\x0chttp_address\x18\x04 \x01(\t\x12\x12\n\nstarted_ms\x18\x05 \x01(\x03\x12,\n\x05loads\x18\x06 \x03(\x0b\x32\x1d.sirocco.v1.Member.LoadsEntry\x1a,\n\nLoadsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"L\n\tOwnership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\"\x87\x01\n\x0fLeafDescription\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04slot\x18\x02 \x01(\r\x12\x0c\n\x04west\x18\x03 \x01(\x01\x12\r\n\x05south\x18\x04 \x01(\x01\x12\x0c\n\x04\x65\x61st\x18\x05 \x01(\x01\x12\r\n\x05north\x18\x06 \x01(\x01\x12\x0f\n\x07is_text\x18\x07 \x01(\x08\x12\x0f\n\x07objects\x18\x08 \x01(\x03\x32\xc5\x01\n\x0e\x43lusterService\x12Z\n\x0f\x44\x65scribeCluster\x12\".sirocco.v1.DescribeClusterRequest\x1a#.sirocco.v1.DescribeClusterResponse\x12W\n\x0e\x41waitProcessed\x12!.sirocco.v1.AwaitProcessedRequest\x1a\".sirocco.v1.AwaitProcessedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/cluster_service.proto\x12\nsirocco.v1\"?\n\x15\x41waitProcessedRequest\x12\x16\n\x0eposition_token\x18\x01 \x01(\t\x12\x0e\n\x06routed\x18\x02 \x01(\x08\")\n\x16\x41waitProcessedResponse\x12\x0f\n\x07\x63ursors\x18\x01 \x03(\t\"(\n\x16\x44\x65scribeClusterRequest\x12\x0e\n\x06leaves\x18\x01 \x01(\x08\"\xa2\x02\n\x17\x44\x65scribeClusterResponse\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x13\n\x0bmap_version\x18\x02 \x01(\x03\x12\x0e\n\x06scheme\x18\x03 \x01(\t\x12\x12\n\nleaf_count\x18\x04 \x01(\r\x12\x12\n\nslot_count\x18\x05 \x01(\r\x12\x0e\n\x06leader\x18\x06 \x01(\t\x12#\n\x07members\x18\x07 \x03(\x0b\x32\x12.sirocco.v1.Member\x12)\n\nownerships\x18\x08 \x03(\x0b\x32\x15.sirocco.v1.Ownership\x12+\n\x06leaves\x18\t \x03(\x0b\x32\x1b.sirocco.v1.LeafDescription\x12\x0e\n\x06tenant\x18\n \x01(\t\x12\x0c\n\x04open\x18\x0b \x01(\x08\"\xbc\x01\n\x06Member\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x14\n\x0chttp_address\x18\x04 \x01(\t\x12\x12\n\nstarted_ms\x18\x05 \x01(\x03\x12,\n\x05loads\x18\x06 \x03(\x0b\x32\x1d.sirocco.v1.Member.LoadsEntry\x1a,\n\nLoadsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"L\n\tOwnership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\"\x87\x01\n\x0fLeafDescription\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04slot\x18\x02 \x01(\r\x12\x0c\n\x04west\x18\x03 \x01(\x01\x12\r\n\x05south\x18\x04 \x01(\x01\x12\x0c\n\x04\x65\x61st\x18\x05 \x01(\x01\x12\r\n\x05north\x18\x06 \x01(\x01\x12\x0f\n\x07is_text\x18\x07 \x01(\x08\x12\x0f\n\x07objects\x18\x08 \x01(\x03\x32\xc5\x01\n\x0e\x43lusterService\x12Z\n\x0f\x44\x65scribeCluster\x12\".sirocco.v1.DescribeClusterRequest\x1a#.sirocco.v1.DescribeClusterResponse\x12W\n\x0e\x41waitProcessed\x12!.sirocco.v1.AwaitProcessedRequest\x1a\".sirocco.v1.AwaitProcessedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,15 +40,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=156
   _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=196
   _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=199
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=459
-  _globals['_MEMBER']._serialized_start=462
-  _globals['_MEMBER']._serialized_end=650
-  _globals['_MEMBER_LOADSENTRY']._serialized_start=606
-  _globals['_MEMBER_LOADSENTRY']._serialized_end=650
-  _globals['_OWNERSHIP']._serialized_start=652
-  _globals['_OWNERSHIP']._serialized_end=728
-  _globals['_LEAFDESCRIPTION']._serialized_start=731
-  _globals['_LEAFDESCRIPTION']._serialized_end=866
-  _globals['_CLUSTERSERVICE']._serialized_start=869
-  _globals['_CLUSTERSERVICE']._serialized_end=1066
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=489
+  _globals['_MEMBER']._serialized_start=492
+  _globals['_MEMBER']._serialized_end=680
+  _globals['_MEMBER_LOADSENTRY']._serialized_start=636
+  _globals['_MEMBER_LOADSENTRY']._serialized_end=680
+  _globals['_OWNERSHIP']._serialized_start=682
+  _globals['_OWNERSHIP']._serialized_end=758
+  _globals['_LEAFDESCRIPTION']._serialized_start=761
+  _globals['_LEAFDESCRIPTION']._serialized_end=896
+  _globals['_CLUSTERSERVICE']._serialized_start=899
+  _globals['_CLUSTERSERVICE']._serialized_end=1096
 # @@protoc_insertion_point(module_scope)

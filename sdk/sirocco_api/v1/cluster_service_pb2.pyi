@@ -27,7 +27,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self, leaves: bool = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster", "map_version", "scheme", "leaf_count", "slot_count", "leader", "members", "ownerships", "leaves")
+    __slots__ = ("cluster", "map_version", "scheme", "leaf_count", "slot_count", "leader", "members", "ownerships", "leaves", "tenant", "open")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     SCHEME_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,8 @@ class DescribeClusterResponse(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
     LEAVES_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     map_version: int
     scheme: str
@@ -46,7 +48,9 @@ class DescribeClusterResponse(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[Member]
     ownerships: _containers.RepeatedCompositeFieldContainer[Ownership]
     leaves: _containers.RepeatedCompositeFieldContainer[LeafDescription]
-    def __init__(self, cluster: _Optional[str] = ..., map_version: _Optional[int] = ..., scheme: _Optional[str] = ..., leaf_count: _Optional[int] = ..., slot_count: _Optional[int] = ..., leader: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ownerships: _Optional[_Iterable[_Union[Ownership, _Mapping]]] = ..., leaves: _Optional[_Iterable[_Union[LeafDescription, _Mapping]]] = ...) -> None: ...
+    tenant: str
+    open: bool
+    def __init__(self, cluster: _Optional[str] = ..., map_version: _Optional[int] = ..., scheme: _Optional[str] = ..., leaf_count: _Optional[int] = ..., slot_count: _Optional[int] = ..., leader: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ownerships: _Optional[_Iterable[_Union[Ownership, _Mapping]]] = ..., leaves: _Optional[_Iterable[_Union[LeafDescription, _Mapping]]] = ..., tenant: _Optional[str] = ..., open: bool = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("id", "service", "address", "http_address", "started_ms", "loads")

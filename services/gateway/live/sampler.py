@@ -65,9 +65,23 @@ class Sampler:
         news: set when there is another one; replaced then.
         watchers: streams that are served from it.
         task: the looks; None while nobody watches.
+
+    Args:
+        front: of the gateway.
+        caller: whose token it looks with.
+        slowness: returns how many times longer than usual it rests between two looks.
+        unwatched: called when nobody watches any more.
     """
 
-    def __init__(self, front: Front, caller: Caller) -> None:
+    def __init__(
+        self,
+        front: Front,
+        caller: Caller,
+        slowness: Callable[[], float],
+        unwatched: Callable[[], None],
+    ) -> None:
+        self._slowness = slowness
+        self._unwatched = unwatched
         self._front = front
         self._caller = caller
         self.latest: dict[str, Latest] = {}
@@ -92,9 +106,11 @@ class Sampler:
     def end(self) -> None:
         """Counts a watcher less; the last one ends the looks."""
         self.watchers -= 1
-        if not self.watchers and self.task is not None:
-            self.task.cancel()
-            self.task = None
+        if not self.watchers:
+            self._unwatched()
+            if self.task is not None:
+                self.task.cancel()
+                self.task = None
 
     async def _run(self) -> None:
         async with self._front.clients.use(self._caller) as connected, asyncio.TaskGroup() as group:
@@ -129,7 +145,7 @@ class Sampler:
                 self._publish_state({})
             # At least half of the time it does not look: a slow cluster has enough to do.
             used_s = time.monotonic() - begin_s
-            await asyncio.sleep(max(pause_s - used_s, used_s, 0.1))
+            await asyncio.sleep(max(pause_s * self._slowness() - used_s, used_s, 0.1))
 
     async def _look_at_objects(self, client: AsyncClient) -> None:
         window_ms = self._window.ms

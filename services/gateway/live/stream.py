@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
@@ -13,15 +14,20 @@ from starlette.types import Receive, Scope, Send
 
 from sirocco.model.errors import ResourceExhausted
 from sirocco.model.errors import SiroccoError as EngineError
+from sirocco.runtime.grpc.shares import Shares
 from sirocco.services.gateway.callers import Caller, caller_of
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.live.sampler import Sampler
 from sirocco.services.gateway.notifications import EventWire, GoneError
 from sirocco.services.gateway.problems import problem_of, problem_response
 
-# Tokens for which the cluster is looked at, each with some calls a second. Consoles with one token
-# share its looks.
-SAMPLERS_MAX = 16
+# Tokens for which the cluster is looked at, in all and of one tenant: each costs calls a second.
+# Consoles with one token share its looks.
+SAMPLERS_MAX = 256
+TENANT_SAMPLERS_MAX = 4
+
+# Beyond so many, each looks less often: the cluster has no more calls of them.
+_AT_SPEED = 16
 
 _FULL_RETRY_MS = 5_000
 
@@ -32,6 +38,13 @@ class LiveViews:
     def __init__(self, front: Front) -> None:
         self._front = front
         self._samplers: dict[str, Sampler] = {}
+        self.places = Shares(
+            "consoles' tokens", SAMPLERS_MAX, TENANT_SAMPLERS_MAX, _FULL_RETRY_MS, connection_max=1
+        )
+
+    def slowness(self) -> float:
+        """Returns how many times its usual pause a sampler rests between two looks."""
+        return max(1.0, len(self._samplers) / _AT_SPEED)
 
     async def stream(self, request: Request) -> Response:
         """Sends what the cluster does, about once a second: for the console, and for people.
@@ -47,24 +60,27 @@ class LiveViews:
         """Yields the sampler of a caller's token, which looks at the cluster meanwhile.
 
         Raises:
-            ResourceExhausted: Too many tokens have consoles.
+            ResourceExhausted: Too many tokens of its tenant, or in all, have consoles.
         """
-        key = caller.key
-        sampler = self._samplers.get(key)
+        caller = self._front.clients.known(caller)
+        sampler = self._samplers.get(caller.key)
         if sampler is None:
-            if len(self._samplers) >= SAMPLERS_MAX:
+            share = self._front.clients.share_of(caller)
+            try:
+                self.places.take(share, peer=caller.peer)
+            except ResourceExhausted:
                 self._front.count_refused("streams")
-                raise ResourceExhausted(
-                    f"consoles of {SAMPLERS_MAX} tokens are open", retry_after_ms=_FULL_RETRY_MS
-                )
-            sampler = self._samplers[key] = Sampler(self._front, caller)
+                raise
+            give_back = partial(self.places.give_back, share, peer=caller.peer)
+            sampler = Sampler(self._front, caller, self.slowness, give_back)
+            self._samplers[caller.key] = sampler
         sampler.begin()
         try:
             yield sampler
         finally:
             sampler.end()
-            if not sampler.watchers:
-                self._samplers.pop(key, None)
+            if not sampler.watchers and self._samplers.get(caller.key) is sampler:
+                del self._samplers[caller.key]
 
 
 class _LiveStream(Response):

@@ -141,6 +141,11 @@ class Caller:
         """What the caller's tenant may use."""
         return UNLIMITED if self._tokens is None else self._tokens.limits(self.grant.tenant)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether calls need no token here."""
+        return self._tokens is None
+
     def allows(self, scope: str) -> bool:
         """Whether the caller has a scope."""
         return not scope or scope in self.grant.scopes

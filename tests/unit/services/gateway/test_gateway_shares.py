@@ -25,6 +25,7 @@ from sirocco.services.gateway.answers import LargeAnswer
 from sirocco.services.gateway.callers import Caller
 from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
+from sirocco.services.gateway.live.stream import TENANT_SAMPLERS_MAX, LiveViews
 from sirocco.services.gateway.notifications import GoneError, Position, _Wire, _Writer
 from sirocco.services.gateway.queries import query_of
 from sirocco.services.gateway.searches import _Growing, _Growth
@@ -70,6 +71,107 @@ def test_tokens_that_are_made_up_share_by_their_connection() -> None:
         with front.place(front.calls, "calls", ANNA):
             assert front.calls.held_by(ANNA.key) == 1
         await front.close()
+
+    asyncio.run(run())
+
+
+def cluster_of(tenants: dict[str, str], *, is_open: bool = False) -> Any:
+    """Returns what makes clients that are asked whose a token is."""
+
+    class Client:
+        def __init__(self, token: str | None) -> None:
+            self.token = token
+            self.publisher = SimpleNamespace()
+
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def close(self) -> None:
+            pass
+
+        async def describe(self) -> Any:
+            return SimpleNamespace(tenant=tenants.get(self.token or "", ""), is_open=is_open)
+
+    return lambda caller: Client(caller.token)
+
+
+def test_the_tokens_of_a_tenant_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        front = front_of(calls=64)
+        tenants = {f"t{i}": "acme" for i in range(40)}
+        monkeypatch.setattr(front.clients, "_client_of", cluster_of(tenants))
+        async with AsyncExitStack() as stack:
+
+            async def take(token: str) -> None:
+                one = Caller(token, f"key {token}", f"ipv4:10.0.0.{len(token)}:1")
+                await stack.enter_async_context(front.clients.use(one))
+                stack.enter_context(front.place(front.calls, "calls", one))
+
+            for number in range(32):
+                await take(f"t{number}")
+            with pytest.raises(ResourceExhausted, match="tenant acme"):
+                await take("t32")
+            # Another one, and the operator, are served.
+            tenants["other"] = "other"
+            await take("other")
+            await take("operator")
+
+    asyncio.run(run())
+
+
+def test_made_up_tokens_of_a_cluster_without_tokens_are_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        front = front_of(calls=64)
+        monkeypatch.setattr(front.clients, "_client_of", cluster_of({}, is_open=True))
+        views = LiveViews(front)
+        async with AsyncExitStack() as stack:
+            for number in range(100):
+                one = Caller(str(number), f"key {number}", "ipv4:10.0.0.1:1")
+                await stack.enter_async_context(front.clients.use(one))
+                stack.enter_context(views.watched(one))
+            # All have one client, and share one view.
+            assert len(front.clients) <= 2
+            assert views.places.held == 1
+            for number in range(32):
+                stack.enter_context(
+                    front.place(front.calls, "calls", Caller(str(number), f"key {number}", "a:1"))
+                )
+            with pytest.raises(ResourceExhausted):
+                front.place(front.calls, "calls", Caller("32", "key 32", "a:1")).__enter__()
+
+    asyncio.run(run())
+
+
+def test_no_tenant_takes_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        front = front_of()
+        tenants = {f"t{i}": "acme" for i in range(40)} | {f"u{i}": f"u{i}" for i in range(40)}
+        monkeypatch.setattr(front.clients, "_client_of", cluster_of(tenants))
+        views = LiveViews(front)
+        async with AsyncExitStack() as stack:
+
+            async def watch(token: str) -> None:
+                one = Caller(token, f"key {token}", "ipv4:10.0.0.1:1")
+                await stack.enter_async_context(front.clients.use(one))
+                stack.enter_context(views.watched(one))
+
+            for number in range(TENANT_SAMPLERS_MAX):
+                await watch(f"t{number}")
+            with pytest.raises(ResourceExhausted, match="tenant acme"):
+                await watch("t39")
+            # A second console with one token costs nothing.
+            await watch("t0")
+            assert views.slowness() == 1
+            for number in range(40):
+                await watch(f"u{number}")
+            # All together cost the cluster no more than before.
+            assert views.slowness() == 44 / 16
+        assert views.places.held == 0
 
     asyncio.run(run())
 
