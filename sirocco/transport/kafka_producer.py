@@ -111,7 +111,8 @@ class KafkaProducer:
         on_ack: OnAck | None = None,
     ) -> int:
         """See `Producer.append_many`."""
-        largest = max((record_bytes(key, value, headers) for key, value in records), default=0)
+        largest = max([len(key) + len(value) for key, value in records], default=0)
+        largest += record_bytes(None, b"", headers)
         if self._transactional:
             raise RuntimeError("append_many of a transactional producer")
         if largest > RECORD_BYTES_MAX:

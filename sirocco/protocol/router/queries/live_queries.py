@@ -38,7 +38,7 @@ _COLUMNS = (
 
 
 # Columns grow by this part: they are copied so rarely that it does not show, and memory is spare.
-_SPARE = 4
+_SPARE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Known:
 
 
 class LiveQueries:
-    """The live queries of one registry partition, in arrays: 53 to 74 bytes each.
+    """The live queries of one registry partition, in arrays: 53 to 68 bytes each.
 
     Attributes:
         fingerprints: distinguish the id of each from others with its handle, see

@@ -26,6 +26,15 @@ def test_a_dear_turn_is_followed_by_smaller_ones() -> None:
     assert (size.records_max, size.bytes_wanted) == (100, 1_000)
 
 
+def test_after_a_very_dear_turn_all_begins_anew() -> None:
+    size = TurnSize(100, 1_000, 0.05)
+    for _ in range(2):
+        size.note(0.01, was_full=True)
+    assert size.records_max == 400
+    size.note(0.5, was_full=True)
+    assert size.records_max == 100
+
+
 def test_turns_that_take_all_there_is_change_nothing() -> None:
     size = TurnSize(100, 1_000, 0.05)
     size.note(0.0, was_full=False)
