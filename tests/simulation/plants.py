@@ -12,6 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.standing.delayed_starts import DelayedStarts
+from sirocco.index.store.store import StoreView
+from sirocco.index.store.store_condition import Bounds, Condition
+from sirocco.index.store.terms_search import TermCounts
+from sirocco.index.store.window_term_counts import WindowTermCounts
 from sirocco.protocol.contract.effects import Effect, Loaded
 from sirocco.protocol.contract.messages import NEVER_MS, NOT_COPIED, Found, Installed, IntakeObjects
 from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, Reached, position_of
@@ -203,6 +207,13 @@ def _take_and_answer(self: Slot, records: list[Any], steps_max: int) -> list[Any
     return [*reports, last, *reported]
 
 
+def _keep_what_left(
+    self: WindowTermCounts, view: StoreView, condition: Condition, bounds: Bounds
+) -> TermCounts:
+    former = self._bounds.arrival_from_ms
+    return _slide(self, view, condition, Bounds(former, bounds.arrival_to_ms))
+
+
 def _state_from_the_first_step(self: StepIndex, rows: NDArray[np.int32]) -> dict[str, Any]:
     state = _steps_state(self, rows)
     steps_ms = np.array([self.queries[row].step_ms for row in rows.tolist()], np.int64)
@@ -246,6 +257,7 @@ _step_founds = partial_records.step_founds  # type: ignore[attr-defined]
 _tell = Slot._report_changes
 _slot_take = Slot.take
 _steps_state = StepIndex.state
+_slide = WindowTermCounts._slide
 
 _consider = PendingRequests._consider
 _accept = Reached.accept
@@ -347,6 +359,11 @@ def _forget_at_once(self: MergerMachine, now_ms: int) -> list[Effect]:
 
 # Bugs in lists, steps, the past, and versions.
 LIST_PLANTS = (
+    Plant(
+        "a window of several slots keeps what has left it",
+        "steps",
+        ((WindowTermCounts, "_slide", _keep_what_left),),
+    ),
     Plant(
         "a step is evaluated at its time and not past it",
         "ticks",
