@@ -2,6 +2,7 @@
 
 python -m benchmarks.adaptivity                  some fifteen minutes of one core
 python -m benchmarks.adaptivity --only tornado   one paper's anew, the others are kept
+python -m benchmarks.adaptivity --only standing  a scene of each while up to a million queries stand
 python -m benchmarks.adaptivity --quick          a minute or two, too small to say anything
 python -m benchmarks.adaptivity --render         the report anew from the figures there are
 """
@@ -18,7 +19,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.adaptivity import change_times
+from benchmarks.adaptivity import change_times, standing
 from benchmarks.adaptivity.change_times import Settling
 from benchmarks.adaptivity.measure import EXPERIMENTS, measure
 from benchmarks.adaptivity.plots import draw_all
@@ -27,13 +28,18 @@ from benchmarks.adaptivity.sizes import FULL, QUICK
 from benchmarks.report import ROOT, describe_machine, revision
 from benchmarks.schemes.figures import Figures
 
+# The name of the runs with many standing queries, and how many stand.
+STANDING = "standing"
+NUMBERS = (20_000, 200_000, 1_000_000)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, or reads earlier figures, and writes the report; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small scenes; the report is in .run")
     parser.add_argument("--render", action="store_true", help="only write the report anew")
-    parser.add_argument("--only", nargs="+", choices=tuple(EXPERIMENTS), default=())
+    parser.add_argument("--only", nargs="+", choices=(*EXPERIMENTS, STANDING), default=())
+    parser.add_argument("--standing", type=int, nargs="+", default=list(NUMBERS), metavar="N")
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument(
         "--out", type=Path, help="directory of the report (docs/results; quick: .run)"
@@ -58,11 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(options: argparse.Namespace, given: list[str], figures: Figures, raw: Path) -> None:
     """Measures the wanted experiments; writes the figures after each paper."""
     begin_s = time.monotonic()
-    names = list(options.only) or list(EXPERIMENTS)
-    for rows in figures.rows.values():
-        rows[:] = [row for row in rows if row.get("experiment") not in names]
-    if not figures.all("settling"):
+    names = list(options.only) or [*EXPERIMENTS, STANDING]
+    for kind, rows in figures.rows.items():
+        is_standing = kind in {"standing", "standing_costs"}
+        rows[:] = [
+            row for row in rows if (STANDING if is_standing else row.get("experiment")) not in names
+        ]
+    if not figures.all("settling") or set(figures.one("settling")) != {*Settling.__slots__}:
         _say("a small real cluster")
+        # Those of an earlier release lack some.
+        figures.rows.pop("settling", None)
         figures.add("settling", **asdict(change_times.measure()))
     found = Settling(**figures.one("settling"))
     about = {
@@ -76,8 +87,15 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
     figures.about["machine"] = describe_machine()
     # Earlier runs are listed only if all of their figures are kept.
     figures.about["runs"] = [*figures.about["runs"], about] if options.only else [about]
+    size = QUICK if options.quick else FULL
     for name in names:
-        measure(name, QUICK if options.quick else FULL, found, options.seed, figures, _say)
+        if name == STANDING:
+            steps = standing.measure(options.standing, size, found, options.seed, figures, _say)
+            for _ in steps:
+                about["seconds"] = round(time.monotonic() - begin_s)
+                figures.write(raw)
+        else:
+            measure(name, size, found, options.seed, figures, _say)
         about["seconds"] = round(time.monotonic() - begin_s)
         figures.write(raw)
 

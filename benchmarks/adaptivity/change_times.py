@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from sirocco_client import Client, query_from_json
 
 from sirocco.protocol.contract.effects import SaveRequest
@@ -24,9 +25,12 @@ from sirocco.services.coordinator.peers import Evaluators
 from sirocco.services.coordinator.service import CoordinatorService
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.evaluator.service import EvaluatorService
+from sirocco.services.router.service import RouterService
 
-FEW, MANY = 500, 20_000
+FEW, MANY = 500, 100_000
 CHANGES = 4
+# Leaves that change at a time, of 64: queries are looked at in both, and copied in proportion.
+ONE_LEAF, HALF = 1, 32
 ASKS = 50
 WAIT_S = 60.0
 LOOK_S = 0.001
@@ -43,8 +47,10 @@ class Settling:
         begin_s: From then until the next owner matches, with few queries.
         prepare_s: From the proposal of a map until it is in force, with few queries.
         retire_s: From then until the change is over.
-        copy_s: For each standing query of the cluster, until all are in their slots of the map:
-            routers read all definitions again, 500 at a time, and send each to all of its slots.
+        look_s: For each standing query of the cluster: owners of the registry find which are in
+            leaves that change.
+        copy_s: For each of these, until all are in their slots of the map: owners read their
+            definitions again and send each to all of its slots.
         ask_s: Until the evaluators' loops have answered the coordinator; measured at a low rate.
     """
 
@@ -53,12 +59,13 @@ class Settling:
     begin_s: float
     prepare_s: float
     retire_s: float
+    look_s: float
     copy_s: float
     ask_s: float
 
 
 def measure(few: int = FEW, many: int = MANY) -> Settling:
-    """Measures for some twenty seconds."""
+    """Measures for half a minute."""
     # With the usual balancing, and far too few objects for a decision: all changes are ours.
     settings = ClusterSettings(slots=16, leaves=64, scheme="swarm", balance_objects_min=1 << 40)
     cluster = EmbeddedCluster(settings, evaluators=2)
@@ -67,13 +74,13 @@ def measure(few: int = FEW, many: int = MANY) -> Settling:
         _register(client, 0, few)
         moves = [small.move() for _ in range(CHANGES)]
         asks = [small.ask() for _ in range(ASKS)]
-        maps = [small.change() for _ in range(CHANGES)]
+        maps = [small.change(ONE_LEAF)[:2] for _ in range(CHANGES)]
         _register(client, few, many)
-        more = [small.change() for _ in range(CHANGES)]
+        one = [small.change(ONE_LEAF) for _ in range(CHANGES)]
+        half = [small.change(HALF) for _ in range(CHANGES)]
     save_s, grant_s, begin_s = np.median(moves, 0).tolist()
     prepare_s, retire_s = np.median(maps, 0).tolist()
-    slower_s = float(np.median(more, 0).sum()) - prepare_s - retire_s
-    copy_s = max(slower_s, 0.0) / (many - few)
+    look_s, copy_s = _shares(prepare_s + retire_s, many, np.array(one), np.array(half))
     ask_s = float(np.median(asks))
     return Settling(
         save_s=save_s,
@@ -81,9 +88,26 @@ def measure(few: int = FEW, many: int = MANY) -> Settling:
         begin_s=begin_s,
         prepare_s=prepare_s,
         retire_s=retire_s,
+        look_s=look_s,
         copy_s=copy_s,
         ask_s=ask_s,
     )
+
+
+def _shares(
+    least_s: float, queries: int, one: NDArray[np.float64], half: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Returns the seconds for each standing query, and for each that is copied.
+
+    Args:
+        least_s: A change with few queries.
+        queries: Standing ones in both.
+        one, half: f8[changes, 3], changes of one leaf and of half of them, see `_Small.change`.
+    """
+    few_s, many_s = (float(np.median(each[:, :2].sum(1))) for each in (one, half))
+    few, many = (float(np.median(each[:, 2])) for each in (one, half))
+    copy_s = max(many_s - few_s, 0.0) / max(many - few, 1.0)
+    return max(few_s - least_s - few * copy_s, 0.0) / queries, copy_s
 
 
 class _Small:
@@ -94,6 +118,7 @@ class _Small:
         services = cluster.services
         self._evaluators = [each for each in services if isinstance(each, EvaluatorService)]
         (self._coordinator,) = [each for each in services if isinstance(each, CoordinatorService)]
+        self._routers = [each for each in services if isinstance(each, RouterService)]
         self._moved: set[int] = set()
         self._addresses = {each.member: each.address for each in self._evaluators}
         self._asked = Evaluators(lambda: self._addresses)
@@ -124,12 +149,13 @@ class _Small:
             raise TimeoutError("an evaluator of the small cluster did not answer")
         return time.monotonic() - begin_s
 
-    def change(self) -> tuple[float, float]:
-        """Moves a leaf to another slot; returns the seconds until that is in force, and over."""
+    def change(self, leaves: int) -> tuple[float, float, int]:
+        """Moves leaves to other slots; returns seconds until in force, until over, and copies."""
         view = self._coordinator.machine.view
         now = from_bytes(view.partition_map)
         slots = now.slot_of_leaf.copy()
-        slots[0] = (slots[0] + 1) % now.slots
+        slots[:leaves] = (slots[:leaves] + 1) % now.slots
+        copied = self._copied()
         begin_s = time.monotonic()
         self._client.propose_map(
             to_bytes(replace(now, version=now.version + 1, slot_of_leaf=slots))
@@ -137,7 +163,11 @@ class _Small:
         _await(lambda: self._coordinator.machine.view.map_version > now.version)
         switched_s = time.monotonic()
         _await(lambda: self._coordinator.machine.cluster_state.phase is Phase.NONE)
-        return switched_s - begin_s, time.monotonic() - switched_s
+        over_s = time.monotonic()
+        return switched_s - begin_s, over_s - switched_s, self._copied() - copied
+
+    def _copied(self) -> int:
+        return sum(each.machine.copied_total for each in self._routers)
 
 
 def _await(holds: Callable[[], bool]) -> None:

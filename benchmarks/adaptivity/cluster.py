@@ -4,10 +4,11 @@ Queues and measured costs decide what is served and how long it takes; the real 
 routing arrays decide the destinations. A change takes the steps of
 docs/explanation/balancing.md and ADR 19:
 
-    slots   checkpoints are written while their owners continue ─▶ grant ─▶ the next owners load
-            them; until then these slots are not served
-    map     all queries are sent to their slots under either map ─▶ the map is in force ─▶ queries
-            leave slots that no longer need them; only the work for it delays anything
+    slots   the next owners load past objects, and checkpoints are written, while their owners
+            continue ─▶ grant ─▶ the next owners load them; until then these slots are not served
+    map     queries whose leaves change are sent to their slots under either map ─▶ the map is in
+            force ─▶ queries leave slots that no longer need them; only the work for it delays
+            anything
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -57,6 +59,14 @@ ROUTERS = ("router",)
 # Copies of queries are spread over the copying time.
 PIECES = 20
 
+# Objects in memory of all evaluators, spread over slots as objects arrive. The next owner of a slot
+# loads its share of them; objects that evaluators have matched meanwhile are not added.
+STORED = 6_000_000
+
+# Past objects are loaded in threads that step back for matching, but they need some CPU time: half
+# of it, where an evaluator has anything else to do.
+LOADING_SHARE = 0.5
+
 
 @dataclass(slots=True, kw_only=True)
 class Course:
@@ -71,6 +81,7 @@ class Course:
             and all pairs of a query and a slot that were sent.
         loaded_queries: In checkpoints that were loaded.
         paused_s: Of each moved slot, how long it was not served.
+        warmed_s: Of each decision that moves slots, how long past objects were loaded before.
     """
 
     offered: NDArray[np.float64]
@@ -83,6 +94,7 @@ class Course:
     told_queries: int = 0
     loaded_queries: int = 0
     paused_s: list[float] = field(default_factory=list)
+    warmed_s: list[float] = field(default_factory=list)
 
 
 class Cluster:
@@ -373,6 +385,22 @@ class Cluster:
         mine = np.flatnonzero((self.owner == evaluator) & ~self._is_loading).tolist()
         return tuple(s for s in mine if self.backlog.head(s) >= self._up_to_date[s])
 
+    def warm(self, slots: Mapping[int, list[int]], warmed: Callable[[], None]) -> None:
+        """Makes the next owners (evaluator → slots) load past objects, at their cost."""
+        seconds = {
+            taker: float(self._slot_share[own].sum()) * STORED * self.costs.slice_s
+            for taker, own in slots.items()
+        }
+        self.course.warmed_s.append(max(seconds.values(), default=0.0) / LOADING_SHARE)
+        piece_s = LOADING_SHARE * self.tick_s
+        ticks = int(np.ceil(max(seconds.values(), default=0.0) / piece_s))
+        for tick in range(ticks):
+            for taker, all_s in seconds.items():
+                if (left_s := all_s - tick * piece_s) > 0:
+                    work = partial(self.owe, taker, min(piece_s, left_s))
+                    self.after(tick * self.tick_s, work)
+        self.after(ticks * self.tick_s, warmed)
+
     def save(self, slots: list[int], saved: Callable[[], None]) -> None:
         """Makes owners write checkpoints, at their cost."""
         waiting = [len(slots)]
@@ -414,7 +442,7 @@ class Cluster:
         return lambda: self.owe(evaluator, seconds, loaded)
 
     def change_map(self, partition_map: PartitionMap) -> None:
-        """Starts a change of the map; every standing query is sent to all of its slots."""
+        """Starts a change of the map; queries whose leaves change are sent to their slots."""
         self.phase = Phase.COPYING
         following = route(self.scene, partition_map)
         present, wanted = self.routed.held(), following.held()
@@ -423,12 +451,18 @@ class Cluster:
         removed = np.setdiff1d(present, wanted, assume_unique=True)
         standing = self.standing
         new, removed = new[standing[new // slots]], removed[standing[removed // slots]]
-        again = present[standing[present // slots]]
+        concerned = np.zeros(len(standing), np.bool_)
+        # Where words decide, too, it is not known whom a change leaves alone (ADR 38).
+        concerned[:] = bool(partition_map.text_nodes or self.routed.map.text_nodes)
+        concerned[new // slots] = concerned[removed // slots] = True
+        concerned &= standing
+        again = present[concerned[present // slots]]
         self.course.copied_queries += len(new)
         self.course.told_queries += len(new) + len(again)
         work_s = np.bincount(new % slots, minlength=slots) * self.costs.insert_s
         work_s += np.bincount(again % slots, minlength=slots) * self.costs.repeat_s
-        copying_s = self.settling.copy_s * float(standing.sum())
+        copying_s = self.settling.look_s * float(standing.sum())
+        copying_s += self.settling.copy_s * float(concerned.sum())
         for piece in range(PIECES):
             self.after(copying_s * piece / PIECES, lambda: self._owe_slots(work_s / PIECES))
         trims = np.bincount(removed % slots, minlength=slots).astype(np.float64)

@@ -136,7 +136,7 @@ def _play(
             if way.clock is not None:
                 way.clock.forget()
             course, log = play(scene, way, setting, offered, TICKS_S[load])
-            row = _row(scene, course, log)
+            row = row_of(scene, course, log)
             named = {"experiment": name, "scene": scene.name, "way": way.name, "load": load}
             figures.add("runs", **named, rate=offered, **row, **_chosen(way.clock))
             figures.add("courses", **named, **_points(course, scene, log))
@@ -147,7 +147,8 @@ def _play(
                 borne = min(row["done_settled"], row["done_before"] or row["done_settled"])
 
 
-def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
+def row_of(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
+    """Returns the figures of a run."""
     begin, end = (int(second) for second in scene.judged_s)
     done, busy = in_measured_time(course.done, scene), in_measured_time(course.busy, scene)
     delays = in_measured_time(course.delays, scene).sum(0)
@@ -179,6 +180,7 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
         "told": course.told_queries,
         "loaded": course.loaded_queries,
         "paused_s_max": max(course.paused_s, default=None),
+        "warmed_s_max": max(course.warmed_s, default=None),
         "round_s_max": max(log.thinking_s, default=None),
         "settled_s": _settled_s(log, begin),
     }

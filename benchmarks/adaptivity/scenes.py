@@ -30,7 +30,7 @@ class Crowd:
     Attributes:
         queries: In the order in which they are registered.
         begin_s, end_s: When the first one is registered, and when all are removed.
-        within_s: Duration of the registrations.
+        within_s: Duration of the registrations; of the removals where all stand from the start.
     """
 
     queries: Queries
@@ -43,7 +43,17 @@ class Crowd:
         count = len(self.queries)
         if self.begin_s == -FOREVER:
             return np.full(count, -FOREVER)
-        return self.begin_s + self.within_s * np.arange(count) / max(count, 1)
+        return self.begin_s + self._after_s()
+
+    def ends_s(self) -> NDArray[np.float64]:
+        """Returns when each one is removed, f8[q]."""
+        ends_s = np.full(len(self.queries), self.end_s)
+        return ends_s + self._after_s() if self.begin_s == -FOREVER else ends_s
+
+    def _after_s(self) -> NDArray[np.float64]:
+        count = len(self.queries)
+        # By the look at which they take effect: more times would only be more work.
+        return np.floor(self.within_s * np.arange(count) / max(count, 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -118,7 +128,7 @@ def scene(
         queries=queries,
         crowd_of=crowd_of,
         begins_s=np.concatenate([crowd.begins_s() for crowd in crowds]),
-        ends_s=np.repeat([crowd.end_s for crowd in crowds], sizes),
+        ends_s=np.concatenate([crowd.ends_s() for crowd in crowds]),
         met=tuple(_met(pool, queries, crowd_of, len(crowds)) for pool in pools),
         shares=shares,
         seconds=seconds,

@@ -1,8 +1,8 @@
 """Tornado's adaptivity under a scale factor (Tornado 6.4, Figure 13).
 
 All coordinates of objects and queries are multiplied by a factor, so that they belong to only a
-part of the evaluators. The paper does not say when; here it is at once, and the queries are
-registered again within a minute. In Tornado an evaluator is a leaf, here it has several.
+part of the evaluators. The paper does not say when; here those of objects are at once, and each
+query is updated within a minute. In Tornado an evaluator is a leaf, here it has several.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def scenes(size: Size, seed: int) -> Iterator[Scene]:
             f"scale {factor}",
             [before, behind],
             [
-                Crowd(queries, end_s=begin_s),
+                # Each ends when its next version begins: as many stand all the time.
+                Crowd(queries, end_s=begin_s, within_s=MINUTE_S),
                 Crowd(scaled_boxes(queries, factor), begin_s, FOREVER, MINUTE_S),
             ],
             redirected(step(begin_s, FOREVER, 1.0)),

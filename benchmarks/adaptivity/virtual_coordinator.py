@@ -29,6 +29,7 @@ from sirocco.protocol.coordinator.balance_turns import (
     Save,
     Turn,
     Turns,
+    Warm,
 )
 from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.protocol.evaluator.load.leaf_counts import Counted
@@ -39,7 +40,7 @@ from sirocco.services.coordinator.balance_rounds import LOOK_S
 
 # Requests to evaluators, and effects of a decision.
 ASKED = AskLoads | AskDetails | AskSamples | AskSlots
-DECIDED = Save | Move | Propose
+DECIDED = Warm | Save | Move | Propose
 
 
 @dataclass(slots=True)
@@ -119,7 +120,11 @@ class Coordinator:
             pass
 
     def _told(self, turn: Turn, ask: Ask) -> None:
-        if isinstance(ask, Save):
+        if isinstance(ask, Warm):
+            number = self._cluster.members.index
+            takers = {number(taker): slots for taker, slots in ask.slots.items()}
+            self._cluster.warm(takers, partial(self._go_on, turn, partial(turn.send, None)))
+        elif isinstance(ask, Save):
             slots = [slot for each in ask.slots.values() for slot in each]
             self._cluster.save(slots, partial(self._go_on, turn, partial(turn.send, None)))
         else:

@@ -32,12 +32,20 @@ COSTS = Costs(
     remove_s=4e-7,
     save_s=3e-7,
     load_s=8e-7,
+    slice_s=2e-7,
     query_bytes=300.0,
     object_bytes=190.0,
     error_share=0.0,
 )
 SETTLING = Settling(
-    save_s=0.05, grant_s=0.01, begin_s=0.02, prepare_s=0.15, retire_s=0.5, copy_s=1e-5, ask_s=0.01
+    save_s=0.05,
+    grant_s=0.01,
+    begin_s=0.02,
+    prepare_s=0.15,
+    retire_s=0.5,
+    look_s=1e-7,
+    copy_s=1e-5,
+    ask_s=0.01,
 )
 SETTING = Setting(COSTS, SETTLING, SEED, evaluators=4, thinks=False)
 ROUNDS = RoundSettings(interval_ms=500, cooldown_ms=500, objects_min=500)
