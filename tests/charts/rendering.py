@@ -16,12 +16,14 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "sirocco"
 SERVICES = ("router", "evaluator", "merger", "coordinator")
-# Those of these cases have a gateway, too.
+# Some cases have these, too: clients of the four.
 GATEWAY = "gateway"
+CONNECTOR = "connector"
 CASES = sorted(CHART.glob("ci/*-values.yaml"))
 MINIMAL = CHART / "ci" / "minimal-values.yaml"
 FULL = CHART / "ci" / "full-values.yaml"
 SECURED = CHART / "ci" / "secured-values.yaml"
+CONNECTED_VALUES = CHART / "ci" / "connected-values.yaml"
 OBSERVED = CHART / "ci" / "observed-values.yaml"
 DEVELOPMENT = CHART / "ci" / "development-values.yaml"
 # Without it, a Helm from its Go module assumes Kubernetes 1.20.
@@ -71,8 +73,8 @@ def by_service(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest
 
 
 def services_in(manifests: tuple[Manifest, ...]) -> set[str]:
-    """Returns the services of a release: the four, and the gateway where there is one."""
-    return {*SERVICES, *({GATEWAY} & by_service(manifests, "Deployment").keys())}
+    """Returns the services of a release: the four, a gateway and a connector where there is one."""
+    return {*SERVICES, *({GATEWAY, CONNECTOR} & by_service(manifests, "Deployment").keys())}
 
 
 def pods_of(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Manifest]]:

@@ -18,6 +18,8 @@ from sirocco.services.gateway.settings import from_environment as read_gateway
 from tests.charts.rendering import (
     CASES,
     CHART,
+    CONNECTED_VALUES,
+    CONNECTOR,
     FULL,
     GATEWAY,
     KUBERNETES,
@@ -90,6 +92,7 @@ def test_there_is_a_case_for_each_way_of_use() -> None:
         "secured-values.yaml",
         "development-values.yaml",
         "observed-values.yaml",
+        "connected-values.yaml",
     }
 
 
@@ -104,6 +107,7 @@ def test_every_service_is_deployed(values: Path) -> None:
     manifests = render(values)
     services = services_in(manifests)
     assert (GATEWAY in services) == (values in WITH_GATEWAY)
+    assert (CONNECTOR in services) == (values == CONNECTED_VALUES)
     assert set(by_service(manifests, "Deployment")) == services
     assert set(by_service(manifests, "PodDisruptionBudget")) == services
     reached = {"router", "merger", ""} | ({GATEWAY} & services)
@@ -161,7 +165,7 @@ def test_every_process_receives_all_its_settings(values: Path) -> None:
     for service, deployment in by_service(manifests, "Deployment").items():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
-        if service == GATEWAY:
+        if service in {GATEWAY, CONNECTOR}:
             continue
         expected = ENVIRONMENT | SECURITY if values == SECURED else ENVIRONMENT
         if values == SECURED and service in {"router", "merger"}:
@@ -183,7 +187,7 @@ def test_the_services_accept_their_settings(values: Path) -> None:
     given |= yaml.safe_load(values.read_text()).get("cluster", {})
     manifests = render(values)
     for service, deployment in by_service(manifests, "Deployment").items():
-        if service == GATEWAY:
+        if service in {GATEWAY, CONNECTOR}:
             continue
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
@@ -339,7 +343,7 @@ def test_secrets_are_referred_to() -> None:
 def test_credentials_come_from_secrets_and_are_mounted_where_services_read_them() -> None:
     manifests = render(SECURED)
     for service, deployment in by_service(manifests, "Deployment").items():
-        if service == GATEWAY:
+        if service in {GATEWAY, CONNECTOR}:
             continue
         pod = deployment["spec"]["template"]["spec"]
         [container] = pod["containers"]

@@ -16,6 +16,7 @@ from sirocco.transport.archive import folder_of
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.charts.rendering import (
     CHART,
+    CONNECTED_VALUES,
     DEVELOPMENT,
     MINIMAL,
     OBSERVED,
@@ -518,6 +519,28 @@ def test_a_connector_reads_its_configuration(values: Path) -> None:
     assert ports == {"http"}
     for found in manifests:
         assert not errors_of(found, "1.27"), found["metadata"]["name"]
+
+
+def test_the_connector_of_the_example_reads_its_configuration() -> None:
+    manifests = render(CONNECTED_VALUES)
+    text = of_kind(manifests, "ConfigMap")["rel-sirocco-connector"]["data"]["connector.yaml"]
+    given = yaml.safe_load(text)
+    names = re.findall(r"\$\{(\w+)\}", text)
+    # A file of the pod's.
+    ca = Path(__file__)
+    for one in (*given["sources"].values(), *given["sinks"].values()):
+        for section in (one, one.get("state", {})):
+            if "security" in section:
+                assert section["security"]["ca"].startswith("/etc/shop/")
+                section["security"]["ca"] = str(ca)
+    secrets = dict.fromkeys(names, "secret") | {"WEBHOOK_SECRET": "whsec_" + "c2VjcmV0" * 4}
+    config = read_config(json.dumps(given), secrets)
+    assert list(config.sources) == ["orders"]
+    assert list(config.sinks) == ["alerts", "desk", "fleet"]
+    pod = by_service(manifests, "Deployment")["connector"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert {"name": "shop", "mountPath": "/etc/shop", "readOnly": True} in container["volumeMounts"]
+    assert "shop" in {volume["name"] for volume in pod["volumes"]}
 
 
 def test_nobody_calls_a_connector_and_it_reaches_what_it_is_given() -> None:
