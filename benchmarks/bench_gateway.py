@@ -2,7 +2,7 @@
 
 A cluster on the memory log, the gateway and the clients are processes of their own. Prints one JSON
 line for publishing and one for streams; CPU is that of the gateway's process alone, so that it says
-something on a busy machine, too.
+something on a busy machine, too; beside it that of the process with all clients of streams.
 
     python -m benchmarks.bench_gateway [--bodies 400] [--streams 1000] [--rate 10] [--seconds 10]
 """
@@ -119,19 +119,43 @@ def publish(address: str, pid: int, bodies: int) -> dict[str, object]:
     }
 
 
+class Listener(asyncio.Protocol):
+    """Reads one stream for ever; notes the delay of each event, in ms.
+
+    It looks for the time alone: clients and the gateway share the cores.
+    """
+
+    def __init__(self, path: str, opened: asyncio.Semaphore, got: list[float]) -> None:
+        self._request = f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+        self._opened: asyncio.Semaphore | None = opened
+        self._got = got
+        self._rest = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asks for the stream."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Notes the events that are whole."""
+        data = self._rest + data
+        if self._opened is not None and b"\nid: " in data:
+            self._opened.release()
+            self._opened = None
+        now_s = time.time()
+        *whole, self._rest = data.split(b"\n\n")
+        for event in whole:
+            _, found, sent = event.partition(b'"sent":')
+            if found:
+                self._got.append((now_s - float(sent.partition(b"}")[0])) * 1_000)
+
+
 async def listen(address: str, number: int, opened: asyncio.Semaphore, got: list[float]) -> None:
-    """Reads one stream for ever; notes the delay of each event, in ms."""
+    """Opens one stream."""
     host, _, port = address.partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
     path = f"/v1/subscribers/s{number}/notifications"
-    writer.write(f"GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
-    while not (await reader.readline()).startswith(b"id: "):
-        pass
-    opened.release()
-    while line := await reader.readline():
-        if line.startswith(b"data: "):
-            sent_s = json.loads(line[6:])["object"]["sent"]
-            got.append((time.time() - sent_s) * 1_000)
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: Listener(path, opened, got), host, int(port))
 
 
 def send(router: str, streams: int, rate: float, seconds: float) -> None:
@@ -154,10 +178,11 @@ async def stream(
 ) -> dict[str, object]:
     """Opens streams, publishes for all of them, and measures delays."""
     opened, got = asyncio.Semaphore(0), list[float]()
-    tasks = [asyncio.create_task(listen(address, i, opened, got)) for i in range(streams)]
+    for number in range(streams):
+        await listen(address, number, opened, got)
     for _ in range(streams):
         await asyncio.wait_for(opened.acquire(), 60)
-    cpu_s = usage_of(pid).cpu_seconds
+    cpu_s, own_s = usage_of(pid).cpu_seconds, time.process_time()
     sender = multiprocessing.get_context("spawn").Process(
         target=send, args=(router, streams, rate, seconds)
     )
@@ -166,9 +191,7 @@ async def stream(
     end_s = time.monotonic() + 3 * seconds + 20
     while len(got) < wanted and time.monotonic() < end_s:
         await asyncio.sleep(0.2)
-    used_s = usage_of(pid).cpu_seconds - cpu_s
-    for task in tasks:
-        task.cancel()
+    used_s, own_s = usage_of(pid).cpu_seconds - cpu_s, time.process_time() - own_s
     await asyncio.to_thread(sender.join)
     delays = np.array(got or [np.nan])
     return {
@@ -179,6 +202,7 @@ async def stream(
         "ms_p50": round(float(np.percentile(delays, 50)), 1),
         "ms_p99": round(float(np.percentile(delays, 99)), 1),
         "gateway_cpu_us_per_event": round(used_s * 1e6 / max(1, len(got)), 1),
+        "clients_cpu_us_per_event": round(own_s * 1e6 / max(1, len(got)), 1),
         "gateway_mib": usage_of(pid).peak_memory_bytes >> 20,
         "load": round(os.getloadavg()[0], 1),
     }
