@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.codec.search import MESSAGE_BYTES_MAX, row_chunks, sum_chunks
-from sirocco.index.base.compile import compile_queries, with_numbers
 from sirocco.index.store.store import StoreView
-from sirocco.index.store.store_condition import Bounds, Condition, compile_condition
+from sirocco.index.store.store_condition import Bounds, Condition, condition_of
 from sirocco.index.store.store_search import search_knn_of
-from sirocco.index.store.term_sums import add_counts
+from sirocco.index.store.term_tally import Counts, TermTally
 from sirocco.model.errors import DeadlineExceeded, OutOfRange
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
@@ -159,8 +158,11 @@ class SlotSearch(Protocol):
         `radius_m`: the nearest may be farther away nowhere; None while that is not known.
         """
 
-    def count_terms(self, wanted: Wanted) -> Counted:
-        """Counts the objects of each term."""
+    def tally_terms(self, wanted: Wanted, tally: TermTally) -> None:
+        """Adds the objects of each term to a tally."""
+
+    def named(self, tally: TermTally, counts: Counts) -> Counted:
+        """Returns counts of a tally, of this slot and others of its process, with texts."""
 
     def frequent_terms(
         self, wanted: Wanted, k: int, others: Sequence[SlotSearch]
@@ -170,8 +172,29 @@ class SlotSearch(Protocol):
         None if to count all terms is faster.
         """
 
-    def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
-        """Returns objects that may be among the k best, and statistics of the others."""
+    def ranked(self, wanted: Wanted, others: Sequence[SlotSearch]) -> tuple[FoundRows, Ranking]:
+        """Returns objects that may be among the k best, and statistics of all objects.
+
+        `others`: slots that have everything in memory, and are searched with this one.
+        """
+
+
+class _NothingCounted:
+    """The terms of no slot."""
+
+    hashes = np.empty(0, np.uint64)
+    counts = np.empty(0, np.int64)
+
+    def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
+        """See `Counted`."""
+        return []
+
+    def count_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """See `Counted`."""
+        return np.zeros(len(hashes), np.int64)
+
+
+_NOTHING_COUNTED = _NothingCounted()
 
 
 # Slot, map version and the slot's search → its leftovers, None while they are not known.
@@ -215,12 +238,16 @@ def answer(
         OutOfRange: the window begins before the oldest stored object.
         DeadlineExceeded: the caller does not wait any more.
     """
-    rows = with_numbers(compile_queries([question.query], [0]), hashing)
+    ranking = ranked_of(question.query, hashing)
     wanted = Wanted(
         query=question.query,
-        condition=compile_condition(rows, question.query.where, hashing=hashing),
+        condition=(
+            condition_of(question.query, hashing)
+            if ranking is None
+            else replace(ranking.near, where=question.query.where)
+        ),
         bounds=Bounds(question.from_ms, question.upto_ms),
-        ranking=ranked_of(question.query, hashing),
+        ranking=ranking,
         now_ms=question.now_ms,
         is_over=is_over,
         limits=limits,
@@ -511,6 +538,8 @@ class _TermsAnswer:
         self._turns, self._answers = turns, answers
         self._k = wanted.query.k
         self._counted: list[Counted] = []
+        self._tally = TermTally()
+        self._untallied = [search for _, search in reversed(slots)]
 
     def parts(
         self, listed: int, output_hashing: TermHashing | None, terms_wanted: TermsWanted
@@ -528,22 +557,21 @@ class _TermsAnswer:
             return
         most = self._k if self._answers == 1 else listed
         found = self._frequent(most) if most else None
+        is_whole = False
         if found is None:
-            hashes, counts = yield from self._all()
-        else:
-            hashes, counts = found.hashes, found.counts.astype(np.uint64)
+            found, is_whole = yield from self._tallied(most)
+        hashes, counts = found.hashes, found.counts.astype(np.uint64)
         if self._answers > 1 and listed:
-            rows, rest = _cut(counts, listed, is_whole=found is None)
+            rows, rest = _cut(counts, listed, is_whole=is_whole)
             if rest:
                 yield self._list(hashes[rows], counts[rows], rest, output_hashing)
                 self._turns.went()
                 terms = terms_wanted()
                 if terms is not None:
-                    yield from self._rest_of(terms, hashes, counts, found, output_hashing)
+                    sums = found.count_of(terms).astype(np.uint64)
+                    yield from self._closed(terms, sums, 0, output_hashing)
                     return
-                if found is not None:
-                    self._counted.clear()
-                    hashes, counts = yield from self._all()
+                hashes, counts = yield from self._all()
         first = at_least_kth(counts, self._k, self._answers)
         # Alone, only the first terms count; otherwise all may, and only the first are named.
         rows = first
@@ -562,12 +590,25 @@ class _TermsAnswer:
 
     def _all(self) -> Generator[None, None, tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
         """Counts all terms; returns u8[t], ascending, and u8[t]."""
-        for _, search in self._slots:
-            self._counted.append(search.count_terms(self._wanted))
+        found, _ = yield from self._tallied(0)
+        return found.hashes, found.counts.astype(np.uint64)
+
+    def _tallied(self, most: int) -> Generator[None, None, tuple[Counted, bool]]:
+        """Counts terms one by one.
+
+        Returns:
+            The most frequent terms and their ties, all if `most` is 0; and whether these are all.
+        """
+        tally = self._tally
+        while self._untallied:
+            self._untallied.pop().tally_terms(self._wanted, tally)
             yield from self._turns.pause()
-        none = np.empty(0, np.uint64), np.empty(0, np.uint64)
-        each = [(one.hashes, one.counts.astype(np.uint64)) for one in self._counted]
-        return add_counts(each or [none])
+        if not self._slots:
+            return _NOTHING_COUNTED, True
+        counts, is_whole = tally.most_frequent(most) if most else (tally.all(), True)
+        found = self._slots[0][1].named(tally, counts)
+        self._counted = [found]
+        return found, is_whole
 
     def _list(
         self,
@@ -583,23 +624,6 @@ class _TermsAnswer:
             terms=TermSums(hashes, counts, texts, offsets, output_hashing.id),
             rest=rest,
         )
-
-    def _rest_of(
-        self,
-        terms: NDArray[np.uint64],
-        hashes: NDArray[np.uint64],
-        counts: NDArray[np.uint64],
-        found: Counted | None,
-        output_hashing: TermHashing,
-    ) -> Iterator[Part]:
-        """Yields the last part after a list: the counts of some terms of the same objects."""
-        if found is not None:
-            wanted = found.count_of(terms).astype(np.uint64)
-        else:
-            places = np.minimum(np.searchsorted(hashes, terms), max(0, len(hashes) - 1))
-            is_known = hashes[places] == terms if len(hashes) else np.zeros(len(terms), np.bool_)
-            wanted = np.where(is_known, counts[places] if len(hashes) else 0, 0).astype(np.uint64)
-        yield from self._closed(terms, wanted, 0, output_hashing)
 
     def _closed(
         self,
@@ -679,10 +703,10 @@ def _ranked(
     turns: _Turns,
 ) -> Iterator[Part | None]:
     parts: list[Part] = []
-    for _, search in slots:
-        found, ranking = search.ranked(wanted)
+    for first, *others in _together(wanted, [search for _, search in slots]):
+        found, ranking = first.ranked(wanted, others)
         assert found.distances_m is not None
-        # Totals are added up: they are in the first part of a slot, zeros in the others.
+        # Totals are added up: they are in the first part of a group, zeros in the others.
         for begin, end in row_chunks(found.objects) if len(found) else [(0, 0)]:
             parts.append(
                 Part(
@@ -694,6 +718,29 @@ def _ranked(
             )
         yield from turns.pause()
     yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _together(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[SlotSearch]]:
+    """Yields the slots to rank, one group at a time.
+
+    Slices outside memory are loaded for one slot at a time. With a filter on attributes, all
+    objects with a keyword are kept until they are filtered.
+    """
+    rows_max = wanted.limits.nearest_rows if wanted.condition.is_exact else 0
+    group: list[SlotSearch] = []
+    rows = 0
+    for search in searches:
+        further = search.view.objects_total
+        if not search.is_in_memory(wanted.bounds):
+            yield [search]
+            continue
+        if group and rows + further > rows_max:
+            yield group
+            group, rows = [], 0
+        group.append(search)
+        rows += further
+    if group:
+        yield group
 
 
 def _closed(done: list[int], moved: list[int], parts: list[Part]) -> Iterator[Part]:

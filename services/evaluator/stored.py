@@ -20,6 +20,7 @@ from sirocco.index.store.store import SlotStore, StoreView, slice_table
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import Hits, gather, scan_range
 from sirocco.index.store.term_names import TermNames
+from sirocco.index.store.term_tally import Counts, TermTally
 from sirocco.model.geometry import Circle
 from sirocco.model.query import KnnQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
@@ -192,11 +193,15 @@ class StoredSearch:
         nothing = self._view.active.first(0)
         return StoreView(slices, nothing, self._view.first_seq, slice_table(slices))
 
-    def count_terms(self, wanted: Wanted) -> Counted:
+    def tally_terms(self, wanted: Wanted, tally: TermTally) -> None:
         """See `SlotSearch`."""
-        view = self._reaching(wanted)
-        found = terms_search.count_terms(view, wanted.condition, wanted.bounds)
-        return _Counted(found, self._hashing)
+        tally.add(scan_range(self._reaching(wanted), wanted.condition, wanted.bounds))
+
+    def named(self, tally: TermTally, counts: Counts) -> Counted:
+        """See `SlotSearch`."""
+        hits = tally.hits
+        found = terms_search.TermCounts(*counts, lambda: hits)
+        return _Counted(found, self._hashing, tally.count_of)
 
     def frequent_terms(
         self, wanted: Wanted, k: int, others: Sequence[SlotSearch]
@@ -212,11 +217,11 @@ class StoredSearch:
         counts = terms_search.TermCounts(found.hashes, found.counts, hits)
         return _Counted(counts, self._hashing, found.count_of)
 
-    def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
+    def ranked(self, wanted: Wanted, others: Sequence[SlotSearch]) -> tuple[FoundRows, Ranking]:
         """See `SlotSearch`."""
         assert wanted.ranking is not None
-        view = self._reaching(wanted)
-        found = wanted.ranking.search(view, wanted.now_ms, wanted.bounds)
+        views = [self._reaching(wanted), *(other.view for other in others)]
+        found = wanted.ranking.search_of(views, wanted.now_ms, wanted.bounds)
         rows, lengths = _NOTHING, np.empty(0, np.uint32)
         if found.candidates is not None:
             rows = replace(_rows(found.candidates), distances_m=found.distances_m)
@@ -272,7 +277,7 @@ class _Counted:
         self,
         found: terms_search.TermCounts,
         hashing: TermHashing,
-        count_of: Callable[[NDArray[np.uint64]], NDArray[np.int64]] | None = None,
+        count_of: Callable[[NDArray[np.uint64]], NDArray[np.int64]],
     ) -> None:
         self._found = found
         self._hashing = hashing
@@ -290,13 +295,7 @@ class _Counted:
 
     def count_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """See `Counted`."""
-        if self._count_of is not None:
-            return self._count_of(hashes)
-        found = self._found
-        if not len(found):
-            return np.zeros(len(hashes), np.int64)
-        places = np.minimum(np.searchsorted(found.hashes, hashes), len(found) - 1)
-        return np.where(found.hashes[places] == hashes, found.counts[places], 0)
+        return self._count_of(hashes)
 
     def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
         """See `Counted`."""

@@ -44,7 +44,7 @@ _ASCII_END = 128
 
 _ANY_TEXT = (Conjunction(()),)
 
-_WORLD = (-180.0, -90.0, 180.0, 90.0)
+WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
 class _Ragged:
@@ -72,9 +72,9 @@ def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> Query
     circles = np.zeros((len(queries), 3))
     shapes = np.full(len(queries), SHAPE_BOX, np.uint8)
     for row, query in enumerate(queries):
-        region = _region_of(query)
+        region = region_of(query)
         if region is None:
-            boxes.flat.append(_WORLD)
+            boxes.flat.append(WORLD)
         elif isinstance(region, Rectangle):
             boxes.flat.extend(region.box_rows())
         else:
@@ -120,7 +120,8 @@ def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> Query
     )
 
 
-def _region_of(query: Query) -> Region | None:
+def region_of(query: Query) -> Region | None:
+    """Returns where a query looks for objects; None for the whole world."""
     if isinstance(query, RankedQuery):
         return Circle(query.lon, query.lat, query.radius_m)
     return None if isinstance(query, KnnQuery) else query.region

@@ -13,13 +13,12 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.base.ragged import take_ragged
 from sirocco.index.store.node_counts import FREQUENT, node_counts
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import StoreView
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import scan_range
-from sirocco.index.store.term_sums import add_counts
+from sirocco.index.store.term_tally import TermTally
 from sirocco.kernels.store.terms_count import count_sealed, hold_terms
 
 __all__ = ["FrequentTerms", "count_frequent", "list_frequent"]
@@ -122,9 +121,7 @@ class _Listed:
             hashes, counts, weights, begins, self._bounds,
         )  # fmt: skip
         end = int(begins[-1])
-        active_hashes, active_counts = add_counts(
-            [_active_counts(view, condition, bounds) for view in views]
-        )
+        active_hashes, active_counts = _active_counts(views, condition, bounds)
         nothing = np.zeros(len(active_hashes), np.int64)
         hashes = np.concatenate([hashes[:end], active_hashes])
         order = np.argsort(hashes, kind="stable")
@@ -178,12 +175,9 @@ def _kth(counts: NDArray[np.int64], k: int) -> int:
     return int(np.partition(counts, place)[place])
 
 
-def _active_counts(view: StoreView, condition: Condition, bounds: Bounds) -> Counts:
-    alone = StoreView((), view.active, view.next_seq, view.table[:0])
-    offsets, active = view.active.term_offsets, view.active
-    rows = [hits.rows for hits in scan_range(alone, condition, bounds)]
-    if not rows:
-        return np.empty(0, np.uint64), np.empty(0, np.int64)
-    _, places = take_ragged(offsets[: active.rows + 1], rows[0])
-    hashes, counts = np.unique(active.terms[places], return_counts=True)
-    return hashes, counts.astype(np.int64)
+def _active_counts(views: Sequence[StoreView], condition: Condition, bounds: Bounds) -> Counts:
+    tally = TermTally()
+    for view in views:
+        alone = StoreView((), view.active, view.next_seq, view.table[:0])
+        tally.add(scan_range(alone, condition, bounds))
+    return tally.all()

@@ -10,20 +10,20 @@ Distances are rounded to 1 mm first: the radius and the score both use the round
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.base.compile import compile_queries
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store.active_slice import ActiveView
 from sirocco.index.store.gathering import gather_rows
-from sirocco.index.store.row_bounds import row_bounds
 from sirocco.index.store.slices import SealedSlice, address_of
 from sirocco.index.store.store import StoreView
-from sirocco.index.store.store_condition import ALL_TIME, Bounds, Condition, compile_condition
+from sirocco.index.store.store_condition import ALL_TIME, Bounds, Condition, condition_of
 from sirocco.index.store.store_search import filtered_rows
 from sirocco.kernels.base.hash_placement import secret
 from sirocco.kernels.base.sorting import sorted_distinct
@@ -34,6 +34,7 @@ from sirocco.kernels.store.ranked_scan import (
     rank_active,
     rank_sealed,
     sift_candidates,
+    summarise_rows,
 )
 from sirocco.kernels.store.ranked_state import (
     BITS,
@@ -56,11 +57,13 @@ _STEPS_MAX = 8
 # Candidates compared with each other at once: about a millisecond.
 _CANDIDATES_MAX = 4_096
 _NEVER_SHORT = (1 << 63) - 1
+# Name of what is derived from a slice.
+_ROW_BOUNDS = "row_bounds"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPart:
-    """A slot's result; m keywords in the query's order, c candidates.
+    """The result of one or several slots; m keywords in the query's order, c candidates.
 
     Attributes:
         objects_total: objects of the window within the radius.
@@ -84,14 +87,16 @@ class RankedSearch:
 
     The attribute filter decides which objects are ranked; the counts for BM25 are over all objects
     of the window within the radius.
+
+    Attributes:
+        near: the circle.
     """
 
     def __init__(self, query: RankedQuery, hashing: TermHashing = WIRE_TERMS) -> None:
         """Compiles a query for stores whose terms are numbered by `hashing`."""
-        rows = compile_queries([replace(query, where=None, ttl_ms=None)], [0])
         self._query = query
         self._hashes = hashing.numbers(query.keywords)
-        self._near: Condition = compile_condition(rows)
+        self.near: Condition = condition_of(replace(query, where=None, ttl_ms=None))
 
     @property
     def nothing(self) -> RankedPart:
@@ -102,8 +107,17 @@ class RankedSearch:
 
     def search(self, view: StoreView, now_ms: int, bounds: Bounds = ALL_TIME) -> RankedPart:
         """Searches a view; ages count from `now_ms`."""
-        scan = _Scan(self._query, self._hashes, view, now_ms)
-        scan.read(self._near, bounds)
+        return self.search_of((view,), now_ms, bounds)
+
+    def search_of(
+        self, views: Sequence[StoreView], now_ms: int, bounds: Bounds = ALL_TIME
+    ) -> RankedPart:
+        """Searches the views of several stores, at least one, as if they were one.
+
+        What is found in one of them excludes candidates of the others.
+        """
+        scan = _Scan(self._query, self._hashes, views, now_ms)
+        scan.read(self.near, bounds)
         return scan.part()
 
 
@@ -111,13 +125,20 @@ class _Scan:
     """One search: its kernel state (see `kernels.store.ranked_state`)."""
 
     def __init__(
-        self, query: RankedQuery, hashes: NDArray[np.uint64], view: StoreView, now_ms: int
+        self,
+        query: RankedQuery,
+        hashes: NDArray[np.uint64],
+        views: Sequence[StoreView],
+        now_ms: int,
     ) -> None:
         m, k, weights = len(hashes), query.k, query.weights
-        self._query, self._hashes, self._view = query, hashes, view
-        self._sources: tuple[SealedSlice | ActiveView, ...] = (*view.sealed, view.active)
-        self._numbers = np.empty((len(view.sealed), m), np.int64)
-        postings = find_keywords(view.table, hashes, self._numbers)
+        self._query, self._hashes = query, hashes
+        self._sealed = tuple(chain.from_iterable(view.sealed for view in views))
+        self._active = tuple(view.active for view in views)
+        self._sources: tuple[SealedSlice | ActiveView, ...] = (*self._sealed, *self._active)
+        self._table = np.concatenate([view.table for view in views])
+        self._numbers = np.empty((len(self._sealed), m), np.int64)
+        postings = find_keywords(self._table, hashes, self._numbers)
         is_known_equal = weights.space == 0 and weights.time == 0
         figures = np.array(
             [
@@ -133,14 +154,14 @@ class _Scan:
         name_groups(signatures, m, codes)
         bits, plain = self._keyword_bits()
         # Untouched memory costs nothing.
-        room = postings + len(view.active) + 1
+        room = postings + sum(map(len, self._active)) + 1
         self._keys = np.empty(KEYS * room, np.uint64)
         self._refs = np.empty(REFS * room, np.int64)
         self._floats = np.empty(FLOATS * room)
         self._often = np.empty(m * room, np.uint16)
         # The search only holds their addresses.
         self._kept = (
-            figures, _length_steps(view, steps), np.full((groups + 1) * steps * k, -np.inf),
+            figures, self._length_steps(steps), np.full((groups + 1) * steps * k, -np.inf),
             np.full((groups + 1) * steps, -np.inf), signatures, codes,
             np.full(groups, _NEVER_SHORT), plain, bits, self._keys, self._refs, self._floats,
             self._often,
@@ -171,34 +192,51 @@ class _Scan:
         return (1 << bits).astype(np.uint8), plain
 
     def _frequencies_in_largest(self) -> NDArray[np.int64]:
-        if not self._view.sealed:
+        sealed = self._sealed
+        if not sealed:
             return np.zeros(len(self._hashes), np.int64)
-        number = max(range(len(self._view.sealed)), key=lambda i: len(self._view.sealed[i]))
+        number = max(range(len(sealed)), key=lambda i: len(sealed[i]))
         numbers = self._numbers[number]
-        counts = np.diff(self._view.sealed[number].posting_offsets.astype(np.int64))
+        counts = np.diff(sealed[number].posting_offsets.astype(np.int64))
         return np.where(numbers < 0, 0, np.append(counts, 0)[numbers])
+
+    def _length_steps(self, count: int) -> NDArray[np.int64]:
+        """Returns i8[count], lengths from 1 to three times the mean, evenly in logarithm."""
+        if self._sealed:
+            largest = max(self._sealed, key=len)
+            objects, tokens = len(largest), int(largest.block_lengths[-1])
+        else:
+            objects = sum(map(len, self._active))
+            tokens = sum(int(active.lengths[: active.rows].sum()) for active in self._active)
+        mean = max(1.0, tokens / max(1, objects))
+        if count == 1:
+            return np.array([mean], np.int64)
+        steps = [1]
+        for _ in range(count - 1):
+            steps.append(max(steps[-1] + 1, int(steps[-1] * (3 * mean) ** (1 / (count - 1)))))
+        return np.array(steps, np.int64)
 
     def read(self, near: Condition, bounds: Bounds) -> None:
         """Reads everything within the bounds; `near` is the query's circle."""
-        view = self._view
-        active = view.active
-        sealed = view.sealed
-        rows = min(active.rows, bounds.seq_before - active.first_seq)
-        if rows > 0:
-            rank_active(
-                active.lon, active.lat, active.arrivals_ms, active.lengths, active.term_offsets,
-                active.terms, active.counts, active.ids, active.sessions, active.numbers, rows,
-                near.words, near.values, self._hashes, bounds.arrival_from_ms,
-                bounds.arrival_to_ms, len(sealed), self._holders, self._search,
-            )  # fmt: skip
+        sealed = self._sealed
+        for number, active in enumerate(self._active, len(sealed)):
+            rows = min(active.rows, bounds.seq_before - active.first_seq)
+            if rows > 0:
+                rank_active(
+                    active.lon, active.lat, active.arrivals_ms, active.lengths,
+                    active.term_offsets, active.terms, active.counts, active.ids, active.sessions,
+                    active.numbers, rows, near.words, near.values, self._hashes,
+                    bounds.arrival_from_ms, bounds.arrival_to_ms, number, self._holders,
+                    self._search,
+                )  # fmt: skip
         if not sealed:
             return
         extras = [
-            row_bounds(slice_).addresses if _may_hold(slice_, bounds) else (0, 0)
+            _row_bounds(slice_).addresses if _may_hold(slice_, bounds) else (0, 0)
             for slice_ in sealed
         ]
         rank_sealed(
-            view.table, np.array(extras, np.int64), self._numbers, near.words, near.values,
+            self._table, np.array(extras, np.int64), self._numbers, near.words, near.values,
             near.quads, self._hashes, bounds.arrival_from_ms, bounds.arrival_to_ms,
             bounds.seq_before, np.zeros(SCRATCH_WORDS + 3 * len(self._hashes), np.int64),
             self._holders, self._search,
@@ -262,16 +300,34 @@ def _may_hold(slice_: SealedSlice, bounds: Bounds) -> bool:
     )
 
 
-def _length_steps(view: StoreView, count: int) -> NDArray[np.int64]:
-    """Returns i8[count], lengths from 1 to three times the mean, evenly spaced in logarithm."""
-    objects, tokens = view.active.rows, int(view.active.lengths[: view.active.rows].sum())
-    if view.sealed:
-        largest = max(view.sealed, key=len)
-        objects, tokens = len(largest), int(largest.block_lengths[-1])
-    mean = max(1.0, tokens / max(1, objects))
-    if count == 1:
-        return np.array([mean], np.int64)
-    steps = [1]
-    for _ in range(count - 1):
-        steps.append(max(steps[-1] + 1, int(steps[-1] * (3 * mean) ** (1 / (count - 1)))))
-    return np.array(steps, np.int64)
+@dataclass(frozen=True, slots=True, eq=False)
+class _RowBounds:
+    """Bounds of the scores of the n rows of a sealed slice.
+
+    Attributes:
+        summaries: u4[n], see `summarise_rows`.
+        addresses: addresses of the slice's `block_lengths` and of `summaries`, for kernels.
+    """
+
+    summaries: NDArray[np.uint32]
+    addresses: tuple[int, int]
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory."""
+        return self.summaries.nbytes
+
+
+def _row_bounds(slice_: SealedSlice) -> _RowBounds:
+    """Returns the bounds of a slice, computed at the first request (5 ms per million rows)."""
+    found: _RowBounds | None = slice_.derived.get(_ROW_BOUNDS)
+    if found is None:
+        summaries = np.empty(len(slice_), np.uint32)
+        summarise_rows(
+            slice_.arrivals_ms, slice_.lengths, slice_.term_offsets, slice_.terms,
+            slice_.vocabulary, slice_.arrival_first_ms, slice_.arrival_last_ms, summaries,
+        )  # fmt: skip
+        addresses = address_of(slice_.block_lengths), address_of(summaries)
+        found = _RowBounds(summaries, addresses)
+        slice_.derived[_ROW_BOUNDS] = found
+    return found

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.base.query_rows import NEVER_MS, SHAPE_CIRCLE, SHAPE_POLYGON, QueryRows
+from sirocco.index.base.compile import WORLD, compile_queries, region_of, with_numbers
+from sirocco.index.base.query_rows import (
+    NEVER_MS,
+    SHAPE_BOX,
+    SHAPE_CIRCLE,
+    SHAPE_POLYGON,
+    QueryRows,
+)
 from sirocco.index.store.text_check import TextCheck, stored_conjunctions
 from sirocco.kernels.store.slice_region import SHAPE_WORLD, WORDS_HEADER
 from sirocco.model.attributes import Filter
 from sirocco.model.expression import Conjunction
+from sirocco.model.geometry import Circle, Polygon
+from sirocco.model.query import Query, RankedQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
-__all__ = ["ALL_TIME", "ANY_OBJECT", "Bounds", "Condition", "compile_condition"]
+__all__ = ["ALL_TIME", "ANY_OBJECT", "Bounds", "Condition", "compile_condition", "condition_of"]
 
 _LEAST = -(1 << 63)
 _GREATEST = (1 << 63) - 1
@@ -122,6 +132,44 @@ def compile_condition(
     )
 
 
+def condition_of(query: Query, hashing: TermHashing = WIRE_TERMS) -> Condition:
+    """Compiles a query for one search: faster than by way of columns.
+
+    Args:
+        query: of any kind.
+        hashing: numbers the terms of the store.
+    """
+    region = region_of(query)
+    if isinstance(region, Polygon) or query.ttl_ms is not None:
+        rows = with_numbers(compile_queries([query], [0]), hashing)
+        return compile_condition(rows, query.where, hashing=hashing)
+    boxes, circle, shape = [list(WORLD)], (0.0, 0.0, 0.0), SHAPE_BOX
+    if isinstance(region, Circle):
+        boxes, shape = region.boxes().tolist(), SHAPE_CIRCLE
+        circle = region.lon, region.lat, region.radius_m
+    elif region is not None:
+        boxes = [list(box) for box in region.box_rows()]
+    boxes = _with_twins(boxes)
+    if shape == SHAPE_BOX and _is_world(boxes):
+        shape = SHAPE_WORLD
+    heads, hashes, text = [0], _NO_HASHES, None
+    if not isinstance(query, RankedQuery) and query.expression is not None:
+        conjunctions = query.expression.conjunctions
+        stored = stored_conjunctions(conjunctions)
+        if stored is not None:
+            text = TextCheck(conjunctions, hashing)
+        heads, hashes = _numbered(conjunctions if stored is None else stored, hashing)
+    header = [shape, len(boxes), 0, len(heads) // 2, WORDS_HEADER + 1, 0]
+    return Condition(
+        words=np.array(header + heads, np.int64),
+        values=np.array([*chain.from_iterable(boxes), *circle]),
+        quads=_quads(boxes),
+        hashes=hashes,
+        where=query.where,
+        text=text,
+    )
+
+
 _NO_VALUES = np.empty(0)
 _NO_HASHES = np.empty(0, np.uint64)
 
@@ -168,7 +216,7 @@ def _words(query: QueryRows, rows: NDArray[np.int32]) -> tuple[str, ...]:
 
 
 def _numbered(
-    conjunctions: list[Conjunction], hashing: TermHashing
+    conjunctions: Sequence[Conjunction], hashing: TermHashing
 ) -> tuple[list[int], NDArray[np.uint64]]:
     """Returns (heads, hashes) of conjunctions, as `_text` does."""
     heads, words = [0], list[str]()

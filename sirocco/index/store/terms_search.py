@@ -16,10 +16,9 @@ from sirocco.index.store.store import StoreView
 from sirocco.index.store.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
 from sirocco.index.store.store_search import Hits, scan_range
 from sirocco.index.store.term_names import TermNames
-from sirocco.index.store.term_sums import add_counts
+from sirocco.index.store.term_tally import TermTally
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.store.slice_seal import TERM_BITS
-from sirocco.kernels.store.terms_count import count_row_terms
 
 __all__ = ["NO_COUNTS", "TermCounts", "count_terms", "named_counts", "top_terms"]
 
@@ -62,22 +61,13 @@ def count_terms(
     """
     if k is not None and (frequent := count_frequent(view, condition, bounds, k)) is not None:
         return TermCounts(*frequent, partial(scan_range, view, condition, bounds))
-    hits = tuple(scan_range(view, condition, bounds))
-    parts = [_counted(one) for one in hits]
-    if not parts:
+    tally = TermTally()
+    tally.add(scan_range(view, condition, bounds))
+    if not tally.hits:
         return NO_COUNTS
-    return TermCounts(*add_counts(parts), lambda: hits)
-
-
-def _counted(hits: Hits) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    source = hits.source
-    if isinstance(source, ActiveView):
-        _, places = take_ragged(source.term_offsets[: source.rows + 1], hits.rows)
-        return np.unique(source.terms[places], return_counts=True)
-    counts = np.zeros(len(source.vocabulary), np.int32)
-    count_row_terms(source.term_offsets, source.terms, hits.rows, counts)
-    found = np.flatnonzero(counts)
-    return source.vocabulary[found], counts[found].astype(np.int64)
+    hits = tally.hits
+    counts = tally.all() if k is None else tally.most_frequent(k)[0]
+    return TermCounts(*counts, lambda: hits)
 
 
 def top_terms(found: TermCounts, k: int, names: TermNames) -> list[tuple[str, int]]:

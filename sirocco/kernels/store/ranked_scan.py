@@ -577,11 +577,15 @@ def rank_active(
         if near == 0:
             continue
         for row in range(begin, end):
+            # The box excludes most rows of a block, at a fraction of the distance's cost.
             if (
-                arrivals_ms[row] < arrival_from_ms
-                or arrivals_ms[row] > arrival_to_ms
-                or not is_near(circle, lon[row], lat[row])
-            ):
+                (lon[row] < west)
+                | (lon[row] > east)
+                | (lat[row] < south)
+                | (lat[row] > north)
+                | (arrivals_ms[row] < arrival_from_ms)
+                | (arrivals_ms[row] > arrival_to_ms)
+            ) or not is_near(circle, lon[row], lat[row]):
                 continue
             search[OBJECTS] += 1
             search[TOKENS] += lengths[row]

@@ -1,4 +1,4 @@
-"""Counts the terms of a slice's rows in a region, each row once for each of its terms."""
+"""Counts the terms of rows in a region, and of any rows: each row once for each of its terms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from sirocco.kernels.base.hash_placement import mix
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.store.slice_region import point_inside
 from sirocco.kernels.store.slice_runs import collect_runs
@@ -24,12 +25,30 @@ from sirocco.kernels.store.slice_table import (
 from sirocco.kernels.store.slice_text import find_term
 from sirocco.kernels.store.terms_nodes import NODE_ROWS, STRETCH_ROWS
 
-__all__ = ["count_row_terms", "count_sealed", "hold_terms"]
+__all__ = [
+    "COUNTED_BY_BIN",
+    "add_between",
+    "add_counts_below",
+    "add_row_terms",
+    "count_between",
+    "count_row_terms",
+    "count_sealed",
+    "hold_terms",
+    "kth_count",
+    "kth_sum",
+    "look_up",
+    "move_counts",
+    "take_all_counts",
+    "take_counts",
+]
 
 # With fewer rows, to count all of them is cheaper than to use the frequent terms' sums.
 _ROWS_FEW = 1_024
 # To sort the numbers of found terms takes as long as to scan this many times more counters.
 _SORT_FACTOR = 50
+
+# Counts up to this have a bin of their own when the k-th greatest is looked for.
+COUNTED_BY_BIN = 4_096
 
 _F8 = types.Array(types.float64, 1, "C", readonly=True)
 _F4 = types.Array(types.float32, 1, "C", readonly=True)
@@ -37,6 +56,11 @@ _I8 = types.Array(types.int64, 1, "C", readonly=True)
 _I8_2D = types.Array(types.int64, 2, "C", readonly=True)
 _U8 = types.Array(types.uint64, 1, "C", readonly=True)
 _U4 = types.Array(types.uint32, 1, "C", readonly=True)
+_I4 = types.Array(types.int32, 1, "C", readonly=True)
+_I4_OUT = types.Array(types.int32, 1, "C")
+_U4_OUT = types.Array(types.uint32, 1, "C")
+_U8_OUT = types.Array(types.uint64, 1, "C")
+_I8_OUT = types.Array(types.int64, 1, "C")
 
 
 @kernel(inline=True)
@@ -294,16 +318,224 @@ def hold_terms(
                     at += 1
 
 
-@kernel(types.void(_U4, _U4, _I8, types.int32[::1]))
-def count_row_terms(term_offsets: Any, terms: Any, rows: Any, counts: Any) -> None:
-    """Adds to each term of a slice's vocabulary how many of some rows hold it.
+# Any rows --------------------------------------------------------------------------------------
+#
+# The terms of any rows, for all slices and slots of a search. A slice numbers its terms, so its
+# rows are counted by number; sums over several slices are in one hash table.
+
+
+@kernel(types.int64(_U4, _U4, _I8, _I4_OUT, _U4_OUT))
+def count_row_terms(term_offsets: Any, terms: Any, rows: Any, counts: Any, found: Any) -> Any:
+    """Counts how many of some rows of a slice hold each term of its vocabulary.
 
     Args:
         term_offsets, terms: of the slice.
         rows: i8[k].
-        counts: i4[v], added to.
+        counts: i4[v], zeros; written.
+        found: u4[m], m > v and m > the terms of a row; overwritten with the numbers of the terms.
+
+    Returns:
+        How many terms were found.
     """
+    total = np.int64(0)
     for i in range(rows.shape[0]):
         row = rows[i]
         for k in range(term_offsets[row], term_offsets[row + 1]):
-            counts[terms[k] & TERM_MASK] += 1
+            number = np.int64(terms[k] & TERM_MASK)
+            count = counts[number]
+            found[total] = np.uint32(number)
+            total += np.int64(count == 0)
+            counts[number] = count + 1
+    return total
+
+
+@kernel(inline=True)
+def _place(term: Any, keys: Any, sums: Any, first: Any, second: Any) -> Any:
+    """Returns the place of a term in the table, or the free place where it belongs.
+
+    The table is never full. A place is free while its sum is 0.
+    """
+    mask = np.int64(keys.shape[0] - 1)
+    place = np.int64(mix(term, first, second)) & mask
+    while sums[place] != 0 and keys[place] != term:
+        place = (place + 1) & mask
+    return place
+
+
+@kernel(types.void(_I4_OUT, _U4, _I4_OUT))
+def take_counts(counts: Any, numbers: Any, taken: Any) -> None:
+    """Moves the counts of some terms of a slice.
+
+    Args:
+        counts: i4[v]; set to 0.
+        numbers: u4[f], the terms.
+        taken: i4[f], overwritten.
+    """
+    for i in range(numbers.shape[0]):
+        taken[i] = counts[numbers[i]]
+        counts[numbers[i]] = 0
+
+
+@kernel(types.void(_I4_OUT, _U4_OUT, _I4_OUT))
+def take_all_counts(counts: Any, numbers: Any, taken: Any) -> None:
+    """Moves all counts of a slice.
+
+    Args:
+        counts: i4[v]; set to 0.
+        numbers: u4[f], with f the number of counts above 0; overwritten with these terms,
+            ascending.
+        taken: i4[f], overwritten.
+    """
+    place = np.int64(0)
+    for number in range(counts.shape[0]):
+        if counts[number] != 0:
+            numbers[place] = np.uint32(number)
+            taken[place] = counts[number]
+            counts[number] = 0
+            place += 1
+
+
+@kernel(types.int64(_I4, types.int64, types.int64))
+def count_between(counts: Any, least: Any, below: Any) -> Any:
+    """Returns how many counts are at least `least`, and below `below`."""
+    total = np.int64(0)
+    for i in range(counts.shape[0]):
+        total += np.int64((counts[i] >= least) & (counts[i] < below))
+    return total
+
+
+@kernel(
+    types.int64(
+        _U8, _U4, _I4, types.int64, types.int64, _U8_OUT, _I8_OUT, types.uint64, types.uint64
+    )
+)  # fmt: skip
+def add_between(
+    vocabulary: Any, numbers: Any, counts: Any, least: Any, below: Any, keys: Any, sums: Any,
+    first: Any, second: Any,
+) -> Any:  # fmt: skip
+    """Adds those terms of a slice to a table whose counts are between two bounds.
+
+    Args:
+        vocabulary: u8[v], the terms of the slice.
+        numbers, counts: u4[f], i4[f].
+        least, below: the bounds.
+        keys, sums: u8[n], i8[n], the table; n is a power of two, above the terms that it will hold.
+        first, second: its secret.
+
+    Returns:
+        How many terms are new.
+    """
+    fresh = np.int64(0)
+    for i in range(numbers.shape[0]):
+        if counts[i] < least or counts[i] >= below:
+            continue
+        term = vocabulary[numbers[i]]
+        place = _place(term, keys, sums, first, second)
+        fresh += np.int64(sums[place] == 0)
+        keys[place] = term
+        sums[place] += counts[i]
+    return fresh
+
+
+@kernel(types.void(_U8, _U8, _U4, _I4, types.int64, _I8_OUT))
+def add_counts_below(
+    terms: Any, vocabulary: Any, numbers: Any, counts: Any, below: Any, sums: Any
+) -> None:
+    """Adds to the sum of each of some terms its count in a slice if that is below a bound.
+
+    Args:
+        terms: u8[m].
+        vocabulary: u8[v], the terms of the slice, ascending.
+        numbers, counts: u4[f], ascending, and i4[f].
+        below: the bound.
+        sums: i8[m], added to.
+    """
+    for i in range(terms.shape[0]):
+        number = find_term(vocabulary, terms[i])
+        if number < 0:
+            continue
+        place = np.searchsorted(numbers, np.uint32(number))
+        if place < numbers.shape[0] and numbers[place] == number and counts[place] < below:
+            sums[i] += counts[place]
+
+
+@kernel(types.int64(_I8, _U8, _I8, _U8_OUT, _I8_OUT, types.uint64, types.uint64))
+def add_row_terms(
+    term_offsets: Any, terms: Any, rows: Any, keys: Any, sums: Any, first: Any, second: Any
+) -> Any:
+    """Adds the terms of rows of an active slice to a table, each term of a row once.
+
+    Args:
+        term_offsets, terms: of the slice.
+        rows: i8[k].
+        keys, sums, first, second: see `add_between`; the table is larger than all of these terms.
+
+    Returns:
+        How many terms are new.
+    """
+    fresh = np.int64(0)
+    for i in range(rows.shape[0]):
+        for k in range(term_offsets[rows[i]], term_offsets[rows[i] + 1]):
+            place = _place(terms[k], keys, sums, first, second)
+            fresh += np.int64(sums[place] == 0)
+            keys[place] = terms[k]
+            sums[place] += 1
+    return fresh
+
+
+@kernel(types.void(_U8, _I8, _U8_OUT, _I8_OUT, types.uint64, types.uint64))
+def move_counts(
+    old_keys: Any, old_sums: Any, keys: Any, sums: Any, first: Any, second: Any
+) -> None:
+    """Adds the terms of one table to another one, which is large enough."""
+    for i in range(old_keys.shape[0]):
+        if old_sums[i] != 0:
+            place = _place(old_keys[i], keys, sums, first, second)
+            keys[place] = old_keys[i]
+            sums[place] += old_sums[i]
+
+
+@kernel(types.void(_U8, _U8, _I8, types.uint64, types.uint64, _I8_OUT))
+def look_up(terms: Any, keys: Any, sums: Any, first: Any, second: Any, out: Any) -> None:
+    """Writes the sum of each of some terms, 0 for unknown ones.
+
+    Args:
+        terms: u8[m].
+        keys, sums, first, second: the table.
+        out: i8[m], overwritten.
+    """
+    for i in range(terms.shape[0]):
+        out[i] = sums[_place(terms[i], keys, sums, first, second)]
+
+
+@kernel
+def _kth(counts: Any, k: Any, bins: Any) -> Any:
+    for i in range(counts.shape[0]):
+        bins[min(counts[i], COUNTED_BY_BIN)] += 1
+    left = k
+    for count in range(COUNTED_BY_BIN, 0, -1):
+        left -= bins[count]
+        if left <= 0:
+            return np.int64(count)
+    return np.int64(1)
+
+
+@kernel(types.int64(_I8, types.int64, _I8_OUT))
+def kth_sum(sums: Any, k: Any, bins: Any) -> Any:
+    """Returns the k-th greatest sum of a table, or a lower value that at least k terms reach.
+
+    Args:
+        sums: i8[n], 0 where a place is free.
+        k: at least 1.
+        bins: i8[COUNTED_BY_BIN + 1], zeros; written.
+
+    Returns:
+        The k-th greatest sum, 1 if there are fewer. If it is COUNTED_BY_BIN or more: this.
+    """
+    return _kth(sums, k, bins)
+
+
+@kernel(types.int64(_I4, types.int64, _I8_OUT))
+def kth_count(counts: Any, k: Any, bins: Any) -> Any:
+    """Does the same for the counts of a slice (i4[f])."""
+    return _kth(counts, k, bins)

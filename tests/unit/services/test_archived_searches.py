@@ -237,7 +237,7 @@ def test_statistics_of_a_ranked_query_count_objects_without_its_keywords(
     _, reader, _ = read
     point = {"lon": 1.0, "lat": 1.0}
     query = asked("ranked", point=point, k=3, radius_m=1e6, keywords=["water"], window="9d")
-    _, ranking = StoredSlot(slot, reader).search().ranked(wanted_of(query))
+    _, ranking = StoredSlot(slot, reader).search().ranked(wanted_of(query), ())
     assert ranking.objects == ROWS
 
 

@@ -173,15 +173,16 @@ def test_regions_that_are_no_boxes() -> None:
         assert dict(zip(*(c.tolist() for c in frequent), strict=True)) == most_frequent(found, 10)
 
 
-def test_terms_of_equal_hash_are_counted_one_by_one() -> None:
+def test_terms_of_about_equal_frequency_are_counted_one_by_one() -> None:
     rng = np.random.default_rng(6)
     words = rng.integers(0, 30_000, (ROWS, TERMS))
     rows = rows_of(rng.uniform(-50, 50, ROWS), rng.uniform(-50, 50, ROWS), words)
     view = stored(rows, StoreLimits(active_rows=39_000))
     assert count_frequent(view, ANY_OBJECT, ALL_TIME, 100) is None
     found = counted(rows, np.ones(ROWS, np.bool_))
-    every = count_terms(view, k=100)
-    assert dict(zip(every.hashes.tolist(), every.counts.tolist(), strict=True)) == found
+    first = count_terms(view, k=100)
+    counts = dict(zip(first.hashes.tolist(), first.counts.tolist(), strict=True))
+    assert counts == most_frequent(found, 100)
 
 
 def test_texts_and_filters_are_counted_one_by_one() -> None:

@@ -98,7 +98,13 @@ def check(
     query: RankedQuery, store: SlotStore, rows: StoredRows, now_ms: int, bounds: Bounds, note: str
 ) -> tuple[int, int]:
     """Compares a store's result with the simple rules; returns candidates of both."""
-    got = candidates_in(RankedSearch(query).search(store.view(), now_ms, bounds))
+    found = RankedSearch(query).search(store.view(), now_ms, bounds)
+    return check_found(candidates_in(found), query, rows, now_ms, bounds, note)
+
+
+def check_found(
+    got: Candidates, query: RankedQuery, rows: StoredRows, now_ms: int, bounds: Bounds, note: str
+) -> tuple[int, int]:
     want = all_candidates(query, rows, bounds)
     assert (got.total, got.tokens) == (want.total, want.tokens), note
     assert got.holders.tolist() == want.holders.tolist(), note
@@ -157,3 +163,33 @@ def test_candidates_of_a_slot_lead_to_the_list_of_all_objects(seed: int) -> None
         now_ms = newest_ms + rng.choice([0, 10, 5_000, -5_000])
         bounds = some_bounds(rng, rows)
         check(query, store, rows, now_ms, bounds, f"seed={seed} {number}: {query} {bounds}")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_candidates_of_several_slots_lead_to_the_list_of_all_objects(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = with_few_repeats(rng, random_rows(rng, rng.choice([3, 900, 1_500]), known=HASHES[:12]))
+    rows = with_ties(rng, rows)
+    slot_of = np.array([rng.choice([0, 1, 1, 3]) for _ in range(len(rows))])
+    stores = []
+    for slot in range(4):
+        own = rows.take(np.flatnonzero(slot_of == slot))
+        own = replace(own, seqs=np.arange(len(own)))
+        stores.append(
+            a_store(rng, own, rng.choice([SMALL, StoreLimits(), StoreLimits(active_rows=200)]))
+        )
+        if rng.random() < 0.3:
+            stores[-1].seal()
+    alone = together = 0
+    for number in range(8):
+        query, now_ms = a_query(rng), int(rows.arrivals_ms[-1])
+        first, last = sorted(rng.choices(rows.arrivals_ms.tolist(), k=2))
+        bounds = rng.choice([ALL_TIME, Bounds(first, last)])
+        views = [store.view() for store in stores]
+        found = candidates_in(RankedSearch(query).search_of(views, now_ms, bounds))
+        note = f"seed={seed} {number}: {query} {bounds}"
+        together += check_found(found, query, rows, now_ms, bounds, note)[0]
+        for view in views:
+            alone += len(candidates_in(RankedSearch(query).search(view, now_ms, bounds)))
+    # What one slot holds excludes candidates of another.
+    assert together <= alone
