@@ -81,15 +81,18 @@ def unaccented(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(kept))
 
 
+@functools.lru_cache(8_192)
 def _without_iota_below(character: str) -> str:
     parts = unicodedata.normalize("NFKD", character)
     return parts.replace("\u0345", "") if "\u0345" in parts else character
 
 
+@functools.lru_cache(8_192)
 def _is_word(character: str) -> bool:
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
+@functools.lru_cache(8_192)
 def _is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] == "M"
 
