@@ -67,17 +67,19 @@ CHECKPOINT_PLANTS = (
         "torn",
         (),
         Planted(forgets_failures=True),
+        first_seed=2,
     ),
     Plant(
         "slices count as archived before their checkpoint does",
         "torn",
         ((ArchiveManifest, "begin_save", _archived_at_once),),
+        first_seed=2,
     ),
     Plant(
         "the checkpoint declared last counts instead of the farthest",
         "torn",
         ((ControlView, "apply", _last_counts),),
-        first_seed=38,
+        first_seed=85,
     ),
     Plant(
         "slices that the newest checkpoint needs are discarded",
@@ -88,16 +90,19 @@ CHECKPOINT_PLANTS = (
         "the log of a slot is truncated up to what was read",
         "torn",
         ((EvaluatorMachine, "_control", _truncate_what_was_read),),
+        first_seed=2,
     ),
     Plant(
         "a slot is saved before its past objects are loaded",
         "searching",
         ((EvaluatorMachine, "_may_save", _save_without_slices),),
+        first_seed=4,
     ),
     Plant(
         "a slot is searched before its past objects are loaded",
         "searching",
         ((Slot, "is_catching_up", property(lambda self: self._is_behind)),),
+        first_seed=2,
     ),
     Plant(
         "steps are taken before the past objects are loaded",

@@ -32,11 +32,13 @@ HOME_PLANTS = (
         "an object is stored wherever it arrives",
         "calm",
         ((Batch, "own", Batch.present),),
+        first_seed=5,
     ),
     Plant(
         "an object counts in the slot of any of its terms",
         "calm",
         ((LocatorTable, "counted", _count_visits),),
+        first_seed=1,
     ),
     Plant(
         "an object counts in each slot where it matches a query",
@@ -48,6 +50,7 @@ HOME_PLANTS = (
                 lambda self, index, object_rows, *args: np.ones(len(object_rows), np.bool_),
             ),
         ),
+        first_seed=1,
     ),
 )
 

@@ -290,6 +290,7 @@ PLANTS = (
         "numbers of a session are accepted after a gap",
         "refuse",
         ((SessionTable, "take", _take_with_gaps),),
+        first_seed=3,
     ),
     Plant(
         "resent numbers of a session are accepted again",
@@ -300,17 +301,20 @@ PLANTS = (
         "a merger forgets positions at a take-over",
         "kill-merger",
         ((MergerMachine, "_loaded", _load_without_positions),),
+        first_seed=3,
     ),
     Plant(
         "a merger does not fence its predecessor",
         "fenced",
         (),
         Planted(never_fences=True),
+        first_seed=5,
     ),
     Plant(
         "a slot ignores the revisions of queries",
         "moving",
         ((Slot, "_install_queries", _install_all),),
+        first_seed=6,
     ),
     Plant(
         "changes of queries are valid whatever they replace",
@@ -326,12 +330,13 @@ PLANTS = (
         "an ended query is removed at once",
         "gaps",
         ((world, "limits_of", _without_grace),),
+        first_seed=6,
     ),
     Plant(
         "a merger that was fenced under an old grant waits for ever",
         "fenced",
         ((MergerMachine, "_fenced", lambda self, event: []),),
-        first_seed=54,
+        first_seed=56,
     ),
     Plant(
         "checkpoints and answers do not wait for appends",
@@ -344,6 +349,7 @@ PLANTS = (
         "kill-router",
         (),
         Planted(acknowledges_early=True),
+        first_seed=9,
     ),
 )
 

@@ -57,6 +57,7 @@ RULE_PLANTS = (
         "a router forgets its map at a take-over",
         "changing-kills",
         ((Source, "state", _source_state_without_map),),
+        first_seed=1,
     ),
     Plant(
         "a process continues with a Kafka partition that it has lost",
@@ -73,16 +74,18 @@ RULE_PLANTS = (
         "a slot's time ignores sources that lag",
         "kill-router",
         ((Reached, "time_ms", _time_of_the_live),),
+        first_seed=3,
     ),
     Plant(
         "objects arrive at the time of their router's clock",
         "storm",
         ((Source, "take", _take_by_its_own_clock),),
-        first_seed=47,
+        first_seed=53,
     ),
     Plant(
         "a slot that was deferred during its steps is read no more",
         "ticks",
         ((EvaluatorMachine, "_continue_steps", _go_on_unread),),
+        first_seed=4,
     ),
 )
