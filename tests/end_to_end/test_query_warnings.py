@@ -123,6 +123,26 @@ def test_the_tool_shows_them_on_standard_error(
     assert SMALL in capsys.readouterr().out
 
 
+def test_a_replay_shows_them_on_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: tmp_path / name for name in ("objects", "queries", "results")}
+    ring = [list(position) for position in WIDE.rings[0]]
+    lines = [
+        {"id": "c", "kind": "range", "mode": "continuous", "region": {"polygon": [ring]}},
+        {"id": "s", "kind": "range", "mode": "snapshot", "text": "fire and smoke"},
+        {"id": "n", "kind": "range", "mode": "continuous", "text": "fire"},
+    ]
+    files["objects"].write_text('{"id": 1, "lon": 0, "lat": 5, "text": "fire"}\n')
+    files["queries"].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    options = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    assert main(["replay", *options]) == 0
+    shown = capsys.readouterr().err
+    assert f"{files['queries']}:1: warning: region.polygon: is wider" in shown
+    assert f"{files['queries']}:2: warning: {SMALL}\n" in shown
+    assert shown.count("warning") == 2
+
+
 def test_the_gateway_answers_with_them(router: str) -> None:
     gateway = Gateway(GatewaySettings(routers=router))
     gateway.start()

@@ -31,6 +31,7 @@ from sirocco.cli.files.object_lines import ObjectLines
 from sirocco.cli.files.query_file import QueryLine, read_queries
 from sirocco.cli.replay.arrivals import Arrivals
 from sirocco.cli.replay.results import ResultsFile
+from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.progress import Bar
 from sirocco.cli.terminal.terminal import note
 from sirocco.codec.columns import put_objects
@@ -52,6 +53,9 @@ _FLOW = PublishFlow(
     outstanding_objects_max=16 * _BATCH_ROWS,
     outstanding_bytes_max=64 << 20,
 )
+
+# Warnings are shown in the order of the lines, as far as so many are held.
+_WARNINGS_HELD_MAX = 10_000
 
 # Updating the bar costs more than registering one query.
 _BAR_ROWS = 1_000
@@ -114,6 +118,7 @@ class Replay:
         self._token = ""
         self._searches = LatencyHistogram()
         self._rejected: list[Rejected] = []
+        self._warned = BadLines(str(files.queries))
 
     def run(self) -> dict[str, Any]:
         """Replays the files; returns the figures for the summary.
@@ -145,6 +150,7 @@ class Replay:
             self._search()
         finally:
             receiver.stop()
+            self._warned.finish()
         self._report_rejected()
         seconds = done_s - registered_s
         objects = self._lines.count - len(self._rejected)
@@ -174,6 +180,7 @@ class Replay:
         for row, result in enumerate(results):
             if result.error is None:
                 self._queries += 1
+                self._warn(under_way[row], result.warnings)
             else:
                 error = InvalidArgument(result.error.message, field=result.error.field)
                 self._report(BadLine(name, under_way[row], error))
@@ -222,6 +229,7 @@ class Replay:
                 continue
             self._searches.add(np.array([(time.monotonic() - asked_s) * 1_000]))
             self._out.write(answer.members())
+            self._warn(line.line, answer.warnings)
             self._bar.advance(1)
 
     # --- objects
@@ -338,6 +346,12 @@ class Replay:
         for rejected in self._rejected:
             error = InvalidArgument(rejected.error.message, field=rejected.error.field)
             self._report(BadLine(name, self._lines.line_of(rejected.number), error))
+
+    def _warn(self, line: int, warnings: Iterable[str]) -> None:
+        for each in warnings:
+            self._warned.add(line, f"warning: {each}")
+        if self._warned.waiting > _WARNINGS_HELD_MAX:
+            self._warned.settle()
 
     def _report(self, bad: BadLine) -> None:
         self.bad_lines += 1
