@@ -8,6 +8,7 @@
 #   scripts/setup.sh servers  Java, Redis, Maven and the jars of the Kafka broker
 #   scripts/setup.sh network  for root: what cuts the networks of processes, to try faults
 #   scripts/setup.sh browser  Chromium, for the tests of the console; without root these are left out
+#   scripts/setup.sh mqtt     Mosquitto, for the tests of the MQTT sink; likewise
 #   scripts/setup.sh helm     Helm, Prometheus and others' definitions, for the tests of the chart
 #   scripts/setup.sh kernels  compiles the kernels; beside a level that installs, while it does so
 #   scripts/setup.sh demo     the same for those that are imported at the start of a process
@@ -131,6 +132,12 @@ browser() {
   (need chromium "Chromium" chromium) || say "tests in a browser are left out"
 }
 
+# Without it the tests of MQTT are skipped, and say so.
+mqtt() {
+  ((EUID == 0)) || return 0
+  (need mosquitto "Mosquitto" mosquitto) || say "tests of MQTT are left out"
+}
+
 servers() {
   need_java
   need redis-server "Redis" redis-server
@@ -157,6 +164,7 @@ for level in "${@:-run}"; do
     bench) install dev "and what checks and generates code"; servers ;;
     network) network ;;
     browser) browser ;;
+    mqtt) mqtt ;;
     oldest) oldest ;;
     helm) need_helm; need_crds; need_prometheus ;;
     kernels | demo) begin_kernels ;;

@@ -8,7 +8,7 @@ SIROCCO_TEST_STARTED=$(date +%s)
 export SIROCCO_TEST_STARTED
 
 # Kernels beforehand, so that no test pays for them and none times out on them.
-scripts/setup.sh test oldest servers helm browser kernels
+scripts/setup.sh test oldest servers helm browser mqtt kernels
 say "set-up took $(($(date +%s) - SIROCCO_TEST_STARTED)) s"
 
 # env takes its place as a process, as nice does: $! below is the pytest in the background.

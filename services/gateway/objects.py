@@ -17,6 +17,7 @@ from sirocco.services.gateway.object_formats import (
     media_type_of,
     memory_factor,
     read_body,
+    unpacked_bytes,
 )
 
 # Smaller bodies are read on the loop: handing them to a thread and back takes longer. Lines of two
@@ -48,14 +49,16 @@ class Objects:
         front, limits = self._front, self._front.limits
         media_type = media_type_of(request.headers.get("content-type", ""))
         chosen = {} if columns is None else read_map(columns)
-        factor = memory_factor(media_type)
+        factor, unpacked = memory_factor(media_type), unpacked_bytes(media_type, limits)
         async with (
             front.call(request) as (caller, connected),
             front.bodies.whole(request, caller, limits.body_bytes, factor) as body,
+            front.bodies.held(caller, unpacked),
         ):
             front.metrics.body_bytes.inc(len(body))
             work = partial(read_body, body, media_type, limits, chosen)
-            read = work() if len(body) <= _INLINE_BYTES else await front.work(caller, work)
+            is_small = len(body) <= _INLINE_BYTES and not unpacked
+            read = work() if is_small else await front.work(caller, work)
             errors: list[tuple[int, Any]] = list(read.bad)
             bad = read.bad_count
             count, position = len(read.lines), ""

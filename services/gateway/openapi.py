@@ -166,6 +166,11 @@ PUBLISH = _call(
             _ANY, {"type": "FeatureCollection", "features": [_FEATURE]}, "application/geo+json"
         ),
         **_content(_TEXT, "id,lon,lat,text\n17,-73.98,40.75,free coffee\n", "text/csv"),
+        **_content(
+            {"type": "string", "format": "binary"},
+            "PAR1 … (a file, GeoParquet too)",
+            "application/vnd.apache.parquet",
+        ),
     },
 )
 PUT_QUERY = _call(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 
 import httpx
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
@@ -81,7 +84,11 @@ def test_all_formats_say_the_same(http: httpx.Client) -> None:
         "geometry": {"type": "Point", "coordinates": [3, 4]},
         "properties": {"text": "formatsword", "ts": 1_000},
     }
-    bodies = {
+    table = BytesIO()
+    row = {"id": [0], "lon": [3.0], "lat": [4.0], "text": ["formatsword"]}
+    pq.write_table(pa.table(row), table)
+    bodies: dict[str, str | bytes] = {
+        "application/vnd.apache.parquet": table.getvalue(),
         "application/json": json.dumps([{"id": 1, "lon": 3, "lat": 4, "text": "formatsword"}]),
         "application/geo+json": json.dumps({"type": "FeatureCollection", "features": [feature]}),
         "text/csv": "id,lon,lat,text\n2,3,4,formatsword\n",
@@ -98,15 +105,15 @@ def test_all_formats_say_the_same(http: httpx.Client) -> None:
         json=asked,
         headers={"accept": "application/json; objects=full"},
     ).json()
-    assert [one["id"] for one in full["objects"]] == ["1", "2", "3"]
+    assert [one["id"] for one in full["objects"]] == ["0", "1", "2", "3"]
     assert {(one["lon"], one["lat"], one["text"]) for one in full["objects"]} == {
         (3.0, 4.0, "formatsword")
     }
-    assert full["objects"][2]["ts"] == 1_000
+    assert full["objects"][3]["ts"] == 1_000
     found = http.post("/v1/search", json=asked, headers={"accept": "application/geo+json"})
     assert found.headers["content-type"] == "application/geo+json"
     assert found.json()["type"] == "FeatureCollection"
-    assert [one["id"] for one in found.json()["features"]] == ["1", "2", "3"]
+    assert [one["id"] for one in found.json()["features"]] == ["0", "1", "2", "3"]
     assert found.json()["features"][0]["geometry"] == {"type": "Point", "coordinates": [3.0, 4.0]}
 
 

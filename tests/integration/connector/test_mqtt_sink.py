@@ -45,7 +45,7 @@ class Broker:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     if PROGRAM is None:
-        pytest.skip("mosquitto is not installed")
+        pytest.skip("no mosquitto: apt-get install mosquitto, or scripts/setup.sh mqtt as root")
     made = Broker(tmp_path)
     made.start()
     yield made
