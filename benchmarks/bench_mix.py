@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -120,7 +120,7 @@ class Mix:
         chunks: Chunks,
         part: int,
         change: Callable[[list[Any]], Iterable[RegistrationResult]],
-        wanted: Sequence[Any],
+        wanted: list[Any],
     ) -> threading.Thread:
         def run() -> None:
             try:

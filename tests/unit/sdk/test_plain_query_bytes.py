@@ -92,7 +92,7 @@ def test_a_request_holds_queries_of_any_length() -> None:
 def test_a_batch_is_sent_whatever_it_is_made_of(rows: list[Query]) -> None:
     bulk = BulkRegistration(None, None)
     bulk.add(rows)
-    sent = []
+    sent: list[object] = []
     while isinstance(request := bulk.next_request(), RegisterQueriesRequest):
         assert request.ByteSize() <= REQUEST_BYTES_MAX + 16 * len(rows)
         sent += request.queries

@@ -96,7 +96,8 @@ class LiveQueries:
     @property
     def bytes_total(self) -> int:
         """Memory of all queries, bytes."""
-        return self._rows.bytes_total + sum(getattr(self, name).nbytes for name in _COLUMNS)
+        columns: list[NDArray[Any]] = [getattr(self, name) for name in _COLUMNS]
+        return self._rows.bytes_total + sum(column.nbytes for column in columns)
 
     def rows_of(self, handles: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Returns i4[n], the row of each handle, -1 where no query is live."""
