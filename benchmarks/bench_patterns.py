@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sirocco.index.base.compile import with_numbers
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.text_terms import with_patterns
+from sirocco.index.standing.text.text_terms import with_patterns
 from sirocco.loadgen.match_bench import BATCH, UNIT_SQUARE
 from sirocco.loadgen.match_workload import VOCABULARY, MatchWorkload, make_workload
 from sirocco.model.objects import pack_bytes
@@ -113,12 +113,20 @@ class Run:
         analysed_s, pairs, started, begin = 0.0, 0, time.process_time(), 0
         for data, offsets in self.texts.batches:
             end = begin + len(offsets) - 1
-            before = time.process_time()
-            _, tokens = self.hashing.analyse_both(data, offsets, self.analyser)
-            analysed_s += time.process_time() - before
-            found = tokens
-            if vocabulary.patterns is not None:
-                patterns = self.hashing.patterns(data, offsets, vocabulary.patterns, self.analyser)
+            before, texts = time.process_time(), (data, offsets)
+            if vocabulary.patterns is None:
+                _, found = self.hashing.analyse_both(*texts, self.analyser)
+                analysed_s += time.process_time() - before
+            else:
+                _, tokens, in_order = self.hashing.analyse_in_order(*texts, self.analyser)
+                analysed_s += time.process_time() - before
+                patterns = self.hashing.patterns(
+                    *texts,
+                    vocabulary.patterns,
+                    self.analyser,
+                    in_order=in_order,
+                    near=self.index.near_patterns(work.lon[begin:end], work.lat[begin:end]),
+                )
                 found = with_patterns(tokens, *patterns)
             pairs += len(
                 self.index.match(

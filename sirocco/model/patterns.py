@@ -15,26 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.base.hash_placement import secret
-from sirocco.kernels.text.patterns import (
+from sirocco.kernels.text.pattern_search import find_patterns
+from sirocco.kernels.text.pattern_tree import (
     FIRST_NODE,
     ROW_WORDS,
+    SPREAD,
     STATE_DEEPEST,
     STATE_ENDS,
     STATE_NODES,
     STATE_WORDS,
     WALKED,
     add_patterns,
-    find_patterns,
 )
 
 __all__ = [
     "FOLDED",
+    "NearPatterns",
+    "OrderedTokens",
     "PatternTable",
     "begins",
     "held_patterns",
     "is_pattern",
     "pattern_rows",
     "phrase",
+    "placed_rows",
     "words_of",
 ]
 
@@ -109,12 +113,68 @@ def pattern_rows(words: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArra
     return np.flatnonzero((is_phrase | is_beginning) & (offsets[1:] > offsets[:-1]))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedTokens:
+    """The tokens of n texts as they follow one another, repeats included.
+
+    Attributes:
+        cleaned: u1, the texts as `clean_rows` writes them, with eight readable bytes after them.
+        spans: u8[t], start << 32 | length of each token in `cleaned`.
+        numbers: u8[t].
+        offsets: i8[n + 1], the tokens of text r are those from offsets[r] on.
+    """
+
+    cleaned: NDArray[np.uint8]
+    spans: NDArray[np.uint64]
+    numbers: NDArray[np.uint64]
+    offsets: NDArray[np.int64]
+
+    def take(self, rows: NDArray[np.integer]) -> OrderedTokens:
+        """Returns those of some texts, in the given order."""
+        counts = np.diff(self.offsets)[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], counts)
+        return OrderedTokens(self.cleaned, self.spans[places], self.numbers[places], offsets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NearPatterns:
+    """Where n texts are, and what queries name at each place: see `kernels.text.pattern_places`.
+
+    Attributes:
+        lon, lat: f8[n], degrees.
+        extent: f8[4]; blocks: u8; state: i8; secret: u8.
+    """
+
+    lon: NDArray[np.float64]
+    lat: NDArray[np.float64]
+    extent: NDArray[np.float64]
+    blocks: NDArray[np.uint64]
+    state: NDArray[np.int64]
+    secret: NDArray[np.uint64]
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """In the order of `find_patterns`."""
+        return self.lon, self.lat, self.extent, self.blocks, self.state, self.secret
+
+
+_NOWHERE, _NONE = np.empty(0), np.empty(0, np.uint64)
+_ANYWHERE = NearPatterns(_NOWHERE, _NOWHERE, _NOWHERE, _NONE, np.empty(0, np.int64), _NONE)
+
+
+def placed_rows(words: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Returns those that may be left out by place: all but terms to which accents do not matter."""
+    rows = pattern_rows(words, offsets)
+    return rows[words[offsets[rows]] != ord(FOLDED)] if len(rows) else rows
+
+
 class PatternTable:
     """Patterns that texts are searched for, in the form for kernels; for one thread at a time.
 
     Attributes:
         known: pattern → its number.
-        has_phrases, has_beginnings: whether there are any.
     """
 
     def __init__(self, numbers_of: Callable[[Sequence[str]], NDArray[np.uint64]]) -> None:
@@ -131,7 +191,6 @@ class PatternTable:
 
     def _clear(self, nodes_max: int, ends_max: int, marks_max: int) -> None:
         """Makes an empty tree with room for some nodes, ends and marks, powers of two."""
-        self.has_phrases = self.has_beginnings = False
         self._places = np.zeros((2 * nodes_max, 2), np.uint64)
         self._marks = np.zeros((2 * marks_max, 2), np.uint64)
         self._marks_room = marks_max
@@ -151,6 +210,23 @@ class PatternTable:
         """Memory in bytes, the strings included."""
         arrays = (*self._tree, self._powers, self._words)
         return sum(each.nbytes for each in arrays) + 150 * len(self.known)
+
+    @property
+    def secret(self) -> NDArray[np.uint64]:
+        """u8, by which patterns are placed."""
+        return self._secret
+
+    def groups(self, patterns: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """Returns the groups of patterns, u8[p] (see `add_places`), and which are phrases."""
+        is_phrase = np.array([each.startswith('"') for each in patterns], np.bool_)
+        groups = np.empty(len(patterns), np.uint64)
+        starts = [each[:-1].encode()[:8] for each in patterns if not each.startswith('"')]
+        groups[~is_phrase] = [int.from_bytes(start, "little") for start in starts]
+        words = [w for each in patterns if each.startswith('"') for w in words_of(each)[:2]]
+        if words:
+            numbers = self._numbers_of(words).reshape(-1, 2)
+            groups[is_phrase] = numbers[:, 0] + SPREAD * numbers[:, 1]
+        return groups, is_phrase
 
     @property
     def _tree(self) -> tuple[NDArray[Any], ...]:
@@ -184,25 +260,26 @@ class PatternTable:
         self._insert(kept, paths)
 
     def find(
-        self,
-        cleaned: NDArray[np.uint8],
-        spans: NDArray[np.uint64],
-        tokens: NDArray[np.uint64],
-        token_offsets: NDArray[np.int64],
+        self, texts: OrderedTokens, near: NearPatterns | None = None
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1].
 
         Args:
-            cleaned, spans, tokens, token_offsets: the texts, see `number_tokens`.
+            texts: n texts, their tokens numbered as those of the patterns.
+            near: where they are; patterns that no query names there may be left out. None: all are
+                wanted.
         """
-        offsets = np.empty(len(token_offsets), np.int64)
-        scratch = np.empty(len(tokens), np.int32), np.empty(len(tokens), np.int32)
+        offsets = np.empty(len(texts.offsets), np.int64)
+        columns = texts.cleaned, texts.spans, texts.numbers, texts.offsets
+        places = (near or _ANYWHERE).columns
+        # A text's last token is written where it would have a place, and not counted.
+        room = len(texts.numbers) + 1
+        scratch = tuple(np.empty(room, np.int32) for _ in range(4))
         while True:
             found = np.empty(self._found_max, np.uint64)
             total = find_patterns(
-                cleaned, spans, tokens, token_offsets, *self._tree, self._powers, self._words,
-                self.has_phrases, self.has_beginnings, *scratch, offsets, found,
-            )  # fmt: skip
+                columns, places, self._tree, self._powers, self._words, scratch, offsets, found
+            )
             if total >= 0:
                 return found[:total], offsets
             self._found_max *= 4
@@ -229,9 +306,7 @@ class PatternTable:
         numbers = np.array([self.known[pattern] for pattern in patterns], np.uint64)
         add_patterns(paths.symbols, paths.offsets, paths.is_phrase, numbers, *self._tree)
         self._marks_room -= paths.marks
-        self.has_phrases |= bool(paths.is_phrase.any())
         if not paths.is_phrase.all():
-            self.has_beginnings = True
             # Words may begin with more than is noted.
             self._words[:] = 0
         depth = int(self._state[STATE_DEEPEST])

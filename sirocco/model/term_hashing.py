@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.base.keyed_hash import KEY_WORDS, keyed_hash_spans
 from sirocco.model.folding.query_patterns import QueryPatterns
+from sirocco.model.patterns import NearPatterns, OrderedTokens
 from sirocco.model.text import TermColumns, TextAnalyser, term_hash
 
 __all__ = ["SECRET_BYTES", "WIRE_TERMS", "TermHashing"]
@@ -128,15 +129,35 @@ class TermHashing:
         """Returns the tokens of texts."""
         return (analyser or TextAnalyser()).tokens_of_batch(data, offsets, self._key)
 
+    def analyse_in_order(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        analyser: TextAnalyser | None = None,
+    ) -> tuple[TermColumns, TermColumns, OrderedTokens]:
+        """Returns (terms, tokens, tokens in order) of texts."""
+        return (analyser or TextAnalyser()).analyse_in_order(data, offsets, self._key)
+
     def patterns(
         self,
         data: NDArray[np.uint8],
         offsets: NDArray[np.int64],
         table: QueryPatterns,
         analyser: TextAnalyser | None = None,
+        *,
+        in_order: OrderedTokens | None = None,
+        near: NearPatterns | None = None,
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1]."""
-        return table.find(data, offsets, self._key, analyser)
+        """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1].
+
+        Args:
+            data, offsets: n texts.
+            table: the patterns.
+            analyser: the thread's analyser, if it has many batches.
+            in_order: the texts' tokens, where they are known.
+            near: where the texts are; None: all patterns are wanted.
+        """
+        return table.find(data, offsets, self._key, analyser, in_order=in_order, near=near)
 
 
 WIRE_TERMS = TermHashing()

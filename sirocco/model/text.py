@@ -22,20 +22,13 @@ from numpy.typing import NDArray
 from sirocco.kernels.base.keyed_hash import KEY_WORDS
 from sirocco.kernels.base.utf8 import mark_invalid_utf8
 from sirocco.kernels.base.xxh3 import hash_spans
-from sirocco.kernels.text.patterns import number_tokens
-from sirocco.kernels.text.terms import (
-    CLEANED_BYTES,
-    CLEANED_ROW,
-    OTHERS_MORE,
-    SCRATCH_MORE,
-    UNIT_FIRST,
-    UNIT_NEXT,
-    clean_rows,
-    collect_keyed_terms,
-    collect_terms,
-)
+from sirocco.kernels.text.characters import UNIT_FIRST, UNIT_NEXT
+from sirocco.kernels.text.cleaning import CLEANED_BYTES, CLEANED_ROW, clean_rows
+from sirocco.kernels.text.normalising import SCRATCH_MORE
+from sirocco.kernels.text.terms import OTHERS_MORE, collect_keyed_terms, collect_terms
+from sirocco.kernels.text.token_rows import number_tokens
 from sirocco.model.characters import CharacterTable, character_table
-from sirocco.model.patterns import PatternTable
+from sirocco.model.patterns import NearPatterns, OrderedTokens, PatternTable
 
 ANALYSIS = 2
 """The number of this analysis, which checkpoints and archived slices name. 1 had neither emoji nor
@@ -52,6 +45,9 @@ _ANY_UNIT = "ア"
 _ASCII_TERM = re.compile(r"\w+", re.ASCII)
 
 _NO_KEY = np.zeros(KEY_WORDS, np.uint64)
+_NO_ORDER = np.empty(0, np.uint64), np.empty(0, np.uint64)
+# Kernels read whole words.
+_WORD_BYTES = 8
 
 _PART = re.compile(rb"[^\x00]+")
 _UNIT_BORDER = re.compile(bytes([0x5B, UNIT_FIRST, UNIT_NEXT, 0x5D]))
@@ -233,12 +229,35 @@ class TextAnalyser:
         self._trim()
         return terms, tokens
 
+    def analyse_in_order(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        key: NDArray[np.uint64] | None = None,
+    ) -> tuple[TermColumns, TermColumns, OrderedTokens]:
+        """Returns (terms, tokens, tokens in order) of each text; arguments as above."""
+        cleaned = self._clean(data, offsets)
+        room = cleaned.written // 2 + 1
+        order = np.empty(room, np.uint64), np.empty(room, np.uint64)
+        if cleaned.has_units.any():
+            terms = self._collect(cleaned, key, tokens=False)
+            tokens = self._collect(cleaned, key, tokens=True, order=order)
+        else:
+            terms = tokens = self._collect(cleaned, key, tokens=False, order=order)
+        ends = np.zeros(len(offsets), np.int64)
+        np.cumsum(tokens.lengths, out=ends[1:])
+        text = self._cleaned[: cleaned.written + _WORD_BYTES].copy()
+        self._trim()
+        spans, numbers = (each[: ends[-1]] for each in order)
+        return terms, tokens, OrderedTokens(text, spans, numbers, ends)
+
     def patterns_of_batch(
         self,
         data: NDArray[np.uint8],
         offsets: NDArray[np.int64],
         table: PatternTable,
         key: NDArray[np.uint64] | None = None,
+        near: NearPatterns | None = None,
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Returns the numbers of the patterns that texts hold, u8[p], and i8[n + 1].
 
@@ -246,6 +265,7 @@ class TextAnalyser:
             data, offsets: as above.
             table: the patterns.
             key: that of their numbers.
+            near: where the texts are; None: all patterns are wanted.
         """
         cleaned = self._clean(data, offsets)
         room = cleaned.written // 2 + 1
@@ -255,7 +275,8 @@ class TextAnalyser:
             self._cleaned, cleaned.begins, cleaned.ends, cleaned.has_units, key is not None,
             _NO_KEY if key is None else key, spans, numbers, token_offsets,
         )  # fmt: skip
-        found = table.find(self._cleaned, spans[:count], numbers[:count], token_offsets)
+        texts = OrderedTokens(self._cleaned, spans[:count], numbers[:count], token_offsets)
+        found = table.find(texts, near)
         self._trim()
         return found
 
@@ -285,9 +306,14 @@ class TextAnalyser:
         return _Cleaned(written, begins, ends, has_units)
 
     def _collect(
-        self, cleaned: _Cleaned, key: NDArray[np.uint64] | None, *, tokens: bool
+        self,
+        cleaned: _Cleaned,
+        key: NDArray[np.uint64] | None,
+        *,
+        tokens: bool,
+        order: tuple[NDArray[np.uint64], NDArray[np.uint64]] = _NO_ORDER,
     ) -> TermColumns:
-        """Returns the terms or tokens of cleaned texts."""
+        """Returns the terms or tokens of cleaned texts; writes spans and hashes to `order`."""
         count, written = len(cleaned.begins), cleaned.written
         # Each term takes at least one byte, followed by a zero byte or before a border.
         if len(self._terms) < written // 2 + 1:
@@ -296,7 +322,7 @@ class TextAnalyser:
             self._others = np.empty((written + OTHERS_MORE, 2), np.uint64)
         offsets, lengths = np.empty(count + 1, np.int64), np.empty(count, np.int32)
         rows = self._cleaned, cleaned.begins, cleaned.ends, cleaned.has_units, tokens, written
-        columns = self._terms, self._others, offsets, lengths, self._counts
+        columns = self._terms, self._others, offsets, lengths, self._counts, *order
         if key is None:
             total = collect_terms(*rows, *columns)
         else:

@@ -22,7 +22,7 @@ from sirocco.index.base.compile import compile_queries, with_numbers
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.text_terms import terms_of_texts
+from sirocco.index.standing.text.text_terms import terms_of_texts
 from sirocco.index.store.sealing import seal
 from sirocco.index.store.store import StoreLimits, StoreView, slice_table
 from sirocco.index.store.store_condition import Bounds, Condition, compile_condition

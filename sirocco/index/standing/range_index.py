@@ -20,12 +20,14 @@ from sirocco.index.standing.expiry import ExpiryQueue
 from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.posting_table import PostingTable
 from sirocco.index.standing.row_store import RowStore
+from sirocco.index.standing.text.pattern_places import PatternPlaces, PatternUses
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.pyramid import CONJ_TERMS_MAX, POSTING_WORDS, SURVEY_LEVEL
 from sirocco.kernels.standing.range_match import batch_bounds, match_batch
 from sirocco.kernels.standing.range_plan import plan_insert
+from sirocco.model.patterns import NearPatterns, placed_rows
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Grid", "Matches", "RangeIndex", "RangeIndexStatistics"]
@@ -93,11 +95,13 @@ class RangeIndex:
         "_due",
         "_expiry",
         "_grid",
+        "_has_unnamed",
         "_horizon_ms",
         "_ids",
         "_match_state",
         "_out_objects",
         "_out_rows",
+        "_places",
         "_probe_hashes",
         "_probe_keys",
         "_probe_lanes",
@@ -128,6 +132,9 @@ class RangeIndex:
         self.vocabulary = Vocabulary(hashing)
         self._table = PostingTable(expected_queries)
         self._rows = RowStore()
+        # Of phrases and beginnings; none as long as they may be anywhere.
+        self._places: PatternPlaces | None = None
+        self._has_unnamed = False
         self._expiry = ExpiryQueue()
         self._due = np.empty(0, np.int32)
         self._dead: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
@@ -218,12 +225,48 @@ class RangeIndex:
         outward = _rounded_outwards(queries.boxes)
         table.view(np.float32)[:, :4] = outward[table[:, 0]]
         self._table.post(templates, keys[:count], owners[:count])
+        self._note_places(queries, outward, rows, position)
 
         self._young.append((position, rows))
         mortal = queries.expires_ms != NEVER_MS
         if mortal.any():
             self._expiry.add(rows[mortal], queries.expires_ms[mortal])
         return rows
+
+    def _note_places(
+        self,
+        queries: QueryRows,
+        outward: npt.NDArray[np.float32],
+        rows: npt.NDArray[np.int32],
+        position: int,
+    ) -> None:
+        """Notes where the patterns of new queries are."""
+        named = queries.pos_word_rows, queries.neg_word_rows
+        if not self.vocabulary.is_keyed:
+            # A term without a word may be a pattern of others.
+            terms = len(queries.pos_terms), len(queries.neg_terms)
+            self._has_unnamed |= terms != (len(named[0]), len(named[1]))
+            self._has_unnamed |= any((each < 0).any() for each in named)
+        known = self.vocabulary.patterns
+        if known is None:
+            return
+        words = placed_rows(queries.words, queries.word_offsets)
+        if not len(words):
+            return
+        if self._places is None:
+            self._places = PatternPlaces(self._transform, self._grid.finest_level, known.placed)
+        uses = PatternUses(queries, words)
+        places = np.searchsorted(words, uses.words)
+        columns = known.columns_of(queries.words, queries.word_offsets, words)
+        self._places.add(
+            uses,
+            queries,
+            outward,
+            (columns[0][places], columns[1][places], columns[2][places]),
+            rows,
+            position,
+            self._rows.are_live,
+        )
 
     # Removal -------------------------------------------------------------------------------
 
@@ -304,6 +347,18 @@ class RangeIndex:
             born, rows = self._young.popleft()
             self._rows.settle(rows, position, self._horizon_ms)
             self._settled = max(self._settled, born)
+
+    def near_patterns(
+        self, lon: npt.NDArray[np.float64], lat: npt.NDArray[np.float64]
+    ) -> NearPatterns | None:
+        """Returns which phrases and beginnings queries name at places; None: it is not known.
+
+        Args:
+            lon, lat: f8[n], degrees, of objects that `match` is to match.
+        """
+        if self._places is None or self._has_unnamed:
+            return None
+        return self._places.near(np.ascontiguousarray(lon), np.ascontiguousarray(lat))
 
     # Matching ------------------------------------------------------------------------------
 
@@ -460,6 +515,7 @@ class RangeIndex:
             + self._rows.bytes_total
             + self.vocabulary.bytes_total
             + self._expiry.bytes_total
+            + (0 if self._places is None else self._places.bytes_total)
         )
 
     def statistics(self) -> RangeIndexStatistics:

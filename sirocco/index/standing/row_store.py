@@ -12,7 +12,13 @@ from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.kernels.base.blocks import END, new_block_state
 from sirocco.kernels.base.faults import required
-from sirocco.kernels.standing.pyramid import KIND_SHIFT, ROW_WORDS, SHAPE_HEADER
+from sirocco.kernels.standing.pyramid import (
+    KIND_SHIFT,
+    ROW_WORDS,
+    SHAPE_HEADER,
+    STATE_FREE,
+    STATE_MASK,
+)
 from sirocco.kernels.standing.range_plan import write_shapes
 from sirocco.kernels.standing.range_unplan import plan_remove
 from sirocco.kernels.standing.row_life import check_rows, end_rows, settle_rows, split_expired
@@ -153,6 +159,14 @@ class RowStore:
             self.shapes_values,
         )
         required(done, "write_shapes: no room")
+
+    def are_live(
+        self, rows: npt.NDArray[np.int32], born: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Returns which rows, i4[k], are still those of queries registered at i8[k] positions."""
+        state = self.state[rows] & np.uint8(STATE_MASK)
+        live: npt.NDArray[np.bool_] = (state != STATE_FREE) & (self.words[rows * ROW_WORDS] == born)
+        return live
 
     def end(self, rows: npt.NDArray[np.int32], position: int) -> None:
         """Sets the dead position of rows."""

@@ -40,6 +40,8 @@ __all__ = [
     "OTHER",
     "SEPARATES",
     "SLOW",
+    "UNIT_FIRST",
+    "UNIT_NEXT",
     "UNSPACED",
     "UNSPACED_MARK",
     "composition_place",
@@ -56,6 +58,9 @@ COMBINING_SHIFT = 24
 # before them; of scripts without spaces; their marks; U+30FC, which continues too; emoji; halves of
 # flags.
 SEPARATES, OTHER, MARK, UNSPACED, UNSPACED_MARK, LENGTHENS, EMOJI, FLAG = range(8)
+
+# What stands before units in cleaned texts (`cleaning`).
+UNIT_FIRST, UNIT_NEXT = 0xFE, 0xFF
 
 # Four bytes of UTF-8 encode 21 bits, even where they are not valid.
 BLOCK_COUNT = 1 << 13

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from sirocco.model.characters import folded_table
 from sirocco.model.folding.folded_terms import is_folded, unmarked
-from sirocco.model.patterns import FOLDED, PatternTable, is_pattern
+from sirocco.model.patterns import (
+    FOLDED,
+    NearPatterns,
+    OrderedTokens,
+    PatternTable,
+    is_pattern,
+)
 from sirocco.model.text import TextAnalyser
 
 __all__ = ["QueryPatterns"]
@@ -80,12 +86,33 @@ class QueryPatterns:
             self._words.keep(is_wanted)
             self._words = self._words if len(self._words) else None
 
+    def columns_of(
+        self, words: NDArray[np.uint8], offsets: NDArray[np.int64], rows: NDArray[np.intp]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
+        """Returns numbers u8[k], groups u8[k], and bool[k] which are phrases, of known patterns.
+
+        Args:
+            words: u1[b], offsets: i8[w + 1]: words of queries.
+            rows: i8[k], of those that are phrases or beginnings (`placed_rows`).
+        """
+        found = [words[offsets[row] : offsets[row + 1]].tobytes().decode() for row in rows.tolist()]
+        numbers = np.array([self.known[each] for each in found], np.uint64)
+        return numbers, *self._plain.groups(found)
+
+    @property
+    def placed(self) -> PatternTable:
+        """Phrases and beginnings as texts hold them, which may be left out by place."""
+        return self._plain
+
     def find(
         self,
         data: NDArray[np.uint8],
         offsets: NDArray[np.int64],
         key: NDArray[np.uint64] | None,
         analyser: TextAnalyser | None = None,
+        *,
+        in_order: OrderedTokens | None = None,
+        near: NearPatterns | None = None,
     ) -> Found:
         """Returns the numbers of the patterns that texts (u1[b], i8[n + 1]) hold.
 
@@ -93,11 +120,16 @@ class QueryPatterns:
             data, offsets: the texts.
             key: that of the numbers, None for those of the wire.
             analyser: the thread's analyser, if it has many batches.
+            in_order: the texts' tokens, where they are known.
+            near: where the texts are; phrases and beginnings that no query names there may be left
+                out. None: all are wanted.
         """
         parts: list[Found] = []
-        if len(self._plain):
+        if len(self._plain) and in_order is not None:
+            parts.append(self._plain.find(in_order, near))
+        elif len(self._plain):
             plain = analyser or TextAnalyser()
-            parts.append(plain.patterns_of_batch(data, offsets, self._plain, key))
+            parts.append(plain.patterns_of_batch(data, offsets, self._plain, key, near))
         if self._folded is not None or self._words is not None:
             folding = TextAnalyser(folded_table())
             if self._folded is not None:

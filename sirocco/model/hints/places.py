@@ -265,7 +265,7 @@ def _composed(text: str) -> str:
 
 
 class _Characters:
-    """What becomes of characters by one table; the same as in the kernel (`kernels.text.terms`)."""
+    """What becomes of characters by one table; as in the kernel (`kernels.text.cleaning`)."""
 
     def __init__(self, table: Callable[[], CharacterTable]) -> None:
         self._table = table

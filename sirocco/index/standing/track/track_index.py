@@ -24,7 +24,7 @@ from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import RowStore
-from sirocco.index.standing.text_terms import terms_of_texts
+from sirocco.index.standing.text.text_terms import terms_of_texts
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.index.standing.vocabulary import Vocabulary

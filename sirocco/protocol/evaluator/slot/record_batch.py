@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.ragged import take_ragged
 from sirocco.model.objects import concat
+from sirocco.model.patterns import OrderedTokens
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns, TextAnalyser
 from sirocco.protocol.contract.columns import EventColumns
@@ -25,9 +26,20 @@ Part = tuple[int, Routed, NDArray[np.intp] | None]
 
 
 def joined(
-    parts: list[Part], hashing: TermHashing = WIRE_TERMS, analyser: TextAnalyser | None = None
+    parts: list[Part],
+    hashing: TermHashing = WIRE_TERMS,
+    analyser: TextAnalyser | None = None,
+    *,
+    keeps_order: bool = False,
 ) -> Batch:
-    """Returns the objects of several records as one batch, their terms numbered by `hashing`."""
+    """Returns the objects of several records as one batch, their terms numbered by `hashing`.
+
+    Args:
+        parts: the records.
+        hashing: numbers terms.
+        analyser: that of the thread.
+        keeps_order: whether to keep the order of tokens, for phrases.
+    """
     objects, events, terms, places, offsets = [], [], [], [], []
     for offset, routed, rows in parts:
         kept = np.arange(len(routed.objects)) if rows is None else rows
@@ -41,8 +53,12 @@ def joined(
     homes, via = _places(parts)
     stored: TermColumns | None = None
     tokens: TermColumns | None = None
-    if hashing.is_keyed or (together.text > _ASCII_MAX).any():
-        stored, tokens = hashing.analyse_both(together.text, together.text_offsets, analyser)
+    in_order: OrderedTokens | None = None
+    texts = together.text, together.text_offsets
+    if keeps_order and hashing.is_keyed:
+        stored, tokens, in_order = hashing.analyse_in_order(*texts, analyser)
+    elif hashing.is_keyed or (together.text > _ASCII_MAX).any():
+        stored, tokens = hashing.analyse_both(*texts, analyser)
     return Batch(
         objects=together,
         events=EventColumns.concat(events),
@@ -55,6 +71,7 @@ def joined(
         via=via,
         numbered=stored,
         tokens=tokens,
+        in_order=in_order,
         hashing=hashing,
         analyser=analyser,
         track_names=_members(parts),

@@ -492,7 +492,7 @@ class Slot:
         report = self._empty_report(end)
         if not parts:
             return report
-        batch = joined(parts, self.hashing, self._analyser)
+        batch = joined(parts, self.hashing, self._analyser, keeps_order=self.standing.has_patterns)
         own, rows = batch.own()
         hits = self.standing.match(batch, own, rows)
         self.store.append(own.objects, *own.columns, own.own_terms)

@@ -25,7 +25,7 @@ from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.locators import HOME_LOCATOR, LocatorTable
 from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscribers
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.text_terms import both_terms, with_patterns
+from sirocco.index.standing.text.text_terms import both_terms, with_patterns
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
 from sirocco.index.standing.vocabulary import Vocabulary
@@ -33,7 +33,7 @@ from sirocco.index.store.store_condition import Condition, compile_condition
 from sirocco.model.access import tenant_of
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
-from sirocco.model.patterns import pattern_rows
+from sirocco.model.patterns import NearPatterns, OrderedTokens, pattern_rows
 from sirocco.model.query import ENDED, KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns, TextAnalyser
@@ -107,6 +107,7 @@ class Batch:
         routed_terms: n rows, from the routers: hashes of the wire.
         numbered: n rows, terms as this process numbers them; None where they are those of the wire.
         tokens: n rows, likewise; None with `numbered`.
+        in_order: n rows, the same tokens as they follow one another; None: not kept.
         hashing: numbers them; analyser: that of the thread, for what texts are searched for later.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
@@ -128,6 +129,7 @@ class Batch:
     via: NDArray[np.bool_] | None = None
     numbered: TermColumns | None = None
     tokens: TermColumns | None = None
+    in_order: OrderedTokens | None = None
     hashing: TermHashing = WIRE_TERMS
     analyser: TextAnalyser | None = None
     track_names: Mapping[int, str] = field(default_factory=dict)
@@ -145,15 +147,21 @@ class Batch:
         """The terms as this process numbers them."""
         return self.terms if self.numbered is None else self.numbered
 
-    def terms_for(self, vocabulary: Vocabulary) -> TermColumns:
-        """What the queries of an index may name: tokens, and patterns where there are some."""
+    def terms_for(self, vocabulary: Vocabulary, near: NearPatterns | None = None) -> TermColumns:
+        """What the queries of an index may name: tokens, and patterns where there are some.
+
+        Patterns that no query names at the places of the objects may be left out, if these are
+        given.
+        """
         found = self.terms if self.tokens is None else self.tokens
         if self.hashing.is_keyed and vocabulary.has_wire_terms:
             # Queries without words are met by the hashes of the wire.
             found = both_terms(found, self.terms)
         if vocabulary.patterns is not None and len(vocabulary.patterns):
             texts = self.objects.text, self.objects.text_offsets
-            patterns = self.hashing.patterns(*texts, vocabulary.patterns, self.analyser)
+            patterns = self.hashing.patterns(
+                *texts, vocabulary.patterns, self.analyser, in_order=self.in_order, near=near
+            )
             found = with_patterns(found, *patterns)
         return found
 
@@ -178,6 +186,7 @@ class Batch:
             via=None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
             numbered=None if self.numbered is None else take_terms(self.numbered, rows),
             tokens=None if self.tokens is None else take_terms(self.tokens, rows),
+            in_order=None if self.in_order is None else self.in_order.take(rows),
             hashing=self.hashing,
             analyser=self.analyser,
             track_names=self.track_names,
@@ -273,6 +282,12 @@ class StandingQueries:
 
     def __len__(self) -> int:
         return sum(len(family.table) for family in self.families)
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether continuous queries name phrases or beginnings, for which texts are searched."""
+        patterns = self.ranges.vocabulary.patterns
+        return patterns is not None and len(patterns) > 0
 
     @property
     def plain_names(self) -> QueryTable:
@@ -456,7 +471,8 @@ class StandingQueries:
         return [(row, at_ms, entry) for row, (at_ms, entry) in zip(rows.tolist(), due, strict=True)]
 
     def _match_ranges(self, batch: Batch, attributes: Attributes) -> Hits:
-        terms = batch.terms_for(self.ranges.vocabulary)
+        near = self.ranges.near_patterns(batch.objects.lon, batch.objects.lat)
+        terms = batch.terms_for(self.ranges.vocabulary, near)
         hits = self.ranges.match(
             batch.objects.lon,
             batch.objects.lat,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.standing.vocabulary import Vocabulary
-from sirocco.kernels.text.patterns import append_patterns
+from sirocco.kernels.text.token_rows import append_patterns
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
 

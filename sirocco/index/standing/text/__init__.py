@@ -1,0 +1,1 @@
+"""What the texts of objects hold for the queries of an index."""
