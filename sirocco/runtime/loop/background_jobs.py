@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
 
 from sirocco.protocol.contract.effects import Compute, Computed, Effect, Event
 from sirocco.runtime.loop.loop_inbox import LoopInbox
 from sirocco.runtime.process.process_tuning import step_back
 
 Action = Callable[[], Event | None]
-
-T = TypeVar("T")
 
 
 class BackgroundJobs:
@@ -30,8 +27,8 @@ class BackgroundJobs:
         # Separate pools: a try may take long while the archive or the log does not answer.
         self._loading = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-loading")
         self._tidying = ThreadPoolExecutor(2, thread_name_prefix=f"{member}-tidying")
-        # Past objects of slots that are read already, or still by another: matching goes first.
-        self._loading_late = ThreadPoolExecutor(2, f"{member}-slices", step_back)
+        # Past objects of slots that are read already.
+        self._loading_late = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slices")
         # Work that nobody waits for: writing Parquet, merging slices.
         self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
 
@@ -50,10 +47,6 @@ class BackgroundJobs:
     def load_late(self, action: Callable[[], None]) -> None:
         """Begins a long load beside which the loop has work to do; as `load` otherwise."""
         self._loading_late.submit(action)
-
-    def load_early(self, action: Callable[[], T]) -> Future[T]:
-        """Begins a long load of what may be granted later; the future has its result."""
-        return self._loading_late.submit(action)
 
     def compute(self, effect: Compute) -> None:
         """Begins a job of the machine."""

@@ -259,7 +259,7 @@ class Worker:
         Raises:
             TransportUnavailable: The archive does not answer.
         """
-        self._jobs.load_early(partial(self._checkpoints.warm, taken)).result()
+        self._checkpoints.warm(taken)
 
     def post(self, event: Event) -> None:
         """Makes the machine take an event at its next turn."""
