@@ -73,7 +73,8 @@ fi
 # stage reads the files of the other. benchmarks is in none: `make bench` runs those.
 alone=(tests/integration tests/end_to_end tests/charts/test_dashboards.py)
 # First what runs on one core, on as many as there are; then, two at a time, what has processes of
-# its own. Each part runs, whatever failed before. A process takes half a gigabyte: four are enough.
+# its own (SIROCCO_TESTS_AT_ONCE: more, where there are more cores). Each part runs, whatever failed
+# before. A process takes half a gigabyte: four are enough.
 status=0
 begin_patient
 begin_lint
@@ -90,6 +91,6 @@ fi
 trap stop_all EXIT # in place of that of the engine, which it stops as well
 run tests/images || status=$?
 stop_engine
-run -n 2 -p pytest_pairs "${alone[@]}" || status=$?
+run -n "${SIROCCO_TESTS_AT_ONCE:-2}" -p pytest_pairs "${alone[@]}" || status=$?
 end_patient || status=$?
 exit "$status"

@@ -53,6 +53,7 @@ IDENTITY_PLANTS = (
         "a query moved with others stays in the slots that it has left",
         "calm",
         ((PlainUpdates, "_left", lambda self, offsets, changes, places: {}),),
+        first_seed=3,
     ),
     Plant(
         "an id that collides with another changes its query",

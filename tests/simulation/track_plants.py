@@ -35,16 +35,19 @@ TRACK_PLANTS = (
         "a copy names only one of its values",
         "calm",
         ((track_copies, "_further", lambda rows, tracks, values: None),),
+        first_seed=9,
     ),
     Plant(
         "an owner publishes at a take-over the members of its checkpoint",
         "trackers",
         ((Registry, "forget_members", _publish_members_of_the_checkpoint),),
+        first_seed=20,
     ),
     Plant(
         "an owner forgets at a take-over which members queries track",
         "trackers",
         ((MemberDeclarations, "restore", _restore_nothing),),
+        first_seed=6,
     ),
     Plant(
         "a forgotten member is not published again",
