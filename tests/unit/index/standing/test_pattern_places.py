@@ -139,7 +139,9 @@ def test_places_of_ended_queries_are_forgotten() -> None:
     index = RangeIndex(hashing=KEYED)
     sizes = []
     for position in range(12):
-        boxes = [[(x / 100, position, x / 100 + 0.001, position + 0.001)] for x in range(1_000)]
+        boxes = [
+            [(x / 100, float(position), x / 100 + 0.001, position + 0.001)] for x in range(1_000)
+        ]
         rows = index.insert(queries_of(random.Random(position), boxes, KEYED), position)
         assert index._places is not None
         sizes.append(len(index._places))
