@@ -35,7 +35,7 @@ from sirocco.model.members import (
     shown,
 )
 from sirocco.model.objects import FIXED_MEMBERS
-from sirocco.model.text import keywords_for, terms_of
+from sirocco.model.text import is_pair, keywords_for, terms_of
 
 Mode = Literal["continuous", "snapshot"]
 Event = Literal["enter", "exit", "inside", "ended"]
@@ -426,7 +426,8 @@ class _Reader:
         terms: set[str] = set()
         for i, value in enumerate(values[: self._limits.keywords + 1]):
             field = f"keywords[{i}]"
-            found = terms_of(read_string(value, field, bytes_max=self._limits.expression_bytes))
+            word = read_string(value, field, bytes_max=self._limits.expression_bytes)
+            found = [word] if self._limits.forgives_marks and is_pair(word) else terms_of(word)
             if not found:
                 raise InvalidArgument(
                     f"{shown(value)} holds no letter, digit or emoji", field=field

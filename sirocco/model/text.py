@@ -84,6 +84,14 @@ def keywords_for(terms: Sequence[str]) -> list[str]:
     return [_keyword(term, terms) if term.startswith(_LENGTHENING) else term for term in terms]
 
 
+def is_pair(word: str) -> bool:
+    """Whether a stored keyword is a pair that begins with U+30FC, as `keywords_for` writes none.
+
+    Queries were stored with such pairs; read by themselves, they are other terms.
+    """
+    return word.startswith(_LENGTHENING) and len(_units(word)) == 2
+
+
 def _keyword(term: str, terms: Sequence[str]) -> str:
     """Returns a word that stands for a term and perhaps others of the same query."""
     if terms_of(term) == [term]:

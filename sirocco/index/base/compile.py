@@ -21,6 +21,7 @@ from sirocco.index.base.query_rows import (
     SHAPE_BOX,
     SHAPE_CIRCLE,
     SHAPE_POLYGON,
+    TEXT_COLUMNS,
     QueryRows,
 )
 from sirocco.index.base.ragged import take_ragged
@@ -183,6 +184,58 @@ def analysed_anew(rows: QueryRows) -> QueryRows:
         words=words,
         word_offsets=word_offsets,
     )
+
+
+def with_texts(rows: QueryRows, texts: QueryRows, places: NDArray[np.intp]) -> QueryRows:
+    """Returns queries, some of which take the texts of others.
+
+    Args:
+        rows: n queries.
+        texts: k queries, whose words are known.
+        places: i8[k], the row of `rows` that takes the text of each.
+    """
+    taken = np.arange(len(rows))
+    taken[places] = len(rows) + np.arange(len(texts))
+    joined = take_queries(_joined_texts(rows, texts), taken)
+    return replace(rows, **{name: getattr(joined, name) for name in TEXT_COLUMNS})
+
+
+def _joined_texts(first: QueryRows, second: QueryRows) -> QueryRows:
+    """Returns the texts of two lots of queries, in the whole world; words may be unknown."""
+    count = len(first) + len(second)
+    known = len(first.word_offsets) - 1
+    columns: dict[str, NDArray[Any]] = {
+        "words": np.concatenate([first.words, second.words]),
+        "word_offsets": _joined_offsets(first.word_offsets, second.word_offsets),
+        "conj_offsets": _joined_offsets(first.conj_offsets, second.conj_offsets),
+    }
+    for sign in ("pos", "neg"):
+        terms = getattr(first, f"{sign}_terms")
+        own = getattr(first, f"{sign}_word_rows")
+        own = own if first.has_words else np.full(len(terms), -1, np.int32)
+        others = getattr(second, f"{sign}_word_rows") + np.int32(known)
+        columns[f"{sign}_word_rows"] = np.concatenate([own, others])
+        columns[f"{sign}_terms"] = np.concatenate([terms, getattr(second, f"{sign}_terms")])
+        columns[f"{sign}_offsets"] = _joined_offsets(
+            getattr(first, f"{sign}_offsets"), getattr(second, f"{sign}_offsets")
+        )
+    one_each, none = np.arange(count + 1, dtype=np.int64), np.zeros(count + 1, np.int64)
+    return QueryRows(
+        **columns,
+        box_offsets=one_each,
+        boxes=np.tile(np.array(WORLD), (count, 1)),
+        shape=np.full(count, SHAPE_BOX, np.uint8),
+        circles=np.zeros((count, 3)),
+        polygon_offsets=none,
+        ring_offsets=np.zeros(1, np.int64),
+        vertices=np.empty((0, 2)),
+        expires_ms=np.full(count, NEVER_MS, np.int64),
+        flags=np.zeros(count, np.uint8),
+    )
+
+
+def _joined_offsets(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([first, second[1:] + first[-1]])
 
 
 def without_text(rows: QueryRows) -> QueryRows:

@@ -61,7 +61,8 @@ class Loaded:
 
     `offset` is where reading continues; `slices` are those that the state names (`slice_names`),
     None if they were not read: `LoadSlices` asks for them; `log_end` is how far the log of a slot
-    reached then: before that it cannot be searched.
+    reached then: before that it cannot be searched; `definitions` are queries that an earlier
+    analysis may have read otherwise, by handle and revision, where it may have made the state.
     """
 
     topic: str
@@ -71,6 +72,7 @@ class Loaded:
     state: State | None
     slices: tuple[SealedSlice, ...] | None = ()
     log_end: int = 0
+    definitions: Mapping[tuple[int, int], Query] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -434,6 +434,7 @@ class EvaluatorMachine:
             self._limits.standing,
         )
         slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
+        slot.definitions = event.definitions
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)
         self.slots[event.partition] = slot

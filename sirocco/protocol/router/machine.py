@@ -49,6 +49,7 @@ from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.map_change.query_copies import copy, may_be_saved
 from sirocco.protocol.router.map_change.steps import RouterSteps
 from sirocco.protocol.router.objects.intake_router import IntakeRouter
+from sirocco.protocol.router.queries.former_analysis import STALE
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary, was_published, withdrawn
 from sirocco.protocol.router.queries.registry_partition import Read, Registry
 
@@ -297,8 +298,10 @@ class RouterMachine:
                 )
             if event.state is not None:
                 registry.restore(event.state)
-                if not self.intake.summarised and was_published(event.state):
-                    # Former owners held back what no query needed; this one sends no summaries.
+                is_unused = not self.intake.summarised and was_published(event.state)
+                if is_unused or STALE in event.state:
+                    # Former owners held back what no query needed. This one sends no summaries, or
+                    # its queries need more by today's analysis.
                     record = withdrawn(event.partition, event.epoch)
                     effects += [Append(INTAKE, p, record) for p in range(self._intake_partitions)]
             # Without a checkpoint, start with the oldest map that anyone may need.

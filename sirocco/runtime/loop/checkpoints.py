@@ -15,6 +15,7 @@ from sirocco.codec.checkpoint import CorruptCheckpoint, read_state, state_pieces
 from sirocco.codec.slices import CorruptSlice, read_rows, read_slice, write_slice
 from sirocco.index.store.slices import SealedSlice
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.effects import (
     EndsFound,
@@ -26,13 +27,19 @@ from sirocco.protocol.contract.effects import (
     SlicesLoaded,
     Sweep,
 )
+from sirocco.protocol.contract.former_texts import is_former
 from sirocco.protocol.contract.messages import DELIVERIES, PARTIALS, REGISTRY, SLOTS
 from sirocco.protocol.contract.partition_ownership import checkpoint_name
 from sirocco.protocol.evaluator.slot.archived_slices import slice_names
-from sirocco.protocol.router.queries import former_identities, member_declarations
+from sirocco.protocol.router.queries import (
+    former_analysis,
+    former_identities,
+    member_declarations,
+)
 from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.progress import last_progress, merger_start
 from sirocco.runtime.loop.registry_reader import read_changes
+from sirocco.runtime.loop.registry_texts import RegistryTexts
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.retries import RETRY_MS_MIN
 from sirocco.telemetry.logging import event
@@ -226,6 +233,7 @@ class Checkpoints:
         self._archive = archive
         self._hashing = hashing
         self._warm = WarmSlices()
+        self._texts = RegistryTexts(log)
 
     def fetch(self, effect: Fetch) -> Loaded | SlicesLoaded | EndsFound:
         """Returns what was asked for."""
@@ -253,6 +261,8 @@ class Checkpoints:
                 state=None,
                 slices=(),
                 log_end=log_end,
+                # Its first records may be of former routers.
+                definitions=self._texts.read() if low < log_end else None,
             )
         _check_offset(effect.offset, low, end, topic, partition)
         state = read_state(self._archive.read(effect.name))
@@ -264,6 +274,10 @@ class Checkpoints:
             if member_declarations.are_missing(state):
                 changes = read_changes(self._log, partition, 0, effect.offset)
                 state = member_declarations.with_members(state, changes)
+            if former_analysis.is_due(state):
+                changes = read_changes(self._log, partition, 0, effect.offset)
+                state = former_analysis.with_analysis(state, changes)
+        is_former_slot = topic == SLOTS and is_former(state, ANALYSIS)
         names = slice_names(partition, state) if topic == SLOTS else []
         return Loaded(
             topic=topic,
@@ -273,6 +287,7 @@ class Checkpoints:
             state=state,
             slices=self._slices(names) if effect.is_whole or not names else None,
             log_end=log_end,
+            definitions=self._texts.read() if is_former_slot else None,
         )
 
     def warm(self, taken: CheckpointTaken) -> None:

@@ -135,9 +135,11 @@ def hasten() -> None:
 class Receiver(threading.Thread):
     """The notifications of a subscriber, and its cursor."""
 
-    def __init__(self, client: Client, cursor: str | None = None) -> None:
+    def __init__(
+        self, client: Client, cursor: str | None = None, subscriber: str = SUBSCRIBER
+    ) -> None:
         super().__init__(daemon=True)
-        self._subscription = client.subscribe(SUBSCRIBER, cursor)
+        self._subscription = client.subscribe(subscriber, cursor)
         self._subscription.open()
         self._lock = threading.Lock()
         self._lines: list[dict[str, Any]] = []

@@ -24,6 +24,7 @@ from sirocco.model.query import RangeQuery
 from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.former_texts import analysed_from, is_former
 from sirocco.protocol.contract.messages import NOT_COPIED
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_words import words_of
@@ -72,7 +73,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         **slot.query_endings.state(),
         **slot.manifest.state(),
         "slices": np.array(stands_on, np.int64).reshape(-1, 2),
-        "analysis": np.array([ANALYSIS], np.int64),
+        "analysis": np.array([ANALYSIS - slot.has_former_texts], np.int64),
     }
 
 
@@ -107,8 +108,11 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     standing = slot.standing
     queries = QueryRows.from_columns(state, "query.")
     locators = unpacked("range.locators", state) if "range.locators" in state else None
-    if _is_former(state):
+    if is_former(state, ANALYSIS):
         queries = analysed_anew(queries)
+        if slot.definitions:
+            names = state["range.handles"], state["range.revisions"]
+            queries = analysed_from(queries, *names, slot.definitions)
         locators = locators_of(queries, locators, np.zeros(len(queries), np.bool_))
     rows = standing.ranges.insert(queries, slot.offset)
     if locators is not None:
@@ -125,18 +129,13 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     _restore_waiting(standing, state)
     # Checkpoints have the hashes of the wire; a process numbers terms anew.
     slot.store = SlotStore.restore(
-        _without("store", state), slot.limits, slot.hashing, is_former=_is_former(state)
+        _without("store", state), slot.limits, slot.hashing, is_former=is_former(state, ANALYSIS)
     )
     if slices is None:
         slot.expect_slices(state)
     else:
         slot.put_slices(state, slices)
     slot.add_targets()
-
-
-def _is_former(state: State) -> bool:
-    """Whether the texts of a state were analysed by an earlier version."""
-    return "analysis" not in state or int(state["analysis"][0]) < ANALYSIS
 
 
 def _copied_state(slot: Slot) -> Columns:
@@ -298,7 +297,7 @@ def _with_words(prefix: str, state: State) -> Columns:
     """Returns the columns of queries; definitions supply the words that an old state lacks."""
     columns = _without(prefix, state)
     specs = [spec.decode() for spec in unpacked(f"{prefix}.specs", state)]
-    if _is_former(state) and all(specs) and specs:
+    if is_former(state, ANALYSIS) and all(specs) and specs:
         queries = [spec_query(spec) for spec in specs]
         compiled = compile_queries(queries, [0] * len(queries))
         return columns | {name: getattr(compiled, name) for name in TEXT_COLUMNS}

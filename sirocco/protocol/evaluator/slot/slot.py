@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.columns import NO_EVENTS
 from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.former_texts import Definitions, analysed_from, with_definitions
 from sirocco.protocol.contract.messages import (
     AT_ONCE_MS,
     NEVER_MS,
@@ -47,6 +48,7 @@ from sirocco.protocol.contract.positions import (
     position_after,
     position_of,
 )
+from sirocco.protocol.contract.query_definitions import query_of
 from sirocco.protocol.contract.query_words import with_words
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.evaluator.limits import LIMITS
@@ -119,6 +121,9 @@ class Slot:
         manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
         steps_total: how many steps of terms and ranked queries were taken.
+        definitions: of queries that an earlier analysis may have read otherwise; None: not needed.
+        has_former_texts: a router of an earlier version has sent queries since the slot was loaded:
+            it needs the definitions once more when it is loaded again.
     """
 
     def __init__(
@@ -171,6 +176,8 @@ class Slot:
         self.saved_ms = 0
         self.changes_since_saved = 0
         self.floors: dict[int, int] = {}
+        self.definitions: Definitions | None = None
+        self.has_former_texts = False
         # By family: up to which offset of the registry its queries were copied here.
         self.copied = [CopyOffsets() for _ in self.standing.families]
         # Removed queries of which an older registration may still be repeated.
@@ -575,6 +582,8 @@ class Slot:
         self.changes_since_saved += len(message.revisions) + len(message.removed)
         changed = Changed(partition=partition)
         if len(message.revisions):
+            if not message.rows.has_words:
+                message = self._analysed_anew(message)
             self._install_queries(offset, message, known_floor, changed)
         if len(message.removed):
             self._remove_queries(offset, message, changed)
@@ -590,6 +599,14 @@ class Slot:
             for handle in stale:
                 del self.removed[handle]
         return changed
+
+    def _analysed_anew(self, message: Installed) -> Installed:
+        """Returns queries of an earlier version with the texts of their definitions."""
+        self.has_former_texts = True
+        names, rows = message.names, message.rows
+        rows = analysed_from(rows, names.handles, message.revisions, self.definitions or {})
+        own = {row: query_of(spec) for row, spec in enumerate(names.specs or ()) if spec}
+        return replace(message, rows=with_definitions(rows, own))
 
     def _install_queries(
         self, offset: int, message: Installed, floor: int, changed: Changed

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from sirocco.model.errors import AlreadyExists, NotFound, ResourceExhausted, SiroccoError
-from sirocco.model.query import identity_of
 from sirocco.protocol.contract.effects import (
     Answer,
     ChangeRequest,
@@ -26,6 +24,7 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import NO_REVISION, Change
 from sirocco.protocol.contract.plain_queries import PlainChanges
+from sirocco.protocol.contract.query_digests import digest_of_query
 
 _NONE = "no query is registered under this id"
 
@@ -34,8 +33,7 @@ def digest_of(request: ChangeRequest) -> int:
     """Returns 64 bits over all that makes two registrations equal; 0 for a removal."""
     if request.query is None:
         return 0
-    # The first part is one JSON value, so its end is unambiguous.
-    return xxhash.xxh3_64_intdigest(identity_of(request.query) + request.subscriber.encode())
+    return digest_of_query(request.query, request.subscriber)
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import Unavailable
+from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
@@ -128,6 +129,7 @@ class Registry:
         """Returns the state for a checkpoint."""
         return {
             "epoch": np.array([self.validation.epoch_seen], np.int64),
+            "analysis": np.array([ANALYSIS], np.int64),
             **self.repair.state(),
             **self.stage.state(),
             **self.locators.state(),
