@@ -18,9 +18,7 @@ from sirocco.internal_api.v1 import registry_service_pb2 as pb
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, RankedQuery, query_handle
-from sirocco.protocol.contract.former_texts import may_read_otherwise
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, Change
-from sirocco.protocol.contract.query_digests import digest_of_query
 from sirocco.protocol.contract.record_sizes import check_change
 
 # Changes between append and read: a few bulk requests of a thousand from several streams at once.
@@ -92,12 +90,9 @@ def read_change(request: pb.ChangeRequest) -> Change:
     Raises:
         InvalidArgument: The query is invalid, or not that of the handle.
     """
-    query, subscriber, digest = None, "", request.digest
+    query, subscriber = None, ""
     if request.HasField("query"):
         query, subscriber = _read(request.query)
-        if may_read_otherwise(query):
-            # The record may be from before the present analysis of texts.
-            digest = digest_of_query(query, subscriber)
         if query_handle(query.id) != request.handle:
             raise InvalidArgument("is not that of the query's id", field="handle")
     check_time(request.start_ms, "start_ms")
@@ -111,7 +106,7 @@ def read_change(request: pb.ChangeRequest) -> Change:
         subscriber=subscriber,
         start_ms=request.start_ms,
         expected_revision=request.expected_revision,
-        digest=digest,
+        digest=request.digest,
         epoch=request.epoch,
         past_ms=request.past_ms if request.HasField("past_ms") else NO_PAST,
         is_republished=request.restated,

@@ -12,7 +12,9 @@ import numpy as np
 
 from sirocco.model.query import fingerprint_of
 from sirocco.protocol.contract.effects import Effect
+from sirocco.protocol.contract.former_texts import may_read_otherwise
 from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.contract.query_digests import digest_of_query
 from sirocco.protocol.router.queries.end_requests import End
 from sirocco.protocol.router.queries.install_records import Installs
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
@@ -138,7 +140,7 @@ class SlotUpdates:
         self.live.put(
             np.array([change.handle for _, change in kept], np.uint64),
             [revision for revision, _ in kept],
-            [change.digest for _, change in kept],
+            [_digest_of(change) for _, change in kept],
             placed.rows.expires_ms,
             placed.slots,
             placed.wanted,
@@ -152,3 +154,10 @@ class SlotUpdates:
         if self.keyword_summary:
             self.keyword_summary.drop(present)
         self.live.drop(present)
+
+
+def _digest_of(change: Change) -> int:
+    """Returns the digest of a query; that of its record may be of an earlier analysis."""
+    if change.query is None or not may_read_otherwise(change.query):
+        return change.digest
+    return digest_of_query(change.query, change.subscriber)
