@@ -27,9 +27,9 @@ from sirocco.protocol.contract.effects import (
     SlicesLoaded,
     Sweep,
 )
-from sirocco.protocol.contract.former_texts import is_former
 from sirocco.protocol.contract.messages import DELIVERIES, PARTIALS, REGISTRY, SLOTS
 from sirocco.protocol.contract.partition_ownership import checkpoint_name
+from sirocco.protocol.contract.query_words import is_former
 from sirocco.protocol.evaluator.slot.archived_slices import slice_names
 from sirocco.protocol.router.queries import (
     former_analysis,

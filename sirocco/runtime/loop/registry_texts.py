@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 
 from sirocco.model.query import Query
-from sirocco.protocol.contract.former_texts import (
+from sirocco.protocol.contract.messages import REGISTRY
+from sirocco.protocol.contract.query_words import (
     Definitions,
     definition_key,
     may_read_otherwise,
 )
-from sirocco.protocol.contract.messages import REGISTRY
 from sirocco.runtime.loop.registry_reader import read_changes
 from sirocco.transport.log import Log
 

@@ -24,10 +24,9 @@ from sirocco.model.query import RangeQuery
 from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
-from sirocco.protocol.contract.former_texts import analysed_from, is_former
 from sirocco.protocol.contract.messages import NOT_COPIED
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.contract.query_words import words_of
+from sirocco.protocol.contract.query_words import analysed_from, is_former, words_of
 from sirocco.protocol.evaluator.slot.archived_slices import Span
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing.standing_queries import (

@@ -31,7 +31,6 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.columns import NO_EVENTS
 from sirocco.protocol.contract.effects import State
-from sirocco.protocol.contract.former_texts import Definitions, analysed_from, with_definitions
 from sirocco.protocol.contract.messages import (
     AT_ONCE_MS,
     NEVER_MS,
@@ -49,7 +48,12 @@ from sirocco.protocol.contract.positions import (
     position_of,
 )
 from sirocco.protocol.contract.query_definitions import query_of
-from sirocco.protocol.contract.query_words import with_words
+from sirocco.protocol.contract.query_words import (
+    Definitions,
+    analysed_from,
+    with_definitions,
+    with_words,
+)
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.history_answers import (

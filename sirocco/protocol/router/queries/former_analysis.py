@@ -11,15 +11,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from sirocco.index.routing.keyword_slots import ANY_TERM
+from sirocco.model.query import digest_of_query
 from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.effects import State
-from sirocco.protocol.contract.former_texts import (
+from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.contract.query_words import (
     definition_key,
     is_former,
     may_read_otherwise,
 )
-from sirocco.protocol.contract.messages import Change
-from sirocco.protocol.contract.query_digests import digest_of_query
 
 STALE = "summary.is_stale"
 

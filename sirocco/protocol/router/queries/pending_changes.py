@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import AlreadyExists, NotFound, ResourceExhausted, SiroccoError
+from sirocco.model.query import digest_of_query
 from sirocco.protocol.contract.effects import (
     Answer,
     ChangeRequest,
@@ -24,7 +25,6 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import NO_REVISION, Change
 from sirocco.protocol.contract.plain_queries import PlainChanges
-from sirocco.protocol.contract.query_digests import digest_of_query
 
 _NONE = "no query is registered under this id"
 

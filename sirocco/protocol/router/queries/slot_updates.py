@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sirocco.model.query import fingerprint_of
+from sirocco.model.query import digest_of_query, fingerprint_of
 from sirocco.protocol.contract.effects import Effect
-from sirocco.protocol.contract.former_texts import may_read_otherwise
 from sirocco.protocol.contract.messages import Change
-from sirocco.protocol.contract.query_digests import digest_of_query
+from sirocco.protocol.contract.query_words import may_read_otherwise
 from sirocco.protocol.router.queries.end_requests import End
 from sirocco.protocol.router.queries.install_records import Installs
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary

@@ -13,11 +13,10 @@ from sirocco.index.base.compile import NO_WORDS, compile_queries, with_texts
 from sirocco.index.base.query_rows import TEXT_COLUMNS, QueryRows
 from sirocco.index.routing.keyword_slots import ANY_TERM
 from sirocco.model.limits import STORED_LIMITS
-from sirocco.model.query import Query, parse_query, query_handle
+from sirocco.model.query import Query, digest_of_query, parse_query, query_handle
 from sirocco.model.text import ANALYSIS
-from sirocco.protocol.contract.former_texts import analysed_from, may_read_otherwise
 from sirocco.protocol.contract.messages import NO_PAST, Change
-from sirocco.protocol.contract.query_digests import digest_of_query
+from sirocco.protocol.contract.query_words import analysed_from, may_read_otherwise
 from sirocco.protocol.router.queries import former_analysis
 
 RECT = {"rect": {"west": 0, "south": 0, "east": 1, "north": 1}}
