@@ -111,15 +111,20 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
         )
     )
     window, step = int(rng.choice([3_000, 12_000])), int(rng.integers(300, 2_000))
-    keeps_ms = window + int(rng.choice([-800, 10, 3_000]))
+    # A slice that is forgotten before the window has passed it makes a query count anew, and so
+    # does a lack of numbers: with small slices or few numbers at every step. In the first trial
+    # slices stay for longer than a step, and all terms have room.
+    is_easy = trial == 0
+    keeps_ms = window + (3_000 if is_easy else int(rng.choice([-800, 10, 3_000])))
     queries = []
     # Numbers for all terms, for some, for hardly any: those that no query counts are reused.
-    room = int(rng.choice([65_024, 400, 150, 5]))
+    room = 65_024 if is_easy else int(rng.choice([65_024, 400, 150, 5]))
     codes = TermCodes(BUCKETS + room)
     for number in range(6):
         box: Rectangle | None = random_box(rng, rows) if number else None
         condition = ANY_OBJECT if box is None else condition_of(box)
-        k = int(rng.choice([1, 3, 10, 32]))
+        # The first terms of all objects are far more frequent than terms that share a counter.
+        k = int(rng.choice([1, 3, 10, 32])) if number else 3
         queries.append((box, condition, k, SlidingTermCounts(k, codes)))
     lon, lat = rows.objects.lon, rows.objects.lat
     is_here = np.zeros(ROWS, np.bool_)
@@ -149,7 +154,7 @@ def test_windows_that_slide_are_counted_as_by_hand(trial: int, looked: Looked) -
             found = kept.count(view, condition, bounds, removed)
             assert counts_of(found, k) == most_frequent(counted(rows, is_in), k)
             steps += 1
-    assert looked.times < steps or room < 400, "nothing was counted on"
+    assert looked.times < steps or not is_easy, "nothing was counted on"
 
 
 def test_a_lifetime_and_a_window_without_limit() -> None:
