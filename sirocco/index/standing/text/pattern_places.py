@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.base.query_rows import QueryRows
+from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.text.pattern_places import (
     BLOCK_WORDS,
     FINEST_LEVEL,
@@ -69,7 +70,7 @@ class PatternUses:
             queries = np.searchsorted(batch.conj_offsets, conjunctions, side="right") - 1
             found.append(queries * len(batch.word_offsets) + rows[at])
         self.queries, self.words = np.divmod(
-            np.unique(np.concatenate(found)), len(batch.word_offsets)
+            sorted_distinct(np.concatenate(found)), len(batch.word_offsets)
         )
 
 
