@@ -66,6 +66,8 @@ class Profile:
         clock_ms: the step of coarse clocks.
         maps: share of the worlds in which the map changes.
         steps: share of the new maps that differ little from the one in force.
+        storeless: share of the worlds with range queries alone in which nothing is stored for
+            searches.
         searched: share of the worlds in which clients search.
         searches: bounds of their number.
         stops_copies: routers pause while they copy for a change of the map.
@@ -110,6 +112,7 @@ class Profile:
     clock_ms: int = 50
     maps: float = 0.5
     steps: float = 0.0
+    storeless: float = 0.5
     searched: float = 0.6
     searches: tuple[int, int] = (4, 16)
     stops_copies: bool = False
@@ -199,6 +202,16 @@ PROFILES = {
             steps=0.9,
             churn=3,
             mixed=0.2,
+        ),
+        # Routers hold back what no query needs. Queries change seldom, so that their keywords are
+        # seldom published again as a whole, and a map brings most of them to other slots.
+        Profile(
+            name="storeless",
+            mean_ms={"spell": 3_000},
+            maps=1.0,
+            mixed=0.0,
+            storeless=1.0,
+            searched=0.0,
         ),
         Profile(
             name="balancing",

@@ -36,12 +36,14 @@ _placed = KeywordSummary.placed
 SUMMARY_PLANTS = (
     Plant(
         "a registration is answered before the intake has its keywords",
-        "calm",
+        "storeless",
         ((KeywordSummary, "placed", _publish_late),),
+        first_seed=9,
     ),
     Plant(
         "queries are copied for a map without their keywords",
-        "changing",
+        "storeless",
         ((machine, "copy", _copy_in_silence),),
+        first_seed=5,
     ),
 )

@@ -47,9 +47,6 @@ BALANCED = ("qt-tree", "a-grid", "swarm", "kdt-tree")
 # Share of the objects from around one place, if there are hot spots.
 HOT = 0.8
 
-# Share of the worlds with only range queries in which nothing is stored for searches.
-STORELESS = 0.5
-
 
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -117,7 +114,7 @@ def make_world(seed: int, profile: Profile) -> World:
         kinds.words = WORDS[:FEW_WORDS]
     elif profile.folded:
         kinds.words = ACCENTED_WORDS
-    elif not kinds.is_mixed and Random(f"store {seed}").random() < STORELESS:
+    elif not kinds.is_mixed and Random(f"store {seed}").random() < profile.storeless:
         # Queries of other kinds than range need the store.
         kinds.words, kinds.textless = MANY_WORDS, 0.05
     slots = dice.randint(2, 6) + (2 if profile.balance_ms is not None else 0)
