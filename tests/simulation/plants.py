@@ -422,16 +422,19 @@ LIST_PLANTS = (
         "a version ends and its later steps are still sent",
         "moving",
         ((StepMerges, "end", lambda self, spec, query, slot, time_ms: None),),
+        first_seed=127,
     ),
     Plant(
         "the first step over the past is sent before all slots have reported it",
         "steps",
         ((FirstStepBarrier, "begin", lambda self, key, count, now_ms: None),),
+        first_seed=136,
     ),
     Plant(
         "the first step over the past is sent when one slot has reported it",
         "steps",
         ((FirstStepBarrier, "end", lambda self, key, slot: key in self),),
+        first_seed=136,
     ),
     Plant(
         "versions with the same question count as one",
@@ -455,8 +458,9 @@ LIST_PLANTS = (
     ),
     Plant(
         "a query registered again takes over which objects are inside",
-        "moving",
+        "trackers",
         ((Slot, "_are_continued", _always_goes_on),),
+        first_seed=7,
     ),
     Plant(
         "no exit is reported of objects inside a query that ends",
