@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,9 @@ SPARK_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Chooses the seed of the run, also for property tests, and the options of Spark."""
+    # Where tests run in the background, processes that they start would ignore ^C as well.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_OPTIONS)
     seed = seeds.choose()
     if config.getoption("--hypothesis-seed", None) is None:

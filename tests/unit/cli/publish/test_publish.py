@@ -107,15 +107,6 @@ def test_the_count_is_printed_when_the_cluster_gives_up(
     assert "objects are unacknowledged, numbers 1001 to" in err
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Lets children be interrupted: where tests run in the background, they would ignore ^C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_the_count_is_printed_after_an_interrupt(cluster: FakeCluster) -> None:
     command = [sys.executable, "-m", "sirocco.cli", "publish", "--router", cluster.router]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
