@@ -465,20 +465,8 @@ def _nearest(
 
 def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
     """Yields the views to search for the nearest, one group at a time."""
-    views: list[StoreView] = []
-    rows = 0
-    # A filter on attributes may require reading all rows, one by one.
-    rows_max = wanted.limits.nearest_rows if wanted.condition.is_exact else 0
-    for search in searches:
-        view = search.view
-        further = view.objects_total
-        if views and rows + further > rows_max:
-            yield views
-            views, rows = [], 0
-        views.append(view)
-        rows += further
-    if views:
-        yield views
+    for group in _grouped(wanted, searches):
+        yield [search.view for search in group]
 
 
 def _outside_memory(
@@ -726,14 +714,23 @@ def _together(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[SlotS
     Slices outside memory are loaded for one slot at a time. With a filter on attributes, all
     objects with a keyword are kept until they are filtered.
     """
+    in_memory = []
+    for search in searches:
+        if search.is_in_memory(wanted.bounds):
+            in_memory.append(search)
+        else:
+            yield [search]
+    yield from _grouped(wanted, in_memory)
+
+
+def _grouped(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[SlotSearch]]:
+    """Yields slots that are searched together: one call reads a bounded number of objects."""
+    # A filter on attributes may require reading all rows, one by one.
     rows_max = wanted.limits.nearest_rows if wanted.condition.is_exact else 0
     group: list[SlotSearch] = []
     rows = 0
     for search in searches:
         further = search.view.objects_total
-        if not search.is_in_memory(wanted.bounds):
-            yield [search]
-            continue
         if group and rows + further > rows_max:
             yield group
             group, rows = [], 0

@@ -72,7 +72,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 def test_queries_match_by_the_new_analysis_of_their_text(cluster: EmbeddedCluster) -> None:
     region = {"rect": {"west": 0, "south": 0, "east": 2, "north": 2}}
     with Client(cluster.router_address, timeout_s=TIMEOUT_S) as client:
-        # They are the same queries: whoever registers one again gets its revision.
+        # They are the same queries: registering one again returns its revision.
         for query_id, text in TEXTS.items():
             query = {"id": query_id, "kind": "range", "mode": "continuous", "region": region}
             again = client.register(query_from_json(query | {"text": text}, "ops"))
