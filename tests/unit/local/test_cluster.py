@@ -314,8 +314,11 @@ def test_own_servers_that_ended_are_named(tmp_path: Path) -> None:
     (tmp_path / "redis.pid").write_text(f"{os.getpid()}\n")
     assert ended_servers(tmp_path) == ["redis"]
     running = KafkaServer(tmp_path, outlive=True).process
+    lives_on = "import signal; signal.pause()"
+    # Linux runs the parent again before others can read the new command line.
     running.start(
-        [sys.executable, "-c", "input()", str(tmp_path / "kafka.properties")], lambda: True
+        [sys.executable, "-c", lives_on, str(tmp_path / "kafka.properties")],
+        lambda: KafkaServer(tmp_path, outlive=True).process.pid is not None,
     )
     assert ended_servers(tmp_path) == ["redis"]
     running.kill()
