@@ -27,7 +27,7 @@ from typing import Any
 import bench_pipeline as pipeline  # type: ignore[import-not-found]
 from bench_registration import queries_without_end  # type: ignore[import-not-found]
 from sirocco_client import Client, RegistrationResult
-from sirocco_client.queries import RangeQuery
+from sirocco_client.queries.query import RangeQuery
 
 from sirocco.loadgen.clusters import ClusteredWorkload
 

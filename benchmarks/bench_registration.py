@@ -26,8 +26,8 @@ from itertools import islice
 
 import bench_pipeline as pipeline  # type: ignore[import-not-found]
 from sirocco_client import Client, Rectangle, RegistrationResult, query_from_json
-from sirocco_client.bulk import BATCH_ROWS
-from sirocco_client.queries import RangeQuery
+from sirocco_client.calls.bulk import BATCH_ROWS
+from sirocco_client.queries.query import RangeQuery
 
 from sirocco.loadgen.clusters import ClusteredWorkload
 

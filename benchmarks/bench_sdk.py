@@ -26,8 +26,8 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.publish_service_pb2 import PublishResponse
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 from sirocco_client import Client, Object, PublishFlow
-from sirocco_client.decode import NotificationBatch
-from sirocco_client.encode import ObjectEncoder
+from sirocco_client.notifications.decode import NotificationBatch
+from sirocco_client.objects.encode import ObjectEncoder
 
 BATCH = 1_000
 PASSES = 5

@@ -36,8 +36,8 @@ import numpy as np
 from drawn_searches import DrawnSearches, settle  # type: ignore[import-not-found]
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, PublishFlow
-from sirocco_client import queries as ask
-from sirocco_client.regions import Rectangle
+from sirocco_client.queries import query as ask
+from sirocco_client.queries.regions import Rectangle
 
 from sirocco.codec.columns import put_objects
 from sirocco.loadgen.clusters import ClusteredWorkload

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sirocco_client import queries as ask
-from sirocco_client.regions import Rectangle
+from sirocco_client.queries import query as ask
+from sirocco_client.queries.regions import Rectangle
 
 # CPU time of the loops of all idle services in a second, with some spare; and for how many seconds:
 # in between, merges and the archive wait for the disk.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import Client, query_from_json
-from sirocco_client.queries import Query
+from sirocco_client.queries.query import Query
 
 from sirocco.codec.columns import put_objects
 from sirocco.loadgen.clusters import ClusteredShape, ClusteredWorkload

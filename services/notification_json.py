@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 from sirocco_client import Ended, KnnChange, ListChange, NotificationBatch, TermsStep
-from sirocco_client.columns import MISSING_TS
+from sirocco_client.objects.columns import MISSING_TS
 
 
 def texts(ids: Iterable[int | str]) -> list[str]:

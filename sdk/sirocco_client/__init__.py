@@ -3,21 +3,14 @@
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 
 from sirocco_client.async_client import AsyncClient
-from sirocco_client.async_numbered_publisher import AsyncNumberedPublisher
-from sirocco_client.async_publisher import AsyncPublisher
-from sirocco_client.async_subscription import AsyncSubscription
-from sirocco_client.balance import Balance, BalanceDecision, LeafLoad, SlotLoad
-from sirocco_client.channels import Tls
+from sirocco_client.calls.balance import Balance, BalanceDecision, LeafLoad, SlotLoad
+from sirocco_client.calls.cluster import ClusterDescription, Leaf, Member, Ownership
+from sirocco_client.calls.many_searches import SearchResult
+from sirocco_client.calls.map_change import MapChange
 from sirocco_client.client import Client
-from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
-from sirocco_client.contact import ConnectionChange
-from sirocco_client.decode import (
-    Delivery,
-    Highlight,
-    Notification,
-    NotificationBatch,
-    TrackedNotification,
-)
+from sirocco_client.connection.channels import Tls
+from sirocco_client.connection.contact import ConnectionChange
+from sirocco_client.connection.retry import Retry
 from sirocco_client.errors import (
     AlreadyExists,
     CursorExpired,
@@ -38,13 +31,29 @@ from sirocco_client.errors import (
     Unimplemented,
     WindowTooLong,
 )
-from sirocco_client.list_changes import Ended, KnnChange, ListChange, RankedChange, TermsStep
-from sirocco_client.many_searches import SearchResult
-from sirocco_client.map_change import MapChange
-from sirocco_client.objects import Object
-from sirocco_client.outbox import PublishFlow, PublishResult
-from sirocco_client.publisher import Publisher
-from sirocco_client.queries import (
+from sirocco_client.notifications.async_subscription import AsyncSubscription
+from sirocco_client.notifications.decode import (
+    Delivery,
+    Highlight,
+    Notification,
+    NotificationBatch,
+    TrackedNotification,
+)
+from sirocco_client.notifications.list_changes import (
+    Ended,
+    KnnChange,
+    ListChange,
+    RankedChange,
+    TermsStep,
+)
+from sirocco_client.notifications.subscription import Subscription
+from sirocco_client.objects.answer import FoundObject, PartialResult, SearchAnswer, SearchPart
+from sirocco_client.objects.object import Object
+from sirocco_client.publishing.async_numbered_publisher import AsyncNumberedPublisher
+from sirocco_client.publishing.async_publisher import AsyncPublisher
+from sirocco_client.publishing.outbox import PublishFlow, PublishResult
+from sirocco_client.publishing.publisher import Publisher
+from sirocco_client.queries.query import (
     KnnQuery,
     QueryPage,
     RangeQuery,
@@ -55,12 +64,9 @@ from sirocco_client.queries import (
     TermsQuery,
     Weights,
 )
-from sirocco_client.query_json import query_from_json
-from sirocco_client.region_json import region_from_json
-from sirocco_client.regions import Circle, Polygon, Rectangle
-from sirocco_client.retry import Retry
-from sirocco_client.searching import FoundObject, PartialResult, SearchAnswer, SearchPart
-from sirocco_client.subscription import Subscription
+from sirocco_client.queries.query_json import query_from_json
+from sirocco_client.queries.region_json import region_from_json
+from sirocco_client.queries.regions import Circle, Polygon, Rectangle
 
 __version__ = "0.1.0"
 

@@ -25,12 +25,11 @@ from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
-from sirocco_client.async_numbered_publisher import AsyncNumberedPublisher
-from sirocco_client.async_publisher import AsyncPublisher
-from sirocco_client.async_subscription import AsyncSubscription
-from sirocco_client.async_waiting import was_call_cancelled
-from sirocco_client.balance import Balance, read_balance
-from sirocco_client.bulk import (
+from sirocco_client.base.durations import read_past_ms
+from sirocco_client.base.members import read_bytes, read_text
+from sirocco_client.base.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
+from sirocco_client.calls.balance import Balance, read_balance
+from sirocco_client.calls.bulk import (
     BATCH_ROWS,
     QUERIES_MAX,
     Bulk,
@@ -38,12 +37,16 @@ from sirocco_client.bulk import (
     BulkRemoval,
     BulkUpdate,
 )
-from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
+from sirocco_client.calls.cluster import ClusterDescription, read_cluster
+from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchResult
+from sirocco_client.calls.map_change import MapChange, read_map_change
+from sirocco_client.calls.searching import GRACE_S, Searching
 from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
-from sirocco_client.cluster import ClusterDescription, read_cluster
-from sirocco_client.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
-from sirocco_client.durations import read_past_ms
-from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
+from sirocco_client.connection.async_waiting import was_call_cancelled
+from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
+from sirocco_client.connection.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
+from sirocco_client.connection.endpoints import Endpoints, parse_addresses, preferred_order
+from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry, within
 from sirocco_client.errors import (
     DeadlineExceeded,
     FailedPrecondition,
@@ -53,13 +56,14 @@ from sirocco_client.errors import (
     Unavailable,
     Unimplemented,
 )
-from sirocco_client.many_searches import IN_FLIGHT, ManySearches, SearchResult
-from sirocco_client.map_change import MapChange, read_map_change
-from sirocco_client.members import read_bytes, read_text
-from sirocco_client.numbered_outbox import NumberedOutbox
-from sirocco_client.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
-from sirocco_client.outbox import PublishFlow
-from sirocco_client.queries import (
+from sirocco_client.notifications.async_subscription import AsyncSubscription
+from sirocco_client.notifications.receiving import Receiving
+from sirocco_client.objects.answer import SearchAnswer, SearchPart
+from sirocco_client.publishing.async_numbered_publisher import AsyncNumberedPublisher
+from sirocco_client.publishing.async_publisher import AsyncPublisher
+from sirocco_client.publishing.numbered_outbox import NumberedOutbox
+from sirocco_client.publishing.outbox import PublishFlow
+from sirocco_client.queries.query import (
     Duration,
     Query,
     QueryPage,
@@ -69,9 +73,6 @@ from sirocco_client.queries import (
     read_registered,
     write_query,
 )
-from sirocco_client.receiving import Receiving
-from sirocco_client.retry import LAST_TRY_S, Backoff, Retry, within
-from sirocco_client.searching import GRACE_S, SearchAnswer, Searching, SearchPart
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import yaml
 from sirocco_client import Tls
-from sirocco_client.endpoints import parse_addresses
+from sirocco_client.connection.endpoints import parse_addresses
 from sirocco_client.errors import InvalidArgument as BadAddress
 
 from sirocco.model.errors import InvalidArgument

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from fastapi import Response
 from sirocco_client import Object, RegisteredQuery, SearchAnswer
-from sirocco_client.queries import write_query
+from sirocco_client.queries.query import write_query
 
 from sirocco.codec.queries import read_query
 from sirocco.model.query import canonical

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_client import AsyncPublisher, PublishFailed, PublishFlow, Rejected, SiroccoError
-from sirocco_client.columns import split_columns
 from sirocco_client.errors import DeadlineExceeded
-from sirocco_client.outbox import REQUEST_BYTES_MAX
+from sirocco_client.objects.columns import split_columns
+from sirocco_client.publishing.outbox import REQUEST_BYTES_MAX
 
 # Objects of one request to a router: the batches for which the engine's records are sized.
 PART_OBJECTS = 1_000

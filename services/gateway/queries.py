@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Query, Request, Response
 from sirocco_client import AlreadyExists, AsyncClient, InvalidArgument, NotFound, query_from_json
-from sirocco_client import queries as client_queries
-from sirocco_client.region_json import COMPILED
+from sirocco_client.queries import query as client_queries
+from sirocco_client.queries.region_json import COMPILED
 
 from sirocco.model.json_text import load_json
 from sirocco.services.gateway.answers import LargeAnswer

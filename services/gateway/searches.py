@@ -12,11 +12,12 @@ import orjson
 from fastapi import Query, Request, Response
 from sirocco_api.v1.search_service_pb2 import SearchResponse
 from sirocco_client import Client, FailedPrecondition, SearchAnswer, query_from_json
+from sirocco_client.calls.many_searches import SearchResult
+from sirocco_client.calls.searching import Searching
 from sirocco_client.errors import SiroccoError as ClientError
-from sirocco_client.many_searches import SearchResult
-from sirocco_client.queries import Query as ClientQuery
-from sirocco_client.region_json import with_plain_region
-from sirocco_client.searching import Searching, SearchPart
+from sirocco_client.objects.answer import SearchPart
+from sirocco_client.queries.query import Query as ClientQuery
+from sirocco_client.queries.region_json import with_plain_region
 
 from sirocco.explain.cluster_state import count_recent, read_cluster, read_registered
 from sirocco.explain.report import ExplainedQuery, RecentMatches, report, window_of

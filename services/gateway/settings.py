@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sirocco_client import Tls
-from sirocco_client.endpoints import parse_addresses
+from sirocco_client.connection.endpoints import parse_addresses
 from sirocco_client.errors import InvalidArgument as BadAddress
 
 from sirocco.model.errors import InvalidArgument

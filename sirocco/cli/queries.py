@@ -16,7 +16,7 @@ from sirocco_client import (
     SiroccoError,
     query_from_json,
 )
-from sirocco_client.queries import Query, write_query
+from sirocco_client.queries.query import Query, write_query
 
 from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.paths import filled

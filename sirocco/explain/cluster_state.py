@@ -14,7 +14,7 @@ from sirocco_client import (
     Unavailable,
     query_from_json,
 )
-from sirocco_client.queries import write_query
+from sirocco_client.queries.query import write_query
 
 from sirocco.codec.queries import read_query
 from sirocco.explain.report import Cluster, ExplainedQuery, RecentMatches, count_search

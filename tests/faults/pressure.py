@@ -15,7 +15,7 @@ import numpy as np
 from sirocco_api.v1.publish_service_pb2 import PublishRequest
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_client import ResourceExhausted
-from sirocco_client.channels import error_of
+from sirocco_client.connection.channels import error_of
 
 from tests.faults.catalogue import Seen
 from tests.faults.load import Load, LoadSettings

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sirocco_client import Client, PublishFailed, query_from_json
-from sirocco_client.list_changes import TermsStep
+from sirocco_client.notifications.list_changes import TermsStep
 
 from tests.faults.rig import Rig, set_up
 

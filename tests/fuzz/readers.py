@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from sirocco_api.v1 import query_pb2
 from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest
 from sirocco_client.errors import SiroccoError as ClientError
-from sirocco_client.region_json import region_from_json
+from sirocco_client.queries.region_json import region_from_json
 
 from sirocco.codec.changes import read_change
 from sirocco.codec.plain_queries import (

@@ -27,7 +27,7 @@ from sirocco_api.v1 import (
     receive_service_pb2,
     receive_service_pb2_grpc,
 )
-from sirocco_client.columns import object_id
+from sirocco_client.objects.columns import object_id
 
 ERROR_METADATA = "sirocco-error-bin"
 

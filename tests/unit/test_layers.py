@@ -76,6 +76,15 @@ FOLDERS = {
         "load": ("standing", "slot"),
     },
     "sirocco.runtime": {"process": (), "grpc": ("process",), "loop": ("process",)},
+    "sirocco_client": {
+        "base": (),
+        "queries": ("base",),
+        "objects": ("base", "queries"),
+        "connection": ("base", "objects"),
+        "publishing": ("base", "objects", "connection"),
+        "notifications": ("base", "objects", "connection"),
+        "calls": ("base", "queries", "objects", "connection"),
+    },
 }
 # Files beside the folders of a layer combine them.
 RANKS = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
@@ -249,8 +258,15 @@ def _faults_of_folders(found: Import) -> Iterator[str]:
 def _folder(layer: str, module: str) -> str | None:
     """Returns the folder of a layer that a module is in; None if it is in none."""
     name = module.removeprefix(f"{layer}.").partition(".")[0]
-    is_folder = within(module, (layer,)) and (ROOT / layer.replace(".", "/") / name).is_dir()
+    is_folder = within(module, (layer,)) and (path_of(layer) / name).is_dir()
     return name if is_folder else None
+
+
+def path_of(package: str) -> Path:
+    """Returns the folder of a package of the engine or the client."""
+    return (
+        ROOT / ("sdk" if within(package, ("sirocco_client",)) else "") / package.replace(".", "/")
+    )
 
 
 def our_files() -> list[str]:
@@ -296,12 +312,13 @@ def test_every_package_has_a_layer() -> None:
 
 def test_every_folder_has_its_rule() -> None:
     for layer, folders in FOLDERS.items():
-        path = ROOT / layer.replace(".", "/")
+        path = path_of(layer)
         assert {each.parent.name for each in path.glob("*/__init__.py")} == set(folders), layer
 
 
-def test_no_folder_of_the_engine_is_crowded() -> None:
-    files = (ROOT / "sirocco").rglob("*.py")
+@pytest.mark.parametrize("package", ["sirocco", "sirocco_client"])
+def test_no_folder_is_crowded(package: str) -> None:
+    files = path_of(package).rglob("*.py")
     counts = Counter(path.parent for path in files if "_pb2" not in path.name)
     # Besides `__init__.py`.
     assert [str(folder) for folder, files in counts.items() if files > FILES_MAX + 1] == []
@@ -315,6 +332,11 @@ def test_no_folder_of_the_engine_is_crowded() -> None:
         ("sirocco/protocol/contract/a.py", "import sirocco.protocol.search.plan", "know search"),
         ("sirocco/index/store/a.py", "from sirocco.index.standing import grid", "know standing"),
         ("sirocco/kernels/base/a.py", "import sirocco.kernels.store.slice_seal", "know store"),
+        (
+            "sdk/sirocco_client/objects/a.py",
+            "import sirocco_client.publishing.outbox",
+            "know publishing",
+        ),
         ("sirocco/kernels/a.py", "import sirocco.model.text", "does not stand above"),
         ("sirocco/index/a.py", "from sirocco.schemes import map", "does not stand above"),
         ("sirocco/index/a.py", "from sirocco import schemes", "does not stand above"),

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from sirocco_client import Retry
+from sirocco_client.connection.retry import ATTEMPTS_MAX, Backoff
 from sirocco_client.errors import Unavailable
-from sirocco_client.retry import ATTEMPTS_MAX, Backoff
 
 from sirocco.services.connector.sources.kafka_config import KafkaSourceSettings
 from sirocco.services.connector.sources.kafka_dead_letters import DeadLetters

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
 from sirocco_client import AsyncNumberedPublisher, PublishFlow, Rejected, Retry
+from sirocco_client.connection.retry import Backoff
 from sirocco_client.errors import FailedPrecondition, Unavailable
-from sirocco_client.retry import Backoff
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.services.connector.runner import Parts

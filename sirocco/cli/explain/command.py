@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sirocco_client import InvalidArgument
-from sirocco_client.region_json import with_plain_region
+from sirocco_client.queries.region_json import with_plain_region
 
 from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.numbers import epoch_ms

@@ -10,7 +10,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from sirocco_client import InvalidArgument as InvalidRegion
-from sirocco_client.region_json import with_plain_region
+from sirocco_client.queries.region_json import with_plain_region
 
 from sirocco.cli.files.query_documents import LOOKS_MAX, query_documents
 from sirocco.loadgen.damage import DamagedFileError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import StringIO
 
 from rich.console import Console
-from sirocco_client.cluster import ClusterDescription, Member, Ownership
+from sirocco_client.calls.cluster import ClusterDescription, Member, Ownership
 
 from sirocco.cli.cluster import _print, unowned_slots
 

@@ -23,7 +23,7 @@ def import_all() -> int:
     names = [
         name
         for package in (sirocco_api.v1, sirocco_client)
-        for _, name, _ in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        for _, name, _ in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
     for name in names:
         importlib.import_module(name)

@@ -110,7 +110,7 @@ def test_internal_contracts_do_not_ship_to_clients(wheel: tuple[str, list[str], 
     }
     called = {
         name
-        for path in (ROOT / "sdk/sirocco_client").glob("*.py")
+        for path in (ROOT / "sdk/sirocco_client").rglob("*.py")
         for name in re.findall(r"(\w+)_pb2", path.read_text())
     }
     shipped = {match[1] for name in files if (match := re.search(r"/v1/(\w+)_pb2\.py$", name))}

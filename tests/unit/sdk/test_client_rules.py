@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 from sirocco_client import InvalidArgument, ResourceExhausted, Retry, Unauthenticated, Unavailable
-from sirocco_client.durations import read_duration_ms
-from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
-from sirocco_client.flow import CreditWindow
-from sirocco_client.retry import Backoff
+from sirocco_client.base.durations import read_duration_ms
+from sirocco_client.connection.endpoints import Endpoints, parse_addresses, preferred_order
+from sirocco_client.connection.flow import CreditWindow
+from sirocco_client.connection.retry import Backoff
 
 from tests.support.seeds import drawn_seed
 

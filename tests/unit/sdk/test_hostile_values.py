@@ -19,9 +19,9 @@ from sirocco_api.v1 import query_pb2 as pb
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectColumnsMessage
 from sirocco_client import InvalidArgument as RefusedByClient
 from sirocco_client import Object, query_from_json
-from sirocco_client.encode import ObjectEncoder
 from sirocco_client.errors import Internal
-from sirocco_client.queries import read_query, write_query
+from sirocco_client.objects.encode import ObjectEncoder
+from sirocco_client.queries.query import read_query, write_query
 
 from sirocco.codec import queries as engine
 from sirocco.codec.columns import read_objects

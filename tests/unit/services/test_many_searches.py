@@ -26,7 +26,7 @@ from sirocco_client import (
     Retry,
     query_from_json,
 )
-from sirocco_client.queries import write_query
+from sirocco_client.queries.query import write_query
 
 from sirocco.protocol.search.limits import SearchLimits
 from sirocco.services.merger import search_stream

@@ -29,7 +29,7 @@ from sirocco_client import (
     WindowTooLong,
     query_from_json,
 )
-from sirocco_client.searching import Searching
+from sirocco_client.calls.searching import Searching
 
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question

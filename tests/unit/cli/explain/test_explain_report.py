@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sirocco_client import Balance, ClusterDescription
-from sirocco_client.balance import LeafLoad, SlotLoad
-from sirocco_client.cluster import Leaf, Ownership
+from sirocco_client.calls.balance import LeafLoad, SlotLoad
+from sirocco_client.calls.cluster import Leaf, Ownership
 
 from sirocco.cli.explain.view import lines_of
 from sirocco.explain.report import (

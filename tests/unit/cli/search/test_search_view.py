@@ -7,8 +7,8 @@ import json
 import pytest
 from sirocco_api.v1.search_service_pb2 import SearchResponse
 from sirocco_client import RangeQuery, SearchAnswer, TermsQuery
-from sirocco_client.encode import ObjectEncoder
-from sirocco_client.searching import SearchPart
+from sirocco_client.objects.answer import SearchPart
+from sirocco_client.objects.encode import ObjectEncoder
 
 from sirocco.cli.__main__ import main
 from sirocco.cli.search import command

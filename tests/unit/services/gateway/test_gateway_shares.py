@@ -15,9 +15,10 @@ import httpx
 import orjson
 import pytest
 from sirocco_api.v1.search_service_pb2 import SearchResponse
-from sirocco_client import FailedPrecondition, SiroccoError, searching
-from sirocco_client.channels import ChannelSettings
-from sirocco_client.searching import Searching
+from sirocco_client import FailedPrecondition, SiroccoError
+from sirocco_client.calls import searching
+from sirocco_client.calls.searching import Searching
+from sirocco_client.connection.channels import ChannelSettings
 
 from sirocco.model.errors import ResourceExhausted
 from sirocco.runtime.grpc.work_pool import WorkPool

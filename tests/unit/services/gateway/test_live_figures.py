@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sirocco_client import ClusterDescription
-from sirocco_client.cluster import Leaf, Member, Ownership
+from sirocco_client.calls.cluster import Leaf, Member, Ownership
 
 from sirocco.services.gateway.live.figures import (
     LEAVES_MAX,

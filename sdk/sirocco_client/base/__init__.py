@@ -1,0 +1,1 @@
+"""Members, numbers and durations that a user gives, checked."""

@@ -1,0 +1,1 @@
+"""Servers: which is called, when again, and what a failure means."""

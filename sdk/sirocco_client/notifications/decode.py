@@ -1,0 +1,253 @@
+"""Responses of the receive stream → notifications, columns first.
+
+A column is decoded at its first use: a caller that only reads pairs of ids never pays for texts.
+Matches of range queries are columns; lists of other queries are values (`told_lists`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, Literal, TypeAlias
+
+from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
+
+from sirocco_client.errors import Internal
+from sirocco_client.notifications.list_changes import ListChange, check_lists, read_lists
+from sirocco_client.objects.object import Object
+from sirocco_client.objects.object_rows import ObjectRows, strings_of
+
+Change: TypeAlias = Literal["match", "enter", "inside", "exit"]
+
+# Changes by their numbers on the wire.
+_CHANGES: tuple[Change, ...] = ("match", "enter", "inside", "exit")
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """Where a word stands by which an object matched: `object.text[start:end]`.
+
+    Attributes:
+        term: The word, phrase or beginning, as the analysis of texts writes it.
+        start, end: Its first character, and the one after its last.
+    """
+
+    term: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One match: an object satisfies a query.
+
+    Attributes:
+        query: Id of the query.
+        object: The object that matched.
+        cursor: Where to resume so that nothing after this notification is missed. Matches are sent
+            in batches, and only the last one of a batch has the cursor of the batch's end. Resuming
+            from another repeats the batch from its beginning; `event` identifies repeats.
+        event: (session, number) of the object's publication; with `query` it is unique.
+        arrival_ms: When the object arrived, epoch ms.
+        highlights: Where the words stand that matched, in order, if the query asks for it
+            (`RangeQuery.highlight`).
+    """
+
+    query: str
+    object: Object
+    cursor: str
+    event: tuple[int, int]
+    arrival_ms: int
+    highlights: tuple[Highlight, ...] = ()
+
+    @property
+    def change(self) -> Change:
+        """Relation of the object to the query; only a tracking query has others than "match"."""
+        return "match"
+
+    @property
+    def track(self) -> Any:
+        """The object's value of the tracked attribute; None if the query tracks none."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedNotification(Notification):
+    """A tracked value has entered, stays inside, or has left the query's region.
+
+    Attributes:
+        change: "enter", "inside" or "exit".
+        track: The tracked value, as in the object.
+    """
+
+    change: Change
+    track: Any
+
+
+Delivery: TypeAlias = Notification | ListChange
+
+
+class NotificationBatch(ObjectRows):
+    """The content of one message: m matches of n objects and q queries, and lists.
+
+    Attributes:
+        cursor: Where to resume after this batch, without gaps or repeats.
+        begin_cursor: Where to resume to receive this batch again.
+    """
+
+    def __init__(self, response: ReceiveResponse, begin_cursor: str) -> None:
+        """Checks that the columns fit together.
+
+        Raises:
+            Internal: They do not fit.
+        """
+        super().__init__(response.objects, response.events)
+        self._response = response
+        self.cursor: str = response.cursor
+        self.begin_cursor = begin_cursor
+        matches = response.matches
+        fits = (
+            len(matches.objects) == len(matches.queries)
+            and len(matches.objects) % 4 == 0
+            and len(response.queries.handles) % 8 == 0
+            and len(matches.changes) in (0, len(matches.objects) // 4)
+        )
+        shown = response.highlights
+        sizes = {len(each) for each in (shown.matches, shown.starts, shown.ends, shown.terms)}
+        if not fits or len(sizes) > 1 or len(shown.matches) % 4:
+            raise Internal("columns of a response do not fit together")
+        self._list_count = 0
+        if response.HasField("lists"):
+            check_lists(response.lists)
+            self._list_count = len(response.lists.queries) // 4
+
+    def __repr__(self) -> str:
+        """Shows the size and the end position."""
+        matches = len(self._response.matches.objects) // 4
+        return (
+            f"<NotificationBatch of {matches} matches and {self._list_count} lists, "
+            f"cursor {self.cursor!r}>"
+        )
+
+    def __len__(self) -> int:
+        """Number of matches and lists."""
+        return len(self._response.matches.objects) // 4 + self._list_count
+
+    @property
+    def message_bytes(self) -> int:
+        """Size of the message."""
+        return int(self._response.ByteSize())
+
+    @property
+    def match_objects(self) -> memoryview:
+        """u4[m], row of each match's object."""
+        return memoryview(self._response.matches.objects).cast("I")
+
+    @property
+    def match_queries(self) -> memoryview:
+        """u4[m], row of each match's query."""
+        return memoryview(self._response.matches.queries).cast("I")
+
+    @cached_property
+    def match_changes(self) -> list[Change]:
+        """The change of each match."""
+        matches = self._response.matches
+        if not matches.changes:
+            return ["match"] * (len(matches.objects) // 4)
+        if max(matches.changes) >= len(_CHANGES):
+            raise Internal("a match is of an unknown kind")
+        return [_CHANGES[change] for change in matches.changes]
+
+    @cached_property
+    def match_tracks(self) -> list[Any]:
+        """For each match the tracked value, as in the object; None without tracking."""
+        matches = self._response.matches
+        if not matches.changes:
+            return [None] * (len(matches.objects) // 4)
+        keys = [json.loads(spec).get("track") if spec else None for spec in self._specs]
+        objects = self.objects
+        return [
+            None if (key := keys[query]) is None else objects[row].attributes.get(key)
+            for row, query in zip(self.match_objects, self.match_queries, strict=True)
+        ]
+
+    @cached_property
+    def match_highlights(self) -> dict[int, tuple[Highlight, ...]]:
+        """Where words stand, by match; only of queries that ask for it."""
+        shown = self._response.highlights
+        matches, starts, ends, terms = (
+            memoryview(each).cast("I")
+            for each in (shown.matches, shown.starts, shown.ends, shown.terms)
+        )
+        found: dict[int, list[Highlight]] = {}
+        for match, start, end, term in zip(matches, starts, ends, terms, strict=True):
+            if term >= len(shown.names):
+                raise Internal("a highlight is of an unknown word")
+            found.setdefault(match, []).append(Highlight(shown.names[term], start, end))
+        return {match: tuple(places) for match, places in found.items()}
+
+    @cached_property
+    def lists(self) -> list[ListChange]:
+        """Reports other than matches; those of one query are in order."""
+        if not self._list_count:
+            return []
+        cursors = [self.begin_cursor] * (self._list_count - 1) + [self.cursor]
+        return read_lists(self._response.lists, self.query_ids, self._specs, self.objects, cursors)
+
+    @property
+    def _specs(self) -> Sequence[str]:
+        """JSON form of each query, empty for plain range queries and for those of knn lists."""
+        return self._response.queries.specs or [""] * len(self.query_ids)
+
+    @cached_property
+    def query_ids(self) -> list[str]:
+        """Ids of the q queries."""
+        names = self._response.queries
+        return strings_of(names.ids, names.id_offsets, len(names.handles) // 8)
+
+    def pairs(self) -> Iterator[tuple[str, int | str]]:
+        """Yields (query id, object id) of every match; the fastest way to read them."""
+        return zip(
+            map(self.query_ids.__getitem__, self.match_queries),
+            map(self.object_ids.__getitem__, self.match_objects),
+            strict=True,
+        )
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Yields every match and every list as a separate value."""
+        matches = self._changes() if self._response.matches.changes else self._matches()
+        return chain(matches, self.lists) if self._list_count else matches
+
+    def _matches(self) -> Iterator[Notification]:
+        objects, queries = self.objects, self.query_ids
+        events = list(zip(self.sessions, self.numbers, strict=True))
+        arrivals_ms = self.arrivals_ms
+        last = len(self) - 1
+        shown = self.match_highlights if self._response.highlights.matches else None
+        rows = zip(self.match_objects, self.match_queries, strict=True)
+        for i, (row, query) in enumerate(rows):
+            cursor = self.cursor if i == last else self.begin_cursor
+            highlights = shown.get(i, ()) if shown else ()
+            yield Notification(
+                queries[query], objects[row], cursor, events[row], arrivals_ms[row], highlights
+            )
+
+    def _changes(self) -> Iterator[Notification]:
+        pairs = zip(self.match_changes, self.match_tracks, strict=True)
+        for match, (change, track) in zip(self._matches(), pairs, strict=True):
+            if change == "match":
+                yield match
+                continue
+            yield TrackedNotification(
+                query=match.query,
+                object=match.object,
+                cursor=match.cursor,
+                event=match.event,
+                arrival_ms=match.arrival_ms,
+                highlights=match.highlights,
+                change=change,
+                track=track,
+            )

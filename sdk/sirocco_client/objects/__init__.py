@@ -1,0 +1,1 @@
+"""Objects as they are published, received and found."""

@@ -1,0 +1,1 @@
+"""Queries and regions as typed values, as JSON and as messages."""
