@@ -172,7 +172,6 @@ def completion_mark(what: str) -> Path:
     # The keys of Numba's cache, except the CPU where none is named: a home that several kinds of
     # CPU share is rare, and there the first import compiles, as it does without the mark.
     parts = [
-        str(Path(__file__).resolve().parents[1]),
         sys.version,
         version("numba"),
         version("llvmlite"),

@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import numba
 import numpy as np
+from numba.core.caching import UserProvidedCacheLocator
 from numba.core.typing.templates import Signature
 
 from sirocco.kernels.jit.cache import BOUNDS_CHECKED, PACKAGE, cache_directory, only_writer
@@ -31,12 +32,34 @@ R = TypeVar("R")
 JIT_ENABLED = os.environ.get("SIROCCO_JIT", "1") != "0"
 
 
+class ByContents(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Keeps compiled code in `numba.config.CACHE_DIR` itself, wherever its sources lie.
+
+    Numba would add a directory for each path of the sources. Ours is named after their contents:
+    checkouts of one revision, and a package that is installed again, share compiled kernels.
+    """
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Returns the empty path."""
+        return ""
+
+    def get_source_stamp(self) -> str:
+        """Returns the same for all: sources that differ have directories that differ."""
+        return ""
+
+
+_BY_CONTENTS = f"{ByContents.__module__}.{ByContents.__qualname__}"
+
+
 def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> Callable[P, R]:
-    # Numba's setting holds this directory only while this kernel's cache is set up: other users of
+    # Numba's settings hold this directory only while this kernel's cache is set up: other users of
     # Numba in the same process keep theirs.
     settings: Any = numba.config
-    previous = settings.CACHE_DIR
+    previous = settings.CACHE_DIR, settings.CACHE_LOCATOR_CLASSES
     settings.CACHE_DIR = str(cache_directory(function.__module__.removeprefix(f"{PACKAGE}.")))
+    if function.__module__.startswith(f"{PACKAGE}."):
+        settings.CACHE_LOCATOR_CLASSES = _BY_CONTENTS
     try:
         compiled: Any = numba.jit(
             nopython=True,
@@ -49,7 +72,7 @@ def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> C
             forceinline=inline,
         )(function)
     finally:
-        settings.CACHE_DIR = previous
+        settings.CACHE_DIR, settings.CACHE_LOCATOR_CLASSES = previous
     _save_alone(compiled)
     for signature in signatures:
         compiled.compile(signature)

@@ -124,6 +124,20 @@ def test_an_edit_is_seen_by_the_module_and_those_that_import_it_and_by_no_other(
     }
 
 
+def test_two_copies_of_the_same_sources_share_what_is_compiled(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    copies = tmp_path / "one", tmp_path / "other"
+    for copy in copies:
+        copy_of_kernels(copy)
+    assert run(copies[0], SIROCCO_KERNEL_CACHE=str(root)).returncode == 0
+    # Those of the program are kept by its path: they are of no module of kernels.
+    compiled_once = sorted(root.glob("*/*.nb?"))
+    assert compiled_once
+    second = run(copies[1], SIROCCO_KERNEL_CACHE=str(root))
+    assert second.stdout.splitlines()[0] == "True 10 12 6 1 2 3", second.stderr
+    assert sorted(root.glob("*/*.nb?")) == compiled_once
+
+
 def test_kernels_that_check_their_indices_are_kept_apart(tmp_path: Path) -> None:
     copy_of_kernels(tmp_path)
     root = tmp_path / "cache"
