@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,22 @@ def test_the_program_of_the_readme_is_the_sample() -> None:
     program = (SAMPLES / "first_steps.py").read_text()
     shown = PAGES[0].read_text().partition("```python\n")[2].partition("```")[0]
     assert program.endswith(f'"""\n\n{shown}')
+
+
+def test_one_id_twice_is_explained_with_the_way_to_the_latest_alone() -> None:
+    readme, reference = (page.read_text() for page in PAGES)
+    assert "Two objects with one id are two objects" in readme
+    shown = reference.partition("**Two objects with one id")[2]
+    program = shown.partition("```python\n")[2].partition("```")[0]
+
+    # The reference's program, for what a search finds, in any order.
+    found = [
+        SimpleNamespace(object=SimpleNamespace(id=number), arrival_ms=at_ms)
+        for number, at_ms in ((7, 20), (7, 30), (8, 5), (7, 10))
+    ]
+    names: dict[str, Any] = {"client": SimpleNamespace(search=lambda _: found), "query": None}
+    exec(program, names)
+    assert {one: latest.arrival_ms for one, latest in names["latest"].items()} == {7: 30, 8: 5}
 
 
 def test_the_language_is_shown_in_all_kinds_and_modes() -> None:

@@ -102,7 +102,10 @@ def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixt
     port = int(first.router.rpartition(":")[2])
     status: list[int] = []
     options = ("--router", first.router, "--from-earliest", "--count", "2", "--json")
-    thread = threading.Thread(target=lambda: status.append(main(["subscribe", "s", *options])))
+    # A daemon: where the test fails, it would wait for its cluster for ever.
+    thread = threading.Thread(
+        target=lambda: status.append(main(["subscribe", "s", *options])), daemon=True
+    )
     thread.start()
     reported = ""
 
