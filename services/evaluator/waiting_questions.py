@@ -54,13 +54,15 @@ class WaitingQuestions(Generic[T]):
 
     def _start(self) -> None:
         """Starts a thread if one is free, and something waits."""
-        if not self._waiting or self._running >= self._threads:
+        if not self._waiting:
             return
         loop = asyncio.get_running_loop()
-        self._running += 1
-        self._pool.submit(self._work, loop)
-        if self._timer is None:
+        # Of a question alone no result is kept back.
+        if self._timer is None and (self._running or len(self._waiting) > 1):
             self._timer = loop.call_later(self._group_s, self._look)
+        if self._running < self._threads:
+            self._running += 1
+            self._pool.submit(self._work, loop)
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Does what waits, in a thread."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ from sirocco.runtime.grpc.edge import from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
 from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
 from sirocco.runtime.grpc.server import GRACE_S
-from sirocco.runtime.grpc.unread_streams import in_time
+from sirocco.runtime.grpc.unread_streams import ReadingWatch, in_time
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import monotonic_ms, now_ms
 from sirocco.runtime.settings import ClusterSettings
@@ -129,14 +130,25 @@ class SearchFront(SearchServiceServicer):
         """See `search_service.proto`."""
         self.check_open()
         search = await self._read_search(request, context.time_remaining())
-        limits, client = self._limits, caller()
-        with self.place(client, context.peer()):
-            left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
-            end_s = asyncio.get_running_loop().time() + left_s + UNREAD_END_S
-            ended = self._metrics.unread_answers.inc
-            responses = self._responses(search)
-            async for response in in_time(responses, context, limits.unread_ms, ended, end_s):
-                yield response
+        unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
+        left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
+        end_s = asyncio.get_running_loop().time() + left_s + UNREAD_END_S
+        # One generator for all: each one around another takes as long as a check of the query.
+        with (
+            self.place(caller(), context.peer()),
+            ReadingWatch(context, unread_ms, ended, end_s) as watch,
+            self._counted(kind_of(search.query)) as counted,
+        ):
+            await self._compiled()
+            pulled = _Pulled(partial(self.run, search))
+            try:
+                async for response in pulled.responses():
+                    counted.is_partial = bool(response.end.missing_slots)
+                    watch.waits()
+                    yield response
+                    watch.is_read()
+            finally:
+                pulled.close()
 
     @streaming
     async def SearchMany(  # noqa: N802 -- the contract's name
@@ -153,17 +165,6 @@ class SearchFront(SearchServiceServicer):
             unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
             async for response in in_time(responses, context, unread_ms, ended):
                 yield response
-
-    async def _responses(self, search: OneSearch) -> AsyncIterator[pb.SearchResponse]:
-        with self._counted(kind_of(search.query)) as counted:
-            await self._compiled()
-            pulled = _Pulled(partial(self.run, search))
-            try:
-                async for response in pulled.responses():
-                    counted.is_partial = bool(response.end.missing_slots)
-                    yield response
-            finally:
-                pulled.close()
 
     def run(self, search: OneSearch, took: Took) -> SearchRun:
         """Returns the run of a search; the map is compiled."""
@@ -283,8 +284,9 @@ class SearchFront(SearchServiceServicer):
                 outcome = "partial"
             self._under_way -= 1
             self._metrics.searches_under_way.dec()
-            self._metrics.searches.labels(kind=kind, outcome=outcome).inc()
-            self._metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
+            # By place: names are sorted at each call.
+            self._metrics.searches.labels(kind, outcome).inc()
+            self._metrics.search_seconds.labels(kind).observe(time.monotonic() - begin_s)
 
         return ended
 
@@ -339,8 +341,9 @@ class _Pulled:
     """One search whose client takes its answer as it takes messages."""
 
     def __init__(self, run: Callable[[Callable[[PartArrived], None]], SearchRun]) -> None:
-        self._inbox: asyncio.Queue[PartArrived | Tick] = asyncio.Queue()
-        self._run = run(self._inbox.put_nowait)
+        self._inbox: deque[PartArrived | Tick] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+        self._run = run(self._took)
         self._loop = asyncio.get_running_loop()
 
     async def responses(self) -> AsyncIterator[pb.SearchResponse]:
@@ -373,15 +376,21 @@ class _Pulled:
         """Stops everything in progress: the client may have gone."""
         self._run.close()
 
+    def _took(self, event: PartArrived | Tick) -> None:
+        self._inbox.append(event)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
     async def _next(self) -> PartArrived | Tick:
-        if not self._inbox.empty():
-            return self._inbox.get_nowait()
-        wait_s = max(0, self._run.deadline_ms() - monotonic_ms()) / 1_000
-        timer = self._loop.call_later(wait_s, self._inbox.put_nowait, Tick())
-        try:
-            return await self._inbox.get()
-        finally:
-            timer.cancel()
+        if not self._inbox:
+            wait_s = max(0, self._run.deadline_ms() - monotonic_ms()) / 1_000
+            self._waiting = self._loop.create_future()
+            timer = self._loop.call_later(wait_s, self._took, Tick())
+            try:
+                await self._waiting
+            finally:
+                timer.cancel()
+        return self._inbox.popleft()
 
 
 def _allowed_ms(timeout_ms: int, left_s: float | None) -> int:

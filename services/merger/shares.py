@@ -8,7 +8,6 @@ place one more, until an eighth of all is left for other hosts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -33,7 +32,7 @@ class Places:
         self._places = places
         self._retry_after_ms = retry_after_ms
         self._refused = refused
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = {}
         self.taken = 0
 
     @contextmanager
@@ -49,27 +48,30 @@ class Places:
             ResourceExhausted: no place is free for this caller now.
         """
         shares = {f"tenant {tenant}": 1} if tenant else {peer: 1, host_of(peer): HOST_SHARE}
+        held = self._held
         free = self._places - self.taken
-        if tenant and tenants_most is not None and self._held[f"tenant {tenant}"] >= tenants_most:
+        # The first key is the caller's own.
+        own = held.get(next(iter(shares)), 0)
+        if tenant and tenants_most is not None and own >= tenants_most:
             raise self._full("tenant", f"the tenant has its {tenants_most} {self._noun}")
         if free <= 0:
             raise self._full("process", f"{self._places} {self._noun} are under way")
-        # The first key is the caller's own.
-        is_new = not self._held[next(iter(shares))] and free > self._places // OTHERS_PART
+        is_new = not own and free > self._places // OTHERS_PART
         for key, share in shares.items():
-            if self._held[key] >= share * free and not is_new:
-                held = self._held[key]
-                raise self._full("share", f"the caller has {held} {self._noun}, its share of all")
+            has = held.get(key, 0)
+            if has >= share * free and not is_new:
+                raise self._full("share", f"the caller has {has} {self._noun}, its share of all")
         self.taken += 1
-        self._held.update(shares.keys())
+        for key in shares:
+            held[key] = held.get(key, 0) + 1
         try:
             yield
         finally:
             self.taken -= 1
             for key in shares:
-                self._held[key] -= 1
-                if not self._held[key]:
-                    del self._held[key]
+                held[key] -= 1
+                if not held[key]:
+                    del held[key]
 
     def _full(self, limit: str, why: str) -> ResourceExhausted:
         self._refused(limit)

@@ -36,6 +36,8 @@ def snapshot_of(query: Query | Mapping[str, Any]) -> Query:
     if not isinstance(query, Query):
         # The writer of messages refuses it.
         return query
+    if query.mode == "snapshot" and query.id:
+        return query
     return replace(query, mode="snapshot", id=query.id or _NO_ID)
 
 

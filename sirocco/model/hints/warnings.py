@@ -36,8 +36,10 @@ def warnings_of(query: Query) -> tuple[str, ...]:
 def warnings_of_text(source: str) -> list[str]:
     """Returns the warnings about an expression as it is written."""
     found = []
-    # Within quotes they are words for sure.
-    unquoted = _PHRASE.sub(lambda match: "x" * len(match[0]), source)
+    unquoted = source
+    if '"' in source:
+        # Within quotes they are words for sure.
+        unquoted = _PHRASE.sub(lambda match: "x" * len(match[0]), source)
     operator = _SMALL_OPERATOR.search(unquoted)
     if operator is not None:
         word = operator[0]
@@ -45,6 +47,8 @@ def warnings_of_text(source: str) -> list[str]:
             f"text: {word!r} at character {operator.start()} is a word to be found; "
             f"the operator is {word.upper()}"
         )
+    if unquoted.isascii() and "'" not in unquoted:
+        return found
     quote = _NO_QUOTES.search(unquoted)
     if quote is not None:
         found.append(

@@ -408,7 +408,7 @@ class Gather:
             effects += self._send_objects(ask, part, now_ms)
         else:
             question.parts.append(replace(part, origin=None))
-        moved = part.slots[part.states == MOVED].tolist()
+        moved = part.slots_in(MOVED)
         # Excludes slots that another evaluator was asked for meanwhile, and nearby ones.
         for number in sorted(question.slots.intersection(moved)):
             if self._slots[number].ask == ask:
@@ -430,7 +430,7 @@ class Gather:
             return self._restart(now_ms)
         if not part.is_last:
             return self._list_arrived(ask, question, part.rest or 0)
-        done = part.slots[part.states == DONE].tolist()
+        done = part.slots_in(DONE)
         if self._listed:
             known = self._lists.setdefault(ask, TermList(question.parts, 0))
             known.slots, known.has_ended = tuple(done), True

@@ -180,6 +180,11 @@ class Part:
     leftovers: tuple[Leftovers, ...] = ()
     origin: object = field(default=None, compare=False, repr=False)
 
+    def slots_in(self, state: int) -> list[int]:
+        """Returns the slots in a state."""
+        slots, states = self.slots.tolist(), self.states.tolist()
+        return [slot for slot, own in zip(slots, states, strict=True) if own == state]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:

@@ -12,8 +12,8 @@ nothing of a call is read until its handler asks for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import isasyncgenfunction
@@ -222,6 +222,24 @@ class Edge:
         return wrap(call, None, serialize)
 
 
+@dataclass(slots=True)
+class _Taken:
+    """The request of a call, and what is held for it until the call ends.
+
+    Attributes:
+        tenant, peer: the caller.
+        message: the request, once it is read.
+        length: its bytes on the wire.
+        size: bytes of the budget.
+    """
+
+    tenant: str
+    peer: str
+    message: Any = None
+    length: int = 0
+    size: int = 0
+
+
 class _Method:
     """Reads the requests of one method."""
 
@@ -230,33 +248,54 @@ class _Method:
         self._path = path
         self._type = message_type
 
-    @asynccontextmanager
-    async def one(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        """Holds the request of a call that has a single one, and a place for the call."""
-        tenant, peer = caller().grant.tenant, connection()
-        with self._refusals("calls"):
-            self.edge.calls.take(tenant, peer=peer)
-        size = 0
+    async def take(self, raws: AsyncIterator[bytes]) -> _Taken:
+        """Takes the request of a call that has a single one, and a place for the call.
+
+        `give_back` returns both. Not a context manager: its two generators would take as long as
+        all checks of a small request.
+        """
+        edge = self.edge
+        taken = _Taken(caller().grant.tenant, connection())
         try:
-            with self._refusals("late"):
-                data = await self._request(raws)
-            size = len(data)
-            self.edge.garbage.begin(size)
-            async with self._held(tenant, data, lasts=True) as message:
-                # The call may last, and needs only the message.
-                del data
-                yield message
-        finally:
-            self.edge.calls.give_back(tenant, peer=peer)
-            self.edge.garbage.end(size)
+            edge.calls.take(taken.tenant, peer=taken.peer)
+        except SiroccoError:
+            edge.count_refused("calls")
+            raise
+        try:
+            data = await self._request(raws)
+            taken.length = len(data)
+            edge.garbage.begin(len(data))
+            message, taken.size = await self._taken(taken.tenant, taken.peer, data)
+            taken.message = message
+            # It is held as long as its call: otherwise a search or a wait of ten bytes could keep
+            # megabytes from everybody else.
+            message.DiscardUnknownFields()
+            if spare := max(0, len(data) - message.ByteSize()):
+                edge.budget.give_back(taken.tenant, spare, peer=taken.peer)
+                taken.size -= spare
+        except BaseException:
+            self.give_back(taken)
+            raise
+        return taken
+
+    def give_back(self, taken: _Taken) -> None:
+        """Gives back what `take` took."""
+        if taken.size:
+            self.edge.budget.give_back(taken.tenant, taken.size, peer=taken.peer)
+        self.edge.calls.give_back(taken.tenant, peer=taken.peer)
+        self.edge.garbage.end(taken.length)
 
     async def _request(self, raws: AsyncIterator[bytes]) -> bytes:
-        try:
-            async with asyncio.timeout(self.edge.limits.request_s):
-                data = await anext(aiter(raws), None)
-        except TimeoutError:
-            raise DeadlineExceeded("the request did not arrive in time") from None
+        # Closed here: the loop would close an iterator that is left, in a task of its own.
+        async with aclosing(aiter(raws)) as each:  # type: ignore[type-var]
+            try:
+                async with asyncio.timeout(self.edge.limits.request_s):
+                    data = await anext(each, None)
+            except TimeoutError:
+                self.edge.count_refused("late")
+                raise DeadlineExceeded("the request did not arrive in time") from None
         if data is None:
+            self.edge.count_refused("late")
             raise InvalidArgument(f"a call of {self._path} without a request")
         return data
 
@@ -278,50 +317,22 @@ class _Method:
             raise
 
     @asynccontextmanager
-    async def _held(self, tenant: str, data: bytes, *, lasts: bool = False) -> AsyncIterator[Any]:
-        """Holds a message that is checked, has room in the budget and is parsed.
-
-        Args:
-            tenant: whose budget it takes from.
-            data: the message.
-            lasts: it is held as long as its call, so unknown fields are dropped: otherwise a search
-                or a wait of ten bytes could keep megabytes from everybody else.
-        """
-        peer = connection()
-        message, size = await self._taken(tenant, peer, data)
-        try:
-            if lasts:
-                message.DiscardUnknownFields()
-                spare = max(0, len(data) - message.ByteSize())
-                self.edge.budget.give_back(tenant, spare, peer=peer)
-                size -= spare
-            del data
-            yield message
-        finally:
-            self.edge.budget.give_back(tenant, size, peer=peer)
-
-    @asynccontextmanager
     async def answer(self, size: int) -> AsyncIterator[None]:
         """Holds an answer until its client has taken it, within the budget of messages."""
         if size <= SMALL_ANSWER_BYTES:
             yield
             return
         tenant, peer, budget = caller().grant.tenant, connection(), self.edge.budget
-        with self._refusals("memory"):
+        try:
             # It does not wait for room: what waits is in memory, too.
             budget.take(tenant, size, peer=peer)
+        except SiroccoError:
+            self.edge.count_refused("memory")
+            raise
         try:
             yield
         finally:
             budget.give_back(tenant, size, peer=peer)
-
-    @contextmanager
-    def _refusals(self, reason: str) -> Iterator[None]:
-        try:
-            yield
-        except SiroccoError:
-            self.edge.count_refused(reason)
-            raise
 
     async def stream(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Yields the requests of a stream; each is counted until the next one is asked for."""
@@ -329,7 +340,6 @@ class _Method:
         each = aiter(raws)
         data = await self._first(each, tenant, peer)
         while data is not None:
-            # Without `_held`: a context of its own for each message shows at high rates.
             message, size = await self._taken(tenant, peer, data)
             try:
                 yield message
@@ -341,8 +351,11 @@ class _Method:
 
     async def _first(self, raws: AsyncIterator[bytes], tenant: str, peer: str) -> bytes | None:
         """Waits for the first message of a stream, which has a place meanwhile; None: the end."""
-        with self._refusals("calls"):
+        try:
             self.edge.unbegun.take(tenant, peer=peer)
+        except SiroccoError:
+            self.edge.count_refused("calls")
+            raise
         try:
             return await anext(raws, None)
         finally:
@@ -379,8 +392,11 @@ def _of_one(method: _Method, inner: _Inner) -> _Inner:
     async def single(raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
         _CONNECTION.set(context.peer())
         try:
-            async with method.one(raws) as request:
-                return await inner(request, context)
+            taken = await method.take(raws)
+            try:
+                return await inner(taken.message, context)
+            finally:
+                method.give_back(taken)
         except SiroccoError as error:
             await abort(context, error)
 
@@ -389,12 +405,13 @@ def _of_one(method: _Method, inner: _Inner) -> _Inner:
     ) -> AsyncIterator[Any]:
         _CONNECTION.set(context.peer())
         try:
-            async with (
-                method.one(raws) as request,
-                aclosing(inner(request, context)) as responses,
-            ):
-                async for response in responses:
-                    yield response
+            taken = await method.take(raws)
+            try:
+                async with aclosing(inner(taken.message, context)) as responses:
+                    async for response in responses:
+                        yield response
+            finally:
+                method.give_back(taken)
         except SiroccoError as error:
             await abort(context, error)
 
@@ -407,11 +424,14 @@ def _of_large_answer(method: _Method, inner: _Inner, serialize: Callable[[Any], 
     async def answers(
         raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
-        async with method.one(raws) as request:
+        taken = await method.take(raws)
+        try:
             # Not the message itself, which takes several times its bytes.
-            data = serialize(await inner(request, context))
+            data = serialize(await inner(taken.message, context))
             async with method.answer(len(data)):
                 yield data
+        finally:
+            method.give_back(taken)
 
     def count_unread() -> None:
         method.edge.count_refused("unread")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 
 from sirocco.model.errors import ResourceExhausted
 
@@ -26,6 +26,9 @@ HOST_SHARE = 3
 # Connections that have nothing yet leave one part in so many when their host has its share: a
 # client on one host with an attacker of a few connections is still served.
 OTHERS_PART = 8
+
+# Callers whose keys are kept: each call of a client takes places several times.
+CALLERS = 1_024
 
 
 class Shares:
@@ -53,9 +56,10 @@ class Shares:
         self._connection_max = connection_max
         self._what = what
         self._retry_after_ms = retry_after_ms
-        self._held: Counter[str] = Counter()
+        # Not counters: these call Python for each key that they lack.
+        self._held: dict[str, int] = {}
         self._whole = 0
-        self._waiting: Counter[str] = Counter()
+        self._waiting: dict[str, int] = {}
         self._waiting_whole = 0
 
     @property
@@ -65,7 +69,7 @@ class Shares:
 
     def held_by(self, tenant: str, peer: str = "") -> int:
         """Returns how many places one caller has."""
-        return self._held[_holder_of(tenant, peer)]
+        return self._held.get(_holder_of(tenant, peer), 0)
 
     def fits(self, tenant: str, amount: int = 1, *, peer: str = "") -> bool:
         """Whether so many may be taken now; the first amount fits however large it is."""
@@ -85,9 +89,7 @@ class Shares:
         """
         if not self.fits(tenant, amount, peer=peer):
             raise self._refusal(tenant, amount, peer)
-        for key in _keys(tenant, peer):
-            self._held[key] += amount
-        self._whole += amount
+        self._add(tenant, amount, peer)
 
     async def wait(self, tenant: str, amount: int, timeout_s: float, *, peer: str = "") -> None:
         """Takes places as soon as they are free; see `take`.
@@ -95,11 +97,13 @@ class Shares:
         Raises:
             ResourceExhausted: they are not free in time, or too many wait already.
         """
-        if not self.fits(tenant, amount, peer=peer):
-            with self._queued(tenant, amount, peer):
-                end_s = time.monotonic() + timeout_s
-                while not self.fits(tenant, amount, peer=peer) and time.monotonic() < end_s:
-                    await asyncio.sleep(LOOK_S)
+        if self.fits(tenant, amount, peer=peer):
+            self._add(tenant, amount, peer)
+            return
+        with self._queued(tenant, amount, peer):
+            end_s = time.monotonic() + timeout_s
+            while not self.fits(tenant, amount, peer=peer) and time.monotonic() < end_s:
+                await asyncio.sleep(LOOK_S)
         self.take(tenant, amount, peer=peer)
 
     def give_back(self, tenant: str, amount: int = 1, *, peer: str = "") -> None:
@@ -117,17 +121,24 @@ class Shares:
         finally:
             self.give_back(tenant, amount, peer=peer)
 
+    def _add(self, tenant: str, amount: int, peer: str) -> None:
+        for key in _keys(tenant, peer):
+            self._held[key] = self._held.get(key, 0) + amount
+        self._whole += amount
+
     @contextmanager
     def _queued(self, tenant: str, amount: int, peer: str) -> Iterator[None]:
         """Counts waiting callers: none may fill the queue either."""
         keys = _keys(tenant, peer)
         free = self.whole_max - self._waiting_whole
         for key, share in keys.items():
-            if self._waiting[key] + amount > min(self._most(key, tenant, peer), share * free):
+            if self._waiting.get(key, 0) + amount > min(
+                self._most(key, tenant, peer), share * free
+            ):
                 raise self._refusal(tenant, amount, peer)
         self._waiting_whole += amount
         for key in keys:
-            self._waiting[key] += amount
+            self._waiting[key] = self._waiting.get(key, 0) + amount
         try:
             yield
         finally:
@@ -146,18 +157,18 @@ class Shares:
     def _is_within(self, tenant: str, amount: int, peer: str) -> bool:
         """Whether an amount is within all shares that a caller takes from."""
         free = self.whole_max - self._whole
-        is_new = not self._held[_holder_of(tenant, peer)]
+        is_new = not self._held.get(_holder_of(tenant, peer))
         if is_new and (tenant or free - amount >= self.whole_max // OTHERS_PART):
             return True
-        return not any(
-            self._held[key]
-            and self._held[key] + amount > min(self._most(key, tenant, peer), share * free)
-            for key, share in _keys(tenant, peer).items()
-        )
+        for key, share in _keys(tenant, peer).items():
+            held = self._held.get(key, 0)
+            if held and held + amount > min(self._most(key, tenant, peer), share * free):
+                return False
+        return True
 
     def _refusal(self, tenant: str, amount: int, peer: str) -> ResourceExhausted:
         holder = _holder_of(tenant, peer)
-        held, most = self._held[holder], self._most(holder, tenant, peer)
+        held, most = self._held.get(holder, 0), self._most(holder, tenant, peer)
         whose = f"tenant {tenant}" if tenant else "this caller"
         if held and held + amount > most:
             why = f"{whose} has no room for more {self._what}, the limit is {most}"
@@ -169,6 +180,7 @@ class Shares:
         return ResourceExhausted(why, retry_after_ms=self._retry_after_ms)
 
 
+@lru_cache(maxsize=CALLERS)
 def host_of(peer: str) -> str:
     """Returns the host of a connection, such as `ipv4:10.0.0.7` of `ipv4:10.0.0.7:41024`."""
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else f"host {peer}"
@@ -178,13 +190,16 @@ def _holder_of(tenant: str, peer: str) -> str:
     return f"tenant {tenant}" if tenant else peer
 
 
+@lru_cache(maxsize=CALLERS)
 def _keys(tenant: str, peer: str) -> Mapping[str, int]:
     """Returns whose shares a caller takes from, and how many times what is free each may hold."""
     holder = _holder_of(tenant, peer)
     return {holder: 1} if tenant or not peer else {holder: 1, host_of(peer): HOST_SHARE}
 
 
-def _subtract(counts: Counter[str], key: str, amount: int) -> None:
-    counts[key] -= amount
-    if not counts[key]:
-        del counts[key]
+def _subtract(counts: dict[str, int], key: str, amount: int) -> None:
+    left = counts.get(key, 0) - amount
+    if left:
+        counts[key] = left
+    else:
+        counts.pop(key, None)

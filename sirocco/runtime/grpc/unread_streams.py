@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
@@ -41,52 +41,65 @@ async def in_time(
         ended: called when a call is ended in this way.
         end_s: by the loop's clock; a message that still waits then ends the call.
     """
-    watch = _Watch(context, unread_ms / 1_000, ended, end_s)
-    try:
+    with ReadingWatch(context, unread_ms, ended, end_s) as watch:
         async with aclosing(responses) as each:  # type: ignore[type-var]
             async for response in each:
-                watch.since_s = watch.loop.time()
+                watch.waits()
                 yield response
-                watch.since_s = None
-    finally:
-        watch.close()
+                watch.is_read()
 
 
-class _Watch:
+class ReadingWatch:
+    """Ends a call whose client does not take a message in time; see `in_time`.
+
+    The task that serves the call enters it, calls `waits` before each message, `is_read` after it.
+    """
+
     def __init__(
         self,
         context: grpc.aio.ServicerContext,
-        unread_s: float,
+        unread_ms: int,
         ended: Callable[[], None],
-        end_s: float | None,
+        end_s: float | None = None,
     ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.since_s: float | None = None
+        self._loop = asyncio.get_running_loop()
+        self._since_s: float | None = None
         self._context = context
-        self._unread_s = unread_s
+        self._unread_s = unread_ms / 1_000
         self._ended = ended
         self._end_s = float("inf") if end_s is None else end_s
         self._task = asyncio.current_task()
-        self._timer = self.loop.call_later(unread_s / LOOKS, self._look)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        self._timer = self._loop.call_later(self._unread_s / LOOKS, self._look)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._timer.cancel()
 
+    def waits(self) -> None:
+        """A message is about to be sent."""
+        self._since_s = self._loop.time()
+
+    def is_read(self) -> None:
+        """It has been taken."""
+        self._since_s = None
+
     def _look(self) -> None:
-        now_s = self.loop.time()
-        since_s = self.since_s
+        now_s = self._loop.time()
+        since_s = self._since_s
         if since_s is not None and (now_s - since_s >= self._unread_s or now_s >= self._end_s):
             self._ended()
-            _ENDING.add(task := self.loop.create_task(self._end()))
+            _ENDING.add(task := self._loop.create_task(self._end()))
             task.add_done_callback(_ENDING.discard)
             return
-        self._timer = self.loop.call_later(self._unread_s / LOOKS, self._look)
+        self._timer = self._loop.call_later(self._unread_s / LOOKS, self._look)
 
     async def _end(self) -> None:
         error = ResourceExhausted(
             f"the client has not read a message for {self._unread_s:g} s, or at its search's end"
         )
-        status = self.loop.create_task(_status(self._context, error))
+        status = self._loop.create_task(_status(self._context, error))
         _ENDING.add(status)
         status.add_done_callback(_ENDING.discard)
         # The client receives it only after the messages that it has not read.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -199,6 +201,22 @@ def test_compressed_messages_are_bounded_by_what_they_unpack_to(method: str) -> 
         code, _ = await failure(server.call(method, EXPLOSION, "", **gzip))
         assert code is grpc.StatusCode.UNAUTHENTICATED
         assert not server.servicer.seen
+
+    served(test)
+
+
+def test_calls_leave_no_iterator_to_the_loop() -> None:
+    """The loop would close each in a task and a turn of its own, once it is garbage."""
+
+    async def test(server: Served) -> None:
+        left: list[Any] = []
+        sys.set_asyncgen_hooks(finalizer=left.append)
+        for method, request in ((GET, pb.GetQueryRequest()), (REGISTER, pb.RegisterQueryRequest())):
+            await server.call(method, request.SerializeToString())
+        # A call is a cycle of objects.
+        gc.collect()
+        assert len(server.servicer.seen) == 2
+        assert not left
 
     served(test)
 
