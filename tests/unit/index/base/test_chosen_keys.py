@@ -17,12 +17,21 @@ from sirocco.index.routing.keyword_slots import KeywordSlots
 from sirocco.index.standing.posting_table import PostingTable
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.index.store.term_codes import TermCodes
-from sirocco.kernels.base.hash_placement import fixed_secret
+from sirocco.kernels.base.hash_placement import _drawn, fixed_secret, secret
+from sirocco.kernels.routing.routing import fill_child_table, fill_keyword_table
 from sirocco.kernels.standing.pyramid import POSTING_WORDS
+from sirocco.kernels.store.ranked_prune import _group
+from sirocco.kernels.store.slice_seal import number_terms, rank_terms
+from sirocco.kernels.store.sliding_term_counts import _count_found
+from sirocco.kernels.store.terms_count import add_row_terms
+from sirocco.model.patterns import PatternTable
 from tests.fuzz.chosen_keys import FAMILIES, Keys, drawn
+from tests.support.cpu_time import cpu_ratio
 
 ROOT = Path(__file__).resolve().parents[4]
 COUNT = 20_000
+# Where steps show in time alone: some thousand a key, instead of one or two.
+COUNT_TIMED = 5_000
 
 # Greatest cost of chosen keys, as a multiple of that of random keys.
 FACTOR_MAX = 3.0
@@ -76,6 +85,45 @@ def of_term_codes(keys: Keys) -> NDArray[np.bool_]:
     return table.table_codes != 0
 
 
+def of_tally(keys: Keys) -> NDArray[np.bool_]:
+    places = np.empty(1 << 16, np.uint64), np.zeros(1 << 16, np.int64)
+    offsets, rows = np.array([0, len(keys)]), np.zeros(1, np.int64)
+    assert add_row_terms(offsets, keys, rows, *places, *secret()) == len(keys)
+    return places[1] != 0
+
+
+def of_hot_counts(keys: Keys) -> NDArray[np.bool_]:
+    counts = np.zeros(1 << 16, np.int32)
+    nothing, found = np.empty(0, np.uint8), np.empty(1 << 16, np.uint64)
+    lookup = nothing, found, counts, keys, *secret()
+    assert _count_found(keys, len(keys), lookup, np.int64(0)) == len(keys)
+    return counts != 0
+
+
+def of_child_table(keys: Keys) -> NDArray[np.bool_]:
+    children = np.full(1 << 16, -1, np.int32)
+    own, terms = np.zeros(len(keys), np.int32), np.zeros(1 << 16, np.uint64)
+    assert fill_child_table(keys, own, *secret(), terms, children) == 0
+    return children >= 0
+
+
+def of_keyword_table(keys: Keys) -> NDArray[np.bool_]:
+    filled, held = np.zeros(1 << 16, np.uint8), np.zeros(1 << 16, np.uint8)
+    shares, terms = np.zeros((1 << 16, 3)), np.zeros(1 << 16, np.uint64)
+    own = keys, np.zeros((len(keys), 3)), np.zeros(len(keys), np.uint8)
+    assert fill_keyword_table(*own, *secret(), terms, filled, shares, held) == 0
+    return filled != 0
+
+
+def of_pattern_tree(keys: Keys) -> NDArray[np.bool_]:
+    numbers = {str(number): key for number, key in enumerate(keys[:2_000].tolist())}
+    table = PatternTable(
+        lambda words: np.array([numbers.get(word, len(word)) for word in words], np.uint64)
+    )
+    table.add([f'"{word} {word}"' for word in numbers])
+    return table._places[:, 1] != 0
+
+
 TABLES: tuple[Callable[[Keys], NDArray[np.bool_]], ...] = (
     of_handle_table,
     of_row_table,
@@ -83,6 +131,11 @@ TABLES: tuple[Callable[[Keys], NDArray[np.bool_]], ...] = (
     of_vocabulary,
     of_posting_table,
     of_term_codes,
+    of_tally,
+    of_hot_counts,
+    of_child_table,
+    of_keyword_table,
+    of_pattern_tree,
 )
 
 
@@ -96,6 +149,37 @@ def test_chosen_keys_crowd_no_more_than_others(
         assert chosen <= FACTOR_MAX * by_chance + 1_000, family.__name__
 
 
+def seal(keys: Keys) -> None:
+    distinct = number_terms(keys, np.empty(len(keys), np.uint32), *secret())
+    assert len(distinct) == len(keys)
+    ranks = np.empty(len(keys), np.uint32)
+    assert rank_terms(distinct, np.sort(distinct), ranks, *secret()) == 0
+
+
+def group(keys: Keys) -> None:
+    # Rows of twice the same word, whose sums and differences could be chosen.
+    rows = np.repeat(keys.astype(np.int64), 2)
+    assert len(_group(rows, 2, len(keys), np.empty(len(keys), np.int64), *secret())) == len(keys)
+
+
+@pytest.mark.parametrize("work", [seal, group], ids=lambda each: each.__name__)
+def test_chosen_keys_take_no_longer_in_tables_that_nobody_sees(
+    work: Callable[[Keys], None],
+) -> None:
+    by_chance = drawn(COUNT_TIMED, 1)
+    for family in FAMILIES:
+        chosen = family(COUNT_TIMED)
+        ratio = cpu_ratio(lambda: work(chosen), lambda: work(by_chance), 3)  # noqa: B023
+        assert ratio < 10, family.__name__
+
+
+def test_each_process_draws_its_secret() -> None:
+    drawn_words = {int(word) for _ in range(4) for word in _drawn()}
+    assert len(drawn_words) == 8
+    assert not drawn_words & {int(word) for word in secret()}
+    assert all(word & 1 for word in drawn_words)
+
+
 def test_chosen_terms_share_no_bucket_of_counts() -> None:
     codes = TermCodes()
     for family in FAMILIES:
@@ -106,8 +190,8 @@ def test_chosen_terms_share_no_bucket_of_counts() -> None:
 def test_contents_of_a_table_do_not_reveal_its_secret() -> None:
     keys = drawn(500, 2)
     reported = []
-    for secret in ((3, 5), (0xF00D | 1, (1 << 63) | 1)):
-        with fixed_secret(*secret):
+    for known in ((3, 5), (0xF00D | 1, (1 << 63) | 1)):
+        with fixed_secret(*known):
             handles, rows, words = HandleTable(), RowTable(), KeywordSlots(1, 1_000)
         handles.put(keys, np.arange(500, dtype=np.int32))
         rows.put(keys, np.arange(500, dtype=np.int32))

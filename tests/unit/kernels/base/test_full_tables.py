@@ -10,6 +10,7 @@ from sirocco.kernels.base.blocks import new_block_state, take_block
 from sirocco.kernels.base.faults import KernelError, required
 from sirocco.kernels.base.stretch_table import (
     FILTER_SHIFT,
+    erase,
     find,
     find_or_add,
     hash_of,
@@ -22,7 +23,14 @@ from sirocco.kernels.routing.keyword_filter import add_keywords, keep_wanted
 from sirocco.kernels.standing.pyramid import POSTING_WORDS, STATE_FREE
 from sirocco.kernels.standing.range_post import post, unpost
 from sirocco.kernels.standing.term_ids import acquire_ids, look_up_ids, release_ids
-from sirocco.kernels.standing.term_table import BUCKET_WORDS, buckets_needed, stretch_terms
+from sirocco.kernels.standing.term_table import (
+    BUCKET_WORDS,
+    buckets_needed,
+    erase_term,
+    find_term,
+    hash_of_term,
+    stretch_terms,
+)
 from sirocco.kernels.store.slice_seal import number_terms, rank_terms
 from sirocco.kernels.store.sliding_term_counts import put_codes
 
@@ -103,6 +111,58 @@ def test_a_walk_ends_where_the_slots_do() -> None:
         )
     for kept, now in zip(before, (slots, words, state), strict=True):
         assert (kept == now).all()
+
+
+def test_a_gap_is_closed_with_nothing_from_after_the_array() -> None:
+    state = new_table_state(5)
+    last = [key for key in range(4_000) if home_of(h_of(key, state), U8(59), 32) == 31][:3]
+    memory, words = np.zeros(2 * 40, U8), np.zeros(8, U8)
+    slots = memory[: 2 * 33]
+    for key in last[:2]:
+        assert find_or_add(slots, words, state, U8(key), h_of(key, state), U8(1)) >= 0
+    # What follows in memory would belong into the gap.
+    memory[2 * 33 : 2 * 34] = last[2], 1
+    erase(slots, words, state, 32)
+    assert slots[2 * 31 :].tolist() == [last[0], 1, 0, 0]
+    assert memory[2 * 33 : 2 * 34].tolist() == [last[2], 1]
+
+
+def test_a_doubling_ends_where_the_slots_do() -> None:
+    slots, words, state = np.full(2 << 6, 77, U8), np.zeros(8, U8), new_table_state(5)
+    stretch(slots, words, state, 16)
+    assert find(slots, 0, U8(5)) == -1
+
+
+def full_terms() -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Returns terms whose buckets are all full and say that more follow, and a term after them."""
+    state = new_table_state(1)
+    memory = np.zeros(BUCKET_WORDS * 3, U8)
+    words = memory[: BUCKET_WORDS * 2]
+    key = next(k for k in range(100) if not U8(hash_of_term(U8(k), state)) >> U8(63))
+    for bucket in range(3):
+        memory[BUCKET_WORDS * bucket : BUCKET_WORDS * bucket + 5] = 1_000 + bucket
+        memory.view(I4)[16 * bucket + 10 : 16 * bucket + 16] = [1, 1, 1, 1, 1, -1]
+    memory[BUCKET_WORDS * 2] = key
+    return memory, words, state, key
+
+
+def test_a_walk_over_terms_ends_where_the_buckets_do() -> None:
+    memory, words, state, key = full_terms()
+    values = words.view(I4)
+    assert find_term(words, values, 0, U8(key)) == -1
+    found = np.empty(1, I4)
+    look_up_ids(words, values, state, np.array([key], U8), found)
+    assert found.tolist() == [1]
+    after = memory[BUCKET_WORDS * 2 :].copy()
+    erase_term(words, values, state, 16 + 10)
+    assert (memory[BUCKET_WORDS * 2 :] == after).all()
+    assert key not in words
+
+
+def test_a_doubling_of_terms_ends_where_the_buckets_do() -> None:
+    words, state = np.zeros(BUCKET_WORDS * 5, U8), new_table_state(1)
+    words.view(I4)[15::16] = -1
+    assert stretch_terms(words, words.view(I4), state, 1) == 1
 
 
 @pytest.mark.parametrize("short", ["slots", "filter"])
