@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.base.disjunctive import TOO_MANY, absorb_masks, multiply_masks
+from sirocco.kernels.base.hash_placement import secret
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.folding.folded_terms import folded_tokens_of, present_terms
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
@@ -57,8 +58,8 @@ _PRODUCTS_MAX = 16_384
 # Up to this many products, or masks to absorb, Python is as fast as a native call with its setup.
 _NATIVE_MIN = 48
 
-# A product's place in a table must not be predictable: Python's own hashes have a secret.
-_SECRET = np.uint64(hash("disjunctive form") & 0xFFFFFFFFFFFFFFFF)
+# A product's place in a table must not be predictable, whatever PYTHONHASHSEED is.
+_SECRET = secret()[0]
 
 
 @dataclass(frozen=True, slots=True)

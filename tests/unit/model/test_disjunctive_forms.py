@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sirocco.kernels.base.disjunctive import TOO_MANY, absorb_masks, multiply_masks
+from sirocco.kernels.base.hash_placement import secret
+from sirocco.model import expression
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.expression import (
     AllOf,
@@ -154,3 +156,8 @@ def test_products_and_absorption_follow_their_definitions(data: st.DataObject) -
     assert numbers(products[:count][kept[:left_over]]) == minimal
     if spent[0]:
         assert absorb_masks(products[:count], int(spent[0]) - 1, kept, spent) == TOO_MANY
+
+
+def test_products_are_placed_by_the_secret_of_the_process() -> None:
+    # Not by Python's hash of a string, which PYTHONHASHSEED makes the same everywhere.
+    assert secret()[0] == expression._SECRET

@@ -1,4 +1,4 @@
-"""Names of queries without the tenant's prefix, row by row."""
+"""Names of queries without the tenant's prefix, row by row; sessions of tenants."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from sirocco.model.access import Grant
 from sirocco.protocol.contract.columns import QueryNames
 from sirocco.services.merger.tenant_names import without_prefix
+from sirocco.services.router.publish import session_of
 
 
 def names(ids: list[str], specs: tuple[str, ...] | None) -> QueryNames:
@@ -45,3 +47,12 @@ def test_without_a_tenant_nothing_changes() -> None:
     given = names(["acme:q"], None)
     assert without_prefix(given, "") is given
     assert len(without_prefix(names([], None), "acme:")) == 0
+
+
+def test_a_session_that_another_tenant_names_is_not_the_owner_s() -> None:
+    grants = [Grant("token", tenant, frozenset({"publish"}), None) for tenant in ("acme", "evil")]
+    own, other = (session_of(grant, 77) for grant in grants)
+    assert len({own, other, 77, session_of(grants[0], 78)}) == 4
+    assert session_of(Grant("another", "acme", frozenset(), None), 77) == own
+    # As one without a tenant writes it.
+    assert session_of(Grant("operator", "", frozenset(), None), 77) == 77

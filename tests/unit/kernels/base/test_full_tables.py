@@ -138,7 +138,7 @@ def full_terms() -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     state = new_table_state(1)
     memory = np.zeros(BUCKET_WORDS * 3, U8)
     words = memory[: BUCKET_WORDS * 2]
-    key = next(k for k in range(100) if not U8(hash_of_term(U8(k), state)) >> U8(63))
+    key = next(k for k in range(5_000, 5_100) if not U8(hash_of_term(U8(k), state)) >> U8(63))
     for bucket in range(3):
         memory[BUCKET_WORDS * bucket : BUCKET_WORDS * bucket + 5] = 1_000 + bucket
         memory.view(I4)[16 * bucket + 10 : 16 * bucket + 16] = [1, 1, 1, 1, 1, -1]

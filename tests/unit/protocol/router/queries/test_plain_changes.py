@@ -26,6 +26,7 @@ from sirocco.protocol.router.queries.plain_updates import (
     parts,
 )
 from sirocco.schemes.map.routing import RoutingArrays
+from tests.collisions import FOUND
 from tests.support.plain_columns import plain_entries, plain_requests
 from tests.support.registry_log import ROUTING, Log, query
 
@@ -145,6 +146,24 @@ def test_rows_that_need_no_change_are_answered_as_single_ones() -> None:
     log.read()
     # Behind the probe that decided about the rest.
     assert kinds(log, token) == [4, "NOT_FOUND"]
+
+
+def test_ids_with_one_handle_are_apart_in_columns() -> None:
+    victim = "acme:orders"
+    for action, code in (("update", "NOT_FOUND"), ("register", "ALREADY_EXISTS")):
+        log = ColumnLog()
+        log.request(asked("register", victim))
+        log.read()
+        token = log.request(asked(action, FOUND[victim], "evil"))
+        log.read()
+        assert kinds(log, token) == [code]
+        assert all(victim in ids for ids in log.installed_ids().values())
+    # Neither is live when both are asked for in one request: the first one is registered.
+    log = ColumnLog()
+    token = log.request(asked("register", victim), asked("register", FOUND[victim], "evil"))
+    log.read()
+    assert kinds(log, token) == [0, "ALREADY_EXISTS"]
+    assert all(ids == {victim: 0} for ids in log.installed_ids().values())
 
 
 def test_requests_for_a_query_wait_for_its_change_in_columns() -> None:

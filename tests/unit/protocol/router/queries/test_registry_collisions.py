@@ -14,6 +14,7 @@ from sirocco.protocol.contract.messages import NO_REVISION, Change
 from sirocco.protocol.router.limits import LIMITS
 from sirocco.protocol.router.queries import former_identities
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
+from sirocco.protocol.router.queries.pending_changes import is_same
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.collisions import FOUND, PAIRS, ZEROS
 from tests.support.registry_log import Log, query
@@ -120,6 +121,13 @@ def test_removals_of_both_are_not_mistaken_for_each_other() -> None:
     assert victim.error is None
 
 
+def test_a_change_of_the_other_id_is_not_taken_for_an_own_one() -> None:
+    own = replace(change_of(registered(VICTIM)), digest=7)
+    other = replace(change_of(registered(EVIL)), digest=7)
+    assert is_same(own, replace(own, epoch=9))
+    assert not is_same(other, own)
+
+
 def test_an_owner_that_has_just_begun_refuses_it_too() -> None:
     log = Log(100)
     log.ask(registered(VICTIM))
@@ -153,6 +161,8 @@ def test_a_checkpoint_from_before_finds_out_whose_its_queries_are(is_said_again:
     successor.registry.restore(state)
     for evil in (EVIL, PAIRS[0][1]):
         assert isinstance(refusal(successor, registered(evil)), AlreadyExists)
+        assert isinstance(refusal(successor, request_of("update", query(evil))), NotFound)
+        assert isinstance(refusal(successor, request_of("unregister", evil)), NotFound)
     assert successor.ask(request_of("update", query(VICTIM, text="new"))).error is None
 
 
