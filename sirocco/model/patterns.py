@@ -6,7 +6,7 @@ term of its own for an index: an object holds it where its text does.
 
 from __future__ import annotations
 
-import hashlib
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,8 @@ from sirocco.kernels.text.pattern_tree import (
     FIRST_NODE,
     ROW_WORDS,
     SPREAD,
-    STATE_DEEPEST,
     STATE_ENDS,
+    STATE_KEPT,
     STATE_NODES,
     STATE_WORDS,
     WALKED,
@@ -52,8 +52,9 @@ _FOUND_MIN = 4_096
 _WORDS_MAX = 1 << 17
 # With at least eight bits for each pattern, one pair of words in eight is looked up in vain.
 _ENDS_A_WORD = 8
+# With at least sixteen bits for each mark, one in sixty that is not there is looked for.
+_MARKS_A_WORD = 4
 _LINE_WORDS = 8
-_PRIME = (1 << 61) - 1
 _NO_SYMBOLS = np.empty(0, np.uint64)
 
 
@@ -181,19 +182,17 @@ class PatternTable:
         """Creates an empty one; `numbers_of` numbers words."""
         self.known: dict[str, int] = {}
         self._numbers_of = numbers_of
-        # The table's secret, and from it the factor and the roots of the hashes of paths.
-        words = np.array(secret(), np.uint64)
-        drawn = hashlib.blake2b(words.tobytes(), digest_size=24).digest()
-        self._secret = np.append(words, np.frombuffer(drawn, np.uint64) % np.uint64(_PRIME))
-        self._powers = np.empty((0, 2), np.uint64)
+        self._secret = np.array(secret(), np.uint64)
         self._found_max = _FOUND_MIN
-        self._clear(_NODES_MIN, _NODES_MIN, _NODES_MIN)
+        self._clear(_NODES_MIN, _NODES_MIN, _NODES_MIN, _NODES_MIN)
 
-    def _clear(self, nodes_max: int, ends_max: int, marks_max: int) -> None:
-        """Makes an empty tree with room for some nodes, ends and marks, powers of two."""
+    def _clear(self, nodes_max: int, ends_max: int, marks_max: int, kept_max: int) -> None:
+        """Makes an empty tree with room for some nodes, ends, marks and tokens, powers of two."""
         self._places = np.zeros((2 * nodes_max, 2), np.uint64)
         self._marks = np.zeros((2 * marks_max, 2), np.uint64)
         self._marks_room = marks_max
+        self._mark_filter = np.zeros(marks_max // _MARKS_A_WORD, np.uint64)
+        self._kept = np.empty(kept_max, np.uint64)
         self._nodes = _rows(nodes_max)
         self._ends = _rows(ends_max)
         self._pairs = np.zeros(max(1, ends_max // _ENDS_A_WORD), np.uint64)
@@ -208,7 +207,7 @@ class PatternTable:
     @property
     def bytes_total(self) -> int:
         """Memory in bytes, the strings included."""
-        arrays = (*self._tree, self._powers, self._words)
+        arrays = (*self._tree, self._words)
         return sum(each.nbytes for each in arrays) + 150 * len(self.known)
 
     @property
@@ -231,8 +230,8 @@ class PatternTable:
     @property
     def _tree(self) -> tuple[NDArray[Any], ...]:
         return (
-            self._places, self._marks, self._nodes, self._ends, self._pairs, self._begins_some,
-            self._secret, self._state,
+            self._places, self._marks, self._mark_filter, self._kept, self._nodes, self._ends,
+            self._pairs, self._begins_some, self._secret, self._state,
         )  # fmt: skip
 
     def add(self, patterns: Sequence[str]) -> None:
@@ -242,9 +241,10 @@ class PatternTable:
             return
         self.known.update(zip(fresh, self._numbers_of(fresh).tolist(), strict=True))
         paths = self._paths(fresh)
-        nodes, ends = self._state[[STATE_NODES, STATE_ENDS]].tolist()
-        room = len(self._nodes) - nodes, len(self._ends) - ends, self._marks_room
-        if len(paths.symbols) > room[0] or len(fresh) > room[1] or paths.marks > room[2]:
+        nodes, ends, kept = self._state[[STATE_NODES, STATE_ENDS, STATE_KEPT]].tolist()
+        room = len(self._nodes) - nodes, len(self._ends) - ends, len(self._kept) - kept
+        wanted = len(paths.symbols), len(fresh), paths.tokens
+        if paths.marks > self._marks_room or any(map(operator.gt, wanted, room)):
             self.keep(lambda _: True)
         else:
             self._insert(fresh, paths)
@@ -255,8 +255,8 @@ class PatternTable:
         kept = list(self.known)
         paths = self._paths(kept)
         nodes = 2 * (FIRST_NODE + len(paths.symbols))
-        ends, marks = 2 * (1 + len(kept)), 2 * paths.marks
-        self._clear(_power_of_two(nodes), _power_of_two(ends), _power_of_two(marks))
+        sizes = nodes, 2 * (1 + len(kept)), 2 * paths.marks, 2 * paths.tokens
+        self._clear(*(_power_of_two(size) for size in sizes))
         self._insert(kept, paths)
 
     def find(
@@ -277,9 +277,7 @@ class PatternTable:
         scratch = tuple(np.empty(room, np.int32) for _ in range(4))
         while True:
             found = np.empty(self._found_max, np.uint64)
-            total = find_patterns(
-                columns, places, self._tree, self._powers, self._words, scratch, offsets, found
-            )
+            total = find_patterns(columns, places, self._tree, self._words, scratch, offsets, found)
             if total >= 0:
                 return found[:total], offsets
             self._found_max *= 4
@@ -309,13 +307,6 @@ class PatternTable:
         if not paths.is_phrase.all():
             # Words may begin with more than is noted.
             self._words[:] = 0
-        depth = int(self._state[STATE_DEEPEST])
-        if len(self._powers) <= depth:
-            powers, factor = [1], int(self._secret[2])
-            for _ in range(2 * depth):
-                powers.append(powers[-1] * factor % _PRIME)
-            root = int(self._secret[3])
-            self._powers = np.array([(each, each * root % _PRIME) for each in powers], np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,10 +318,20 @@ class _Paths:
     is_phrase: NDArray[np.bool_]
 
     @property
+    def _further(self) -> NDArray[np.int64]:
+        """How many tokens those phrases have after the first WALKED that have some."""
+        further = np.diff(self.offsets)[self.is_phrase] - WALKED
+        return further[further > 0]
+
+    @property
     def marks(self) -> int:
         """How many nodes `add_patterns` may mark."""
-        further = np.diff(self.offsets)[self.is_phrase] - WALKED
-        return sum(each.bit_count() for each in further.tolist() if each > 0)
+        return sum(each.bit_count() for each in self._further.tolist())
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens `add_patterns` keeps."""
+        return int((self._further + WALKED).sum())
 
 
 def _rows(count: int) -> NDArray[np.uint64]:
