@@ -23,11 +23,8 @@ from sirocco.services.connector.sources.kafka_config import KafkaSourceSettings
 from sirocco.services.connector.sources.kafka_dead_letters import DeadLetters
 from sirocco.services.connector.sources.progress import Place, place_of
 from sirocco.services.connector.sources.records import Bad, Decoded
-from sirocco.services.connector.sources.registry_formats import (
-    Reader,
-    RegistryAwayError,
-    open_reader,
-)
+from sirocco.services.connector.sources.registry_formats import Reader, open_reader
+from sirocco.services.connector.sources.schema_registry import RegistryAwayError
 from sirocco.telemetry.logging import event
 from sirocco.transport.kafka_errors import LOGGER
 from sirocco.transport.kafka_settings import client_config

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import time
 from collections.abc import Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.error import SchemaRegistryError
 from fastavro.schema import parse_schema
 
 from sirocco.model.errors import InvalidArgument
@@ -22,6 +19,12 @@ from sirocco.services.connector.sources.records import (
     Record,
     RecordReader,
     feature,
+)
+from sirocco.services.connector.sources.schema_registry import (
+    SCHEMA_BYTES_MAX,
+    Schema,
+    SchemaRegistry,
+    avro_json,
 )
 from sirocco.services.connector.sources.schemas import (
     Parse,
@@ -39,11 +42,9 @@ _UNKNOWN_S = 30.0
 # Schemas that a schema refers to, with those that these refer to.
 _REFERENCES_MAX = 100
 
-_SCHEMA_BYTES_MAX = 4 << 20
-
-
-class RegistryAwayError(Exception):
-    """The registry does not answer, or not sensibly; its schemas are asked for again."""
+# Of a schema with all that it refers to, and of all whose readers are kept.
+_WHOLE_BYTES_MAX = 2 * SCHEMA_BYTES_MAX
+_KEPT_BYTES_MAX = 8 * SCHEMA_BYTES_MAX
 
 
 class Reader(Protocol):
@@ -78,15 +79,29 @@ class _AsTheyAre:
         """Needs nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a schema.
+
+    Attributes:
+        parse: What reads its records, or why nothing can.
+        until_s: How long that holds, as `time.monotonic`.
+        size: Of the schema with all that it refers to, characters.
+    """
+
+    parse: Parse | DecodeError
+    until_s: float
+    size: int = 0
+
+
 class _WithSchemas:
     """Reads records by the schemas that they name."""
 
     def __init__(self, settings: KafkaSourceSettings, registry: RegistryConfig) -> None:
         self._is_avro = settings.format == "avro"
-        self._registry = registry
-        self._client = SchemaRegistryClient(_client_config(registry))
-        # Id → what reads its records, or why nothing can; and until when that holds.
-        self._parsers: dict[int, tuple[Parse | DecodeError, float]] = {}
+        self._registry = SchemaRegistry(registry, serialized=not self._is_avro)
+        # By id.
+        self._parsers: dict[int, _Known] = {}
         self._reader = RecordReader(settings.mapping, settings.record_bytes, self._decode)
         self._record_bytes = settings.record_bytes
 
@@ -103,132 +118,86 @@ class _WithSchemas:
                 # It is put aside when it is read.
                 continue
         now_s = time.monotonic()
-        if len(self._parsers) + len(wanted) > _SCHEMAS_MAX:
+        if len(self._parsers) + len(wanted) > _SCHEMAS_MAX or self._kept_bytes() > _KEPT_BYTES_MAX:
             self._parsers = {each: self._parsers[each] for each in wanted & self._parsers.keys()}
         for each in sorted(wanted):
             known = self._parsers.get(each)
-            if known is not None and now_s <= known[1]:
-                continue
-            try:
+            if known is None or now_s > known.until_s:
                 self._parsers[each] = self._found(each)
-            except RegistryAwayError:
-                # It keeps answers, also those that are none.
-                self._client = SchemaRegistryClient(_client_config(self._registry))
-                raise
 
     def read(self, records: Sequence[Record]) -> Decoded:
         """See `Reader.read`."""
         return self._reader.read(records)
 
     def _decode(self, value: bytes) -> Any:
-        parse, _ = self._parsers[schema_id_of(value)]
+        parse = self._parsers[schema_id_of(value)].parse
         if isinstance(parse, DecodeError):
             raise parse.with_traceback(None)
         return parse(value)
 
-    def _found(self, schema_id: int) -> tuple[Parse | DecodeError, float]:
-        form = None if self._is_avro else "serialized"
+    def _kept_bytes(self) -> int:
+        return sum(each.size for each in self._parsers.values())
+
+    def _found(self, schema_id: int) -> _Known:
         try:
-            schema = _asked(lambda: self._client.get_schema(schema_id, fmt=form))
-            return self._parser(schema), float("inf")
-        except SchemaRegistryError as error:
-            unknown = InvalidArgument(f"{schema_id} is unknown: {error!s:.200}", field="schema")
-            return DecodeError(SCHEMA, unknown), time.monotonic() + _UNKNOWN_S
+            schema = self._registry.by_id(schema_id)
+            if schema is None:
+                raise _unusable(f"{schema_id} is unknown")
+            others = self._referred(schema)
+            size = len(schema.text) + sum(len(each.text) for each in others.values())
+            if self._kept_bytes() + size > _KEPT_BYTES_MAX + _WHOLE_BYTES_MAX:
+                raise _unusable("records that were read together have too many large schemas")
+            return _Known(self._parser(schema, others), float("inf"), size)
         except DecodeError as error:
-            return error, time.monotonic() + _UNKNOWN_S
+            return _Known(error.with_traceback(None), time.monotonic() + _UNKNOWN_S)
 
-    def _parser(self, schema: Schema) -> Parse:
-        kind = (schema.schema_type or "AVRO").upper()
+    def _parser(self, schema: Schema, referred: dict[str, Schema]) -> Parse:
         wanted = "AVRO" if self._is_avro else "PROTOBUF"
-        if kind != wanted:
-            error = InvalidArgument(f"{kind:.40} is not {wanted}", field="schema")
-            raise DecodeError(SCHEMA, error)
-        others = list(self._referred(schema))
+        if schema.kind != wanted:
+            raise _unusable(f"{schema.kind:.40} is not {wanted}")
         if not self._is_avro:
-            return protobuf_parser(_bytes(schema), [(name, _bytes(each)) for name, each in others])
+            others = [(name, _bytes(each)) for name, each in referred.items()]
+            return protobuf_parser(_bytes(schema), others)
         named: dict[str, Any] = {}
-        for name, other in others:
+        for name, other in referred.items():
             try:
-                parse_schema(_json(other), named_schemas=named)
+                parse_schema(avro_json(other), named_schemas=named)
             except Exception:
-                error = InvalidArgument(f"{name:.80} is no Avro schema", field="schema")
-                raise DecodeError(SCHEMA, error) from None
-        return avro_parser(_json(schema), named)
+                raise _unusable(f"{name:.80} is no Avro schema") from None
+        return avro_parser(avro_json(schema), named)
 
-    def _referred(self, schema: Schema) -> list[tuple[str, Schema]]:
-        """Returns name and schema of all that one refers to, those first that others refer to."""
+    def _referred(self, schema: Schema) -> dict[str, Schema]:
+        """Returns all schemas that one refers to by name, those first that others refer to."""
         found: dict[str, Schema] = {}
-        form = None if self._is_avro else "serialized"
+        size = len(schema.text)
 
         def add(one: Schema, within: tuple[str, ...]) -> None:
-            for each in one.references or ():
-                name = str(each.name)
+            nonlocal size
+            for each in one.references:
+                name = each.name
                 if name in found:
                     continue
                 if len(found) + len(within) >= _REFERENCES_MAX or name in within:
-                    error = InvalidArgument("refers to too many schemas", field="schema")
-                    raise DecodeError(SCHEMA, error)
-                subject, version = str(each.subject), int(each.version or 0)
-                ask = partial(self._client.get_version, subject, version, fmt=form)
-                other = _asked(lambda ask=ask: ask().schema)
+                    raise _unusable("refers to too many schemas")
+                other = self._registry.by_version(each.subject, each.version)
+                if other is None:
+                    raise _unusable(f"refers to {name:.80}, which is unknown")
+                size += len(other.text)
+                if size > _WHOLE_BYTES_MAX:
+                    raise _unusable(f"has more than {_WHOLE_BYTES_MAX} bytes with its references")
                 add(other, (*within, name))
                 found[name] = other
 
         add(schema, ())
-        return list(found.items())
+        return found
 
 
-def _asked(ask: Any) -> Any:
-    """Returns an answer of the registry.
-
-    Raises:
-        SchemaRegistryError: It knows no such schema.
-        RegistryAwayError: It does not answer, or with something else.
-    """
-    try:
-        found = ask()
-    except SchemaRegistryError as error:
-        if error.http_status_code == 404:
-            raise
-        raise RegistryAwayError(f"schema registry: {error!s:.300}") from None
-    except Exception as error:
-        # Errors of the HTTP library, and whatever an answer causes that is none of a registry.
-        raise RegistryAwayError(f"schema registry: {error!r:.300}") from None
-    if not isinstance(found.schema_str, str):
-        raise RegistryAwayError("schema registry: an answer without a schema")
-    return found
-
-
-def _json(schema: Schema) -> Any:
-    text = schema.schema_str or ""
-    if len(text) > _SCHEMA_BYTES_MAX:
-        raise DecodeError(SCHEMA, InvalidArgument("is too large", field="schema"))
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        # A primitive type may stand without quotes.
-        return text
+def _unusable(reason: str) -> DecodeError:
+    return DecodeError(SCHEMA, InvalidArgument(reason, field="schema"))
 
 
 def _bytes(schema: Schema) -> bytes:
     try:
-        return base64.b64decode(schema.schema_str or "", validate=True)
+        return base64.b64decode(schema.text, validate=True)
     except ValueError:
-        raise DecodeError(
-            SCHEMA, InvalidArgument("is no serialized descriptor", field="schema")
-        ) from None
-
-
-def _client_config(registry: RegistryConfig) -> dict[str, Any]:
-    config: dict[str, Any] = {
-        "url": registry.url,
-        "timeout": registry.timeout_s,
-        # Records wait here, and the group goes on meanwhile.
-        "max.retries": 0,
-        "cache.capacity": _SCHEMAS_MAX,
-    }
-    if registry.user:
-        config["basic.auth.user.info"] = f"{registry.user}:{registry.password}"
-    if registry.ca:
-        config["ssl.ca.location"] = registry.ca
-    return config
+        raise _unusable("is no serialized descriptor") from None
