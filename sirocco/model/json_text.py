@@ -53,9 +53,13 @@ def load_json(text: bytes | str, field: str) -> Any:
         data = text.encode() if isinstance(text, str) else text
         if not may_exceed_64_bits(data):
             return orjson.loads(data)
-        return json.loads(
+        found = json.loads(
             data.decode(), parse_int=_integer, parse_float=_number, parse_constant=_refuse
         )
+        if b"\\u" in data:
+            # Half of a pair of surrogates, which `orjson` refuses: no error could even name it.
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except ValueError as error:
         raise InvalidArgument(f"is no JSON: {error}", field=field) from None
     except RecursionError:

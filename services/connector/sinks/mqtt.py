@@ -113,7 +113,8 @@ class MqttTarget:
         client, settings = self._client, self._settings
         assert client is not None
         messages = [(topic_of(settings.topic, row), row.value) for row in rows]
-        fitting = [one for one in messages if len(one[0].encode()) <= _TOPIC_BYTES]
+        # `{key}` alone is empty for an object without the attribute: no topic of the protocol.
+        fitting = [one for one in messages if 0 < len(one[0].encode()) <= _TOPIC_BYTES]
         try:
             async with asyncio.TaskGroup() as group:
                 for topic, value in fitting:

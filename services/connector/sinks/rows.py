@@ -181,9 +181,13 @@ _WRITERS: dict[Form, Callable[[NotificationBatch, Shape], _Write]] = {
 }
 
 
+# The years 1 and 9999. Where objects' own times are those of arrival, clients choose them beyond.
+_LEAST_MS, _GREATEST_MS = -62_135_596_800_000, 253_402_300_799_000
+
+
 def time_text(moment_ms: int) -> str:
-    """Returns a time as RFC 3339."""
-    found = datetime.fromtimestamp(moment_ms / 1_000, UTC)
+    """Returns a time as RFC 3339, which knows the years to 9999: the nearest one beyond them."""
+    found = datetime.fromtimestamp(min(max(moment_ms, _LEAST_MS), _GREATEST_MS) / 1_000, UTC)
     return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

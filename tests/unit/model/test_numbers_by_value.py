@@ -159,6 +159,15 @@ def test_what_is_no_number_of_json_is_refused(text: str) -> None:
             load_json(f"[{pad}{text}]", "value")
 
 
+def test_half_a_pair_of_surrogates_is_no_text_whatever_is_beside_it() -> None:
+    """It would pass into errors that name it, and no answer could carry them."""
+    for text in (r'"\ud800"', r'{"\udfff": 1}', r'["\ud83d", "\ude00"]'):
+        for pad in ("1", "99999999999999999999"):
+            with pytest.raises(InvalidArgument, match="no JSON"):
+                load_json(f"[{pad}, {text}]", "value")
+    assert load_json(r'[99999999999999999999, "\ud83d\ude00"]', "value")[1] == "\U0001f600"
+
+
 def test_hashes_of_ids_do_not_slow_a_file_down() -> None:
     ids = np.random.default_rng(7).integers(0, 2**64, 2000, np.uint64)
     assert not may_exceed_64_bits(b"\n".join(b'{"id":%d}' % i for i in ids.tolist()))

@@ -10,7 +10,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from sirocco_client import NotificationBatch
 
-from sirocco.services.connector.sinks.rows import Key, Place, Row, Shape, rows_of
+from sirocco.services.connector.sinks.rows import Key, Place, Row, Shape, rows_of, time_text
 from tests.support.fake_cluster import response_of
 from tests.support.merger_messages import response_with, sent_by_a_merger
 
@@ -101,3 +101,16 @@ def test_cloud_events_in_binary_mode_say_the_same() -> None:
             assert headers == {f"ce_{name}": value for name, value in whole.items()}
             assert (row.id, row.key, row.place) == (same.id, same.key, same.place)
             assert same.headers == ()
+
+
+@pytest.mark.parametrize(
+    ("moment_ms", "text"),
+    [
+        (1_405_123_200_123, "2014-07-12T00:00:00.123Z"),
+        (8_640_000_000_000_000, "9999-12-31T23:59:59.000Z"),
+        (-8_640_000_000_000_000, "0001-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_that_no_calendar_has_are_the_nearest_it_has(moment_ms: int, text: str) -> None:
+    """With arrival by the objects' own times, one object would end a sink at every start."""
+    assert time_text(moment_ms) == text
