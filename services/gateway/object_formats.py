@@ -33,7 +33,8 @@ _PARQUET_ROWS = 64
 PARQUET = "application/vnd.apache.parquet"
 
 # What reading Parquet takes beside the objects: pages, and the values of some rows.
-_PARQUET_BYTES = 64 << 20
+_PARQUET_PAGES_BYTES = 40 << 20
+_PARQUET_BYTES = _PARQUET_PAGES_BYTES + (24 << 20)
 
 # The columns of objects, the request of them, and what is sent.
 _COPIES = 3
@@ -167,7 +168,7 @@ def _read_parquet(body: bytes, limits: GatewayLimits, chosen: ChosenColumns) -> 
     # Its library takes a tenth of a second, and most gateways never read such a body.
     from sirocco.formats.parquet import read_parquet  # noqa: PLC0415
 
-    rows = read_parquet(BytesIO(body), chosen, _PARQUET_ROWS)
+    rows = read_parquet(BytesIO(body), chosen, _CHUNK_ROWS, _PARQUET_PAGES_BYTES)
     size = 0
     for chunk in _chunks(rows, limits.objects, _PARQUET_ROWS):
         batch = read_members(chunk, _NO_FILE)

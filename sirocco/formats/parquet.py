@@ -8,19 +8,25 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from datetime import time as time_of_day
 from decimal import Decimal
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from sirocco.formats.column_map import ChosenColumns, Columns, find_columns, joined
-from sirocco.formats.parquet_pieces import decoded, dictionary_columns, pieces_of, row_pieces
+from sirocco.formats.parquet_pieces import (
+    PAGES_BYTES_MAX,
+    decoded,
+    dictionary_columns,
+    pieces_of,
+    row_pieces,
+)
 from sirocco.formats.rows import Row
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.members import shown
@@ -42,7 +48,12 @@ _UNREADABLE = (ValueError, OverflowError, LookupError, TypeError)
 _LOST: Any = object()
 
 
-def read_parquet(source: IO[bytes], chosen: ChosenColumns, batch_rows: int) -> Iterator[Row]:
+def read_parquet(
+    source: IO[bytes],
+    chosen: ChosenColumns,
+    batch_rows: int,
+    pages_bytes_max: int = PAGES_BYTES_MAX,
+) -> Iterator[Row]:
     """Yields the objects of a file.
 
     Args:
@@ -50,10 +61,11 @@ def read_parquet(source: IO[bytes], chosen: ChosenColumns, batch_rows: int) -> I
         chosen: Columns that the user named.
         batch_rows: How many rows are in memory at most, beside the pages they are from; fewer where
             rows are large (see `parquet_pieces`).
+        pages_bytes_max: What the pages may take that are unpacked at once, one of each column.
 
     Raises:
         InvalidArgument: It is no such file, or has no such columns; `field` is `file`, `header` or
-            `map`.
+            `map`. Or pages take too much; `field` is the column.
     """
     try:
         metadata = pq.read_metadata(source)
@@ -77,7 +89,7 @@ def read_parquet(source: IO[bytes], chosen: ChosenColumns, batch_rows: int) -> I
         if place is not None:
             wanted.append(place)
         count = 0
-        for batch in row_pieces(file, wanted, batch_rows):
+        for batch in row_pieces(source, file, wanted, batch_rows, pages_bytes_max):
             for piece, error in pieces_of(batch):
                 if error is not None:
                     count += 1
@@ -165,34 +177,60 @@ def _members(
     batch: Any, names: list[str], columns: Columns, place: str | None
 ) -> Iterator[dict[str, Any] | InvalidArgument]:
     """Yields the members of the rows of a batch."""
-    cells = {index: _cells(batch.column(names[index])) for index in _used(columns)}
-    points = None if place is None else _values(batch.column(place))
-    times = None if columns.ts is None else _times(batch.column(names[columns.ts]))
+    try:
+        read, times = _read(batch, names, columns, place, _values)
+        lost = {}
+    except _UNREADABLE:
+        read, times = _read(batch, names, columns, place, _values_or_lost)
+        lost = _lost_rows(read | {"ts": times})
+    named = [(name, read[names[index]]) for index, name in columns.others]
+    of_object = (("id", columns.id), ("lon", columns.lon), ("lat", columns.lat))
+    named += [(member, read[names[at]]) for member, at in of_object if at is not None]
+    if columns.ts is not None:
+        named.append(("ts", times))
+    texts = [read[names[index]] for index in columns.text]
+    points = read[place] if place is not None and columns.lon is None else None
     for row in range(batch.num_rows):
-        lost = next((at for at, column in cells.items() if column[row] is _LOST), None)
-        if lost is not None or (times is not None and times[row] is _LOST):
-            field = "ts" if lost is None else names[lost]
-            yield InvalidArgument("has a value that cannot be read", field=f"{field:.80}")
+        if row in lost:
+            yield InvalidArgument("has a value that cannot be read", field=f"{lost[row]:.80}")
             continue
         members: dict[str, Any] = {}
-        for index, name in columns.others:
-            value = cells[index][row]
-            if value is not None and not isinstance(value, bytes):
+        for name, column in named:
+            if (value := column[row]) is not None:
                 members[name] = value
-        for member, at in (("id", columns.id), ("lon", columns.lon), ("lat", columns.lat)):
-            if at is not None and (value := cells[at][row]) is not None:
-                members[member] = value
-        if times is not None and times[row] is not None:
-            members["ts"] = times[row]
-        if columns.text:
-            members["text"] = joined([cells[index][row] for index in columns.text])
-        if points is not None and columns.lon is None:
+        if texts:
+            members["text"] = joined([column[row] for column in texts])
+        if points is not None:
             try:
                 members["lon"], members["lat"] = _point(points[row])
             except InvalidArgument as error:
                 yield error.with_traceback(None)
                 continue
         yield members
+
+
+# Returns a column's values as Python's.
+_Values: TypeAlias = Callable[[Any], list[Any]]
+
+
+def _read(
+    batch: Any, names: list[str], columns: Columns, place: str | None, values: _Values
+) -> tuple[dict[str, list[Any]], list[Any]]:
+    """Returns the values of the columns that are used, and those of the time."""
+    read = {names[index]: _cells(batch.column(names[index]), values) for index in _used(columns)}
+    if place is not None:
+        read[place] = values(batch.column(place))
+    if columns.ts is None:
+        return read, []
+    return read, _times(batch.column(names[columns.ts]), values)
+
+
+def _lost_rows(columns: dict[str, list[Any]]) -> dict[int, str]:
+    """Returns the rows with a value that has no form → the name of its column."""
+    found: dict[int, str] = {}
+    for name, column in columns.items():
+        found |= {row: name for row, value in enumerate(column) if value is _LOST}
+    return found
 
 
 def _time_column(columns: Columns) -> set[int]:
@@ -204,24 +242,37 @@ def _used(columns: Columns) -> set[int]:
     return {*single, *columns.text, *(index for index, _ in columns.others)}  # type: ignore[arg-type]
 
 
-def _cells(column: Any) -> list[Any]:
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+def _cells(column: Any, values: _Values) -> list[Any]:
+    kind, types = column.type, pa.types
+    if types.is_timestamp(kind) and kind.unit == "ns":
         # Python's times have microseconds.
         column = pc.cast(column, pa.timestamp("us", kind.tz), safe=False)
-    return [_plain(value) for value in _values(column)]
+    found = values(column)
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_string(inner) or types.is_large_string(inner) or types.is_integer(inner):
+        return found
+    return [_plain(value) for value in found]
 
 
 def _values(column: Any) -> list[Any]:
+    """Returns a column as Python's values.
+
+    Raises:
+        Exception: One of `_UNREADABLE`: it has a value without a form there.
+    """
+    if pa.types.is_dictionary(column.type) and len(column.dictionary) <= len(column):
+        # Values that repeat are made once.
+        each = column.dictionary.to_pylist()
+        return [None if at is None else each[at] for at in column.indices.to_pylist()]
+    return list(decoded(column).to_pylist())
+
+
+def _values_or_lost(column: Any) -> list[Any]:
     """Returns a column as Python's values, `_LOST` in place of those that it has none for.
 
     Such are dates after the year 9999, text that is no UTF-8, and times in an unknown zone.
     """
-    column = decoded(column)
-    try:
-        return list(column.to_pylist())
-    except _UNREADABLE:
-        return [_value(cell) for cell in column]
+    return [_value(cell) for cell in decoded(column)]
 
 
 def _value(cell: Any) -> Any:
@@ -251,10 +302,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _times(column: Any) -> list[Any]:
+def _times(column: Any, values: _Values) -> list[Any]:
     """Returns epoch ms where the column has moments, else what it has."""
     if not pa.types.is_timestamp(column.type):
-        return _cells(column)
+        return _cells(column, values)
     moments = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False)
     return list(pc.cast(moments, pa.int64()).to_pylist())
 

@@ -7,13 +7,14 @@ are therefore read with their dictionary, and turned into values a piece at a ti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sirocco.formats.parquet_pages import ColumnPages, column_pages
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 
@@ -24,15 +25,21 @@ PIECE_BYTES = 8 << 20
 # neither. A larger row is refused alone, before it is made into values.
 ROW_BYTES_MAX = 2 * (DEFAULT_LIMITS.text_bytes + DEFAULT_LIMITS.attribute_bytes)
 
-# A row group of more bytes may have all of them in a few rows.
-_LARGE_GROUP_BYTES = 64 << 20
+# Of the pages that are unpacked at once, one of each column. DuckDB's have up to 100 MB.
+PAGES_BYTES_MAX = 256 << 20
+
+# Mean size of a page's or dictionary's values beyond which none can be an object's. Half a kilobyte
+# of zeros, packed, may be a page of a gigabyte.
+_MEAN_BYTES_MAX = 16 << 20
+
+# Values of a column in one row group whose rows have several: all of them may be in one row.
+_NESTED_VALUES_MAX = 16 << 20
+
+# Beyond so many values or bytes of such a column, few rows are read at once.
+_NESTED_VALUES = 1 << 18
 
 # Rows that are read at once where a few of them may hold very much.
 _CAUTIOUS_ROWS = 64
-
-# Mean size of the values of a column beyond which no row can be an object. Half a kilobyte of zeros
-# packed may be a page of a gigabyte.
-_MEAN_BYTES_MAX = 16 << 20
 
 # An encoding that repeats the begin of the value before without a dictionary.
 _PREFIXES = "DELTA_BYTE_ARRAY"
@@ -53,38 +60,89 @@ def dictionary_columns(metadata: Any) -> list[str]:
     return sorted(found)
 
 
-def row_pieces(file: Any, names: list[str], rows_max: int) -> Iterator[Any]:
+def row_pieces(
+    source: IO[bytes], file: Any, names: list[str], rows_max: int, pages_bytes_max: int
+) -> Iterator[Any]:
     """Yields the rows of some columns, group by group, in batches of a bounded number.
 
+    Args:
+        source: The file, and
+        file: what reads it.
+        names: The columns.
+        rows_max: Of a batch.
+        pages_bytes_max: Of the pages that are unpacked at once.
+
     Raises:
-        InvalidArgument: The rows of a group are larger than any object.
+        InvalidArgument: Pages of a group are larger than that, or damaged.
     """
+    wanted = set(names)
     for group in range(file.num_row_groups):
-        rows = _rows_at_once(file.metadata.row_group(group), names, rows_max)
+        row_group = file.metadata.row_group(group)
+        columns = [
+            (row_group.column(index), file.schema.column(index))
+            for index in range(row_group.num_columns)
+        ]
+        chosen = [
+            (column, kind.max_repetition_level > 0, column_pages(source, column))
+            for column, kind in columns
+            if not wanted.isdisjoint((column.path_in_schema, kind.path.partition(".")[0]))
+        ]
+        _check_pages(chosen, row_group.num_rows, pages_bytes_max)
+        rows = _rows_at_once(chosen, row_group.num_rows, rows_max)
         yield from file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False)
 
 
-def _rows_at_once(group: Any, names: list[str], rows_max: int) -> int:
-    """Returns how many rows of a group are read at once."""
+# A column's metadata, whether its rows have several values, and its pages.
+_Column: TypeAlias = tuple[Any, bool, ColumnPages]
+
+
+def _check_pages(columns: list[_Column], rows: int, bytes_max: int) -> None:
+    """Refuses pages that unpack to very much.
+
+    Raises:
+        InvalidArgument: There are such; the field is the column.
+    """
     size = 0
-    is_steep = False
-    wanted = set(names)
-    for index in range(group.num_columns):
-        column = group.column(index)
-        path = column.path_in_schema
-        if path not in wanted and path.partition(".")[0] not in wanted:
-            continue
-        size += column.total_uncompressed_size
-        is_steep |= _PREFIXES in column.encodings
-        if column.total_uncompressed_size > _MEAN_BYTES_MAX * max(1, group.num_rows):
-            raise InvalidArgument(
-                f"has rows of {column.total_uncompressed_size // max(1, group.num_rows)} bytes",
-                field=f"{path:.80}",
-            )
-    mean = max(1, size // max(1, group.num_rows))
-    rows: int = min(rows_max, max(1, PIECE_BYTES // mean))
-    is_cautious = is_steep or size > _LARGE_GROUP_BYTES
-    return min(rows, _CAUTIOUS_ROWS) if is_cautious else rows
+    for column, is_nested, pages in columns:
+        path = f"{column.path_in_schema:.80}"
+        if pages.mean > _MEAN_BYTES_MAX:
+            raise InvalidArgument(f"has rows of {pages.mean} bytes", field=path)
+        if is_nested and column.num_values > _NESTED_VALUES_MAX:
+            message = f"has {column.num_values} values in a row group, the limit is"
+            raise InvalidArgument(f"{message} {_NESTED_VALUES_MAX}", field=path)
+        if not is_nested and column.num_values != rows:
+            raise InvalidArgument(f"has {column.num_values} values in {rows} rows", field=path)
+        size += pages.largest
+        if size > bytes_max:
+            message = f"has pages of {pages.largest} bytes, those of all columns may have"
+            raise InvalidArgument(f"{message} {bytes_max}", field=path)
+
+
+def _rows_at_once(columns: list[_Column], rows: int, rows_max: int) -> int:
+    """Returns how many rows of a group are read at once.
+
+    Their pages take `PIECE_BYTES`, but for one page of each column. A dictionary is not multiplied
+    by its rows.
+    """
+    is_cautious = False
+    flat: list[ColumnPages] = []
+    nested_bytes = 0
+    for column, is_nested, pages in columns:
+        is_cautious |= _PREFIXES in column.encodings
+        size = int(pages.sizes.sum())
+        if is_nested:
+            is_cautious |= column.num_values > _NESTED_VALUES or size > PIECE_BYTES
+            nested_bytes += size
+        else:
+            flat.append(pages)
+    found = min(rows_max, _CAUTIOUS_ROWS) if is_cautious else rows_max
+    least = sum(pages.bytes_of(1) for pages in flat)
+    while found > 1:
+        size = sum(pages.bytes_of(found) for pages in flat) + nested_bytes * found // max(1, rows)
+        if size <= PIECE_BYTES + least:
+            break
+        found //= 2
+    return found
 
 
 def pieces_of(batch: Any) -> Iterator[tuple[Any, InvalidArgument | None]]:
@@ -118,6 +176,7 @@ def _row_bytes(column: Any) -> NDArray[np.int64]:
     kind, types = column.type, pa.types
     if types.is_dictionary(kind):
         sizes = _row_bytes(column.dictionary)
+        _check_indices(column.indices, len(sizes))
         if not len(sizes):
             return np.full(len(column), _CELL_BYTES, np.int64)
         rows: NDArray[np.int64] = sizes[
@@ -141,6 +200,19 @@ def _row_bytes(column: Any) -> NDArray[np.int64]:
         lengths: NDArray[np.int64] = found.astype(np.int64) + _CELL_BYTES
         return lengths
     return np.full(len(column), _CELL_BYTES, np.int64)
+
+
+def _check_indices(indices: Any, count: int) -> None:
+    """Refuses indices beyond a dictionary, which Arrow takes from the file as they are.
+
+    Raises:
+        InvalidArgument: There are such; the value would be whatever is in memory there.
+    """
+    bounds = pc.min_max(indices).as_py()
+    if bounds["max"] is not None and not 0 <= bounds["min"] <= bounds["max"] < count:
+        raise InvalidArgument(
+            "cannot be read as Parquet: a value that its dictionary lacks", field="file"
+        )
 
 
 def _has_lengths(kind: Any) -> bool:

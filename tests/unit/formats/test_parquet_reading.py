@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import random
 import struct
 import tracemalloc
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from pyarrow import parquet as pq
 from sirocco.formats.column_map import read_map
 from sirocco.formats.parquet import read_parquet
 from sirocco.model.errors import InvalidArgument
+from tests.support.seeds import drawn_seed
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 NOON_MS = 1_767_268_800_000
@@ -195,6 +197,95 @@ def test_a_page_that_unpacks_to_a_vast_one_is_not_unpacked() -> None:
     with pytest.raises(InvalidArgument, match="rows of"):
         next(found)
     assert pa.total_allocated_bytes() - before < 8 << 20
+
+
+def without_pages(data: bytes) -> bytes:
+    """Returns a file whose metadata says nothing of what the pages of `text` unpack to."""
+    (length,) = struct.unpack("<I", data[-8:-4])
+    footer = data[-8 - length : -8]
+    texts = pq.read_metadata(io.BytesIO(data)).row_group(0).column(3)
+    said = thrift_integer(texts.total_uncompressed_size)
+    assert footer.count(said) == 1
+    # As long as before: a number may have zeros at its end.
+    footer = footer.replace(said, b"\x80" * (len(said) - 1) + b"\0")
+    return data[: -8 - length] + footer + data[-8:]
+
+
+def thrift_integer(number: int) -> bytes:
+    number *= 2
+    found = b""
+    while number >= 128:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])
+
+
+@pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd", "brotli", "lz4"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_page_unpacks_to_what_its_header_says_whatever_the_metadata_says(
+    compression: str, version: str
+) -> None:
+    texts = pa.array(["x" * 100_000] * 60)
+    out = io.BytesIO()
+    pq.write_table(
+        places(60, text=texts), out, use_dictionary=False, compression=compression,
+        data_page_version=version,
+    )  # fmt: skip
+    data = without_pages(out.getvalue())
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InvalidArgument, match="has pages of") as caught:
+        next(read_parquet(io.BytesIO(data), {}, 4_096, pages_bytes_max=5 << 20))
+    assert caught.value.field == "text"
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    assert len(list(read_parquet(io.BytesIO(data), {}, 4_096, pages_bytes_max=7 << 20))) == 60
+
+
+def test_a_row_of_very_many_missing_values_is_refused() -> None:
+    """Some bytes say how often nothing is repeated."""
+    many = pa.ListArray.from_arrays([0, 20_000_000], pa.nulls(20_000_000, pa.int8()))
+    out = io.BytesIO()
+    pq.write_table(places(1, numbers=many), out)
+    assert len(out.getvalue()) < 5_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InvalidArgument, match="values in a row group"):
+        next(read_parquet(out, {}, 4_096))
+    assert pa.total_allocated_bytes() - before < 8 << 20
+
+
+def test_a_value_that_its_dictionary_lacks_is_no_value() -> None:
+    """Arrow does not look: the value would be whatever is in memory there."""
+    texts = pa.array(["one", "two", "three", "four"] * 16)
+    out = io.BytesIO()
+    pq.write_table(places(64, text=texts), out, compression="none")
+    data = bytearray(out.getvalue())
+    # One value less in the dictionary's header, which has its number as the first field.
+    column = pq.read_metadata(out).row_group(0).column(3)
+    header = data[column.dictionary_page_offset : column.data_page_offset]
+    at = column.dictionary_page_offset + header.index(bytes([0x15, 8]))
+    data[at + 1] = 6
+    with pytest.raises(InvalidArgument, match="dictionary lacks"):
+        list(read_parquet(io.BytesIO(data), {}, 100))
+
+
+def test_damaged_pages_end_in_a_typed_error() -> None:
+    """Whatever bytes a file has between its metadata and its begin."""
+    rng = random.Random(seed := drawn_seed())
+    out = io.BytesIO()
+    texts = pa.array([None if number % 7 == 0 else f"text {number % 50}" for number in range(400)])
+    lists = pa.array([[1, 2]] * 400)
+    pq.write_table(places(400, text=texts, numbers=lists), out, data_page_size=500)
+    whole = out.getvalue()
+    (length,) = struct.unpack("<I", whole[-8:-4])
+    for turn in range(150):
+        data = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(4, len(data) - length - 8)] = rng.choice([0, 1, 127, 255])
+        try:
+            assert len(list(read_parquet(io.BytesIO(data), {}, 100))) <= 400
+        except InvalidArgument:
+            continue
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, turn {turn}") from error
 
 
 @pytest.mark.parametrize(
