@@ -292,6 +292,8 @@ def write_answer(answer: Answer) -> Iterator[pb.SearchResponse]:
         put_objects(response.objects, answer.objects.slice(begin, end))
         put_events(response.events, answer.events.slice(begin, end))
         yield response
+    if not len(answer.terms):
+        return
     for part in _term_chunks(answer.terms):
         response = pb.SearchResponse()
         response.terms.terms = pack(part.terms, U1)
