@@ -92,6 +92,8 @@ class FakeCluster:
         self.revision = 0
         self.unary_failures: deque[Failure] = deque()
         self.bulk_plans: deque[int] = deque()
+        # Number of requests in bulk calls.
+        self.bulk_requests = 0
         # (query id, object id) in the order in which they are delivered; the cursor is an index.
         self.matches: list[tuple[str, int | str]] = []
         self.batch_matches = 7
@@ -316,6 +318,7 @@ class _Queries(query_service_pb2_grpc.QueryServiceServicer):
         with self.cluster.lock:
             plan = self.cluster.bulk_plans.popleft() if self.cluster.bulk_plans else None
         for count, request in enumerate(requests, 1):
+            self.cluster.bulk_requests += 1
             yield request, count == plan
 
     def _response(
