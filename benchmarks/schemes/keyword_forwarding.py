@@ -27,7 +27,7 @@ from sirocco.model.query import parse_query, query_handle
 from sirocco.protocol.contract.effects import Append, Effect, State
 from sirocco.protocol.contract.messages import NO_REVISION, Change, Installed, Keywords, Message
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.evaluator.standing.standing_queries import RANGE
+from sirocco.protocol.evaluator.standing.query_families import RANGE
 from sirocco.protocol.router.objects.keyword_filter import KeywordFilter
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary, keys_of_queries
 from sirocco.protocol.router.queries.query_placement import Stage, place_new

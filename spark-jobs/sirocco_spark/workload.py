@@ -19,7 +19,7 @@ from sirocco.index.base.query_rows import NEVER_MS, QueryRows
 from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.positions import NO_TIME_MS
-from sirocco.protocol.evaluator.standing.standing_queries import spec_query
+from sirocco.protocol.evaluator.standing.definitions import spec_query
 from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries, no_queries
 from sirocco.schemes.workload.sampling import sample_queries
 from sirocco_spark.blobs import open_blobs

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.standing.locators import LocatorTable
-from sirocco.protocol.evaluator.standing.standing_queries import Batch
+from sirocco.protocol.evaluator.standing.batch import Batch
 from sirocco.protocol.router.queries import report_locators
 from tests.simulation.plants import Plant
 

@@ -26,7 +26,7 @@ from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.step_records import StepReport
 from sirocco.protocol.evaluator.slot import checkpoint as slot_checkpoint
 from sirocco.protocol.evaluator.slot.slot import Changed, Slot
-from sirocco.protocol.evaluator.standing import standing_queries
+from sirocco.protocol.evaluator.standing import definitions
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepQuery
 from sirocco.protocol.merger.first_step_barrier import FirstStepBarrier
 from sirocco.protocol.merger.knn_lists import KnnLists
@@ -439,7 +439,7 @@ LIST_PLANTS = (
     Plant(
         "versions with the same question count as one",
         "moving",
-        ((standing_queries, "versioned_spec", lambda text, revision: text),),
+        ((definitions, "versioned_spec", lambda text, revision: text),),
     ),
     Plant(
         "a merger forgets an ended version before all slots have reached its end",

@@ -23,7 +23,8 @@ from sirocco.protocol.contract.query_samples import DRAW_MAX
 from sirocco.protocol.contract.term_rows import concat_terms, take_terms
 from sirocco.protocol.evaluator.limits import LIMITS, EvaluatorLimits
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, TRACKED, Batch
+from sirocco.protocol.evaluator.standing.batch import Batch
+from sirocco.protocol.evaluator.standing.query_families import KNN, RANGE, TRACKED
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.routing import RoutingArrays, compile_map
 from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE

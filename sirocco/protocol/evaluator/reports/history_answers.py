@@ -33,7 +33,9 @@ from sirocco.model.term_hashing import WIRE_TERMS
 from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.contract.messages import NO_OBJECTS
 from sirocco.protocol.evaluator.reports.step_records import RankedEntries, StepResult, TermEntries
-from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, Hits, StandingQueries
+from sirocco.protocol.evaluator.standing.hits import Hits
+from sirocco.protocol.evaluator.standing.query_families import KNN, RANGE
+from sirocco.protocol.evaluator.standing.standing_queries import StandingQueries
 from sirocco.protocol.evaluator.standing.step_schedule import StepQuery
 
 if TYPE_CHECKING:

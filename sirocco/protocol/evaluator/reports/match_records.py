@@ -38,8 +38,8 @@ from sirocco.protocol.contract.record_sizes import (
     RECORD_LIMITS,
     RecordLimits,
 )
+from sirocco.protocol.evaluator.standing.batch import Batch
 from sirocco.protocol.evaluator.standing.query_families import Names
-from sirocco.protocol.evaluator.standing.standing_queries import Batch
 
 
 @dataclass(slots=True, kw_only=True)

@@ -29,19 +29,11 @@ from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_words import analysed_from, is_former, words_of
 from sirocco.protocol.evaluator.slot.archived_slices import Span
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.evaluator.standing.standing_queries import (
-    KNN,
-    RANGE,
-    STEPS,
-    TRACKED,
-    StandingQueries,
-    conditions_of,
-    former_track_key,
-    locators_of,
-    spec_query,
-    step_kind,
-    track_key,
-)
+from sirocco.protocol.evaluator.standing.definitions import conditions_of, spec_query, step_kind
+from sirocco.protocol.evaluator.standing.query_families import KNN, RANGE, STEPS, TRACKED
+from sirocco.protocol.evaluator.standing.query_locators import locators_of
+from sirocco.protocol.evaluator.standing.standing_queries import StandingQueries
+from sirocco.protocol.evaluator.standing.tracked_queries import former_track_key, track_key
 
 Columns = dict[str, NDArray[Any]]
 

@@ -16,7 +16,8 @@ from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.contract.positions import PART_BITS, position_of
 from sirocco.protocol.contract.term_rows import TermParts, take_terms
-from sirocco.protocol.evaluator.standing.standing_queries import Batch, Values, track_key
+from sirocco.protocol.evaluator.standing.batch import Batch, Values
+from sirocco.protocol.evaluator.standing.tracked_queries import track_key
 
 # Tokens and terms of longer characters may differ; routers send tokens.
 _ASCII_MAX = 127

@@ -68,15 +68,12 @@ from sirocco.protocol.evaluator.reports.step_records import StepReport, StepResu
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, span_of
 from sirocco.protocol.evaluator.slot.copy_offsets import CopyOffsets
 from sirocco.protocol.evaluator.slot.record_batch import Part, joined
+from sirocco.protocol.evaluator.standing.definitions import filters_of
+from sirocco.protocol.evaluator.standing.hits import Hits
 from sirocco.protocol.evaluator.standing.lifetimes import Lifetimes
 from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd, QueryEndings
-from sirocco.protocol.evaluator.standing.standing_queries import (
-    TRACKED,
-    Hits,
-    StandingQueries,
-    family_of,
-    filters_of,
-)
+from sirocco.protocol.evaluator.standing.query_families import TRACKED, family_of
+from sirocco.protocol.evaluator.standing.standing_queries import StandingQueries
 
 _NO_HITS = np.empty(0, np.int32)
 

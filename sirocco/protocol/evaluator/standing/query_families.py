@@ -7,14 +7,26 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
 from sirocco.index.base.ragged import take_ragged
 from sirocco.index.standing.limits import LIMITS
 from sirocco.index.standing.query_table import NO_REVISION, NamedQueries, QueryTable, Subscribers
 
 Rows = NDArray[np.int32]
 
+# Numbers of families. Kinds that are evaluated alike share one.
+RANGE, KNN, STEPS, TRACKED = range(4)
+
+# The kind of those families that have only one.
+FAMILY_KINDS = {RANGE: KIND_RANGE, KNN: KIND_KNN, TRACKED: KIND_TRACKED}
+
 # Low bits of a row of `SlotQueries` that name the family.
 FAMILY_BITS = 2
+
+
+def family_of(kind: int) -> int:
+    """Returns the family of a kind (`index.base.kinds`)."""
+    return {KIND_RANGE: RANGE, KIND_KNN: KNN, KIND_TRACKED: TRACKED}.get(kind, STEPS)
 
 
 class Names(Protocol):

@@ -2,252 +2,50 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import orjson
-import xxhash
 from numpy.typing import NDArray
 
-from sirocco.index.base.compile import with_numbers
-from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
-from sirocco.index.base.query_rows import NEVER_MS, QueryRows
-from sirocco.index.base.ragged import take_ragged
+from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.delayed_starts import DelayedStarts
 from sirocco.index.standing.knn_index import KnnIndex
 from sirocco.index.standing.limits import LIMITS, StandingLimits
-from sirocco.index.standing.locators import HOME_LOCATOR, LocatorTable
+from sirocco.index.standing.locators import LocatorTable
 from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscribers
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.text.text_terms import both_terms, with_patterns
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
-from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
-from sirocco.index.standing.vocabulary import Vocabulary
-from sirocco.index.store.store_condition import Condition, compile_condition
-from sirocco.model.access import tenant_of
-from sirocco.model.attributes import Filter, members_of
-from sirocco.model.objects import ObjectColumns
-from sirocco.model.patterns import NearPatterns, OrderedTokens, pattern_rows
-from sirocco.model.query import ENDED, KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
+from sirocco.index.standing.track.track_index import EXITS, Members, TrackIndex
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.model.text import TermColumns, TextAnalyser
-from sirocco.protocol.contract.columns import EventColumns
-from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
-from sirocco.protocol.contract.query_definitions import query_of
-from sirocco.protocol.contract.query_specs import definition_of_spec, versioned_spec
-from sirocco.protocol.contract.term_rows import TermParts, take_terms
+from sirocco.protocol.contract.messages import AT_ONCE_MS, NOT_COPIED, Installed
+from sirocco.protocol.contract.term_rows import take_terms
 from sirocco.protocol.contract.track_values import identities_of
-from sirocco.protocol.evaluator.standing.query_families import Family, Names, SlotQueries
-from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepKind, StepQuery
-
-Rows = NDArray[np.int32]
-
-# Numbers of families. Kinds that are evaluated alike share one.
-RANGE, KNN, STEPS, TRACKED = range(4)
-
-# The kind of those families that have only one.
-_KINDS = {RANGE: KIND_RANGE, KNN: KIND_KNN, TRACKED: KIND_TRACKED}
-
-
-# Events of tracked queries as the index numbers them; `MatchColumns` uses the same numbers.
-_EVENTS = {"enter": ENTERS, "inside": INSIDE, "exit": EXITS}
-
-
-def track_key(member: str) -> int:
-    """Returns a hash of a member by whose values objects are followed."""
-    return int.from_bytes(hashlib.blake2b(member.encode(), digest_size=8).digest(), "little") | 1
-
-
-def former_track_key(member: str) -> int:
-    """Returns the hash of a member in checkpoints, as older versions compute it."""
-    return xxhash.xxh3_64_intdigest(member.encode()) | 1
-
-
-def family_of(kind: int) -> int:
-    """Returns the family of a kind (`index.base.kinds`)."""
-    return {KIND_RANGE: RANGE, KIND_KNN: KNN, KIND_TRACKED: TRACKED}.get(kind, STEPS)
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The values for which the copies of a batch are here; v of them, those of one copy together.
-
-    Attributes:
-        rows: i8[v], ascending, of the copies.
-        keys: u8[v], a hash of the member.
-        values: u8[v], hash of the value.
-    """
-
-    rows: NDArray[np.int64]
-    keys: NDArray[np.uint64]
-    values: NDArray[np.uint64]
-
-    def taken(self, rows: NDArray[np.intp], count: int) -> Values:
-        """Returns those of some of `count` rows, each taken once, by their places among these."""
-        places = np.full(count, -1, np.int64)
-        places[rows] = np.arange(len(rows))
-        own = places[self.rows]
-        kept = np.flatnonzero(own >= 0)
-        kept = kept[np.argsort(own[kept], kind="stable")]
-        return Values(own[kept], self.keys[kept], self.values[kept])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Objects of one section of the log.
-
-    Attributes:
-        objects, events: n rows.
-        routed_terms: n rows, from the routers: hashes of the wire.
-        numbered: n rows, terms as this process numbers them; None where they are those of the wire.
-        tokens: n rows, likewise; None with `numbered`.
-        in_order: n rows, the same tokens as they follow one another; None: not kept.
-        hashing: numbers them; analyser: that of the thread, for what texts are searched for later.
-        positions: i8[n], in the slot.
-        offsets: i8[n], of their records.
-        is_copy: bool[n], which are here because of values; None when there are no copies.
-        followed: these values; None when there are no copies.
-        track_names: of their members, by hash.
-        homes: bool[n], which objects have their home here; None: all but copies.
-        via: bool[t], which of their terms led here; None with `homes`.
-    """
-
-    objects: ObjectColumns
-    events: EventColumns
-    routed_terms: TermParts
-    positions: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    is_copy: NDArray[np.bool_] | None = None
-    followed: Values | None = None
-    homes: NDArray[np.bool_] | None = None
-    via: NDArray[np.bool_] | None = None
-    numbered: TermColumns | None = None
-    tokens: TermColumns | None = None
-    in_order: OrderedTokens | None = None
-    hashing: TermHashing = WIRE_TERMS
-    analyser: TextAnalyser | None = None
-    track_names: Mapping[int, str] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    @property
-    def terms(self) -> TermColumns:
-        """The hashes of the wire."""
-        return self.routed_terms.joined
-
-    @property
-    def own_terms(self) -> TermColumns:
-        """The terms as this process numbers them."""
-        return self.terms if self.numbered is None else self.numbered
-
-    def terms_for(self, vocabulary: Vocabulary, near: NearPatterns | None = None) -> TermColumns:
-        """What the queries of an index may name: tokens, and patterns where there are some.
-
-        Patterns that no query names at the places of the objects may be left out, if these are
-        given.
-        """
-        found = self.terms if self.tokens is None else self.tokens
-        if self.hashing.is_keyed and vocabulary.has_wire_terms:
-            # Queries without words are met by the hashes of the wire.
-            found = both_terms(found, self.terms)
-        if vocabulary.patterns is not None and len(vocabulary.patterns):
-            texts = self.objects.text, self.objects.text_offsets
-            patterns = self.hashing.patterns(
-                *texts, vocabulary.patterns, self.analyser, in_order=self.in_order, near=near
-            )
-            found = with_patterns(found, *patterns)
-        return found
-
-    @property
-    def columns(
-        self,
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Sessions, numbers, arrivals."""
-        return self.events.sessions, self.events.numbers, self.events.arrivals_ms
-
-    def take(self, rows: NDArray[np.intp]) -> Batch:
-        """Returns some of the objects, in the given order."""
-        return Batch(
-            objects=self.objects.take(rows),
-            events=self.events.take(rows),
-            routed_terms=TermParts([take_terms(self.terms, rows)]),
-            positions=self.positions[rows],
-            offsets=self.offsets[rows],
-            is_copy=None if self.is_copy is None else self.is_copy[rows],
-            followed=None if self.followed is None else self.followed.taken(rows, len(self)),
-            homes=None if self.homes is None else self.homes[rows],
-            via=None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
-            numbered=None if self.numbered is None else take_terms(self.numbered, rows),
-            tokens=None if self.tokens is None else take_terms(self.tokens, rows),
-            in_order=None if self.in_order is None else self.in_order.take(rows),
-            hashing=self.hashing,
-            analyser=self.analyser,
-            track_names=self.track_names,
-        )
-
-    def own(self) -> tuple[Batch, NDArray[np.intp]]:
-        """Returns the objects with their home here, which are stored, and their rows."""
-        if self.homes is None:
-            return self.present()
-        is_own = self.homes
-        if self.is_copy is not None:
-            is_own = is_own & ~self.is_copy
-        return self._where(is_own)
-
-    def present(self) -> tuple[Batch, NDArray[np.intp]]:
-        """Returns the objects that are not copies, and their rows."""
-        if self.is_copy is None:
-            return self, np.arange(len(self))
-        return self._where(~self.is_copy)
-
-    def _where(self, is_wanted: NDArray[np.bool_]) -> tuple[Batch, NDArray[np.intp]]:
-        rows = np.flatnonzero(is_wanted)
-        return (self, rows) if len(rows) == len(self) else (self.take(rows), rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """Pairs of objects and queries.
-
-    Attributes:
-        names: what `query_rows` are rows of.
-        object_rows: i4[m], ascending.
-        query_rows: i4[m].
-        changes, distances_m: as in `MatchColumns`.
-    """
-
-    names: Names
-    object_rows: Rows
-    query_rows: Rows
-    changes: NDArray[np.uint8] | None = None
-    distances_m: NDArray[np.float64] | None = None
-
-    def at(self, rows: NDArray[np.intp]) -> Hits:
-        """The same hits where the objects are these rows of a larger batch."""
-        return replace(self, object_rows=rows[self.object_rows].astype(np.int32))
-
-
-class Attributes:
-    """The attributes of a batch, parsed on first use."""
-
-    def __init__(self, objects: ObjectColumns) -> None:
-        self._data, self._offsets = objects.attributes, objects.attribute_offsets
-        self._parsed: dict[int, dict[str, Any]] = {}
-
-    def of(self, row: int) -> dict[str, Any]:
-        """Returns the attributes of an object."""
-        found = self._parsed.get(row)
-        if found is None:
-            begin, end = self._offsets[row], self._offsets[row + 1]
-            found = self._parsed[row] = members_of(self._data[begin:end].tobytes())
-        return found
+from sirocco.protocol.evaluator.standing.batch import Attributes, Batch, stored_rows
+from sirocco.protocol.evaluator.standing.definitions import (
+    conditions_of,
+    knn_of,
+    named_revisions,
+    step_kind,
+)
+from sirocco.protocol.evaluator.standing.hits import Hits, joined_hits
+from sirocco.protocol.evaluator.standing.query_families import (
+    FAMILY_KINDS,
+    KNN,
+    RANGE,
+    STEPS,
+    TRACKED,
+    Family,
+    Rows,
+    SlotQueries,
+    family_of,
+)
+from sirocco.protocol.evaluator.standing.query_locators import installed_locators
+from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepQuery
+from sirocco.protocol.evaluator.standing.tracked_queries import tracked_columns
 
 
 class StandingQueries:
@@ -305,7 +103,7 @@ class StandingQueries:
         """Returns the kind of each of some queries of a family."""
         if family == STEPS:
             return np.array([self.steps.kind_of(row) for row in rows.tolist()], np.uint8)
-        return np.full(len(rows), _KINDS[family], np.uint8)
+        return np.full(len(rows), FAMILY_KINDS[family], np.uint8)
 
     # --- changes
 
@@ -323,7 +121,7 @@ class StandingQueries:
         family = family_of(kind)
         if family == RANGE:
             rows = self.ranges.insert(queries, offset)
-            self.locators.put(rows, _locators(message, chosen))
+            self.locators.put(rows, installed_locators(message, chosen))
         elif family == KNN:
             rows = self._enter_knn(queries, names.specs or (), offset)
         elif family == TRACKED:
@@ -342,7 +140,7 @@ class StandingQueries:
         table = self.families[family].table
         revisions = message.revisions[chosen]
         if family in {KNN, STEPS}:
-            names = _named_revisions(names, revisions)
+            names = named_revisions(names, revisions)
         table.put(rows, names, message.names.subscribers, revisions, filters)
         if message.begins_ms is not None and family in self.waiting:
             begins_ms = message.begins_ms[chosen]
@@ -357,21 +155,8 @@ class StandingQueries:
         return self.knn.insert(queries, points, counts, offset)
 
     def _enter_tracked(self, queries: QueryRows, names: NamedQueries, offset: int) -> Rows:
-        parsed = [spec_query(spec) for spec in names.specs or ()]
-        keys, events = [], []
-        for query in parsed:
-            assert isinstance(query, RangeQuery)
-            assert query.track is not None
-            keys.append(track_key(query.track))
-            wanted = [_EVENTS[event] for event in query.events if event != ENDED]
-            events.append(sum(1 << event for event in wanted))
-        return self.tracked.insert(
-            queries,
-            np.array(keys, np.uint64),
-            np.array(events, np.uint8),
-            offset,
-            _tenants_of(names),
-        )
+        keys, events, tenants = tracked_columns(names)
+        return self.tracked.insert(queries, keys, events, offset, tenants)
 
     def share(self, message: Installed, found: list[tuple[int, Rows]]) -> None:
         """Marks that queries of a message that are here already are now in more slots."""
@@ -424,7 +209,7 @@ class StandingQueries:
             rows: of these within the batch.
         """
         if not any(self.waiting.values()):
-            return self._joined(self._match(batch, own, rows))
+            return joined_hits(self._match(batch, own, rows), self.names)
         # Objects for which the same queries have begun are taken together. Their number identifies
         # these: of two objects the later has all that the earlier has.
         arrivals_ms = batch.events.arrivals_ms
@@ -439,7 +224,7 @@ class StandingQueries:
                     hidden.enter_context(waiting.hidden(int(arrivals_ms[begin])))
                 matches = self._match(piece, *piece.own())
             parts += [(family, hits.at(places)) for family, hits in matches]
-        return self._joined(parts)
+        return joined_hits(parts, self.names)
 
     def _match(self, batch: Batch, own: Batch, rows: NDArray[np.intp]) -> list[tuple[int, Hits]]:
         """Returns the hits of each family."""
@@ -614,150 +399,3 @@ class StandingQueries:
         changes = np.full(len(left), EXITS, np.uint8)
         hits = Hits(table, rows[hit_order].astype(np.int32), left.query_rows[hit_order], changes)
         return found.take(order), hits
-
-    def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
-        """Joins hits of several families, ordered by object."""
-        present = [(family, hits) for family, hits in parts if len(hits.object_rows)]
-        if not present:
-            none = np.empty(0, np.int32)
-            return Hits(self.plain_names, none, none)
-        if [family for family, _ in present] == [RANGE]:
-            return present[0][1]
-        object_rows = np.concatenate([hits.object_rows for _, hits in present])
-        query_rows = np.concatenate(
-            [self.names.rows_of(family, hits.query_rows) for family, hits in present]
-        )
-        order = np.argsort(object_rows, kind="stable")
-        changes = _filled([h.changes for _, h in present], [h for _, h in present], np.uint8)
-        distances_m = _filled(
-            [h.distances_m for _, h in present], [h for _, h in present], np.float64
-        )
-        return Hits(
-            self.names,
-            object_rows[order],
-            query_rows[order],
-            None if changes is None else changes[order],
-            None if distances_m is None else distances_m[order],
-        )
-
-
-def _filled(columns: list[Any], hits: list[Hits], dtype: Any) -> NDArray[Any] | None:
-    """Joins columns, with zeros for those that are missing; None when all are."""
-    if all(column is None for column in columns):
-        return None
-    return np.concatenate(
-        [
-            np.zeros(len(each.object_rows), dtype) if column is None else column
-            for column, each in zip(columns, hits, strict=True)
-        ]
-    )
-
-
-def stored_rows(batch: Batch, terms: TermColumns) -> StoredRows:
-    """Returns the objects of a batch as a store has them, with their terms as they are matched."""
-    sessions, numbers, arrivals_ms = batch.columns
-    return StoredRows(
-        objects=batch.objects,
-        sessions=sessions,
-        numbers=numbers,
-        arrivals_ms=arrivals_ms,
-        seqs=np.zeros(len(batch), np.int64),
-        lengths=terms.lengths,
-        term_offsets=terms.offsets,
-        terms=terms.terms,
-        counts=terms.counts,
-    )
-
-
-def conditions_of(
-    queries: QueryRows, filters: list[str] | None, hashing: TermHashing
-) -> list[Condition]:
-    """Returns the conditions of queries for searches; their lifetimes are steps, not arrivals."""
-    queries = with_numbers(queries, hashing)
-    lasting = replace(queries, expires_ms=np.full(len(queries), NEVER_MS, np.int64))
-    wheres = filters_of(filters, len(queries))
-    return [compile_condition(lasting, where, row, hashing) for row, where in enumerate(wheres)]
-
-
-def _locators(message: Installed, chosen: NDArray[np.intp]) -> list[bytes] | None:
-    """Returns the locators of range queries of a message; None if all follow from the queries."""
-    found = locators_of(message.rows, message.locators, message.past_ms != NO_PAST)
-    return None if found is None else [found[row] for row in chosen.tolist()]
-
-
-def locators_of(
-    queries: QueryRows, locators: Sequence[bytes] | None, with_past: NDArray[np.bool_]
-) -> list[bytes] | None:
-    """Returns the locators of range queries; None if all follow from the queries.
-
-    Args:
-        queries: n of them.
-        locators: their own, empty for none; None for none at all.
-        with_past: bool[n], which ask for the past.
-    """
-    is_home = with_past | _have_patterns(queries)
-    if locators is None and not is_home.any():
-        return None
-    # Stored objects of a query are found at their home: later ones must be found there too. And no
-    # object is routed by a phrase.
-    own = locators or (b"",) * len(queries)
-    return [
-        each or (HOME_LOCATOR if is_at_home else b"")
-        for each, is_at_home in zip(own, is_home.tolist(), strict=True)
-    ]
-
-
-def _have_patterns(queries: QueryRows) -> NDArray[np.bool_]:
-    """Returns bool[n], which queries name phrases or beginnings of words."""
-    found = np.zeros(len(queries), np.bool_)
-    rows = pattern_rows(queries.words, queries.word_offsets)
-    if not len(rows):
-        return found
-    for offsets, words in (
-        (queries.pos_offsets, queries.pos_word_rows),
-        (queries.neg_offsets, queries.neg_word_rows),
-    ):
-        ends = offsets[queries.conj_offsets]
-        owners = np.repeat(np.arange(len(queries)), np.diff(ends))
-        found[owners[np.isin(words, rows)]] = True
-    return found
-
-
-def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:
-    """Returns the filters of queries, from their JSON."""
-    if texts is None:
-        return [None] * count
-    return [Filter.parse(orjson.loads(text)) if text else None for text in texts]
-
-
-def _named_revisions(names: NamedQueries, revisions: NDArray[np.int64]) -> NamedQueries:
-    """Returns the names with specs as mergers get them, which distinguish versions."""
-    pairs = zip(names.specs or (), revisions.tolist(), strict=True)
-    return replace(names, specs=tuple(versioned_spec(spec, revision) for spec, revision in pairs))
-
-
-def _tenants_of(names: NamedQueries) -> NDArray[np.uint64]:
-    """Returns u8[q], a hash of the tenant of each query; 0 for the operator's."""
-    ids, bounds = names.ids.tobytes(), names.id_offsets.tolist()
-    tenants = [tenant_of(ids[begin:end].decode()) for begin, end in pairwise(bounds)]
-    hashes = [xxhash.xxh3_64_intdigest(name.encode()) | 1 if name else 0 for name in tenants]
-    return np.array(hashes, np.uint64)
-
-
-def spec_query(spec: str) -> Query:
-    """Returns the query of a spec, as received or as sent to mergers."""
-    return query_of(definition_of_spec(spec))
-
-
-def knn_of(spec: str) -> KnnQuery:
-    """Returns the knn query of a spec."""
-    query = spec_query(spec)
-    assert isinstance(query, KnnQuery)
-    return query
-
-
-def step_kind(spec: str) -> StepKind:
-    """Returns the terms or ranked query of a spec."""
-    query = spec_query(spec)
-    assert isinstance(query, TermsQuery | RankedQuery)
-    return query

@@ -20,7 +20,7 @@ from sirocco.protocol.contract.positions import Intervals, position_of
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, TRACKED
+from sirocco.protocol.evaluator.standing.query_families import KNN, RANGE, TRACKED
 from sirocco.protocol.router.objects.track_copies import followed
 from tests.oracle.geometry import distance_m
 from tests.support.values import columns_of, installed_of, routed_of, terms_of

@@ -10,8 +10,8 @@ from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.protocol.contract import track_values
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.evaluator.standing import standing_queries as standing
-from sirocco.protocol.evaluator.standing.standing_queries import former_track_key, track_key
+from sirocco.protocol.evaluator.standing import tracked_queries
+from sirocco.protocol.evaluator.standing.tracked_queries import former_track_key, track_key
 from sirocco.protocol.router.objects import track_copies
 from tests.collisions import BUSES
 from tests.support.values import installed_of
@@ -79,7 +79,7 @@ def test_values_whose_hashes_really_collide_are_distinguished() -> None:
 
 
 def test_members_with_one_hash_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing.xxhash, "xxh3_64_intdigest", lambda data: 7)  # type: ignore[attr-defined]
+    monkeypatch.setattr(tracked_queries.xxhash, "xxh3_64_intdigest", lambda data: 7)  # type: ignore[attr-defined]
     assert track_key("van") != track_key("bus")
     assert former_track_key("van") == former_track_key("bus") == 7
 
