@@ -29,12 +29,7 @@ from sirocco.model.query import RankedQuery, kind_of
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
 from sirocco.protocol.contract.storeless_limits import WHY
-from sirocco.protocol.search.gather import (
-    Begin,
-    Finish,
-    PartArrived,
-    Tick,
-)
+from sirocco.protocol.search.gather_events import Begin, Finish, PartArrived, Tick
 from sirocco.protocol.search.leftovers import KnownLeftovers
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import EVER_MS

@@ -16,11 +16,11 @@ from sirocco.internal_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco.model.errors import DeadlineExceeded, PartialResult, SiroccoError
 from sirocco.model.query import Query
 from sirocco.protocol.search.collectors import collector_of
-from sirocco.protocol.search.gather import (
+from sirocco.protocol.search.gather import Gather
+from sirocco.protocol.search.gather_events import (
     Ask,
     CountTerms,
     Finish,
-    Gather,
     GatherEffect,
     GatherEvent,
     PartArrived,

@@ -21,7 +21,7 @@ from sirocco_api.v1 import search_service_pb2 as pb
 
 from sirocco.codec.errors import put_error
 from sirocco.model.errors import Internal, InvalidArgument, SiroccoError
-from sirocco.protocol.search.gather import (
+from sirocco.protocol.search.gather_events import (
     Begin,
     Finish,
     GatherEffect,

@@ -30,19 +30,18 @@ from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
 from sirocco.protocol.evaluator.search_visibility import TokenCheck, searchable
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.search.collectors import collector_of
-from sirocco.protocol.search.gather import (
+from sirocco.protocol.search.gather import Gather, gone
+from sirocco.protocol.search.gather_events import (
     Ask,
     Begin,
     CountTerms,
     Finish,
-    Gather,
     GatherEvent,
     PartArrived,
     SendObjects,
     Stop,
     TakeMore,
     Tick,
-    gone,
 )
 from sirocco.protocol.search.leftovers import KnownLeftovers
 from sirocco.protocol.search.messages import DONE, EVER_MS, Answer, Part, Question

@@ -15,11 +15,11 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, parse_query
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.search.collectors import collector_of
-from sirocco.protocol.search.gather import (
+from sirocco.protocol.search.gather import Gather
+from sirocco.protocol.search.gather_events import (
     Ask,
     Begin,
     Finish,
-    Gather,
     GatherEffect,
     PartArrived,
     RequestMarks,

@@ -14,7 +14,7 @@ from sirocco.codec.search import read_part, write_part
 from sirocco.index.store.store import SlotStore
 from sirocco.model.query import Query
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.protocol.search.gather import Ask
+from sirocco.protocol.search.gather_events import Ask
 from sirocco.protocol.search.messages import Part, Question
 from sirocco.protocol.search.term_merge import most_frequent
 from sirocco.services.evaluator.slot_search import answer

@@ -16,7 +16,7 @@ from sirocco.index.store.store import SlotStore, StoreLimits
 from sirocco.model.errors import PartialResult, Unavailable
 from sirocco.model.query import Query
 from sirocco.model.term_hashing import TermHashing
-from sirocco.protocol.search.gather import Ask, CountTerms, GatherEffect
+from sirocco.protocol.search.gather_events import Ask, CountTerms, GatherEffect
 from sirocco.protocol.search.limits import SearchLimits
 from sirocco.protocol.search.messages import Part, Question
 from sirocco.protocol.search.term_merge import most_frequent

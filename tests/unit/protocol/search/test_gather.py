@@ -21,7 +21,7 @@ from sirocco.model.errors import (
 )
 from sirocco.model.query import KnnQuery, Query
 from sirocco.protocol.search import gather
-from sirocco.protocol.search.gather import PartArrived, SendObjects
+from sirocco.protocol.search.gather_events import PartArrived, SendObjects
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
 from tests.support import gather_cluster
