@@ -10,7 +10,7 @@ was satisfied before and is not now is left; a newly satisfied one is entered.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import RowStore
-from sirocco.index.standing.text.text_terms import terms_of_texts
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
+from sirocco.index.standing.track.track_pairs import Members, TrackHits, matches_at, named_values
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.faults import required
@@ -47,7 +47,7 @@ from sirocco.kernels.standing.track_sets import (
 )
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
-__all__ = ["ENTERS", "EXITS", "INSIDE", "Members", "TrackHits", "TrackIndex"]
+__all__ = ["ENTERS", "EXITS", "INSIDE", "TrackIndex"]
 
 # Members' objects evaluated together, and maximum number of their pairs with queries.
 _OBJECTS_MAX = 1_024
@@ -55,51 +55,6 @@ _PAIRS_MAX = 1 << 20
 
 _NEVER_DEAD = np.iinfo(np.int64).max
 _BORN, _DEAD = 0, 1
-
-
-@dataclass(frozen=True, slots=True)
-class TrackHits:
-    """Events of a batch of objects, as far as queries ask for them.
-
-    Attributes:
-        object_rows: i4[m], numbers of objects within the batch, ascending.
-        query_rows: i4[m], rows returned by `TrackIndex.insert`.
-        events: u1[m], ENTERS, INSIDE or EXITS; of one object exits are first, then enters. An
-            object causes at most one event of a query: if it enters and that is not asked for, it
-            is inside like those that stay.
-    """
-
-    object_rows: npt.NDArray[np.int32]
-    query_rows: npt.NDArray[np.int32]
-    events: npt.NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        """Returns the number of events."""
-        return len(self.object_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """Values that are inside queries; m pairs, ordered by query and value.
-
-    Attributes:
-        query_rows: i4[m].
-        values: u8[m], as in objects.
-        numbers: i4[m], the newest object of each that satisfied the query, `NOT_KNOWN` if it was
-            not kept; see `TrackIndex.objects`.
-    """
-
-    query_rows: npt.NDArray[np.int32]
-    values: npt.NDArray[np.uint64]
-    numbers: npt.NDArray[np.int32]
-
-    def __len__(self) -> int:
-        """Returns the number of pairs."""
-        return len(self.query_rows)
-
-    def where(self, is_wanted: npt.NDArray[np.bool_]) -> Members:
-        """Returns some of the pairs, in their order."""
-        return Members(self.query_rows[is_wanted], self.values[is_wanted], self.numbers[is_wanted])
 
 
 class TrackIndex:
@@ -338,7 +293,7 @@ class TrackIndex:
         found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
         object_rows, query_rows = found.object_rows, found.query_rows
         # The object's value that each query tracks; from here on pairs of value and query.
-        named = _named(rows, keys, object_rows, self._keys.array[query_rows])
+        named = named_values(rows, keys, object_rows, self._keys.array[query_rows])
         named, query_rows = named[named >= 0], query_rows[named >= 0]
         if len(residual := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
             holds = self._check_residual(rows[named], query_rows, residual, accepts)
@@ -526,7 +481,7 @@ class TrackIndex:
         step = int(np.clip(_PAIRS_MAX // max(len(rows), 1), 1, _OBJECTS_MAX))
         for begin in range(0, len(numbers), step):
             found = self.objects(numbers[begin : begin + step])
-            matched_objects, matched_rows = _matches(index, found, position, self._hashing)
+            matched_objects, matched_rows = matches_at(index, found, position, self._hashing)
             matched = (matched_objects.astype(np.int64) + begin) * len(rows) + row_of[matched_rows]
             bounds = np.searchsorted(
                 pairs, np.array([begin, begin + step]) * len(rows), sorter=order
@@ -695,46 +650,3 @@ class TrackIndex:
         """Bytes of memory that the index takes."""
         rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8 + 8 + 4)
         return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows
-
-
-def _named(
-    rows: npt.NDArray[np.int64],
-    keys: npt.NDArray[np.uint64],
-    object_rows: npt.NDArray[np.int32],
-    followed: npt.NDArray[np.uint64],
-) -> npt.NDArray[np.int64]:
-    """Returns i8[p], the value of each pair's object; -1 if the object has none.
-
-    Args:
-        rows: i8[v], the objects of values.
-        keys: u8[v], their attributes.
-        object_rows: i4[p], the objects of pairs.
-        followed: u8[p], the attribute that each query tracks.
-    """
-    distinct, numbers = np.unique(keys, return_inverse=True)
-    known = rows * len(distinct) + numbers
-    order = np.argsort(known)
-    at = np.searchsorted(distinct, followed).clip(max=len(distinct) - 1)
-    wanted = object_rows.astype(np.int64) * len(distinct) + at
-    places = np.searchsorted(known, wanted, sorter=order).clip(max=len(known) - 1)
-    found = order[places]
-    is_found = (distinct[at] == followed) & (known[found] == wanted)
-    return np.where(is_found, found, -1)
-
-
-def _matches(
-    index: RangeIndex, found: StoredRows, position: int, hashing: TermHashing
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Returns (row of `found`, query row) i4[p] of the matches at a position."""
-    # Of another query than before: its phrases were not looked for then.
-    objects = found.objects
-    terms = terms_of_texts(index.vocabulary, hashing, objects.text, objects.text_offsets)
-    pairs = index.match(
-        objects.lon,
-        objects.lat,
-        terms.offsets,
-        terms.terms,
-        found.arrivals_ms,
-        np.full(len(found), position, np.int64),
-    )
-    return pairs.object_rows, pairs.query_rows

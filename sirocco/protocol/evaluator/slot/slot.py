@@ -20,7 +20,7 @@ from sirocco.index.base.ragged import take_ragged
 from sirocco.index.standing.limits import StandingLimits
 from sirocco.index.standing.query_table import NamedQueries
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
-from sirocco.index.standing.track.track_index import Members
+from sirocco.index.standing.track.track_pairs import Members
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN
 from sirocco.index.store.store import Job, SlotStore, StoreLimits

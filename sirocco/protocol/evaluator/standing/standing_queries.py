@@ -19,7 +19,8 @@ from sirocco.index.standing.locators import LocatorTable
 from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscribers
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
-from sirocco.index.standing.track.track_index import EXITS, Members, TrackIndex
+from sirocco.index.standing.track.track_index import EXITS, TrackIndex
+from sirocco.index.standing.track.track_pairs import Members
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NOT_COPIED, Installed
 from sirocco.protocol.contract.term_rows import take_terms

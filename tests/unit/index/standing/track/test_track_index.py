@@ -14,7 +14,8 @@ import pytest
 from sirocco.index.base.query_rows import FLAG_RESIDUAL, NEVER_MS
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
-from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
+from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, TrackIndex
+from sirocco.index.standing.track.track_pairs import Members
 from tests.support.range_oracle import (
     ObjectColumns,
     PlainObject,
