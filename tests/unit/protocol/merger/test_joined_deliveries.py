@@ -67,3 +67,15 @@ def test_what_fits_is_one_part() -> None:
     parts = [(part, place) for part, place in parts_of(np.random.default_rng(3)) if not part.lists]
     assert len(parts) > 2
     assert len(list(joined(parts, 1 << 30))) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_subscriber_gets_its_own_part_alone(seed: int) -> None:
+    # Subscribers whose names have one hash share a Kafka partition, and so records.
+    record = random_delivered(np.random.default_rng(seed), 8)
+    for row, subscriber in enumerate(record.queries.subscribers):
+        begin, end = record.match_offsets[row : row + 2].tolist()
+        part = of_subscriber(record, subscriber)
+        assert begin == end if part is None else len(part.matches) == end - begin, f"seed={seed}"
+        assert part is None or part.queries.subscribers == (subscriber,)
+    assert of_subscriber(record, "somebody else") is None

@@ -12,7 +12,7 @@ import pytest
 
 from sirocco.model.access import Grant
 from sirocco.model.errors import InvalidArgument, ResourceExhausted
-from sirocco.runtime.grpc import authentication, edge
+from sirocco.runtime.grpc import authentication, edge, work_pool
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.grpc.work_pool import WorkPool
 from tests.support.waiting import until
@@ -76,6 +76,26 @@ def test_turns_rotate_between_callers(by: str) -> None:
         gate.set()
         await asyncio.gather(first, one, *many)
         assert order.index("one") <= 1
+
+    with_pool(test, threads=1)
+
+
+def test_many_items_of_one_caller_are_worked_off_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Every item takes longer than a turn.
+    monkeypatch.setattr(work_pool, "TURN_S", -1.0)
+
+    async def test(pool: WorkPool) -> None:
+        order: list[int] = []
+        gate = threading.Event()
+        first = asks(pool, gate.wait)
+        many = asyncio.create_task(pool.map(order.append, range(20)))
+        one = asks(pool, lambda: order.append(-1), connection="one")
+        await until(lambda: pool.waiting >= 2)
+        gate.set()
+        await asyncio.gather(first, many, one)
+        assert order.index(-1) <= 1
 
     with_pool(test, threads=1)
 
