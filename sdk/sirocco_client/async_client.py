@@ -13,22 +13,13 @@ from weakref import WeakSet
 
 import grpc
 import grpc.aio
-from sirocco_api.v1 import query_service_pb2 as pb
-from sirocco_api.v1.balance_service_pb2 import DescribeBalanceRequest
-from sirocco_api.v1.balance_service_pb2_grpc import BalanceServiceStub
-from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
-from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
-from sirocco_api.v1.map_service_pb2 import DescribeMapChangeRequest, ProposeMapRequest
-from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
-from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
-from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.base.durations import read_past_ms
-from sirocco_client.base.members import read_bytes, read_text
-from sirocco_client.base.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
-from sirocco_client.calls.balance import Balance, read_balance
+from sirocco_client.base.numbers import Moment, read_seconds, read_whole
+from sirocco_client.calls import router_calls
+from sirocco_client.calls.balance import Balance
 from sirocco_client.calls.bulk import (
     BATCH_ROWS,
     QUERIES_MAX,
@@ -37,11 +28,12 @@ from sirocco_client.calls.bulk import (
     BulkRemoval,
     BulkUpdate,
 )
-from sirocco_client.calls.cluster import ClusterDescription, read_cluster
+from sirocco_client.calls.cluster import ClusterDescription
 from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchResult
-from sirocco_client.calls.map_change import MapChange, read_map_change
+from sirocco_client.calls.map_change import MapChange
+from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
 from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
+from sirocco_client.client import CREDIT, Failures, new_session
 from sirocco_client.connection.async_waiting import was_call_cancelled
 from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.connection.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
@@ -70,8 +62,6 @@ from sirocco_client.queries.query import (
     RegisteredQuery,
     Registration,
     RegistrationResult,
-    read_registered,
-    write_query,
 )
 
 T = TypeVar("T")
@@ -144,32 +134,19 @@ class AsyncClient:
         self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
     ) -> Registration:
         """As `Client.register`."""
-        request = pb.RegisterQueryRequest(
-            query=write_query(query),
-            start_ms=read_time_ms(start_ms, "start_ms"),
-            past_ms=read_past_ms(past),
-        )
-        response = await self._call(QueryServiceStub, "RegisterQuery", request)
-        return Registration(response.revision, response.warnings)
+        return await self._call(router_calls.register(query, start_ms, past))
 
     async def update(
         self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
     ) -> Registration:
         """As `Client.update`."""
-        request = pb.UpdateQueryRequest(
-            query=write_query(query),
-            start_ms=read_time_ms(start_ms, "start_ms"),
-            past_ms=read_past_ms(past),
-        )
-        response = await self._call(QueryServiceStub, "UpdateQuery", request)
-        return Registration(response.revision, response.warnings)
+        return await self._call(router_calls.update(query, start_ms, past))
 
     async def unregister(self, query_id: str) -> None:
         """As `Client.unregister`."""
-        request = pb.UnregisterQueryRequest(id=read_text(query_id, "id"))
         failures: Failures = []
         try:
-            await self._call(QueryServiceStub, "UnregisterQuery", request, failures)
+            await self._call(router_calls.unregister(query_id), failures)
         except NotFound:
             # An earlier try whose answer was lost may have removed it.
             if not failures:
@@ -177,9 +154,7 @@ class AsyncClient:
 
     async def get(self, query_id: str) -> RegisteredQuery:
         """As `Client.get`."""
-        request = pb.GetQueryRequest(id=read_text(query_id, "id"))
-        response = await self._call(QueryServiceStub, "GetQuery", request)
-        return read_registered(response.registered_query)
+        return await self._call(router_calls.get(query_id))
 
     async def list(self, subscriber: str | None = None) -> AsyncIterator[RegisteredQuery]:
         """As `Client.list`."""
@@ -200,14 +175,7 @@ class AsyncClient:
         page_token: str = "",
     ) -> QueryPage:
         """As `Client.list_page`."""
-        request = pb.ListQueriesRequest(
-            page_size=read_whole(page_size, "page_size", 1, PAGE_SIZE),
-            page_token=read_text(page_token, "page_token"),
-            subscriber=read_text(subscriber or "", "subscriber"),
-        )
-        response = await self._call(QueryServiceStub, "ListQueries", request)
-        found = tuple(map(read_registered, response.registered_queries))
-        return QueryPage(found, response.next_page_token)
+        return await self._call(router_calls.list_page(subscriber, page_size, page_token))
 
     async def register_many(
         self,
@@ -520,50 +488,29 @@ class AsyncClient:
         self, leaves: bool = False, timeout_s: float | None = None
     ) -> ClusterDescription:
         """As `Client.describe`."""
-        request = DescribeClusterRequest(leaves=leaves)
-        found = await self._call(
-            ClusterServiceStub, "DescribeCluster", request, timeout_s=timeout_s
-        )
-        return read_cluster(found)
+        return await self._call(router_calls.describe(leaves), timeout_s=timeout_s)
 
     async def propose_map(self, partition_map: bytes, timeout_s: float | None = None) -> int:
         """As `Client.propose_map`."""
-        request = ProposeMapRequest(partition_map=read_bytes(partition_map, "partition_map"))
-        found = await self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
-        return int(found.map_version)
+        return await self._call(router_calls.propose_map(partition_map), timeout_s=timeout_s)
 
     async def balance(self, timeout_s: float | None = None) -> Balance:
         """As `Client.balance`."""
-        request = DescribeBalanceRequest()
-        found = await self._call(
-            BalanceServiceStub, "DescribeBalance", request, timeout_s=timeout_s
-        )
-        return read_balance(found)
+        return await self._call(router_calls.balance(), timeout_s=timeout_s)
 
     async def map_change(self, with_map: bool = False, timeout_s: float | None = None) -> MapChange:
         """As `Client.map_change`."""
-        request = DescribeMapChangeRequest(partition_map=with_map)
-        found = await self._call(MapServiceStub, "DescribeMapChange", request, timeout_s=timeout_s)
-        return read_map_change(found)
+        return await self._call(router_calls.map_change(with_map), timeout_s=timeout_s)
 
     async def await_processed(
         self, position_token: str, timeout_s: float | None = None
     ) -> tuple[str, ...]:
         """As `Client.await_processed`."""
-        request = AwaitProcessedRequest(position_token=read_text(position_token, "position_token"))
-        response = await self._call(
-            ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s
-        )
-        return tuple(response.cursors)
+        return await self._call(router_calls.await_processed(position_token), timeout_s=timeout_s)
 
     async def advance_time(self, time_ms: int) -> str:
         """As `Client.advance_time`."""
-        request = AdvanceTimeRequest(
-            time_ms=read_whole(time_ms, "time_ms", -TIME_MS_MAX, TIME_MS_MAX)
-        )
-        response = await self._call(PublishServiceStub, "AdvanceTime", request)
-        token: str = response.position_token
-        return token
+        return await self._call(router_calls.advance_time(time_ms))
 
     def _seconds(self, timeout_s: float | None) -> float:
         """Time limit of a call, seconds."""
@@ -592,12 +539,10 @@ class AsyncClient:
 
     async def _call(
         self,
-        stub: Callable[[grpc.aio.Channel], Any],
-        method: str,
-        request: object,
+        call: RouterCall[T],
         failures: Failures | None = None,
         timeout_s: float | None = None,
-    ) -> Any:
+    ) -> T:
         """Calls a method on one router after another; `failures` collects earlier errors."""
         backoff = Backoff(self._retry, random.random)
         deadline_s = time.monotonic() + self._seconds(timeout_s)
@@ -607,18 +552,20 @@ class AsyncClient:
             left_s = deadline_s - time.monotonic()
             error: SiroccoError
             try:
-                found = await getattr(stub(self._channel(address)), method)(
-                    request, timeout=left_s, metadata=self._settings.metadata
+                stub = call.stub(self._channel(address))
+                found = await getattr(stub, call.method)(
+                    call.request, timeout=left_s, metadata=self._settings.metadata
                 )
-                self._contact.reached(address, ROUTER)
-                return found
             except (grpc.RpcError, grpc.aio.UsageError) as failure:
-                error = self._contact.failed(address, ROUTER, method, failure)
+                error = self._contact.failed(address, ROUTER, call.method, failure)
             except asyncio.CancelledError:
                 if not was_call_cancelled():
                     raise
                 error = Unavailable("the call was cancelled")
-            if isinstance(error, Unimplemented) and method in NEWER_CALLS:
+            else:
+                self._contact.reached(address, ROUTER)
+                return call.read(found)
+            if isinstance(error, Unimplemented) and call.method in NEWER_CALLS:
                 await self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
             # Also when no time is left for another try: the next call should not wait for the same
             # router, which may hang.

@@ -14,23 +14,14 @@ from typing import Any, Self, TypeAlias, TypeVar
 from weakref import WeakSet
 
 import grpc
-from sirocco_api.v1 import query_service_pb2 as pb
-from sirocco_api.v1.balance_service_pb2 import DescribeBalanceRequest
-from sirocco_api.v1.balance_service_pb2_grpc import BalanceServiceStub
-from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
-from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
-from sirocco_api.v1.map_service_pb2 import DescribeMapChangeRequest, ProposeMapRequest
-from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
-from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
-from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.search_service_pb2 import SearchManyRequest
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.base.durations import read_past_ms
-from sirocco_client.base.members import read_bytes, read_text
-from sirocco_client.base.numbers import TIME_MS_MAX, Moment, read_seconds, read_time_ms, read_whole
-from sirocco_client.calls.balance import Balance, read_balance
+from sirocco_client.base.numbers import Moment, read_seconds, read_whole
+from sirocco_client.calls import router_calls
+from sirocco_client.calls.balance import Balance
 from sirocco_client.calls.bulk import (
     BATCH_ROWS,
     QUERIES_MAX,
@@ -40,9 +31,10 @@ from sirocco_client.calls.bulk import (
     BulkRequest,
     BulkUpdate,
 )
-from sirocco_client.calls.cluster import ClusterDescription, read_cluster
+from sirocco_client.calls.cluster import ClusterDescription
 from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchResult
-from sirocco_client.calls.map_change import MapChange, read_map_change
+from sirocco_client.calls.map_change import MapChange
+from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
 from sirocco_client.calls.searching import GRACE_S, Searching
 from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.connection.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
@@ -69,15 +61,10 @@ from sirocco_client.queries.query import (
     RegisteredQuery,
     Registration,
     RegistrationResult,
-    read_registered,
-    write_query,
 )
 
 # Named here since `Client.list` hides the type inside the class.
 Failures: TypeAlias = list[SiroccoError]
-
-# Queries per page of `list`.
-PAGE_SIZE = 1_000
 
 # Matches that a subscription lets the server send ahead.
 CREDIT = 10_000
@@ -194,13 +181,7 @@ class Client:
             AlreadyExists: A different query has this id.
             InvalidArgument: `field` names the wrong member.
         """
-        request = pb.RegisterQueryRequest(
-            query=write_query(query),
-            start_ms=read_time_ms(start_ms, "start_ms"),
-            past_ms=read_past_ms(past),
-        )
-        response = self._call(QueryServiceStub, "RegisterQuery", request)
-        return Registration(response.revision, response.warnings)
+        return self._call(router_calls.register(query, start_ms, past))
 
     def update(
         self, query: Query, *, start_ms: Moment | None = None, past: Duration | None = None
@@ -215,13 +196,7 @@ class Client:
             NotFound: No query has this id.
             InvalidArgument: `field` names the wrong member.
         """
-        request = pb.UpdateQueryRequest(
-            query=write_query(query),
-            start_ms=read_time_ms(start_ms, "start_ms"),
-            past_ms=read_past_ms(past),
-        )
-        response = self._call(QueryServiceStub, "UpdateQuery", request)
-        return Registration(response.revision, response.warnings)
+        return self._call(router_calls.update(query, start_ms, past))
 
     def unregister(self, query_id: str) -> None:
         """Removes a query; objects published after this call returns are not matched against it.
@@ -229,10 +204,9 @@ class Client:
         Raises:
             NotFound: No query has this id.
         """
-        request = pb.UnregisterQueryRequest(id=read_text(query_id, "id"))
         failures: Failures = []
         try:
-            self._call(QueryServiceStub, "UnregisterQuery", request, failures)
+            self._call(router_calls.unregister(query_id), failures)
         except NotFound:
             # An earlier try whose answer was lost may have removed it.
             if not failures:
@@ -244,9 +218,7 @@ class Client:
         Raises:
             NotFound: No query has this id.
         """
-        request = pb.GetQueryRequest(id=read_text(query_id, "id"))
-        response = self._call(QueryServiceStub, "GetQuery", request)
-        return read_registered(response.registered_query)
+        return self._call(router_calls.get(query_id))
 
     def list(self, subscriber: str | None = None) -> Iterator[RegisteredQuery]:
         """Yields all queries, or those of one subscriber, page by page."""
@@ -272,14 +244,7 @@ class Client:
             page_size: Queries of the page; the server may return fewer.
             page_token: The `next_page_token` of the page before; empty: the first page.
         """
-        request = pb.ListQueriesRequest(
-            page_size=read_whole(page_size, "page_size", 1, PAGE_SIZE),
-            page_token=read_text(page_token, "page_token"),
-            subscriber=read_text(subscriber or "", "subscriber"),
-        )
-        response = self._call(QueryServiceStub, "ListQueries", request)
-        found = tuple(map(read_registered, response.registered_queries))
-        return QueryPage(found, response.next_page_token)
+        return self._call(router_calls.list_page(subscriber, page_size, page_token))
 
     def register_many(
         self,
@@ -618,9 +583,7 @@ class Client:
 
     def describe(self, leaves: bool = False, timeout_s: float | None = None) -> ClusterDescription:
         """Returns the present state of the cluster, on request with the leaves of its map."""
-        request = DescribeClusterRequest(leaves=leaves)
-        found = self._call(ClusterServiceStub, "DescribeCluster", request, timeout_s=timeout_s)
-        return read_cluster(found)
+        return self._call(router_calls.describe(leaves), timeout_s=timeout_s)
 
     def propose_map(self, partition_map: bytes, timeout_s: float | None = None) -> int:
         """Proposes the next partition map; returns its version.
@@ -631,21 +594,15 @@ class Client:
             InvalidArgument: The map is damaged, has gaps or overlaps, or is for other slots.
             FailedPrecondition: It does not follow the map in force, or a change is under way.
         """
-        request = ProposeMapRequest(partition_map=read_bytes(partition_map, "partition_map"))
-        found = self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
-        return int(found.map_version)
+        return self._call(router_calls.propose_map(partition_map), timeout_s=timeout_s)
 
     def balance(self, timeout_s: float | None = None) -> Balance:
         """Returns the last loads that the coordinator measured, and its decisions."""
-        request = DescribeBalanceRequest()
-        found = self._call(BalanceServiceStub, "DescribeBalance", request, timeout_s=timeout_s)
-        return read_balance(found)
+        return self._call(router_calls.balance(), timeout_s=timeout_s)
 
     def map_change(self, with_map: bool = False, timeout_s: float | None = None) -> MapChange:
         """Returns the progress of a map change, on request with the map in force."""
-        request = DescribeMapChangeRequest(partition_map=with_map)
-        found = self._call(MapServiceStub, "DescribeMapChange", request, timeout_s=timeout_s)
-        return read_map_change(found)
+        return self._call(router_calls.map_change(with_map), timeout_s=timeout_s)
 
     def await_processed(
         self, position_token: str, timeout_s: float | None = None
@@ -663,9 +620,7 @@ class Client:
         Raises:
             DeadlineExceeded: It was not processed in time.
         """
-        request = AwaitProcessedRequest(position_token=read_text(position_token, "position_token"))
-        response = self._call(ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s)
-        return tuple(response.cursors)
+        return self._call(router_calls.await_processed(position_token), timeout_s=timeout_s)
 
     def advance_time(self, time_ms: int) -> str:
         """Reports the objects' own time to a cluster whose arrivals follow it.
@@ -684,11 +639,7 @@ class Client:
             FailedPrecondition: The cluster's arrivals follow the clock, which has not reached that
                 time.
         """
-        request = AdvanceTimeRequest(
-            time_ms=read_whole(time_ms, "time_ms", -TIME_MS_MAX, TIME_MS_MAX)
-        )
-        token: str = self._call(PublishServiceStub, "AdvanceTime", request).position_token
-        return token
+        return self._call(router_calls.advance_time(time_ms))
 
     def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
         mergers = self._mergers
@@ -715,12 +666,10 @@ class Client:
 
     def _call(
         self,
-        stub: Callable[[grpc.Channel], Any],
-        method: str,
-        request: object,
+        call: RouterCall[T],
         failures: Failures | None = None,
         timeout_s: float | None = None,
-    ) -> Any:
+    ) -> T:
         """Calls a method on one router after another; `failures` collects earlier errors."""
         backoff = Backoff(self._retry, random.random)
         deadline_s = time.monotonic() + self._seconds(timeout_s)
@@ -729,15 +678,17 @@ class Client:
             address = self._routers.current
             left_s = deadline_s - time.monotonic()
             try:
-                found = getattr(stub(self._channel(address)), method)(
-                    request, timeout=left_s, metadata=self._settings.metadata
+                stub = call.stub(self._channel(address))
+                found = getattr(stub, call.method)(
+                    call.request, timeout=left_s, metadata=self._settings.metadata
                 )
-                self._contact.reached(address, ROUTER)
-                return found
             except (grpc.RpcError, ValueError) as failure:
                 # ValueError: the channel was closed meanwhile.
-                error = self._contact.failed(address, ROUTER, method, failure)
-            if isinstance(error, Unimplemented) and method in NEWER_CALLS:
+                error = self._contact.failed(address, ROUTER, call.method, failure)
+            else:
+                self._contact.reached(address, ROUTER)
+                return call.read(found)
+            if isinstance(error, Unimplemented) and call.method in NEWER_CALLS:
                 # Is it an older router, or no router at all? A call that every router knows
                 # decides.
                 self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
