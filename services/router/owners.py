@@ -23,8 +23,8 @@ from sirocco.model.limits import STORED_LIMITS
 from sirocco.protocol.contract.effects import (
     ChangeRequest,
     Outcome,
-    Outcomes,
     PlainRequests,
+    RemovalRequests,
     errors_of,
 )
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, REGISTRY
@@ -103,8 +103,8 @@ class Owners:
         async def call_here() -> Sequence[Outcome]:
             nonlocal calls
             calls += 1
-            if isinstance(requests, PlainRequests):
-                taken = self._worker.change_plain_queries(partition, requests, deadline_ms)
+            if isinstance(requests, PlainRequests | RemovalRequests):
+                taken = self._worker.change_in_columns(partition, requests, deadline_ms)
             else:
                 taken = self._worker.change_queries(partition, requests, deadline_ms)
             return await asyncio.wrap_future(taken)
@@ -125,15 +125,8 @@ class Owners:
             outcomes = await self._ask(partition, call_here, call_there)
             if any(isinstance(error, Unavailable) for error in errors_of(outcomes)):
                 raise Unavailable("the owner changed meanwhile")
-            if calls == 1 or isinstance(outcomes, Outcomes):
-                return outcomes
             # An earlier owner may have removed it, and disappeared before it answered.
-            return tuple(
-                Outcome(NO_REVISION)
-                if request.action == "unregister" and isinstance(outcome.error, NotFound)
-                else outcome
-                for request, outcome in zip(requests, outcomes, strict=True)
-            )
+            return outcomes if calls == 1 else _with_removed(requests, outcomes)
 
         return await self._sought(attempt)
 
@@ -235,6 +228,20 @@ class OwnerBack(OwnerServiceServicer):
     ) -> pb.CountQueriesResponse:
         """See `owner_service.proto`."""
         return await self._tenants.answer(request)
+
+
+def _with_removed(
+    requests: Sequence[ChangeRequest], outcomes: Sequence[Outcome]
+) -> Sequence[Outcome]:
+    """Returns the outcomes; queries that were to be removed, and are not there, are removed."""
+    if isinstance(requests, PlainRequests):
+        return outcomes
+    return tuple(
+        Outcome(NO_REVISION)
+        if request.action == "unregister" and isinstance(outcome.error, NotFound)
+        else outcome
+        for request, outcome in zip(requests, outcomes, strict=True)
+    )
 
 
 def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]:

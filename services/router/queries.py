@@ -55,9 +55,11 @@ from sirocco.protocol.contract.effects import (
     Outcome,
     Outcomes,
     PlainRequests,
+    RemovalRequests,
     errors_of,
 )
 from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST, NO_REVISION
+from sirocco.protocol.contract.plain_queries import PlainQueries
 from sirocco.protocol.contract.record_sizes import check_change
 from sirocco.protocol.contract.storeless_limits import check_standing
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
@@ -67,9 +69,9 @@ from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import now_ms
+from sirocco.services.router.column_rows import ColumnRows, Queries, plain_rows, removal_rows
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
-from sirocco.services.router.plain_rows import PlainRows, plain_rows
 from sirocco.services.router.quotas import QueryQuota, TenantFigures
 from sirocco.services.router.row_warnings import row_warnings
 from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
@@ -327,68 +329,82 @@ class QueryFront(QueryServiceServicer):
             rows = await self._pool.map(read, range(len(request.queries)))
             return _Answer(await self._decided(action, rows), warnings)
         warnings |= plain.warnings
-        is_other = np.ones(len(request.queries), np.bool_)
-        is_other[plain.rows] = False
-        others = np.flatnonzero(is_other).tolist()
-        outcomes = Outcomes(np.full(len(is_other), NO_REVISION, np.int64), {})
-        await asyncio.gather(
-            self._decide_plain(action, plain, lifetime, outcomes),
-            self._decide_others(action, read, others, outcomes),
-        )
-        return _Answer(outcomes, warnings)
-
-    async def _decide_plain(
-        self, action: str, plain: PlainRows, lifetime: _Lifetime, outcomes: Outcomes
-    ) -> None:
-        """Applies changes of plain queries, and sets the outcomes of their rows."""
         start_ms, _, is_start_given = lifetime
 
-        async def decide(partition: int, some: PlainRows) -> None:
-            requests = PlainRequests(
+        def requests_of(queries: PlainQueries) -> PlainRequests:
+            return PlainRequests(
                 is_update=action == "update",
-                queries=some.queries,
+                queries=queries,
                 start_ms=start_ms,
                 is_start_given=is_start_given,
             )
-            decided = await self._owners.apply(partition, requests)
-            outcomes.put(some.rows, decided)
-            self._count(action, decided)
 
-        parts = plain.of_partitions(self._partitions)
-        await asyncio.gather(*(decide(partition, some) for partition, some in parts.items()))
-
-    async def _decide_others(
-        self,
-        action: str,
-        read: Callable[[int], ChangeRequest | SiroccoError],
-        rows: Sequence[int],
-        outcomes: Outcomes,
-    ) -> None:
-        """The same for the other rows, which are read first."""
-        if rows:
-            decided = await self._decided(action, await self._pool.map(read, rows))
-            outcomes.put(np.array(rows), decided)
+        outcomes = await self._decided_in_columns(
+            action, len(request.queries), plain, requests_of, read
+        )
+        return _Answer(outcomes, warnings)
 
     async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> _Answer:
         """Removes the queries of a request."""
         _check_count(len(request.ids), "ids")
         grant, at_ms = caller().grant, now_ms()
-        outcomes = await self._decided(
+
+        def read(row: int) -> ChangeRequest | SiroccoError:
+            name = request.ids[row]
+            if not name:
+                return InvalidArgument("is empty", field="id")
+            return ChangeRequest(
+                action="unregister",
+                id=grant.inward(name),
+                query=None,
+                subscriber="",
+                start_ms=at_ms,
+            )
+
+        count = len(request.ids)
+        columns = await self._pool.run(lambda: removal_rows(request, grant))
+        if columns is None:
+            return _Answer(await self._decided("unregister", list(map(read, range(count)))), {})
+        outcomes = await self._decided_in_columns(
             "unregister",
-            [
-                ChangeRequest(
-                    action="unregister",
-                    id=grant.inward(name),
-                    query=None,
-                    subscriber="",
-                    start_ms=at_ms,
-                )
-                if name
-                else InvalidArgument("is empty", field="id")
-                for name in request.ids
-            ],
+            count,
+            columns,
+            lambda queries: RemovalRequests(queries=queries, start_ms=at_ms),
+            read,
         )
         return _Answer(outcomes, {})
+
+    async def _decided_in_columns(
+        self,
+        action: str,
+        count: int,
+        columns: ColumnRows[Queries],
+        requests_of: Callable[[Queries], PlainRequests | RemovalRequests],
+        read: Callable[[int], ChangeRequest | SiroccoError],
+    ) -> Outcomes:
+        """Applies the changes of a bulk request with so many rows: columns, and those beside them.
+
+        Args:
+            action, count: of the request.
+            columns: some of its rows.
+            requests_of: makes change requests of them.
+            read: reads one of the other rows.
+        """
+        outcomes = Outcomes(np.full(count, NO_REVISION, np.int64), {})
+
+        async def decide(partition: int, some: ColumnRows[Queries]) -> None:
+            decided = await self._owners.apply(partition, requests_of(some.queries))
+            outcomes.put(some.rows, decided)
+            self._count(action, decided)
+
+        async def decide_others() -> None:
+            if others := columns.others(count):
+                decided = await self._decided(action, await self._pool.map(read, others))
+                outcomes.put(np.array(others), decided)
+
+        of_partitions = columns.of_partitions(self._partitions)
+        await asyncio.gather(*(decide(*each) for each in of_partitions.items()), decide_others())
+        return outcomes
 
     async def _decided(
         self, action: str, rows: Sequence[ChangeRequest | SiroccoError]
@@ -650,7 +666,9 @@ def _without(changes: _Changes, refused: Container[int]) -> _Changes:
 
 def _written(response: type[Response], outcomes: Sequence[Outcome]) -> Response:
     """Returns a response with the results of a bulk change."""
-    if isinstance(outcomes, Outcomes) and not outcomes.errors:
+    is_usual = isinstance(outcomes, Outcomes) and not outcomes.errors
+    # A removal that a former owner has done has no revision.
+    if is_usual and (outcomes.revisions != NO_REVISION).all():
         return response.FromString(write_results(outcomes.revisions))
     results = [
         pb.RegistrationResult(revision=each.revision)

@@ -20,13 +20,13 @@ import xxhash
 from numpy.typing import NDArray
 
 from sirocco.kernels.base.keyed_hash import KEY_WORDS
-from sirocco.kernels.base.utf8 import mark_invalid_utf8
 from sirocco.kernels.base.xxh3 import hash_spans
 from sirocco.kernels.text.characters import UNIT_FIRST, UNIT_NEXT
 from sirocco.kernels.text.cleaning import CLEANED_BYTES, CLEANED_ROW, clean_rows
 from sirocco.kernels.text.normalising import SCRATCH_MORE
 from sirocco.kernels.text.terms import OTHERS_MORE, collect_keyed_terms, collect_terms
 from sirocco.kernels.text.token_rows import number_tokens
+from sirocco.kernels.text.utf8 import mark_invalid_utf8
 from sirocco.model.characters import CharacterTable, character_table
 from sirocco.model.patterns import NearPatterns, OrderedTokens, PatternTable
 

@@ -20,18 +20,15 @@ from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest
 from sirocco_client.errors import SiroccoError as ClientError
 from sirocco_client.queries.region_json import region_from_json
 
+from sirocco.codec.change_columns import read_change_columns, write_change_columns
 from sirocco.codec.changes import read_change
-from sirocco.codec.plain_queries import (
-    read_plain_changes,
-    read_plain_queries,
-    write_plain_changes,
-)
+from sirocco.codec.plain_queries import read_plain_queries
 from sirocco.codec.queries import read_query
 from sirocco.formats import delimited, geojson
 from sirocco.formats.column_map import read_map
 from sirocco.internal_api.v1 import registry_service_pb2 as registry_pb
 from sirocco.model.errors import SiroccoError
-from sirocco.protocol.contract.plain_queries import PlainChanges
+from sirocco.protocol.contract.plain_queries import PlainChanges, Removals
 from sirocco.services.gateway.notifications import position_of
 from sirocco.services.gateway.object_formats import MEDIA_TYPES, read_body
 from sirocco.services.gateway.settings import LIMITS
@@ -106,13 +103,13 @@ def plain_records(dice: Random) -> None:
         sinces=numbers[3],
         are_starts_given=numbers[0] > 1,
     )
-    values = [_damaged(value, dice) for value in write_plain_changes(changes)]
-    read = read_plain_changes(values)
-    if read is None:
-        return
-    for place, row in enumerate(read[0].tolist()):
-        single = read_change(registry_pb.ChangeRequest.FromString(values[row]))
-        assert read[1].change(place) == single
+    removals = Removals(found[1].handles, *numbers[:3])
+    written = write_change_columns(changes) + write_change_columns(removals)
+    values = [_damaged(value, dice) for value in written]
+    for rows, read in read_change_columns(values):
+        for place, row in enumerate(rows.tolist()):
+            single = read_change(registry_pb.ChangeRequest.FromString(values[row]))
+            assert read.change(place) == single
 
 
 def _lines(dice: Random) -> bytes:

@@ -20,9 +20,9 @@ from sirocco.index.standing.posting_table import PostingTable
 from sirocco.index.standing.range_index import Grid, RangeIndex
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.index.store.term_codes import TermCodes
-from sirocco.kernels.base.utf8 import mark_invalid_utf8
 from sirocco.kernels.standing.pyramid import POSTING_WORDS, STATE_FREE, STATE_PLAIN
 from sirocco.kernels.store.slice_seal import number_terms, rank_terms
+from sirocco.kernels.text.utf8 import mark_invalid_utf8
 from tests.fuzz.chosen_keys import FAMILIES, Keys, crowded_cells, drawn
 
 Scalar = TypeVar("Scalar", bound=np.generic)

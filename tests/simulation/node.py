@@ -27,6 +27,7 @@ from sirocco.protocol.contract.effects import (
     AppendChanges,
     ChangeRequest,
     ChangeRequests,
+    ColumnRequests,
     Committed,
     Compute,
     Computed,
@@ -46,7 +47,6 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     LoadSlices,
     Outcome,
-    PlainChangeRequests,
     Polled,
     ProposedMap,
     RebalanceRequest,
@@ -81,7 +81,7 @@ from tests.simulation.checkpoint_steps import Saver
 from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
 from tests.simulation.store import SimArchive, SimStore
 from tests.simulation.terms import TERMS
-from tests.support.plain_columns import plain_entries, plain_requests
+from tests.support.change_columns import column_entries, column_requests
 
 # Virtual time 0, as the machines see it.
 EPOCH_MS = 1_700_000_000_000
@@ -143,7 +143,7 @@ class Reading:
 
 
 def _entries(key: tuple[str, int], found: Sequence[Stored]) -> list[Entry]:
-    """Returns what a machine reads; changes of plain queries, every other poll, as columns."""
+    """Returns what a machine reads; changes of queries, every other poll, as columns."""
     entries: list[Entry] = []
     records: list[tuple[int, Change]] = []
     for stored in found:
@@ -151,10 +151,10 @@ def _entries(key: tuple[str, int], found: Sequence[Stored]) -> list[Entry]:
             records.append((stored.offset, stored.message))
             continue
         if records:
-            entries += plain_entries(key[1], records)
+            entries += column_entries(key[1], records)
             records = []
         entries.append(Entry(*key, stored.offset, stored.message))
-    return entries + (plain_entries(key[1], records) if records else [])
+    return entries + (column_entries(key[1], records) if records else [])
 
 
 class Node:
@@ -314,11 +314,11 @@ class Node:
         self._tokens += 1
         self._answers[self._tokens] = answered
         # Every other one as columns, if it can be.
-        plain = plain_requests(requests) if self._tokens % 2 else None
-        if plain is None:
+        columns = column_requests(requests) if self._tokens % 2 else None
+        if columns is None:
             self._step(ChangeRequests(self._tokens, partition, requests))
         else:
-            self._step(PlainChangeRequests(self._tokens, partition, plain))
+            self._step(ColumnRequests(self._tokens, partition, columns))
 
     def propose(self, partition_map: bytes, answered: Callable[[Sequence[Outcome]], None]) -> None:
         """Passes a proposed map to the machine; to be called in a turn."""

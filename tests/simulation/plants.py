@@ -25,6 +25,7 @@ from sirocco.protocol.evaluator.reports import partial_records
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.step_records import StepReport
 from sirocco.protocol.evaluator.slot import checkpoint as slot_checkpoint
+from sirocco.protocol.evaluator.slot.removed_queries import RemovedQueries
 from sirocco.protocol.evaluator.slot.slot import Changed, Slot
 from sirocco.protocol.evaluator.standing import definitions
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepQuery
@@ -137,14 +138,14 @@ def _load_without_positions(self: MergerMachine, event: Loaded, now_ms: int) -> 
 def _install_all(self: Slot, offset: int, message: Installed, floor: int, changed: Changed) -> None:
     for family, rows in self.standing.names.find(message.names.handles)[0]:
         self.standing.end(family, rows[rows >= 0], offset)
-    removed, self.removed = self.removed, {}
+    removed, self.removed = self.removed, RemovedQueries()
     _slot_install(self, offset, message, 0, changed)
     self.removed = removed
 
 
 def _remove_without_memory(self: Slot, offset: int, message: Installed, changed: Changed) -> None:
     _slot_remove(self, offset, message, changed)
-    self.removed.clear()
+    self.removed = RemovedQueries()
 
 
 def _any_change(self: ChangeValidation, changes: list[Any], offset: int) -> list[Any]:

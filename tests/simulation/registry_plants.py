@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sirocco.protocol.contract.effects import Effect
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.protocol.contract.effects import Effect, PlainRequests, RemovalRequests
 from sirocco.protocol.contract.messages import NO_REVISION, Change
+from sirocco.protocol.contract.plain_queries import ChangeColumns, Removals
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries import change_requests, slot_updates
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
-from sirocco.protocol.router.queries.live_queries import LiveQueries
-from sirocco.protocol.router.queries.plain_updates import PlainUpdates
+from sirocco.protocol.router.queries.live_queries import Known, LiveQueries
+from sirocco.protocol.router.queries.plain_updates import PlainUpdates, RemovalUpdates
+from sirocco.protocol.router.queries.query_placement import Routings
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from tests.simulation.plants import Plant
@@ -42,6 +47,30 @@ def _state_without_fingerprints(self: LiveQueries) -> dict[str, Any]:
     return {name: column for name, column in _state(self).items() if name != "fingerprints"}
 
 
+def _slots_but_one(
+    self: RemovalUpdates, handles: NDArray[np.uint64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    slots, begins = _removal_slots(self, handles)
+    return slots[:-1], np.minimum(begins, len(slots) - 1)
+
+
+def _usual_by_handle(
+    requests: PlainRequests | RemovalRequests, known: Known, now_ms: int
+) -> NDArray[np.bool_]:
+    if isinstance(requests, RemovalRequests):
+        return np.asarray(known.revisions != NO_REVISION)
+    return _usual_rows(requests, known, now_ms)
+
+
+def _usual_whatever_is_replaced(self: Registry, changes: ChangeColumns, routings: Routings) -> bool:
+    if not isinstance(changes, Removals):
+        return _are_usual(self, changes, routings)
+    return bool((self.live.rows_of(changes.handles) >= 0).all())
+
+
+_removal_slots = RemovalUpdates._slots
+_usual_rows = change_requests.usual_rows
+_are_usual = Registry._are_usual
 _state = LiveQueries.state
 _fits = ChangeValidation._fits
 _believe = ChangeValidation._accept
@@ -54,6 +83,21 @@ IDENTITY_PLANTS = (
         "calm",
         ((PlainUpdates, "_left", lambda self, offsets, changes, places: {}),),
         first_seed=3,
+    ),
+    Plant(
+        "a query removed with others stays in one of its slots",
+        "calm",
+        ((RemovalUpdates, "_slots", _slots_but_one),),
+    ),
+    Plant(
+        "a removal in columns removes the query of another id with the same hash",
+        "colliding",
+        ((change_requests, "usual_rows", _usual_by_handle),),
+    ),
+    Plant(
+        "a removal in columns is taken for another owner's earlier one",
+        "late-changes",
+        ((Registry, "_are_usual", _usual_whatever_is_replaced),),
     ),
     Plant(
         "an id that collides with another changes its query",

@@ -38,6 +38,9 @@ REQUEST_BYTES_MAX = 2 << 20
 # Bytes of one query: larger ones are refused here, because the server would refuse the request.
 QUERY_BYTES_MAX = 4 << 20
 
+# Bytes of an id in a request besides the id.
+_ID_BYTES = 4
+
 # Changes per request that a server accepts.
 QUERIES_MAX = 10_000
 
@@ -275,12 +278,22 @@ class BulkRemoval(Bulk[str]):
 
     method = "UnregisterQueries"
 
+    def add(self, batch: Sequence[str]) -> None:
+        """See `Bulk.add`; a batch of ordinary ids is one request."""
+        if all(type(row) is str for row in batch):
+            whole = "".join(batch)
+            # Each ASCII character is a byte, and no id alone reaches the limit of one.
+            if whole.isascii() and len(whole) + _ID_BYTES * len(batch) <= REQUEST_BYTES_MAX:
+                self._requests.append(_Part(self._request(batch), list(batch)))
+                return
+        super().add(batch)
+
     def _id_of(self, row: str) -> str:
         return row if isinstance(row, str) else shown(row)
 
     def _written(self, row: str) -> tuple[str, int]:
         try:
-            return row, len(row.encode()) + 4
+            return row, len(row.encode()) + _ID_BYTES
         except (AttributeError, UnicodeEncodeError):
             raise InvalidArgument(f"{shown(row)} is no valid string", field="id") from None
 

@@ -1,8 +1,8 @@
-"""Reads and writes protobuf messages of plain range queries, many at a time, without building them.
+"""Reads protobuf messages of plain range queries, many at a time, without building them.
 
 A plain query has a rectangle or no region, words that must all be held or no text, and nothing
 else. All other messages are only recognised as such, and left to the usual readers. The numbers of
-fields are those of `query.proto` and `registry_service.proto`.
+fields are those of `query.proto`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from sirocco.kernels.base.words import load_u64, multiply_fold, store_u64
+from sirocco.kernels.base.wire_fields import copied, piece, varint
+from sirocco.kernels.base.words import load_u64, multiply_fold
 from sirocco.kernels.base.xxh3 import hash_span
 from sirocco.kernels.jit.compiled import kernel
 
 __all__ = [
-    "CHANGE_NUMBERS",
-    "FIXED_BYTES_MAX",
     "IDENTITY_BYTES_MAX",
     "ID_BYTES_MAX",
     "TEXT_BYTES_MAX",
     "digest_plain",
     "intern_terms",
-    "read_changes",
     "read_queries",
+    "read_query",
     "split_rows",
-    "write_changes",
 ]
 
 # Longer ids and texts go the usual way. Both are far beyond what is common; the first is the limit
@@ -35,46 +33,13 @@ __all__ = [
 ID_BYTES_MAX = 128
 TEXT_BYTES_MAX = 256
 
-# Bytes of a written change besides id, subscriber and text; of an identity besides these, a text
-# counted four times, and numbers.
-FIXED_BYTES_MAX = 192
+# Bytes of an identity besides id and subscriber, a text counted four times, and numbers.
 IDENTITY_BYTES_MAX = 256
-
-# Columns of the numbers of a change: start_ms, expected_revision, epoch, since, start_given.
-CHANGE_NUMBERS = 5
 
 _U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 _I4_IN = types.Array(types.int32, 1, "C", readonly=True)
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
-_U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
-_F8_2_IN = types.Array(types.float64, 2, "C", readonly=True)
 _B1_IN = types.Array(types.boolean, 1, "C", readonly=True)
-_I8_2_IN = types.Array(types.int64, 2, "C", readonly=True)
-
-_SEVEN, _LOW_7, _MORE = np.uint64(7), np.uint64(0x7F), np.uint64(0x80)
-
-
-@kernel(inline=True)
-def _varint(data: Any, position: Any, end: Any) -> Any:
-    """Returns the value of a varint and the position after it; (0, -1) if there is none."""
-    value = np.uint64(0)
-    for i in range(10):
-        if position + i >= end:
-            return np.uint64(0), np.int64(-1)
-        byte = np.uint64(data[position + i])
-        value |= (byte & _LOW_7) << np.uint64(7 * i)
-        if byte < _MORE:
-            return value, np.int64(position + i + 1)
-    return np.uint64(0), np.int64(-1)
-
-
-@kernel
-def _piece(data: Any, position: Any, end: Any) -> Any:
-    """Returns begin and end of a length-delimited piece; (-1, -1) if there is none."""
-    length, begin = _varint(data, position, end)
-    if begin < 0 or length > np.uint64(end - begin):
-        return np.int64(-1), np.int64(-1)
-    return begin, np.int64(begin + np.int64(length))
 
 
 @kernel(types.int64(_U1_IN, types.int64, types.int64[::1], types.int64[::1]))
@@ -91,15 +56,15 @@ def split_rows(data: Any, tag: Any, begins: Any, ends: Any) -> Any:
     """
     position, count, end = np.int64(0), np.int64(0), np.int64(data.shape[0])
     while position < end:
-        found, position = _varint(data, position, end)
+        found, position = varint(data, position, end)
         if position < 0:
             return np.int64(-1)
         wire = np.int64(found & np.uint64(7))
         begin = position
         if wire == 2:
-            begin, position = _piece(data, position, end)
+            begin, position = piece(data, position, end)
         elif wire == 0:
-            _, position = _varint(data, position, end)
+            _, position = varint(data, position, end)
         elif wire == 1:
             position += 8
         elif wire == 5:
@@ -209,14 +174,14 @@ def _range_kind(data: Any, begin: Any, end: Any, span: Any, box: Any) -> Any:
     position, found = begin, 1
     while position < end:
         tag = data[position]
-        first, after = _piece(data, position + 1, end)
+        first, after = piece(data, position + 1, end)
         if after < 0:
             return 0
         if tag == 0x0A and found == 1:
             # A region of nothing but one rectangle.
             if first >= after or data[first] != 0x0A:
                 return 0
-            inner, last = _piece(data, first + 1, after)
+            inner, last = piece(data, first + 1, after)
             if last != after or not _rectangle(data, inner, last, box):
                 return 0
             found = 2
@@ -233,7 +198,7 @@ def _range_kind(data: Any, begin: Any, end: Any, span: Any, box: Any) -> Any:
 
 
 @kernel
-def _query(data: Any, begin: Any, end: Any, span: Any, box: Any) -> Any:
+def read_query(data: Any, begin: Any, end: Any, span: Any, box: Any) -> Any:
     """Reads `Query`; returns as `_range_kind`.
 
     Args:
@@ -252,7 +217,7 @@ def _query(data: Any, begin: Any, end: Any, span: Any, box: Any) -> Any:
             is_continuous = True
             position += 2
             continue
-        first, after = _piece(data, position + 1, end)
+        first, after = piece(data, position + 1, end)
         if after < 0:
             return 0
         if tag == 0x0A and span[1] == 0:
@@ -287,73 +252,7 @@ def read_queries(data: Any, begins: Any, ends: Any, kinds: Any, spans: Any, boxe
         boxes: f8[n, 4], overwritten: west, south, east, north.
     """
     for row in range(kinds.shape[0]):
-        kinds[row] = _query(data, begins[row], ends[row], spans[row], boxes[row])
-
-
-@kernel(
-    types.void(
-        *(_U1_IN, _I8_IN, _I8_IN, types.uint8[::1], types.int64[:, ::1], types.float64[:, ::1]),
-        *(types.uint64[:, ::1], types.int64[:, ::1]),
-    )
-)
-def read_changes(
-    data: Any,
-    begins: Any,
-    ends: Any,
-    kinds: Any,
-    spans: Any,
-    boxes: Any,
-    hashes: Any,
-    numbers: Any,
-) -> None:
-    """Reads `ChangeRequest` messages of plain queries; the arguments are as of `read_queries`.
-
-    Args:
-        data, begins, ends, kinds, spans, boxes: of the queries.
-        hashes: u8[n, 2], overwritten: handle, digest.
-        numbers: i8[n, CHANGE_NUMBERS], overwritten.
-    """
-    for row in range(kinds.shape[0]):
-        kinds[row] = 0
-        hashes[row, :] = np.uint64(0)
-        numbers[row, :] = 0
-        numbers[row, 3] = -1
-        position, end, found = begins[row], ends[row], 0
-        while position < end:
-            tag = data[position]
-            if tag in (0x09, 0x29):
-                if position + 9 > end:
-                    break
-                hashes[row, 0 if tag == 0x09 else 1] = load_u64(data, position + 1)
-                position += 9
-            elif tag == 0x12 and found == 0:
-                first, after = _piece(data, position + 1, end)
-                if after < 0:
-                    break
-                found = _query(data, first, after, spans[row], boxes[row])
-                if found == 0:
-                    break
-                position = after
-            elif tag in (0x18, 0x20, 0x30, 0x50, 0x58):
-                value, after = _varint(data, position + 1, end)
-                # A negative number of 0x58 would read like a missing one.
-                if after < 0 or (tag == 0x58 and np.int64(value) < 0):
-                    break
-                column = 0
-                if tag == 0x20:
-                    column = 1
-                elif tag == 0x30:
-                    column = 2
-                elif tag == 0x58:
-                    column = 3
-                elif tag == 0x50:
-                    column = 4
-                numbers[row, column] = np.int64(value)
-                position = after
-            else:
-                break
-        if position == end:
-            kinds[row] = found
+        kinds[row] = read_query(data, begins[row], ends[row], spans[row], boxes[row])
 
 
 @kernel(inline=True)
@@ -480,14 +379,6 @@ def intern_terms(
     return count
 
 
-@kernel(inline=True)
-def _copied(out: Any, at: Any, data: Any, begin: Any, end: Any) -> Any:
-    """Copies bytes; returns the position after them."""
-    for i in range(begin, end):
-        out[at + i - begin] = data[i]
-    return at + end - begin
-
-
 _HEAD = np.frombuffer(b'["range",["', np.uint8)
 _MODE = np.frombuffer(b'","continuous",', np.uint8)
 _SIDES = np.frombuffer(b'{"west":"south":"east":"north":', np.uint8)
@@ -535,9 +426,9 @@ def digest_plain(
             needed += 3 + word_offsets[term_rows[t] + 1] - word_offsets[term_rows[t]]
         if needed > scratch.shape[0]:
             scratch = np.zeros(2 * needed, np.uint8)
-        at = _copied(scratch, np.int64(0), _HEAD, 0, _HEAD.shape[0])
-        at = _copied(scratch, at, ids, id_offsets[row], id_offsets[row + 1])
-        at = _copied(scratch, at, _MODE, 0, _MODE.shape[0])
+        at = copied(scratch, np.int64(0), _HEAD, 0, _HEAD.shape[0])
+        at = copied(scratch, at, ids, id_offsets[row], id_offsets[row + 1])
+        at = copied(scratch, at, _MODE, 0, _MODE.shape[0])
         # Behind the bracket of the row's numbers.
         at_number += 1
         for side in range(4):
@@ -548,8 +439,8 @@ def digest_plain(
                 if side > 0:
                     scratch[at] = 0x2C
                     at += 1
-                at = _copied(scratch, at, _SIDES, _SIDE_ENDS[side], _SIDE_ENDS[side + 1])
-                at = _copied(scratch, at, numbers, start, at_number)
+                at = copied(scratch, at, _SIDES, _SIDE_ENDS[side], _SIDE_ENDS[side + 1])
+                at = copied(scratch, at, numbers, start, at_number)
             at_number += 1
         # The comma between rows.
         at_number += 1
@@ -557,148 +448,23 @@ def digest_plain(
             scratch[at] = 0x7D
             at += 1
         else:
-            at = _copied(scratch, at, _NULL, 0, 4)
+            at = copied(scratch, at, _NULL, 0, 4)
         scratch[at] = 0x2C
         at += 1
         if term_offsets[row] == term_offsets[row + 1]:
-            at = _copied(scratch, at, _NULL, 0, 4)
+            at = copied(scratch, at, _NULL, 0, 4)
         else:
-            at = _copied(scratch, at, _POSITIVE, 0, _POSITIVE.shape[0])
+            at = copied(scratch, at, _POSITIVE, 0, _POSITIVE.shape[0])
             for t in range(term_offsets[row], term_offsets[row + 1]):
                 if t > term_offsets[row]:
                     scratch[at] = 0x2C
                     at += 1
                 scratch[at] = 0x22
                 word = term_rows[t]
-                at = _copied(scratch, at + 1, words, word_offsets[word], word_offsets[word + 1])
+                at = copied(scratch, at + 1, words, word_offsets[word], word_offsets[word + 1])
                 scratch[at] = 0x22
                 at += 1
-            at = _copied(scratch, at, _NEGATIVE, 0, _NEGATIVE.shape[0])
-        at = _copied(scratch, at, _TAIL, 0, _TAIL.shape[0])
-        at = _copied(scratch, at, names, name_offsets[row], name_offsets[row + 1])
+            at = copied(scratch, at, _NEGATIVE, 0, _NEGATIVE.shape[0])
+        at = copied(scratch, at, _TAIL, 0, _TAIL.shape[0])
+        at = copied(scratch, at, names, name_offsets[row], name_offsets[row + 1])
         out[row] = hash_span(scratch, np.int64(0), at)
-
-
-@kernel(inline=True)
-def _put_varint(out: Any, at: Any, value: Any) -> Any:
-    left = np.uint64(value)
-    while left >= _MORE:
-        out[at] = np.uint8((left & _LOW_7) | _MORE)
-        left >>= _SEVEN
-        at += 1
-    out[at] = np.uint8(left)
-    return at + 1
-
-
-@kernel(inline=True)
-def _varint_bytes(value: Any) -> Any:
-    left, count = np.uint64(value), np.int64(1)
-    while left >= _MORE:
-        left >>= _SEVEN
-        count += 1
-    return count
-
-
-@kernel(inline=True)
-def _put_number(out: Any, at: Any, tag: Any, value: Any) -> Any:
-    """Writes a varint field, nothing for 0."""
-    if value == 0:
-        return at
-    out[at] = np.uint8(tag)
-    return _put_varint(out, at + 1, value)
-
-
-@kernel(inline=True)
-def _put_word(out: Any, at: Any, tag: Any, value: Any) -> Any:
-    """Writes a fixed field of eight bytes, nothing for 0."""
-    if value == np.uint64(0):
-        return at
-    out[at] = np.uint8(tag)
-    store_u64(out, at + 1, value)
-    return at + 9
-
-
-@kernel(inline=True)
-def _put_piece(out: Any, at: Any, tag: Any, data: Any, begin: Any, end: Any) -> Any:
-    """Writes a length-delimited field."""
-    out[at] = np.uint8(tag)
-    at = _put_varint(out, at + 1, end - begin)
-    return _copied(out, at, data, begin, end)
-
-
-@kernel(
-    types.void(
-        *(_U1_IN, _I8_IN, _U1_IN, _I8_IN, _U1_IN, _I8_IN, _B1_IN, _F8_2_IN),
-        *(_U8_IN, _U8_IN, _I8_2_IN, types.uint8[::1], types.int64[::1]),
-    )
-)
-def write_changes(
-    ids: Any,
-    id_offsets: Any,
-    names: Any,
-    name_offsets: Any,
-    texts: Any,
-    text_offsets: Any,
-    has_box: Any,
-    boxes: Any,
-    handles: Any,
-    digests: Any,
-    numbers: Any,
-    out: Any,
-    ends: Any,
-) -> None:
-    """Writes the `ChangeRequest` of each plain query, one behind the other.
-
-    Args:
-        ids, names, texts: u1, ids, subscribers, expressions; their offsets: i8[n + 1].
-        has_box: b1[n]; boxes: f8[n, 4].
-        handles, digests: u8[n].
-        numbers: i8[n, CHANGE_NUMBERS].
-        out: u1, overwritten: n * FIXED_BYTES_MAX bytes and those of ids, names and texts.
-        ends: i8[n], overwritten: where each message ends.
-    """
-    at = np.int64(0)
-    sides = boxes.view(np.uint64)
-    for row in range(ends.shape[0]):
-        rectangle = np.int64(0)
-        if has_box[row]:
-            for side in range(4):
-                rectangle += 9 * np.int64(sides[row, side] != np.uint64(0))
-        text = text_offsets[row + 1] - text_offsets[row]
-        kind = np.int64(0)
-        if has_box[row]:
-            kind += 4 + rectangle
-        if text:
-            kind += 1 + _varint_bytes(text) + text
-        identity = id_offsets[row + 1] - id_offsets[row]
-        name = name_offsets[row + 1] - name_offsets[row]
-        query = 1 + _varint_bytes(identity) + identity + 1 + _varint_bytes(name) + name
-        query += 3 + _varint_bytes(kind) + kind
-        at = _put_word(out, at, 0x09, handles[row])
-        out[at] = 0x12
-        at = _put_varint(out, at + 1, query)
-        at = _put_piece(out, at, 0x0A, ids, id_offsets[row], id_offsets[row + 1])
-        at = _put_piece(out, at, 0x12, names, name_offsets[row], name_offsets[row + 1])
-        out[at] = 0x18
-        out[at + 1] = 0x01
-        out[at + 2] = 0x52
-        at = _put_varint(out, at + 3, kind)
-        if has_box[row]:
-            out[at] = 0x0A
-            out[at + 1] = np.uint8(rectangle + 2)
-            out[at + 2] = 0x0A
-            out[at + 3] = np.uint8(rectangle)
-            at += 4
-            for side in range(4):
-                at = _put_word(out, at, 0x09 + 8 * side, sides[row, side])
-        if text:
-            at = _put_piece(out, at, 0x12, texts, text_offsets[row], text_offsets[row + 1])
-        at = _put_number(out, at, 0x18, numbers[row, 0])
-        at = _put_number(out, at, 0x20, numbers[row, 1])
-        at = _put_word(out, at, 0x29, digests[row])
-        at = _put_number(out, at, 0x30, numbers[row, 2])
-        at = _put_number(out, at, 0x50, numbers[row, 4])
-        if numbers[row, 3] >= 0:
-            out[at] = 0x58
-            at = _put_varint(out, at + 1, numbers[row, 3])
-        ends[row] = at

@@ -10,6 +10,7 @@ never carried out.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
@@ -22,7 +23,12 @@ from sirocco.model.errors import SiroccoError
 from sirocco.model.query import Query
 from sirocco.protocol.contract.control_records import Declaration
 from sirocco.protocol.contract.messages import NO_PAST, Change, Message
-from sirocco.protocol.contract.plain_queries import PlainChanges, PlainQueries, PlainRecords
+from sirocco.protocol.contract.plain_queries import (
+    ChangeColumns,
+    ChangeRecords,
+    PlainQueries,
+    RemovedQueries,
+)
 
 # The state of one owned Kafka partition, as named columns.
 State = Mapping[str, NDArray[Any]]
@@ -40,12 +46,12 @@ class ControlRead:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record of an owned Kafka partition; of `PlainRecords` several, `offset` is the first."""
+    """One record of an owned Kafka partition; of `ChangeRecords` several, `offset` is the first."""
 
     topic: str
     partition: int
     offset: int
-    message: Message | PlainRecords
+    message: Message | ChangeRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +134,32 @@ class ChangeRequests:
     requests: tuple[ChangeRequest, ...]
 
 
+class _RequestColumns(Sequence[ChangeRequest]):
+    """Change requests that are columns: a sequence of their values."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, row: int) -> ChangeRequest: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[ChangeRequest]: ...
+
+    def __getitem__(self, row: int | slice) -> ChangeRequest | Sequence[ChangeRequest]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        return self.request(row)
+
+    def __iter__(self) -> Iterator[ChangeRequest]:
+        return map(self.request, range(len(self)))
+
+    @abstractmethod
+    def request(self, row: int) -> ChangeRequest:
+        """Returns a request as a value."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainRequests(Sequence[ChangeRequest]):
+class PlainRequests(_RequestColumns):
     """Change requests for plain queries, all registered or all updated; n rows.
 
     Attributes:
@@ -146,20 +176,6 @@ class PlainRequests(Sequence[ChangeRequest]):
     def __len__(self) -> int:
         return len(self.queries)
 
-    @overload
-    def __getitem__(self, row: int) -> ChangeRequest: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[ChangeRequest]: ...
-
-    def __getitem__(self, row: int | slice) -> ChangeRequest | Sequence[ChangeRequest]:
-        if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(len(self)))]
-        return self.request(row)
-
-    def __iter__(self) -> Iterator[ChangeRequest]:
-        return map(self.request, range(len(self)))
-
     def request(self, row: int) -> ChangeRequest:
         """Returns a request as a value."""
         query = self.queries.query(row)
@@ -173,13 +189,39 @@ class PlainRequests(Sequence[ChangeRequest]):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalRequests(_RequestColumns):
+    """Change requests that remove queries of any kind; n rows.
+
+    Attributes:
+        queries: no id twice.
+        start_ms: as of `ChangeRequest`, of all.
+    """
+
+    queries: RemovedQueries
+    start_ms: int
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def request(self, row: int) -> ChangeRequest:
+        """Returns a request as a value."""
+        return ChangeRequest(
+            action="unregister",
+            id=self.queries.id(row),
+            query=None,
+            subscriber="",
+            start_ms=self.start_ms,
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class PlainChangeRequests:
-    """`ChangeRequests` of plain queries."""
+class ColumnRequests:
+    """`ChangeRequests` as columns."""
 
     token: int
     partition: int
-    requests: PlainRequests
+    requests: PlainRequests | RemovalRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +341,7 @@ Event = (
     | Committed
     | Fenced
     | ChangeRequests
-    | PlainChangeRequests
+    | ColumnRequests
     | RecoveredDefinition
     | RegistryRecords
     | ProposedMap
@@ -329,10 +371,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class AppendChanges:
-    """Append changes of plain queries to a Kafka partition of `registry`, a record each."""
+    """Append changes to a Kafka partition of `registry`, a record each."""
 
     partition: int
-    changes: PlainChanges
+    changes: ChangeColumns
 
 
 @dataclass(frozen=True, slots=True)

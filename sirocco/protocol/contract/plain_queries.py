@@ -1,8 +1,10 @@
-"""Plain range queries as columns, from the request of a client to the slots.
+"""Changes of queries as columns, from the request of a client to the slots.
 
 Most standing queries have a rectangle, or no region, and words that must all be held. A bulk
 request brings thousands of them; as columns they cost no step of Python each. All others are
 `Query` values. What either form leads to is the same: records, digests, slots, answers.
+
+A removal has nothing of its query but the id, so queries of all kinds are removed in the same way.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import orjson
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 from sirocco.index.base.compile import take_queries
 from sirocco.index.base.query_rows import NEVER_MS, SHAPE_BOX, QueryRows
 from sirocco.index.base.ragged import take_ragged
-from sirocco.kernels.base.blake2b import fingerprint_spans
+from sirocco.kernels.base.blake2b import BLOCK_BYTES, fingerprint_spans
 from sirocco.kernels.base.hash_placement import secret
 from sirocco.kernels.base.plain_queries import digest_plain, intern_terms
 from sirocco.model.expression import Conjunction, Expression
@@ -27,6 +30,8 @@ from sirocco.model.query import RangeQuery
 from sirocco.model.text import hash_rows
 from sirocco.protocol.contract.columns import QueryNames, take_names
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_PAST, NO_REVISION, Change
+
+Rows: TypeAlias = NDArray[np.intp]
 
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
 
@@ -239,6 +244,21 @@ class PlainChanges:
     def __len__(self) -> int:
         return len(self.queries)
 
+    @property
+    def handles(self) -> NDArray[np.uint64]:
+        """Returns u8[n], the hashes of the ids."""
+        return self.queries.handles
+
+    @property
+    def digests(self) -> NDArray[np.uint64]:
+        """Returns u8[n], see `digest_of`."""
+        return self.queries.digests
+
+    @property
+    def fingerprints(self) -> NDArray[np.uint64]:
+        """Returns u8[n], see `fingerprint_of`."""
+        return self.queries.fingerprints
+
     def take(self, rows: NDArray[np.integer]) -> PlainChanges:
         """Returns some of the changes, in the given order."""
         return replace(
@@ -276,8 +296,108 @@ class PlainChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRecords:
-    """Consecutive records of the registry that change plain queries.
+class RemovedQueries:
+    """Queries that are to be removed; n rows.
+
+    Attributes:
+        handles: u8[n], the hashes of the ids.
+        fingerprints: u8[n], see `fingerprint_of`.
+        ids: u1[b], UTF-8; id_offsets: i8[n + 1].
+    """
+
+    handles: NDArray[np.uint64]
+    fingerprints: NDArray[np.uint64]
+    ids: NDArray[np.uint8]
+    id_offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+    def take(self, rows: NDArray[np.integer]) -> RemovedQueries:
+        """Returns some of the queries, in the given order."""
+        id_offsets, places = take_ragged(self.id_offsets, rows)
+        return RemovedQueries(
+            self.handles[rows], self.fingerprints[rows], self.ids[places], id_offsets
+        )
+
+    def id(self, row: int) -> str:
+        """Returns the id of a query."""
+        begin, end = self.id_offsets[row : row + 2].tolist()
+        return self.ids[begin:end].tobytes().decode()
+
+
+def removed_queries(
+    data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[Rows, RemovedQueries]:
+    """Returns the queries of some ids, without ids that are empty or longer than a block.
+
+    Args:
+        data: u1, where the ids are; begins, ends: i8[m], of each.
+
+    Returns:
+        Their rows, ascending, and the queries.
+    """
+    lengths = ends - begins
+    rows = np.flatnonzero((lengths > 0) & (lengths <= BLOCK_BYTES))
+    ids, id_offsets = _pieces(data, begins[rows], ends[rows])
+    fingerprints = np.empty(len(rows), np.uint64)
+    fingerprint_spans(ids, id_offsets, fingerprints)
+    return rows, RemovedQueries(hash_rows(ids, id_offsets), fingerprints, ids, id_offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """`registry`: removals, a record each; columns of `Change`, n rows.
+
+    Attributes:
+        handles: u8[n]
+        starts_ms, expected_revisions, epochs: i8[n]
+    """
+
+    handles: NDArray[np.uint64]
+    starts_ms: NDArray[np.int64]
+    expected_revisions: NDArray[np.int64]
+    epochs: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+    @property
+    def digests(self) -> NDArray[np.uint64]:
+        """Returns u8[n], as `digest_of`: 0 for a removal."""
+        return np.zeros(len(self), np.uint64)
+
+    @property
+    def fingerprints(self) -> NDArray[np.uint64]:
+        """Returns u8[n], zeros: a record does not have the id."""
+        return np.zeros(len(self), np.uint64)
+
+    def take(self, rows: NDArray[np.integer]) -> Removals:
+        """Returns some of the removals, in the given order."""
+        return Removals(
+            *(self.handles[rows], self.starts_ms[rows]),
+            *(self.expected_revisions[rows], self.epochs[rows]),
+        )
+
+    def change(self, row: int) -> Change:
+        """Returns a removal as a value."""
+        return Change(
+            handle=int(self.handles[row]),
+            query=None,
+            subscriber="",
+            start_ms=int(self.starts_ms[row]),
+            expected_revision=int(self.expected_revisions[row]),
+            digest=0,
+            epoch=int(self.epochs[row]),
+        )
+
+
+ChangeColumns: TypeAlias = PlainChanges | Removals
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecords:
+    """Consecutive records of the registry, as columns.
 
     Attributes:
         offsets: i8[n], ascending.
@@ -285,7 +405,7 @@ class PlainRecords:
     """
 
     offsets: NDArray[np.int64]
-    changes: PlainChanges
+    changes: ChangeColumns
 
 
 assert NO_REVISION == -1, "the kernel that reads changes writes it for a missing `since`"

@@ -11,6 +11,7 @@ from sirocco.protocol.contract.effects import (
     Answer,
     Append,
     ChangeRequests,
+    ColumnRequests,
     ControlRead,
     Draining,
     Effect,
@@ -19,7 +20,6 @@ from sirocco.protocol.contract.effects import (
     Follow,
     Loaded,
     Outcome,
-    PlainChangeRequests,
     Polled,
     RecoveredDefinition,
     RegistryRecords,
@@ -43,7 +43,7 @@ from sirocco.protocol.contract.messages import (
     TrackedMemberSet,
 )
 from sirocco.protocol.contract.partition_ownership import Holdings
-from sirocco.protocol.contract.plain_queries import PlainRecords
+from sirocco.protocol.contract.plain_queries import ChangeRecords
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.map_change.query_copies import copy, may_be_saved
@@ -119,7 +119,7 @@ class RouterMachine:
                 return self._polled(event, now_ms)
             case Tick():
                 return self._tick(now_ms)
-            case ChangeRequests() | PlainChangeRequests():
+            case ChangeRequests() | ColumnRequests():
                 return self._change_requests(event)
             case RecoveredDefinition():
                 registry = self.registries.get(event.partition)
@@ -173,7 +173,7 @@ class RouterMachine:
                 self.intake.add(entry.partition, entry.offset, message, now_ms)
                 if self.intake.is_full and not self.intake.is_crowded:
                     effects += self.intake.flush(now_ms)
-            elif isinstance(message, Change | PlainRecords | Prepare | Retire):
+            elif isinstance(message, Change | ChangeRecords | Prepare | Retire):
                 records.setdefault(entry.partition, []).append((entry.offset, message))
         for partition, read in records.items():
             effects += self.registries[partition].read(read, self.intake.routings)
@@ -223,13 +223,13 @@ class RouterMachine:
         effects = self.intake.flush(now_ms, at_once=True)
         return effects + (self.intake.marks(partitions) if partitions else [])
 
-    def _change_requests(self, event: ChangeRequests | PlainChangeRequests) -> list[Effect]:
+    def _change_requests(self, event: ChangeRequests | ColumnRequests) -> list[Effect]:
         registry = self.registries.get(event.partition)
         if registry is None:
             error = Unavailable("this router does not own that part of the registry; try again")
             return [Answer(event.token, (Outcome(NO_REVISION, error),) * len(event.requests))]
-        if isinstance(event, PlainChangeRequests):
-            return registry.take_plain_requests(event.token, event.requests)
+        if isinstance(event, ColumnRequests):
+            return registry.take_column_requests(event.token, event.requests)
         return registry.take_requests(event.token, event.requests)
 
     def _copy(self, event: RegistryRecords) -> list[Effect]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from sirocco.protocol.contract.messages import Message, without_content
-from sirocco.protocol.contract.plain_queries import PlainChanges
+from sirocco.protocol.contract.plain_queries import ChangeColumns
 from sirocco.runtime.loop.barriers import Barriers
 from sirocco.runtime.loop.hops import DeadLetter, HopWriter
 from sirocco.runtime.process.clock import monotonic_ms
@@ -70,8 +70,8 @@ class AppendQueue:
             if rest is not None:
                 self._in_time(partial(self._writer.append, topic, partition, rest))
 
-    def append_changes(self, partition: int, changes: PlainChanges) -> None:
-        """Appends changes of plain queries, a record each; waits for room.
+    def append_changes(self, partition: int, changes: ChangeColumns) -> None:
+        """Appends changes of queries, a record each; waits for room.
 
         Raises:
             LogFull: There was no room for `APPEND_WAIT_MS`.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.empty_pb2 import Empty
-from numpy.typing import NDArray
 
+from sirocco.codec.change_columns import read_change_columns, write_change_columns
 from sirocco.codec.hops import HOPS, Hop, decode, encode, key_of
-from sirocco.codec.plain_queries import read_plain_changes, write_plain_changes
 from sirocco.internal_api.v1 import (
     control_service_pb2_grpc as control,
 )
@@ -36,7 +36,7 @@ from sirocco.protocol.contract.control_records import MapActivated, MapPrepared
 from sirocco.protocol.contract.control_view import read_map
 from sirocco.protocol.contract.effects import Entry, SetAside
 from sirocco.protocol.contract.messages import DEAD_LETTERS, REGISTRY, Change, Message
-from sirocco.protocol.contract.plain_queries import PlainChanges, PlainRecords
+from sirocco.protocol.contract.plain_queries import ChangeColumns, ChangeRecords
 from sirocco.transport.calls import METHOD_HEADER, LogChannel, LogContext, LogServer, StreamMethod
 from sirocco.transport.log import Producer, Record
 
@@ -46,9 +46,9 @@ DEAD_LETTER_BYTES_MAX = 64 << 10
 # Limit of the reason, which quotes what a client wrote: the log takes no letter that is too large.
 REASON_CHARACTERS_MAX = 1_000
 
-# From so many records of the registry on, changes of plain queries are read as columns: what that
-# costs for a single one does not pay.
-PLAIN_RECORDS_MIN = 8
+# From so many consecutive records of the registry on, changes of plain queries, or removals, are
+# read as columns: what that costs for a single one does not pay.
+COLUMN_RECORDS_MIN = 8
 
 _CHANGE_HEADERS = ((METHOD_HEADER, HOPS[Change].method_path.encode()),)
 
@@ -102,12 +102,12 @@ class HopWriter:
         on_ack = functools.partial(self._acknowledged, number)
         return method.send(request, key=key_of(message), on_ack=on_ack)
 
-    def append_changes(self, partition: int, changes: PlainChanges) -> PlainAppends:
-        """Returns the appends of changes, a record each; they are made by `PlainAppends.more`."""
-        values = write_plain_changes(changes)
-        keys = changes.queries.handles.astype(">u8").tobytes()
+    def append_changes(self, partition: int, changes: ChangeColumns) -> ColumnAppends:
+        """Returns the appends of changes, a record each; they are made by `ColumnAppends.more`."""
+        values = write_change_columns(changes)
+        keys = changes.handles.astype(">u8").tobytes()
         records = [(keys[8 * row : 8 * row + 8], value) for row, value in enumerate(values)]
-        return PlainAppends(self._producer, partition, records)
+        return ColumnAppends(self._producer, partition, records)
 
     def dead_letter(self, letter: DeadLetter, number: int) -> None:
         """Appends a record that could not be processed to `dead-letters`."""
@@ -126,7 +126,7 @@ class HopWriter:
         )
 
 
-class PlainAppends:
+class ColumnAppends:
     """Records of the registry that are appended as one, as far as there is room at a time.
 
     Attributes:
@@ -141,9 +141,9 @@ class PlainAppends:
         self._partition = partition
         self._records = records
         self._unacknowledged = len(records)
-        self._done: Callable[[PlainAppends], None] = lambda _: None
+        self._done: Callable[[ColumnAppends], None] = lambda _: None
 
-    def on_end(self, done: Callable[[PlainAppends], None]) -> None:
+    def on_end(self, done: Callable[[ColumnAppends], None]) -> None:
         """Calls a function when the log has all of them, and with the first error."""
         self._done = done
 
@@ -200,7 +200,7 @@ class HopReader:
 
     Args:
         rejected: called with records that are not a known call, or are invalid.
-        in_columns: many changes of plain queries are read as one entry (`PlainRecords`).
+        in_columns: many changes of queries are read as one entry (`ChangeRecords`).
     """
 
     def __init__(self, rejected: Callable[[DeadLetter], None], *, in_columns: bool = False) -> None:
@@ -237,7 +237,7 @@ class HopReader:
                 changes.setdefault(record.partition, []).append(record)
             else:
                 mixed.add(record.partition)
-        many = {p for p, some in changes.items() if len(some) >= PLAIN_RECORDS_MIN} - mixed
+        many = {p for p, some in changes.items() if len(some) >= COLUMN_RECORDS_MIN} - mixed
         if not many:
             return records
         for partition in many:
@@ -245,30 +245,31 @@ class HopReader:
         return [r for r in records if r.topic != REGISTRY or r.partition not in many]
 
     def _take_changes(self, partition: int, records: list[Record]) -> None:
-        """Decodes changes of one Kafka partition, those of plain queries as columns."""
-        found = read_plain_changes([record.value for record in records])
-        if found is None:
-            self._server.dispatch(records)
-            return
-        rows, changes = found
+        """Decodes changes of one Kafka partition, consecutive ones of a kind as columns."""
+        kinds = np.zeros(len(records), np.int8)
+        found = read_change_columns([record.value for record in records])
+        for kind, (rows, _) in enumerate(found, 1):
+            kinds[rows] = kind
         offsets = np.array([record.offset for record in records], np.int64)
-        if len(rows) == len(records):
-            self._take_plain(partition, offsets, changes)
-            return
-        # Consecutive ones together; between them are the others.
+        cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(records)]
+        taken = [0] * len(found)
         done = 0
-        for piece in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) > 1) + 1):
-            begin = int(rows[piece[0]])
+        for begin, end in pairwise(cuts):
+            kind = int(kinds[begin]) - 1
+            if kind < 0:
+                continue
+            first = taken[kind]
+            taken[kind] += end - begin
+            if end - begin < COLUMN_RECORDS_MIN:
+                continue
             self._server.dispatch(records[done:begin])
-            done = int(rows[piece[-1]]) + 1
-            self._take_plain(partition, offsets[begin:done], changes.take(piece))
+            done = end
+            rows, changes = found[kind]
+            if len(rows) > end - begin:
+                changes = changes.take(np.arange(first, taken[kind]))
+            message = ChangeRecords(offsets[begin:end], changes)
+            self._entries.append(Entry(REGISTRY, partition, int(offsets[begin]), message))
         self._server.dispatch(records[done:])
-
-    def _take_plain(
-        self, partition: int, offsets: NDArray[np.int64], changes: PlainChanges
-    ) -> None:
-        message = PlainRecords(offsets, changes)
-        self._entries.append(Entry(REGISTRY, partition, int(offsets[0]), message))
 
     def _reject(self, record: Record, reason: str) -> None:
         why = reason[:REASON_CHARACTERS_MAX]

@@ -29,6 +29,7 @@ from sirocco.protocol.contract.effects import (
     AppendChanges,
     ChangeRequest,
     ChangeRequests,
+    ColumnRequests,
     Compute,
     ControlRead,
     Declare,
@@ -45,12 +46,12 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     LoadSlices,
     Outcome,
-    PlainChangeRequests,
     PlainRequests,
     Polled,
     ProposedMap,
     Publish,
     RebalanceRequest,
+    RemovalRequests,
     SaveCheckpoint,
     SetAside,
     SlicesLoaded,
@@ -233,12 +234,15 @@ class Worker:
             lambda token: ChangeRequests(token, partition, tuple(requests)), deadline_ms
         )
 
-    def change_plain_queries(
-        self, partition: int, requests: PlainRequests, deadline_ms: int | None = None
+    def change_in_columns(
+        self,
+        partition: int,
+        requests: PlainRequests | RemovalRequests,
+        deadline_ms: int | None = None,
     ) -> Future[Sequence[Outcome]]:
-        """As `change_queries`, for plain queries."""
+        """As `change_queries`, for requests that are columns."""
         return self._inbox.ask(
-            lambda token: PlainChangeRequests(token, partition, requests), deadline_ms
+            lambda token: ColumnRequests(token, partition, requests), deadline_ms
         )
 
     def look(self, at: Callable[[], T]) -> Future[T]:

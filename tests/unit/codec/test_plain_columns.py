@@ -11,22 +11,19 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from sirocco_api.v1 import query_pb2
-from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest
+from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest, UnregisterQueriesRequest
 from xxhash import xxh3_64_intdigest
 
+from sirocco.codec.change_columns import read_change_columns, write_change_columns
 from sirocco.codec.changes import read_change, write_change
-from sirocco.codec.plain_queries import (
-    read_plain_changes,
-    read_plain_queries,
-    write_plain_changes,
-)
+from sirocco.codec.plain_queries import read_plain_queries, read_removed_queries
 from sirocco.codec.queries import read_query, write_query
 from sirocco.index.base.compile import compile_queries
 from sirocco.internal_api.v1 import registry_service_pb2 as registry_pb
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.contract.effects import ChangeRequest
-from sirocco.protocol.contract.plain_queries import PlainChanges, PlainQueries
+from sirocco.protocol.contract.plain_queries import PlainChanges, PlainQueries, Removals
 from sirocco.protocol.router.queries.pending_changes import digest_of
 from tests.support.cpu_time import cpu_ratio
 
@@ -169,12 +166,10 @@ def changes_of(dice: random.Random, count: int) -> PlainChanges:
 
 def test_records_are_those_of_single_changes() -> None:
     changes = changes_of(random.Random(12), 300)
-    values = write_plain_changes(changes)
+    values = write_change_columns(changes)
     for row, value in enumerate(values):
         assert value == write_change(changes.change(row)).SerializeToString(deterministic=True)
-    found = read_plain_changes(values)
-    assert found is not None
-    rows, read = found
+    ((rows, read),) = read_change_columns(values)
     # The times of a few are beyond what a change may have.
     assert len(rows) > 200
     for place, row in enumerate(rows.tolist()):
@@ -191,30 +186,91 @@ def test_only_records_of_plain_queries_are_read_as_columns() -> None:
     requests[2].handle += 1
     requests[3].digest ^= 1
     requests[4].query.ttl_ms = 9
-    found = read_plain_changes([request.SerializeToString() for request in requests])
-    assert found is not None
-    assert found[0].tolist() == [5]
-    assert read_plain_changes([request.SerializeToString() for request in requests[:5]]) is None
+    ((rows, _),) = read_change_columns([request.SerializeToString() for request in requests])
+    assert rows.tolist() == [5]
+    assert not read_change_columns([request.SerializeToString() for request in requests[:5]])
+
+
+def removals_of(dice: random.Random, count: int) -> Removals:
+    numbers = [0, 1, 127, 128, 1_700_000_000_000, (1 << 53) + 1]
+    return Removals(
+        handles=np.array([dice.randrange(1, 1 << 64) for _ in range(count)], np.uint64),
+        starts_ms=np.array([dice.choice([-5, *numbers[:-1]]) for _ in range(count)], np.int64),
+        expected_revisions=np.array([dice.choice([-1, *numbers]) for _ in range(count)], np.int64),
+        epochs=np.array(dice.choices(numbers, k=count), np.int64),
+    )
+
+
+def test_records_of_removals_are_those_of_single_ones() -> None:
+    removals = removals_of(random.Random(15), 300)
+    values = write_change_columns(removals)
+    for row, value in enumerate(values):
+        assert value == write_change(removals.change(row)).SerializeToString(deterministic=True)
+    ((rows, read),) = read_change_columns(values)
+    assert rows.tolist() == list(range(300))
+    assert [read.change(row) for row in range(300)] == [removals.change(row) for row in range(300)]
+
+
+def test_other_records_without_a_query_are_no_removals_in_columns() -> None:
+    removals = removals_of(random.Random(16), 8)
+    requests = [write_change(removals.change(row)) for row in range(8)]
+    requests[0].restated = True
+    # A probe.
+    requests[1].digest = 7
+    requests[2].handle = 0
+    requests[3].since = 3
+    requests[4].locator = b"l"
+    requests[5].start_given = True
+    requests[6].query.SetInParent()
+    ((rows, _),) = read_change_columns([request.SerializeToString() for request in requests])
+    assert rows.tolist() == [7]
+    times = removals_of(random.Random(16), 2)
+    times.starts_ms[:] = 1 << 60
+    assert not read_change_columns(write_change_columns(times))
+
+
+def test_records_of_both_kinds_are_read_together() -> None:
+    dice = random.Random(17)
+    changes, removals = changes_of(dice, 4), removals_of(dice, 4)
+    changes.starts_ms[:] = 7
+    pairs = zip(write_change_columns(changes), write_change_columns(removals), strict=True)
+    found = read_change_columns([value for pair in pairs for value in pair])
+    assert [rows.tolist() for rows, _ in found] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert [type(columns) for _, columns in found] == [PlainChanges, Removals]
+
+
+def test_ids_that_are_to_be_removed_are_read_as_columns() -> None:
+    names = ["a", "", "é" * 64, "é" * 65, "x" * 128, "x" * 129, "b\n"]
+    request = UnregisterQueriesRequest(ids=names)
+    rows, queries = read_removed_queries(request.SerializeToString(), len(names))
+    assert rows.tolist() == [0, 2, 4, 6]
+    kept = [names[row] for row in rows.tolist()]
+    assert [queries.id(row) for row in range(4)] == kept
+    assert queries.handles.tolist() == [query_handle(name) for name in kept]
+    assert queries.fingerprints.tolist() == [fingerprint_of(name) for name in kept]
+    some = queries.take(np.array([3, 1]))
+    assert [some.id(0), some.id(1)] == ["b\n", "é" * 64]
 
 
 def test_damaged_messages_are_read_as_the_usual_reader_does_or_not_at_all() -> None:
     dice = random.Random(14)
     changes = changes_of(dice, 40)
     read_as_columns = 0
-    for value in write_plain_changes(changes) * 20:
+    values = write_change_columns(changes) + write_change_columns(removals_of(dice, 40))
+    for value in values * 20:
         damaged = bytearray(value[: dice.choice([len(value), dice.randrange(len(value))])])
         for _ in range(dice.randint(0, 2)):
             if damaged:
                 damaged[dice.randrange(len(damaged))] = dice.randrange(256)
-        found = read_plain_changes([bytes(damaged)])
-        if found is None:
+        found = read_change_columns([bytes(damaged)])
+        if not found:
             continue
         read_as_columns += 1
         try:
             usual = read_change(registry_pb.ChangeRequest.FromString(bytes(damaged)))
         except (DecodeError, InvalidArgument) as error:
             raise AssertionError(f"columns of {damaged.hex()}") from error
-        assert found[1].change(0) == usual
+        assert found[0][1].change(0) == usual
     assert read_as_columns > 50
 
 

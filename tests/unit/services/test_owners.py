@@ -30,6 +30,7 @@ from sirocco.services.router.limits import TIMES
 from sirocco.services.router.owners import OwnerBack, Owners, write_request
 from sirocco.services.router.quotas import TenantQueries
 from sirocco.services.router.stored import StoredQueries
+from tests.support.change_columns import removal_requests
 
 REQUEST = ChangeRequest(
     action="register",
@@ -118,6 +119,11 @@ class NoSuchQuery(Loop):
         super().__init__()
         self.gone = gone
 
+    def change_in_columns(
+        self, partition: int, requests: Sequence[ChangeRequest], deadline_ms: int | None = None
+    ) -> Future[tuple[Outcome, ...]]:
+        return self.change_queries(partition, requests, deadline_ms)
+
     def change_queries(
         self, partition: int, requests: Sequence[ChangeRequest], deadline_ms: int | None = None
     ) -> Future[tuple[Outcome, ...]]:
@@ -130,9 +136,10 @@ class NoSuchQuery(Loop):
         return done
 
 
+@pytest.mark.parametrize("in_columns", [False, True])
 @pytest.mark.parametrize(("gone", "is_known"), [(0, True), (1, False)])
 def test_a_missing_query_is_reported_unless_the_owner_with_its_removal_was_lost(
-    gone: int, is_known: bool
+    gone: int, is_known: bool, in_columns: bool
 ) -> None:
     machine = Machine("front")
     machine.holdings.held[REGISTRY, 0] = Holding(1, Phase.OWNED, 1)
@@ -147,7 +154,9 @@ def test_a_missing_query_is_reported_unless_the_owner_with_its_removal_was_lost(
 
     async def run() -> Outcome:
         removal = ChangeRequest(action="unregister", id="q", query=None, subscriber="", start_ms=5)
-        applied = asyncio.create_task(owners.apply(0, [removal]))
+        requests = removal_requests([removal]) if in_columns else [removal]
+        assert requests is not None
+        applied = asyncio.create_task(owners.apply(0, requests))
         # Meanwhile no router is asked: there is no owner yet.
         await asyncio.wait([applied], timeout=0.01)
         machine.holdings.view.owners[REGISTRY, 0] = Ownership("front", 1)

@@ -217,6 +217,29 @@ def test_a_negative_page_size_is_refused(plain: PlainClient) -> None:
     assert refused(lambda: plain.list(page_size=-1))[1].field == "page_size"
 
 
+def test_of_many_removals_each_has_its_own_answer(plain: PlainClient) -> None:
+    """Most go in columns; empty, long and repeated ids beside them."""
+    names = [f"gone-{n}" for n in range(12)] + ["gone-é", "x" * 129]
+    queries = [query_message(name, "s-gone", text="a") for name in names]
+    registered = query_service_pb2.RegisterQueriesRequest(queries=queries)
+    (answer,) = plain.queries[0].RegisterQueries(iter([registered]), timeout=DEADLINE_S)
+    known = {name: result.revision for name, result in zip(names, answer.results, strict=True)}
+    ids = ["", *names, "gone-none", "gone-3"]
+    removed = query_service_pb2.UnregisterQueriesRequest(ids=ids)
+    first, again = plain.queries[1].UnregisterQueries(iter([removed] * 2), timeout=DEADLINE_S)
+    codes = {name: result.error.code for name, result in zip(ids, first.results, strict=True)}
+    assert codes == {
+        **dict.fromkeys(names, ""),
+        "": "INVALID_ARGUMENT",
+        "gone-none": "NOT_FOUND",
+        "gone-3": "NOT_FOUND",
+    }
+    assert first.results[0].error.field == "id"
+    revisions = {name: result.revision for name, result in zip(ids, first.results, strict=True)}
+    assert all(revisions[name] > known[name] for name in names if name != "gone-3")
+    assert {result.error.code for result in again.results[1:]} == {"NOT_FOUND"}
+
+
 def test_of_many_registrations_each_has_its_own_answer(plain: PlainClient) -> None:
     request = query_service_pb2.RegisterQueriesRequest(
         queries=[

@@ -53,8 +53,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         **_copied_state(slot),
         **_waiting_state(standing),
         "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
-        "removed": np.array(list(slot.removed), np.uint64),
-        "removed_by": np.array(list(slot.removed.values()), np.int64).reshape(-1, 2),
+        **slot.removed.state(),
         **packed("subscriber_names", [n.encode() for n in standing.names.subscriber_names]),
         **_ranges_state(standing),
         **_knn_state(standing),
@@ -89,12 +88,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
         version, seq = state["settled"].tolist()
         slot.settled = version, seq
     slot.floors = {int(k): int(v) for k, v in state["floors"]}
-    slot.removed = {
-        handle: (int(source), int(revision))
-        for handle, (source, revision) in zip(
-            state["removed"].tolist(), state["removed_by"], strict=True
-        )
-    }
+    slot.removed.restore(state)
     subscribers = tuple(text.decode() for text in unpacked("subscriber_names", state))
     standing = slot.standing
     queries = QueryRows.from_columns(state, "query.")

@@ -68,6 +68,7 @@ from sirocco.protocol.evaluator.reports.step_records import StepReport, StepResu
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, span_of
 from sirocco.protocol.evaluator.slot.copy_offsets import CopyOffsets
 from sirocco.protocol.evaluator.slot.record_batch import Part, joined
+from sirocco.protocol.evaluator.slot.removed_queries import UNKNOWN, RemovedQueries
 from sirocco.protocol.evaluator.standing.definitions import filters_of
 from sirocco.protocol.evaluator.standing.hits import Hits
 from sirocco.protocol.evaluator.standing.lifetimes import Lifetimes
@@ -76,9 +77,6 @@ from sirocco.protocol.evaluator.standing.query_families import TRACKED, family_o
 from sirocco.protocol.evaluator.standing.standing_queries import StandingQueries
 
 _NO_HITS = np.empty(0, np.int32)
-
-# The registry partition in `removed` of a query whose lifetime ended.
-_UNKNOWN = -1
 
 
 @dataclass(slots=True)
@@ -182,7 +180,7 @@ class Slot:
         # By family: up to which offset of the registry its queries were copied here.
         self.copied = [CopyOffsets() for _ in self.standing.families]
         # Removed queries of which an older registration may still be repeated.
-        self.removed: dict[int, tuple[int, int]] = {}
+        self.removed = RemovedQueries()
         self._sent = np.zeros(partials_partitions, np.int64)
         self._targets = np.empty(0, np.int32)
         self._intake_partitions = 0
@@ -326,7 +324,7 @@ class Slot:
         self.standing.end(TRACKED, rows[rows >= 0], self.offset)
         for each, row in zip(due, rows.tolist(), strict=True):
             if row >= 0:
-                self._note_expired(each.handle, each.revision)
+                self._note_expired([(each.handle, each.revision)])
         pinned = position_after(self.offset - 1)
         reports = self._report_exits([left], pinned) or [self._empty_report(self.reported_upto)]
         reports[-1].time_ms = self.reported_ms
@@ -354,14 +352,15 @@ class Slot:
         """Drops the queries whose lifetime ended before the slot's time."""
         if self.is_stepping:
             return
-        for handle, revision in self.standing.expire(self.time_ms, self.offset):
-            self._note_expired(handle, revision)
+        self._note_expired(self.standing.expire(self.time_ms, self.offset))
         self._reclaim()
 
-    def _note_expired(self, handle: int, revision: int) -> None:
-        # Older versions may still be repeated, until the registry has removed the query.
-        partition, _ = self.removed.get(handle, (_UNKNOWN, 0))
-        self.removed[handle] = partition, revision
+    def _note_expired(self, expired: list[tuple[int, int]]) -> None:
+        """Notes queries, (handle, revision), of which older versions may still be repeated."""
+        if expired:
+            handles = np.array([handle for handle, _ in expired], np.uint64)
+            revisions = np.array([revision for _, revision in expired], np.int64)
+            self.removed.put_expired(handles, revisions)
 
     # --- objects of the past
 
@@ -592,13 +591,7 @@ class Slot:
         if message.floor > known_floor:
             self.floors[partition] = message.floor
             self.query_endings.forget(partition, message.floor)
-            stale = [
-                handle
-                for handle, (source, revision) in self.removed.items()
-                if source == partition and revision < message.floor
-            ]
-            for handle in stale:
-                del self.removed[handle]
+            self.removed.forget_below(partition, message.floor)
         return changed
 
     def _analysed_anew(self, message: Installed) -> Installed:
@@ -642,9 +635,8 @@ class Slot:
             changed.ended += zip(ended, revisions_by, is_continued.tolist(), strict=False)
         chosen = np.flatnonzero(is_new)
         self.query_endings.enter(message, chosen.tolist())
-        for handle in handles[chosen].tolist() if self.removed else ():
-            if self.removed.get(handle, (0, 0))[0] == _UNKNOWN:
-                del self.removed[handle]
+        if self.removed:
+            self.removed.forget_expired(handles[chosen])
         if message.specs is None and not (message.past_ms != NO_PAST).any():
             self._enter(message, chosen, KIND_RANGE, offset)
             changed.exits += replacements.exits(self.standing, {}, message, offset)
@@ -702,9 +694,7 @@ class Slot:
         # been removed since.
         is_new = (message.revisions >= floor) & (message.revisions > revisions)
         if self.removed:
-            handles = message.names.handles.tolist()
-            removed = [self.removed.get(handle, (0, -1))[1] for handle in handles]
-            is_new &= message.revisions > np.array(removed)
+            is_new &= message.revisions > self.removed.find(message.names.handles)[1]
         return np.asarray(is_new)
 
     def _is_new_copy(
@@ -716,10 +706,9 @@ class Slot:
         if message.copied_at < floor:
             return np.zeros(len(revisions), np.bool_)
         is_new = message.revisions > revisions
-        for row, handle in enumerate(message.names.handles.tolist()) if self.removed else ():
-            source, removed = self.removed.get(handle, (_UNKNOWN, -1))
-            known = message.revisions[row] if source == _UNKNOWN else message.copied_at
-            is_new[row] &= removed < known
+        if self.removed:
+            sources, removed = self.removed.find(message.names.handles)
+            is_new &= removed < np.where(sources == UNKNOWN, message.revisions, message.copied_at)
         return np.asarray(is_new)
 
     def _enter(
@@ -784,12 +773,8 @@ class Slot:
             changed.ended += [
                 (row, by, False) for row, by in zip(ended, revisions[is_due].tolist(), strict=False)
             ]
-        partition = message.registry_partition
-        handles, revisions = handles[~is_late], revisions[~is_late]
-        for handle, revision in zip(handles.tolist(), revisions.tolist(), strict=True):
-            # The greatest counts: a repeated older removal must not let older versions in.
-            _, known = self.removed.get(handle, (partition, revision))
-            self.removed[handle] = partition, max(known, revision)
+        is_due = ~is_late
+        self.removed.put(handles[is_due], message.registry_partition, revisions[is_due])
 
     def _taken(self, rows: NDArray[np.int32]) -> Members:
         """Takes values out of queries that end, as far as it is known where they were."""

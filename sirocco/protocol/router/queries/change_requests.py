@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.access import tenant_of
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.model.query import fingerprint_of, query_handle
@@ -30,9 +31,10 @@ from sirocco.protocol.contract.effects import (
     Effect,
     Outcome,
     PlainRequests,
+    RemovalRequests,
 )
 from sirocco.protocol.contract.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
-from sirocco.protocol.contract.plain_queries import PlainChanges
+from sirocco.protocol.contract.plain_queries import ChangeColumns, PlainChanges, Removals
 from sirocco.protocol.contract.record_sizes import check_change
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
@@ -45,8 +47,8 @@ from sirocco.protocol.router.queries.member_declarations import (
     member_of,
 )
 from sirocco.protocol.router.queries.pending_changes import (
+    ColumnBatch,
     Pending,
-    PlainBatch,
     QueuedRequest,
     RequestBatch,
     are_same,
@@ -57,6 +59,7 @@ from sirocco.protocol.router.queries.pending_changes import (
     queue,
     settle,
 )
+from sirocco.protocol.router.queries.pending_columns import PendingColumns
 from sirocco.protocol.router.queries.report_locators import Locators
 from sirocco.schemes.map.routing import RoutingArrays
 
@@ -95,9 +98,9 @@ class PendingRequests:
     limits: RouterLimits = LIMITS
     # Handle → id → its pending append; requests for another id do not wait for it.
     _pending: dict[int, dict[str, Pending]] = field(default_factory=dict)
-    # Handle → the batch and row of a pending change of a plain query. No other request is for that
-    # query; at the first one the change moves to `_pending`.
-    _plain: dict[int, tuple[PlainBatch, int]] = field(default_factory=dict)
+    # The pending changes that are columns. No other request is for their queries; at the first one
+    # for a query its change moves to `_pending`.
+    _columns: PendingColumns = field(default_factory=PendingColumns)
     # Probe → the handles and ids whose requests it decides.
     _probed: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _probes: int = 0
@@ -109,7 +112,7 @@ class PendingRequests:
 
         A probe for another id, which only checks whether that is free, blocks nothing.
         """
-        return handle in self._plain or any(
+        return bool(self._columns.find(np.array([handle], np.uint64))[0] >= 0) or any(
             not pending.change.is_probe or self.live.has(handle, query_id)
             for query_id, pending in self._pending.get(handle, {}).items()
         )
@@ -119,22 +122,20 @@ class PendingRequests:
         batch = RequestBatch(token, [None] * len(requests), len(requests))
         return self._consider([(batch, row, request) for row, request in enumerate(requests)])
 
-    def take_plain(self, token: int, requests: PlainRequests) -> list[Effect]:
-        """Takes change requests for plain queries; those that need an append are one effect."""
-        queries, count = requests.queries, len(requests)
-        handles = queries.handles.tolist()
-        known = self.live.known_columns(queries.handles)
-        changes = PlainChanges(
-            queries=queries,
-            starts_ms=np.full(count, requests.start_ms, np.int64),
-            expected_revisions=known.revisions,
-            epochs=np.full(count, self.epoch, np.int64),
-            sinces=self._sinces(requests, known.revisions),
-            are_starts_given=np.full(count, requests.is_start_given, np.bool_),
-        )
-        batch = PlainBatch(token, requests, changes)
+    def take_columns(self, token: int, requests: PlainRequests | RemovalRequests) -> list[Effect]:
+        """Takes change requests that are columns; those that need an append are one effect."""
+        handles, count = requests.queries.handles, len(requests)
+        known = self.live.known_columns(handles)
+        changes = self._changes(requests, known.revisions)
+        batch = ColumnBatch(token, requests, changes)
         is_usual = np.zeros(count, np.bool_)
-        if self.validation.is_announced and self._needs_no_locator and len(set(handles)) == count:
+        if (
+            self.validation.is_announced
+            # The record of a removal has none.
+            and (isinstance(requests, RemovalRequests) or self._needs_no_locator)
+            and len(sorted_distinct(handles)) == count
+            and self._columns.has_room(count)
+        ):
             now_ms = requests.start_ms if self.now_ms is None else self.now_ms
             is_usual = usual_rows(requests, known, now_ms)
             is_usual &= ~self._are_pending(handles)
@@ -142,10 +143,31 @@ class PendingRequests:
         others = np.flatnonzero(~is_usual).tolist()
         effects: list[Effect] = []
         if len(appended):
-            self._plain.update((handles[row], (batch, row)) for row in appended.tolist())
+            self._columns.put(batch, handles[appended], appended)
             some = changes if len(appended) == count else changes.take(appended)
             effects.append(AppendChanges(self.partition, some))
         return effects + self._consider([(batch, row, requests.request(row)) for row in others])
+
+    def _changes(
+        self, requests: PlainRequests | RemovalRequests, revisions: NDArray[np.int64]
+    ) -> ChangeColumns:
+        """Returns what requests are appended as, given the revisions that are replaced."""
+        count = len(requests)
+        starts_ms = np.full(count, requests.start_ms, np.int64)
+        epochs = np.full(count, self.epoch, np.int64)
+        if isinstance(requests, RemovalRequests):
+            return Removals(requests.queries.handles, starts_ms, revisions, epochs)
+        sinces = np.full(count, NO_REVISION, np.int64)
+        if requests.is_update:
+            sinces = self.life_starts.sinces(requests.queries.handles, revisions)
+        return PlainChanges(
+            queries=requests.queries,
+            starts_ms=starts_ms,
+            expected_revisions=revisions,
+            epochs=epochs,
+            sinces=sinces,
+            are_starts_given=np.full(count, requests.is_start_given, np.bool_),
+        )
 
     @property
     def _needs_no_locator(self) -> bool:
@@ -157,54 +179,44 @@ class PendingRequests:
             or self.locators.removed
         )
 
-    def _sinces(self, requests: PlainRequests, revisions: NDArray[np.int64]) -> NDArray[np.int64]:
-        if not requests.is_update:
-            return np.full(len(requests), NO_REVISION, np.int64)
-        handles = requests.queries.handles.tolist()
-        known = map(self.life_starts.since, handles, revisions.tolist())
-        return np.fromiter(known, np.int64, len(handles))
-
-    def _are_pending(self, handles: list[int]) -> NDArray[np.bool_]:
+    def _are_pending(self, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Returns bool[n], for which queries an append is under way, or for another of a handle."""
-        if self._pending.keys().isdisjoint(handles) and self._plain.keys().isdisjoint(handles):
-            return np.zeros(len(handles), np.bool_)
-        return np.array([each in self._pending or each in self._plain for each in handles])
+        pending: NDArray[np.bool_] = self._columns.find(handles) >= 0
+        return pending | self._are_single(handles)
 
-    def take_plain_records(self, offsets: NDArray[np.int64], changes: PlainChanges) -> list[Effect]:
-        """Takes valid changes of plain queries from the log; as `take_record`.
+    def _are_single(self, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Returns bool[n], for which of them `_pending` has an append."""
+        if not self._pending:
+            return np.zeros(len(handles), np.bool_)
+        return np.isin(handles, np.fromiter(self._pending, np.uint64, len(self._pending)))
+
+    def take_column_records(
+        self, offsets: NDArray[np.int64], changes: ChangeColumns
+    ) -> list[Effect]:
+        """Takes valid changes from the log, as columns; as `take_record`.
 
         Args:
             offsets: i8[n]
             changes: of distinct queries.
         """
-        rows_of: dict[PlainBatch, tuple[list[int], list[int]]] = {}
-        others: list[int] = []
-        for row, handle in enumerate(changes.queries.handles.tolist()):
-            found = self._plain.get(handle)
-            if found is None:
-                if handle in self._pending:
-                    others.append(row)
-                continue
-            batch, own = found
-            rows, places = rows_of.setdefault(batch, ([], []))
-            rows.append(row)
-            places.append(own)
+        handles = changes.handles
+        numbers = self._columns.find(handles)
+        others = np.flatnonzero((numbers < 0) & self._are_single(handles)).tolist()
         effects: list[Effect] = []
-        for batch, (rows, places) in rows_of.items():
-            shown, asked = np.array(rows), np.array(places)
+        for batch, shown, asked in self._columns.by_batch(numbers):
             is_own = are_same(changes, shown, batch.changes, asked)
             others += shown[~is_own].tolist()
-            shown, asked = shown[is_own], asked[is_own]
-            for handle in changes.queries.handles[shown].tolist():
-                del self._plain[handle]
-            effects += batch.settle_valid(asked, offsets[shown]) if len(asked) else []
+            own = shown[is_own]
+            if len(own):
+                self._columns.drop(handles[own], numbers[own])
+                effects += batch.settle_valid(asked[is_own], offsets[own])
         for row in others:
             effects += self.take_record(int(offsets[row]), changes.change(row), is_valid=True)
         return effects
 
     def _single(self, handle: int) -> None:
-        """Makes the pending change of a plain query one like any other."""
-        found = self._plain.pop(handle, None)
+        """Makes a pending change that is in a column one like any other."""
+        found = self._columns.take(handle)
         if found is not None:
             batch, row = found
             request, change = batch.requests.request(row), batch.changes.change(row)
@@ -212,7 +224,7 @@ class PendingRequests:
             self._pending.setdefault(handle, {})[request.id] = pending
 
     def _single_all(self) -> None:
-        for handle in list(self._plain):
+        for handle in self._columns.handles():
             self._single(handle)
 
     def probe(self, now_ms: int) -> Change:
@@ -404,15 +416,18 @@ def _immediate_outcome(
     return None if error is None else Outcome(NO_REVISION, error)
 
 
-def usual_rows(requests: PlainRequests, known: Known, now_ms: int) -> NDArray[np.bool_]:
+def usual_rows(
+    requests: PlainRequests | RemovalRequests, known: Known, now_ms: int
+) -> NDArray[np.bool_]:
     """Returns bool[n]: the requests for which `_immediate_outcome` would return None.
 
     Those that it answers at once are left to it.
     """
-    if not requests.is_update:
+    is_removal = isinstance(requests, RemovalRequests)
+    if not is_removal and not requests.is_update:
         return np.asarray(known.revisions == NO_REVISION)
     queries = requests.queries
     is_its_own = (known.fingerprints == queries.fingerprints) | (known.fingerprints == UNKNOWN)
     exists = (known.revisions != NO_REVISION) & ~has_expired(known.expires_ms, now_ms)
-    usual: NDArray[np.bool_] = exists & is_its_own & (known.digests != queries.digests)
-    return usual
+    usual: NDArray[np.bool_] = exists & is_its_own
+    return usual if is_removal else usual & (known.digests != requests.queries.digests)

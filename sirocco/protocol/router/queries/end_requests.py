@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.model.query import ENDED, Query, query_handle
 from sirocco.protocol.contract.byte_columns import packed, unpacked
@@ -89,9 +90,9 @@ class EndRequests:
         has_ended = bool(has_expired(known.expires_ms, change.start_ms))
         return End(known.query, known.subscriber, known.revision, revision, has_ended)
 
-    def knows(self, handles: list[int]) -> bool:
-        """Whether a change of one of these queries would be noted, though the query is plain."""
-        return not self._known.keys().isdisjoint(handles)
+    def knows(self, handles: NDArray[np.uint64]) -> bool:
+        """Whether a change of one of these queries would be noted, though its columns are plain."""
+        return bool(self._known) and not self._known.keys().isdisjoint(handles.tolist())
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""

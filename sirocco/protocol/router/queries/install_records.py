@@ -106,6 +106,15 @@ def _spec_of(query: Query | None) -> str:
     return spec_of(query)
 
 
+def removed_record(
+    partition: int, floor: int, handles: NDArray[np.uint64], revisions: NDArray[np.int64]
+) -> Installed:
+    """Returns a record for a slot that only removes queries, u8[r], by changes at i8[r]."""
+    return Installed.plain(
+        *(partition, floor, NO_NAMES, np.empty(0, np.int64), _NO_ROWS, None, handles, revisions)
+    )
+
+
 class Installs:
     """Collects the records of each slot for a batch of changes: one, or several large ones."""
 
@@ -164,10 +173,7 @@ class Installs:
 
     def _ended(self, ends: list[End]) -> Installed:
         nothing = np.empty(0, np.int64)
-        record = Installed.plain(
-            self._partition, self._floor, NO_NAMES, nothing, _NO_ROWS, None,
-            np.empty(0, np.uint64), nothing,
-        )  # fmt: skip
+        record = removed_record(self._partition, self._floor, np.empty(0, np.uint64), nothing)
         names = names_of_pairs([(end.query, end.subscriber) for end in ends])
         return replace(
             record,

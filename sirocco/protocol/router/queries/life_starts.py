@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.index.base.kinds import KIND_RANGE, kind_number
 from sirocco.protocol.contract.effects import State
@@ -26,6 +27,15 @@ class LifeStarts:
         """Returns the revision at which a query began, given its revision now."""
         return self._sinces.get(handle, revision)
 
+    def sinces(
+        self, handles: NDArray[np.uint64], revisions: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Returns i8[n], `since` of many queries."""
+        if not self._sinces:
+            return revisions
+        known = map(self.since, handles.tolist(), revisions.tolist())
+        return np.fromiter(known, np.int64, len(handles))
+
     def learn(self, change: Change) -> None:
         """Takes a change in force."""
         if (
@@ -37,9 +47,9 @@ class LifeStarts:
         elif self._sinces:
             self._sinces.pop(change.handle, None)
 
-    def knows(self, handles: list[int]) -> bool:
-        """Whether a change of one of these queries would be noted, though the query is plain."""
-        return not self._sinces.keys().isdisjoint(handles)
+    def knows(self, handles: NDArray[np.uint64]) -> bool:
+        """Whether a change of one of these queries would be noted, though its columns are plain."""
+        return bool(self._sinces) and not self._sinces.keys().isdisjoint(handles.tolist())
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""

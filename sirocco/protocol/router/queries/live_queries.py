@@ -142,6 +142,10 @@ class LiveQueries:
         """Returns the slots that may hold a query."""
         return self._places.slots(int(self.slot_sets[row]))
 
+    def slots_of(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Returns the slots that may hold some queries, one after the other, and i8[n + 1]."""
+        return self._places.slots_of(self.slot_sets[rows])
+
     def places(self) -> NDArray[np.int64]:
         """Returns the rows of all live queries, in the order of the columns of `state`."""
         return np.flatnonzero(self.revisions[: self._end] != NO_REVISION)
@@ -197,7 +201,9 @@ class LiveQueries:
         rows = self.rows_of(handles)
         fresh = np.flatnonzero(rows < 0)
         if len(fresh):
-            again = [self._free.pop() for _ in range(min(len(fresh), len(self._free)))]
+            kept = max(0, len(self._free) - len(fresh))
+            again = self._free[kept:][::-1]
+            del self._free[kept:]
             begin = self._extend(len(fresh) - len(again))
             rows[fresh[: len(again)]] = again
             rows[fresh[len(again) :]] = np.arange(begin, self._end)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.model.access import tenant_of
 from sirocco.model.errors import ResourceExhausted
@@ -111,9 +112,9 @@ class MemberDeclarations:
         self._known.add(member)
         return [TrackedMember(member, self._partition, self._epoch)]
 
-    def knows(self, handles: list[int]) -> bool:
-        """Whether a change of one of these queries would be noted, though the query is plain."""
-        return not self._member_of.keys().isdisjoint(handles)
+    def knows(self, handles: NDArray[np.uint64]) -> bool:
+        """Whether a change of one of these queries would be noted, though its columns are plain."""
+        return bool(self._member_of) and not self._member_of.keys().isdisjoint(handles.tolist())
 
     @property
     def is_due(self) -> bool:

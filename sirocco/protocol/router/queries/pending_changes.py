@@ -22,9 +22,10 @@ from sirocco.protocol.contract.effects import (
     Outcome,
     Outcomes,
     PlainRequests,
+    RemovalRequests,
 )
 from sirocco.protocol.contract.messages import NO_REVISION, Change
-from sirocco.protocol.contract.plain_queries import PlainChanges
+from sirocco.protocol.contract.plain_queries import ChangeColumns
 
 _NONE = "no query is registered under this id"
 
@@ -53,15 +54,17 @@ class RequestBatch:
         return [Answer(self.token, tuple(o for o in self.outcomes if o is not None))]
 
 
-class PlainBatch:
-    """One pending `PlainChangeRequests`: the outcomes so far, and how many are open.
+class ColumnBatch:
+    """One pending `ColumnRequests`: the outcomes so far, and how many are open.
 
     Attributes:
         requests: what was asked for.
         changes: what each was appended as, if it was; of the other rows they are void.
     """
 
-    def __init__(self, token: int, requests: PlainRequests, changes: PlainChanges) -> None:
+    def __init__(
+        self, token: int, requests: PlainRequests | RemovalRequests, changes: ChangeColumns
+    ) -> None:
         self.requests = requests
         self.changes = changes
         self._token = token
@@ -87,7 +90,7 @@ class PlainBatch:
         return [] if self._open else [Answer(self._token, Outcomes(self._revisions, self._errors))]
 
 
-AnyBatch: TypeAlias = RequestBatch | PlainBatch
+AnyBatch: TypeAlias = RequestBatch | ColumnBatch
 QueuedRequest: TypeAlias = tuple[AnyBatch, int, ChangeRequest]
 
 
@@ -126,17 +129,16 @@ def _id_of(change: Change) -> str | None:
 
 
 def are_same(
-    changes: PlainChanges,
+    changes: ChangeColumns,
     rows: NDArray[np.integer],
-    own: PlainChanges,
+    own: ChangeColumns,
     own_rows: NDArray[np.integer],
 ) -> NDArray[np.bool_]:
     """Returns bool[n]: `is_same`, for pairs of changes of queries with one handle each."""
-    queries, own_queries = changes.queries, own.queries
     same: NDArray[np.bool_] = (
-        (queries.digests[rows] == own_queries.digests[own_rows])
-        # The digest is over the id as well.
-        & (queries.fingerprints[rows] == own_queries.fingerprints[own_rows])
+        (changes.digests[rows] == own.digests[own_rows])
+        # The digest is over the id as well; that of a removal is none.
+        & (changes.fingerprints[rows] == own.fingerprints[own_rows])
         & (changes.expected_revisions[rows] == own.expected_revisions[own_rows])
         & (changes.starts_ms[rows] == own.starts_ms[own_rows])
     )

@@ -1,4 +1,4 @@
-"""Forwards changes of plain queries to slots, as `slot_updates` does those of any query."""
+"""Forwards changes that are columns to slots, as `slot_updates` does single ones."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sirocco.protocol.contract.columns import take_names
 from sirocco.protocol.contract.effects import Append, Effect
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NO_REVISION, SLOTS, Installed
 from sirocco.protocol.contract.plain_queries import PlainChanges, PlainQueries
+from sirocco.protocol.router.queries.install_records import REMOVED_BYTES, removed_record
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.schemes.map.routing import QueryRoutes, RoutingArrays
 
@@ -138,3 +139,48 @@ class PlainUpdates:
         if (sinces != NO_REVISION).any():
             record = replace(record, sinces=sinces)
         return record
+
+
+def removal_parts(count: int, bytes_max: int) -> Iterator[tuple[int, int]]:
+    """Yields begin and end of parts of removals, each of which fits one record of a slot."""
+    each = max(1, bytes_max // REMOVED_BYTES)
+    return ((begin, min(begin + each, count)) for begin in range(0, count, each))
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalUpdates:
+    """What the removals of one batch are forwarded with.
+
+    Attributes:
+        partition: of the registry.
+        floor: offset of its last checkpoint.
+        live: the queries; those that are removed leave it.
+    """
+
+    partition: int
+    floor: int
+    live: LiveQueries
+
+    def forward(self, offsets: NDArray[np.int64], handles: NDArray[np.uint64]) -> list[Effect]:
+        """Returns the records for slots.
+
+        Args:
+            offsets: i8[n], of the removals.
+            handles: u8[n], of distinct live queries that are placed, few enough for one record.
+        """
+        slots, begins = self._slots(handles)
+        removals = np.repeat(np.arange(len(handles)), np.diff(begins))
+        order = np.argsort(slots, kind="stable")
+        effects: list[Effect] = []
+        own_slots, own_begins = np.unique(slots[order], return_index=True)
+        for slot, own in zip(
+            own_slots.tolist(), np.split(removals[order], own_begins[1:]), strict=False
+        ):
+            record = removed_record(self.partition, self.floor, handles[own], offsets[own])
+            effects.append(Append(SLOTS, slot, record))
+        self.live.drop(handles)
+        return effects
+
+    def _slots(self, handles: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Returns the slots that may hold each query, one query after the other, and i8[n + 1]."""
+        return self.live.slots_of(self.live.rows_of(handles))

@@ -10,7 +10,7 @@ record may hide (`registry_repair`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, TypeGuard
@@ -18,6 +18,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.errors import Unavailable
 from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.effects import (
@@ -27,6 +28,7 @@ from sirocco.protocol.contract.effects import (
     Effect,
     Outcome,
     PlainRequests,
+    RemovalRequests,
     State,
 )
 from sirocco.protocol.contract.messages import (
@@ -39,7 +41,12 @@ from sirocco.protocol.contract.messages import (
     TrackedMember,
     TrackedMemberSet,
 )
-from sirocco.protocol.contract.plain_queries import PlainChanges, PlainRecords
+from sirocco.protocol.contract.plain_queries import (
+    ChangeColumns,
+    ChangeRecords,
+    PlainChanges,
+    Removals,
+)
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.change_requests import PendingRequests
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
@@ -49,7 +56,12 @@ from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
-from sirocco.protocol.router.queries.plain_updates import PlainUpdates, parts
+from sirocco.protocol.router.queries.plain_updates import (
+    PlainUpdates,
+    RemovalUpdates,
+    parts,
+    removal_parts,
+)
 from sirocco.protocol.router.queries.query_placement import Routings, Stage
 from sirocco.protocol.router.queries.registry_repair import RegistryRepair
 from sirocco.protocol.router.queries.report_locators import Locators
@@ -59,7 +71,7 @@ from sirocco.schemes.map.map_difference import map_difference
 DEPOSED = "the owner of this part of the registry has changed; try again"
 
 # A record with its offset, or the first offset of several.
-Read = tuple[int, Change | Prepare | Retire | PlainRecords]
+Read = tuple[int, Change | Prepare | Retire | ChangeRecords]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,11 +211,13 @@ class Registry:
             return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(requests))]
         return self.pending_requests.take_requests(token, requests)
 
-    def take_plain_requests(self, token: int, requests: PlainRequests) -> list[Effect]:
-        """The same for plain queries."""
+    def take_column_requests(
+        self, token: int, requests: PlainRequests | RemovalRequests
+    ) -> list[Effect]:
+        """The same for requests that are columns."""
         if self.is_deposed:
             return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(requests))]
-        return self.pending_requests.take_plain(token, requests)
+        return self.pending_requests.take_columns(token, requests)
 
     def read(self, records: Sequence[Read], routings: Routings) -> list[Effect]:
         """Takes the next records of the partition: (offset, record) in order.
@@ -223,8 +237,8 @@ class Registry:
                 del self._held[: len(changes)]
                 effects += self._read(changes, routings)
                 continue
-            if isinstance(first, PlainRecords):
-                effects += self._read_plain(first, routings)
+            if isinstance(first, ChangeRecords):
+                effects += self._read_columns(first, routings)
                 del self._held[0]
                 continue
             self._read_stage(offset, first, routings)
@@ -273,26 +287,42 @@ class Registry:
             )
         return effects + self.abandon() if self.is_deposed else effects
 
-    def _read_plain(self, records: PlainRecords, routings: Routings) -> list[Effect]:
+    def _read_columns(self, records: ChangeRecords, routings: Routings) -> list[Effect]:
         effects: list[Effect] = []
-        for begin, end in parts(records.changes.queries):
+        for begin, end in self._parts(records.changes):
             offsets, changes = records.offsets, records.changes
             if end - begin < len(offsets):
                 rows = np.arange(begin, end)
                 offsets, changes = offsets[rows], changes.take(rows)
             if self._are_usual(changes, routings):
-                self.repair.note_plain(changes.queries.handles)
+                self.repair.note_many(changes.handles)
                 self.offset = int(offsets[-1]) + 1
-                routing = routings[self.stage.base]
-                updates = PlainUpdates(self.partition, self.floor, self.live, routing)
-                effects += updates.forward(offsets, changes)
-                effects += self.pending_requests.take_plain_records(offsets, changes)
+                effects += self._forward(offsets, changes, routings)
+                effects += self.pending_requests.take_column_records(offsets, changes)
             else:
                 each = enumerate(offsets.tolist())
                 effects += self._read([(at, changes.change(row)) for row, at in each], routings)
         return effects
 
-    def _are_usual(self, changes: PlainChanges, routings: Routings) -> bool:
+    def _parts(self, changes: ChangeColumns) -> Iterable[tuple[int, int]]:
+        """Returns begin and end of the parts that are forwarded one after the other."""
+        if isinstance(changes, PlainChanges):
+            return parts(changes.queries)
+        return removal_parts(len(changes), self.limits.installed_bytes_max)
+
+    def _forward(
+        self, offsets: NDArray[np.int64], changes: ChangeColumns, routings: Routings
+    ) -> list[Effect]:
+        """Returns the records for slots."""
+        if isinstance(changes, Removals):
+            updates = RemovalUpdates(self.partition, self.floor, self.live)
+            return updates.forward(offsets, changes.handles)
+        routing = routings[self.stage.base]
+        return PlainUpdates(self.partition, self.floor, self.live, routing).forward(
+            offsets, changes
+        )
+
+    def _are_usual(self, changes: ChangeColumns, routings: Routings) -> bool:
         """Whether some changes are all valid, and nothing but slots and callers hears of them.
 
         That is: they were appended by this owner, replace what is in force, are of distinct
@@ -302,16 +332,19 @@ class Registry:
             return False
         if self.stage.following or self.stage.is_by_keyword(routings) or self.keyword_summary:
             return False
-        handles = changes.queries.handles
+        handles = changes.handles
         known = self.live.rows_of(handles)
-        revisions = np.where(known >= 0, self.live.revisions[known], NO_REVISION)
+        is_here = known >= 0
+        if isinstance(changes, Removals) and not is_here.all():
+            return False
+        revisions = np.where(is_here, self.live.revisions[known], NO_REVISION)
         if not np.array_equal(revisions, changes.expected_revisions):
             return False
-        if self.live.unplaced and not self.live.is_placed[known[known >= 0]].all():
+        if self.live.unplaced and not self.live.is_placed[known[is_here]].all():
             return False
-        listed = handles.tolist()
         noted = (self.end_requests, self.life_starts, self.member_declarations, self.locators)
-        return len(set(listed)) == len(listed) and not any(one.knows(listed) for one in noted)
+        are_distinct = len(sorted_distinct(handles)) == len(handles)
+        return are_distinct and not any(one.knows(handles) for one in noted)
 
     def abandon(self) -> list[Effect]:
         """Answers all waiting requests that the owner has changed; callers may try again there."""

@@ -65,7 +65,7 @@ class RegistryRepair:
         else:
             self.places.pop(change.handle, None)
 
-    def note_plain(self, handles: NDArray[np.uint64]) -> None:
+    def note_many(self, handles: NDArray[np.uint64]) -> None:
         """The same for many queries, none of them republished."""
         if self.hidden or self.places:
             for handle in handles.tolist():

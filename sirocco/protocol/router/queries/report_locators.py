@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.index.base.kinds import KIND_RANGE, kind_number
 from sirocco.index.standing.locators import (
@@ -195,10 +196,13 @@ class Locators:
         elif former is not None:
             self.live[handle] = former
 
-    def knows(self, handles: list[int]) -> bool:
+    def knows(self, handles: NDArray[np.uint64]) -> bool:
         """Whether a change of one of these queries would be noted where maps split space alone."""
+        if not self.live and not self.removed:
+            return False
+        listed = handles.tolist()
         live, removed = self.live.keys(), self.removed.keys()
-        return not (live.isdisjoint(handles) and removed.isdisjoint(handles))
+        return not (live.isdisjoint(listed) and removed.isdisjoint(listed))
 
     def state(self) -> State:
         """Returns the state for a checkpoint."""

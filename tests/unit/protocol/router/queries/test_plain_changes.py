@@ -27,7 +27,7 @@ from sirocco.protocol.router.queries.plain_updates import (
 )
 from sirocco.schemes.map.routing import RoutingArrays
 from tests.collisions import FOUND
-from tests.support.plain_columns import plain_entries, plain_requests
+from tests.support.change_columns import column_entries, column_requests
 from tests.support.registry_log import ROUTING, Log, query
 
 NOW_MS = 1_000
@@ -41,12 +41,12 @@ class ColumnLog(Log):
         self.appended_as_columns = 0
 
     def request(self, *requests: ChangeRequest) -> int:
-        columns = plain_requests(requests)
+        columns = column_requests(requests)
         return super().request(*requests) if columns is None else self.request_columns(columns)
 
     def request_columns(self, columns: PlainRequests) -> int:
         self._tokens += 1
-        self.carry_out(self.registry.take_plain_requests(self._tokens, columns))
+        self.carry_out(self.registry.take_column_requests(self._tokens, columns))
         return self._tokens
 
     def carry_out(self, effects: list[Effect]) -> None:
@@ -63,17 +63,18 @@ class ColumnLog(Log):
         while self.registry.offset < (self.head if upto is None else upto):
             begin = self.registry.offset
             batch = [(o, self.records[o - self._begin]) for o in range(begin, upto or self.head)]
-            entries = plain_entries(3, batch)
+            entries = column_entries(3, batch)
             read = [(entry.offset, entry.message) for entry in entries]
             self.carry_out(self.registry.read(read, self._routings))  # type: ignore[arg-type]
 
 
 def asked(action: str, query_id: str, text: str = "a", west: float = -100.0) -> ChangeRequest:
-    if action == "unregister":
-        members = None
-    else:
-        members = parse_query(query(query_id, west, west + 30, text=text))
-    return ChangeRequest(action=action, id=query_id, query=members, subscriber="s", start_ms=NOW_MS)
+    members, subscriber = None, ""
+    if action != "unregister":
+        members, subscriber = parse_query(query(query_id, west, west + 30, text=text)), "s"
+    return ChangeRequest(
+        action=action, id=query_id, query=members, subscriber=subscriber, start_ms=NOW_MS
+    )
 
 
 @pytest.fixture(name="forwarded")
@@ -126,6 +127,7 @@ def test_both_ways_append_forward_and_answer_the_same(forwarded: list[int]) -> N
         assert single.records == columns.records
         assert installed(single) == installed(columns)
     assert sum(forwarded) == 60 + 60 + 30 + 20
+    assert columns.appended_as_columns == 60 + 60 + 30 + 20 + 20
     one, other = single.registry.state(), columns.registry.state()
     assert leaves_of_state(one) == leaves_of_state(other)
     for name in one.keys() - {"leaf_sets", "leaf_set_offsets", "leaf_set_rows"}:
@@ -150,7 +152,8 @@ def test_rows_that_need_no_change_are_answered_as_single_ones() -> None:
 
 def test_ids_with_one_handle_are_apart_in_columns() -> None:
     victim = "acme:orders"
-    for action, code in (("update", "NOT_FOUND"), ("register", "ALREADY_EXISTS")):
+    not_found, exists = "NOT_FOUND", "ALREADY_EXISTS"
+    for action, code in (("update", not_found), ("unregister", not_found), ("register", exists)):
         log = ColumnLog()
         log.request(asked("register", victim))
         log.read()
@@ -241,7 +244,7 @@ def test_an_unannounced_owner_appends_a_probe_alone() -> None:
 def test_a_query_asked_for_twice_is_decided_in_order() -> None:
     log = ColumnLog()
     requests = [asked("register", "q1"), asked("register", "q2")]
-    columns = plain_requests(requests)
+    columns = column_requests(requests)
     assert columns is not None
     twice = PlainRequests(
         is_update=False, queries=columns.queries.take(np.array([0, 1, 0])), start_ms=NOW_MS
@@ -267,7 +270,7 @@ def test_parts_fit_the_record_of_one_slot() -> None:
         replace(asked("register", f"q{n:0127}", text=words), subscriber=f"s{n:0127}")
         for n in range(PLAIN_MAX)
     ]
-    columns = plain_requests(requests)
+    columns = column_requests(requests)
     assert columns is not None
     found = list(parts(columns.queries))
     assert len(found) > 1
@@ -283,9 +286,77 @@ def test_parts_fit_the_record_of_one_slot() -> None:
 
 
 def test_a_part_has_one_query_at_least() -> None:
-    columns = plain_requests([asked("register", f"q{n}") for n in range(8)])
+    columns = column_requests([asked("register", f"q{n}") for n in range(8)])
     assert columns is not None
     assert list(parts(columns.queries, bytes_max=1)) == [(n, n + 1) for n in range(8)]
+
+
+def test_removals_that_need_no_change_are_answered_as_single_ones() -> None:
+    log = ColumnLog()
+    log.request(asked("register", "old"), asked("register", "older"))
+    log.read()
+    token = log.request(asked("unregister", "old"), asked("unregister", "none"))
+    log.read()
+    # Behind the removal is the probe that decided about the rest.
+    assert kinds(log, token) == [2, "NOT_FOUND"]
+    assert log.appended_as_columns == 3
+
+
+def test_a_query_of_any_kind_is_removed_in_columns() -> None:
+    log = ColumnLog()
+    near = {"id": "near", "kind": "knn", "mode": "continuous", "k": 2}
+    members = parse_query({**near, "point": {"lon": 0.0, "lat": 0.0}})
+    log.request(replace(asked("register", "near"), query=members))
+    log.request(asked("register", "plain"))
+    log.read()
+    log.installs.clear()
+    token = log.request(asked("unregister", "near"), asked("unregister", "plain"))
+    log.read()
+    assert kinds(log, token) == [2, 3]
+    removed = [slot for slot, message in log.installs for _ in message.removed]
+    # A query of nearest objects is in every slot.
+    assert len(removed) == ROUTING.slots + 1
+    assert len(log.registry.live) == 0
+
+
+def test_a_removal_waits_for_a_change_in_columns_and_a_change_for_a_removal() -> None:
+    log = ColumnLog()
+    first = log.request(*(asked("register", f"q{n}") for n in range(3)))
+    gone = log.request(*(asked("unregister", f"q{n}") for n in range(3)))
+    again = log.request(*(asked("register", f"q{n}", "b") for n in range(3)))
+    log.read()
+    assert kinds(log, first) == [0, 1, 2]
+    assert all(isinstance(each, int) for each in kinds(log, gone) + kinds(log, again))
+    assert log.changes == 9
+    assert len(log.registry.live) == 3
+
+
+def test_a_removal_of_a_version_that_another_owner_replaced_is_decided_again() -> None:
+    log = ColumnLog()
+    log.request(asked("register", "q1"), asked("register", "q2"))
+    log.read()
+    token = log.request(asked("unregister", "q1"), asked("unregister", "q2"))
+    own = [log.records.pop(), log.records.pop()][::-1]
+    stranger = replace(log.records[0], expected_revision=0, start_ms=5)
+    log.records += [stranger, *own]
+    log.read()
+    # The first one was void: it is appended again, for the version that is in force.
+    assert kinds(log, token) == [5, 4]
+    assert len(log.registry.live) == 0
+
+
+def test_removals_in_columns_fit_records_of_slots() -> None:
+    log = ColumnLog()
+    log.registry.limits = replace(log.registry.limits, installed_bytes_max=48)
+    count = 7
+    log.request(*(asked("register", f"q{n}") for n in range(count)))
+    log.read()
+    log.installs.clear()
+    token = log.request(*(asked("unregister", f"q{n}") for n in range(count)))
+    log.read()
+    assert kinds(log, token) == list(range(count, 2 * count))
+    assert max(len(message.removed) for _, message in log.installs) == 3
+    assert len(log.registry.live) == 0
 
 
 @pytest.mark.parametrize("seed", range(8))
