@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from sirocco.formats.column_map import ChosenColumns, Columns, find_columns, joined
+from sirocco.formats.parquet_pages import row_groups
 from sirocco.formats.parquet_pieces import (
     PAGES_BYTES_MAX,
     decoded,
@@ -28,6 +29,7 @@ from sirocco.formats.parquet_pieces import (
     row_pieces,
 )
 from sirocco.formats.rows import Row
+from sirocco.formats.thrift_compact import unreadable
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.members import shown
 
@@ -69,13 +71,16 @@ def read_parquet(
     """
     try:
         metadata = pq.read_metadata(source)
+        groups = row_groups(source, metadata.schema)
+        if len(groups) != metadata.num_row_groups:
+            raise unreadable("damaged metadata")
         # Without read-ahead and with values that repeat kept once, a batch takes what its pages do.
         file = pq.ParquetFile(
             source,
             metadata=metadata,
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
-            read_dictionary=dictionary_columns(metadata),
+            read_dictionary=dictionary_columns(metadata.schema, groups),
         )
         schema = file.schema_arrow
         _check_names(schema)
@@ -89,7 +94,7 @@ def read_parquet(
         if place is not None:
             wanted.append(place)
         count = 0
-        for batch in row_pieces(source, file, wanted, batch_rows, pages_bytes_max):
+        for batch in row_pieces(source, file, groups, wanted, batch_rows, pages_bytes_max):
             for piece, error in pieces_of(batch):
                 if error is not None:
                     count += 1
@@ -98,7 +103,7 @@ def read_parquet(
                 for members in _members(piece, names, columns, place):
                     count += 1
                     yield count, members
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"cannot be read as Parquet: {error!s:.300}", field="file") from None
 
 

@@ -1,7 +1,8 @@
 """The pages of a Parquet file, by their headers: what they unpack to, before one is unpacked.
 
 A page's header says how large the page is; what the file's metadata says of a column need not be
-so. Headers are structs of Thrift's compact protocol (parquet-format, `PageHeader`).
+so. The metadata are read here as well: Arrow ends the process where what they say of a column
+contradicts itself and Python asks for the column (pyarrow 26: `RowGroupMetaData.column`).
 """
 
 from __future__ import annotations
@@ -12,24 +13,40 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.formats.thrift_compact import Shape, read_struct, unreadable
 from sirocco.model.errors import InvalidArgument
+
+# The metadata's length and the mark after them.
+_TAIL_BYTES = 8
+
+# Of the metadata: so much, and a part of the file. A thousand columns of statistics take 0.1 MB.
+_FOOTER_BYTES_MAX = 1 << 20
+_FOOTER_SHARE = 64
+
+# `FileMetaData`: row groups, of these columns and rows, and of a column `ColumnMetaData`.
+_GROUPS, _COLUMNS, _ROWS, _METADATA = 4, 1, 3, 3
+_CHUNK_VALUES, _CHUNK_BYTES, _DATA_AT, _DICTIONARY_AT = 5, 7, 9, 11
+_CHUNK: Shape = dict.fromkeys((_CHUNK_VALUES, _CHUNK_BYTES, _DATA_AT, _DICTIONARY_AT))
+_FOOTER: Shape = {_GROUPS: [{_COLUMNS: [{_METADATA: _CHUNK}], _ROWS: None}]}
 
 # Read for a header at first, and at most: it may hold the least and the greatest value of its page.
 _HEADER_BYTES = 1 << 10
 _HEADER_BYTES_MAX = 1 << 20
 
-_DEPTH_MAX = 8
-
-# Of Thrift's compact protocol.
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
-_INTEGERS = {4, 5, 6}
-
-# Fields of `PageHeader`, and of its structs the number of values.
+# `PageHeader`: its type, sizes, and what its structs say of values and their encoding.
 _TYPE, _UNPACKED, _PACKED = 1, 2, 3
-_DATA_HEADERS = (5, 8)
+_VALUES = 1
+_DATA_HEADERS = {5: 2, 8: 4}
 _DICTIONARY_HEADER = 7
 _DICTIONARY_PAGE = 2
-_VALUES = 1
+_HEADER: Shape = {
+    **dict.fromkeys((_TYPE, _UNPACKED, _PACKED)),
+    **{at: {_VALUES: None, encoding: None} for at, encoding in _DATA_HEADERS.items()},
+    _DICTIONARY_HEADER: {_VALUES: None},
+}
+
+# An encoding that repeats the begin of the value before without a dictionary: DELTA_BYTE_ARRAY.
+_PREFIXES = 7
 
 # Pages that a column may have, and values for each further one: millions of pages of a value each
 # would fit into a small file.
@@ -38,20 +55,57 @@ _PAGE_VALUES = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Chunk:
+    """One column in one row group, as the metadata have it.
+
+    Attributes:
+        path: Of the column.
+        is_nested: Whether a row may have several values.
+        values: Their number, missing ones included.
+        begin, end: Where its pages are in the file.
+        has_dictionary: Whether one of these is a dictionary.
+    """
+
+    path: str
+    is_nested: bool
+    values: int
+    begin: int
+    end: int
+    has_dictionary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group.
+
+    Attributes:
+        rows: Their number.
+        chunks: All of its columns, as in the schema.
+    """
+
+    rows: int
+    chunks: list[Chunk]
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnPages:
     """The pages of one column in one row group.
 
     Attributes:
+        chunk: The column.
         values: i64[n], values of each page of data, missing ones included.
         sizes: i64[n], what each unpacks to, bytes.
         dictionary: What its dictionary unpacks to, bytes; 0 without one.
         mean: Of the sizes of values, the greatest of any page and the dictionary, bytes.
+        has_prefixes: Whether values repeat the begin of others.
     """
 
+    chunk: Chunk
     values: NDArray[np.int64]
     sizes: NDArray[np.int64]
     dictionary: int
     mean: int
+    has_prefixes: bool
 
     @property
     def largest(self) -> int:
@@ -72,56 +126,103 @@ class ColumnPages:
         return int(within.max(initial=0))
 
 
-def column_pages(source: IO[bytes], column: Any) -> ColumnPages:
+def row_groups(source: IO[bytes], schema: Any) -> list[Group]:
+    """Reads the row groups from a file's metadata.
+
+    Args:
+        source: The file, which can be read at any place.
+        schema: The file's, of Parquet.
+
+    Raises:
+        InvalidArgument: They are damaged, or larger than any.
+    """
+    size = source.seek(0, 2)
+    source.seek(max(0, size - _TAIL_BYTES))
+    length = int.from_bytes(source.read(4), "little")
+    most = _FOOTER_BYTES_MAX + size // _FOOTER_SHARE
+    if length > most:
+        raise InvalidArgument(f"has {length} bytes of metadata, the limit is {most}", field="file")
+    source.seek(max(0, size - _TAIL_BYTES - length))
+    columns = [schema.column(index) for index in range(len(schema))]
+    kinds = [(column.path, column.max_repetition_level > 0) for column in columns]
+    try:
+        found, _ = read_struct(source.read(length), 0, _FOOTER)
+        return [_group(group, kinds, size) for group in found.get(_GROUPS, ())]
+    except (IndexError, KeyError):
+        raise unreadable("damaged metadata") from None
+
+
+def _group(group: dict[int, Any], kinds: list[tuple[str, bool]], size: int) -> Group:
+    if len(group[_COLUMNS]) != len(kinds) or group[_ROWS] < 0:
+        raise unreadable("row groups of other columns")
+    chunks = []
+    for column, (path, is_nested) in zip(group[_COLUMNS], kinds, strict=True):
+        found = column[_METADATA]
+        begin, dictionary = found[_DATA_AT], found.get(_DICTIONARY_AT, 0)
+        if 0 < dictionary < begin:
+            begin = dictionary
+        end = begin + found[_CHUNK_BYTES]
+        if not 0 <= begin <= end <= size or found[_CHUNK_VALUES] < 0:
+            raise unreadable("a column that is not in the file")
+        has_dictionary = _DICTIONARY_AT in found
+        chunks.append(Chunk(path, is_nested, found[_CHUNK_VALUES], begin, end, has_dictionary))
+    return Group(group[_ROWS], chunks)
+
+
+def column_pages(source: IO[bytes], chunk: Chunk) -> ColumnPages:
     """Reads the headers of a column's pages.
 
     Args:
         source: The file, which can be read at any place.
-        column: Of the file's metadata.
+        chunk: The column.
 
     Raises:
         InvalidArgument: They are no headers, or of pages that cannot be.
     """
-    begin = column.data_page_offset
-    if column.has_dictionary_page and 0 < column.dictionary_page_offset < begin:
-        begin = column.dictionary_page_offset
-    end = begin + column.total_compressed_size
-    left = column.num_values
+    begin, left = chunk.begin, chunk.values
     values: list[int] = []
     sizes: list[int] = []
     dictionary = mean = 0
-    while left > 0 and begin < end:
+    has_prefixes = False
+    while left > 0 and begin < chunk.end:
         header, length = _header(source, begin)
         unpacked, packed = header.get(_UNPACKED, -1), header.get(_PACKED, -1)
         if unpacked < 0 or packed < 0:
-            raise _damaged(column)
+            raise _damaged(chunk)
         begin += length + packed
-        count = next((header[at].get(_VALUES, 0) for at in _DATA_HEADERS if at in header), 0)
         if header.get(_TYPE) == _DICTIONARY_PAGE:
-            count = 0
+            if dictionary:
+                raise _damaged(chunk)
             different = header.get(_DICTIONARY_HEADER, {}).get(_VALUES, 0)
             # A value takes a byte at least: Arrow makes room for as many as the header says.
             if different > unpacked:
-                raise _damaged(column)
-            dictionary = max(dictionary, unpacked)
+                raise _damaged(chunk)
+            dictionary = max(1, unpacked)
             mean = max(mean, unpacked // max(1, different))
-        elif count <= 0 or len(values) > _PAGES + column.num_values // _PAGE_VALUES:
-            raise _damaged(column)
-        else:
-            values.append(count)
-            sizes.append(unpacked)
-            mean = max(mean, unpacked // count)
+            continue
+        count = 0
+        for at, encoding in _DATA_HEADERS.items():
+            if at in header:
+                count = header[at].get(_VALUES, 0)
+                has_prefixes |= header[at].get(encoding) == _PREFIXES
+        if count <= 0 or len(values) > _PAGES + chunk.values // _PAGE_VALUES:
+            raise _damaged(chunk)
+        values.append(count)
+        sizes.append(unpacked)
+        mean = max(mean, unpacked // count)
         left -= count
-    return ColumnPages(np.array(values, np.int64), np.array(sizes, np.int64), dictionary, mean)
+    return ColumnPages(
+        chunk,
+        np.array(values, np.int64),
+        np.array(sizes, np.int64),
+        dictionary,
+        mean,
+        has_prefixes,
+    )
 
 
-def _damaged(column: Any) -> InvalidArgument:
-    path = f"{column.path_in_schema:.80}"
-    return InvalidArgument("has a damaged page", field=path)
-
-
-def _unreadable(reason: str) -> InvalidArgument:
-    return InvalidArgument(f"cannot be read as Parquet: {reason}", field="file")
+def _damaged(chunk: Chunk) -> InvalidArgument:
+    return InvalidArgument("has a damaged page", field=f"{chunk.path:.80}")
 
 
 def _header(source: IO[bytes], begin: int) -> tuple[dict[int, Any], int]:
@@ -131,84 +232,8 @@ def _header(source: IO[bytes], begin: int) -> tuple[dict[int, Any], int]:
         source.seek(begin)
         data = source.read(size)
         try:
-            return _struct(data, 0, 0)
+            return read_struct(data, 0, _HEADER)
         except IndexError:
             if len(data) < size or size >= _HEADER_BYTES_MAX:
-                raise _unreadable("no header of a page") from None
+                raise unreadable("no header of a page") from None
             size = _HEADER_BYTES_MAX
-
-
-def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Returns a struct's fields by their numbers, and the place after it.
-
-    Integers, and structs with these; nothing for other fields.
-
-    Raises:
-        IndexError: The data end before it.
-    """
-    fields: dict[int, Any] = {}
-    number = 0
-    while True:
-        byte = data[at]
-        at += 1
-        if byte == 0:
-            return fields, at
-        kind = byte & 15
-        if byte >> 4:
-            number += byte >> 4
-        else:
-            number, at = _integer(data, at)
-        if kind in _INTEGERS:
-            fields[number], at = _integer(data, at)
-        elif kind == _STRUCT:
-            if depth >= _DEPTH_MAX:
-                raise _unreadable("nested too deeply")
-            fields[number], at = _struct(data, at, depth + 1)
-        elif kind not in {_TRUE, _FALSE}:
-            at = _after(data, at, kind, depth)
-
-
-def _after(data: bytes, at: int, kind: int, depth: int) -> int:
-    """Returns the place after a value of a kind; a boolean takes a byte, as in lists."""
-    if depth > _DEPTH_MAX:
-        raise _unreadable("nested too deeply")
-    if kind in _INTEGERS:
-        return _integer(data, at)[1]
-    if kind == _STRUCT:
-        return _struct(data, at, depth)[1]
-    if kind == _BINARY:
-        length, at = _varint(data, at)
-        return at + length
-    if kind in {_LIST, _SET}:
-        count, kind = data[at] >> 4, data[at] & 15
-        at += 1
-        if count == 15:
-            count, at = _varint(data, at)
-        for _ in range(count):
-            at = _after(data, at, kind, depth + 1)
-            if at > len(data):
-                raise IndexError
-        return at
-    if kind in {_TRUE, _FALSE, _BYTE}:
-        return at + 1
-    if kind == _DOUBLE:
-        return at + 8
-    raise _unreadable("no header of a page")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
-        if shift > 63:
-            raise _unreadable("a damaged number")
-
-
-def _integer(data: bytes, at: int) -> tuple[int, int]:
-    number, at = _varint(data, at)
-    return (number >> 1) ^ -(number & 1), at

@@ -7,14 +7,14 @@ are therefore read with their dictionary, and turned into values a piece at a ti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sirocco.formats.parquet_pages import ColumnPages, column_pages
+from sirocco.formats.parquet_pages import ColumnPages, Group, column_pages
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 
@@ -41,33 +41,36 @@ _NESTED_VALUES = 1 << 18
 # Rows that are read at once where a few of them may hold very much.
 _CAUTIOUS_ROWS = 64
 
-# An encoding that repeats the begin of the value before without a dictionary.
-_PREFIXES = "DELTA_BYTE_ARRAY"
-
 # Python's object for a number or a missing value.
 _CELL_BYTES = 32
 
 
-def dictionary_columns(metadata: Any) -> list[str]:
+def dictionary_columns(schema: Any, groups: list[Group]) -> list[str]:
     """Returns the columns of strings that have a dictionary in some row group."""
-    found: set[str] = set()
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for index in range(row_group.num_columns):
-            column = row_group.column(index)
-            if column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page:
-                found.add(column.path_in_schema)
-    return sorted(found)
+    return sorted(
+        {
+            chunk.path
+            for group in groups
+            for index, chunk in enumerate(group.chunks)
+            if chunk.has_dictionary and schema.column(index).physical_type == "BYTE_ARRAY"
+        }
+    )
 
 
 def row_pieces(
-    source: IO[bytes], file: Any, names: list[str], rows_max: int, pages_bytes_max: int
+    source: IO[bytes],
+    file: Any,
+    groups: list[Group],
+    names: list[str],
+    rows_max: int,
+    pages_bytes_max: int,
 ) -> Iterator[Any]:
     """Yields the rows of some columns, group by group, in batches of a bounded number.
 
     Args:
         source: The file, and
         file: what reads it.
+        groups: All of its row groups.
         names: The columns.
         rows_max: Of a batch.
         pages_bytes_max: Of the pages that are unpacked at once.
@@ -76,65 +79,54 @@ def row_pieces(
         InvalidArgument: Pages of a group are larger than that, or damaged.
     """
     wanted = set(names)
-    for group in range(file.num_row_groups):
-        row_group = file.metadata.row_group(group)
-        columns = [
-            (row_group.column(index), file.schema.column(index))
-            for index in range(row_group.num_columns)
+    for number, group in enumerate(groups):
+        pages = [
+            column_pages(source, chunk)
+            for chunk in group.chunks
+            if not wanted.isdisjoint((chunk.path, chunk.path.partition(".")[0]))
         ]
-        chosen = [
-            (column, kind.max_repetition_level > 0, column_pages(source, column))
-            for column, kind in columns
-            if not wanted.isdisjoint((column.path_in_schema, kind.path.partition(".")[0]))
-        ]
-        _check_pages(chosen, row_group.num_rows, pages_bytes_max)
-        rows = _rows_at_once(chosen, row_group.num_rows, rows_max)
-        yield from file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False)
+        _check_pages(pages, group.rows, pages_bytes_max)
+        rows = _rows_at_once(pages, group.rows, rows_max)
+        yield from file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False)
 
 
-# A column's metadata, whether its rows have several values, and its pages.
-_Column: TypeAlias = tuple[Any, bool, ColumnPages]
-
-
-def _check_pages(columns: list[_Column], rows: int, bytes_max: int) -> None:
+def _check_pages(columns: list[ColumnPages], rows: int, bytes_max: int) -> None:
     """Refuses pages that unpack to very much.
 
     Raises:
         InvalidArgument: There are such; the field is the column.
     """
     size = 0
-    for column, is_nested, pages in columns:
-        path = f"{column.path_in_schema:.80}"
+    for pages in columns:
+        chunk = pages.chunk
+        path = f"{chunk.path:.80}"
         if pages.mean > _MEAN_BYTES_MAX:
             raise InvalidArgument(f"has rows of {pages.mean} bytes", field=path)
-        if is_nested and column.num_values > _NESTED_VALUES_MAX:
-            message = f"has {column.num_values} values in a row group, the limit is"
+        if chunk.is_nested and chunk.values > _NESTED_VALUES_MAX:
+            message = f"has {chunk.values} values in a row group, the limit is"
             raise InvalidArgument(f"{message} {_NESTED_VALUES_MAX}", field=path)
-        if not is_nested and column.num_values != rows:
-            raise InvalidArgument(f"has {column.num_values} values in {rows} rows", field=path)
+        if not chunk.is_nested and chunk.values != rows:
+            raise InvalidArgument(f"has {chunk.values} values in {rows} rows", field=path)
         size += pages.largest
         if size > bytes_max:
             message = f"has pages of {pages.largest} bytes, those of all columns may have"
             raise InvalidArgument(f"{message} {bytes_max}", field=path)
 
 
-def _rows_at_once(columns: list[_Column], rows: int, rows_max: int) -> int:
+def _rows_at_once(columns: list[ColumnPages], rows: int, rows_max: int) -> int:
     """Returns how many rows of a group are read at once.
 
     Their pages take `PIECE_BYTES`, but for one page of each column. A dictionary is not multiplied
     by its rows.
     """
-    is_cautious = False
-    flat: list[ColumnPages] = []
+    is_cautious = any(pages.has_prefixes for pages in columns)
+    flat = [pages for pages in columns if not pages.chunk.is_nested]
     nested_bytes = 0
-    for column, is_nested, pages in columns:
-        is_cautious |= _PREFIXES in column.encodings
-        size = int(pages.sizes.sum())
-        if is_nested:
-            is_cautious |= column.num_values > _NESTED_VALUES or size > PIECE_BYTES
+    for pages in columns:
+        if pages.chunk.is_nested:
+            size = int(pages.sizes.sum())
+            is_cautious |= pages.chunk.values > _NESTED_VALUES or size > PIECE_BYTES
             nested_bytes += size
-        else:
-            flat.append(pages)
     found = min(rows_max, _CAUTIOUS_ROWS) if is_cautious else rows_max
     least = sum(pages.bytes_of(1) for pages in flat)
     while found > 1:

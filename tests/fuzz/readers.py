@@ -10,11 +10,15 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
+from itertools import islice
 from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from google.protobuf.message import DecodeError
+from pyarrow import parquet as pq
 from sirocco_api.v1 import query_pb2
 from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest
 from sirocco_client.errors import SiroccoError as ClientError
@@ -26,6 +30,7 @@ from sirocco.codec.plain_queries import read_plain_queries
 from sirocco.codec.queries import read_query
 from sirocco.formats import delimited, geojson
 from sirocco.formats.column_map import read_map
+from sirocco.formats.parquet import read_parquet
 from sirocco.internal_api.v1 import registry_service_pb2 as registry_pb
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.plain_queries import PlainChanges, Removals
@@ -153,6 +158,33 @@ def bodies(dice: Random) -> None:
     assert found.bad_count + len(found.lines) <= sum(map(body.count, _BEGINS)) + 1
 
 
+def tables_in_pages(dice: Random) -> None:
+    """Parquet with damaged pages, or a damaged end: rows, or a typed error."""
+    count = dice.choice((1, 70, 400))
+    columns = {
+        "id": pa.array(range(count)),
+        "lon": pa.array([dice.uniform(-180, 180) for _ in range(count)]),
+        "lat": pa.array([1.0] * count),
+        "text": pa.array([None if row % 7 == 6 else f"text {row % 50}" for row in range(count)]),
+        "kinds": pa.array([["a", "bb"][: row % 3] for row in range(count)]),
+    }
+    out = BytesIO()
+    pq.write_table(
+        pa.table(columns),
+        out,
+        compression=dice.choice(("none", "snappy", "gzip", "zstd")),
+        use_dictionary=dice.random() < 0.7,
+        data_page_version=dice.choice(("1.0", "2.0")),
+        data_page_size=dice.choice((200, 1 << 20)),
+    )
+    data = bytearray(out.getvalue())
+    for _ in range(dice.choice((0, 1, 1, 3))):
+        data[dice.randrange(4, len(data) - 8)] = dice.choice((0, 1, 127, 255, dice.randrange(256)))
+    with suppress(SiroccoError):
+        rows = list(islice(read_parquet(BytesIO(data), {}, 64), 2 * count))
+        assert [number for number, _ in rows] == list(range(1, len(rows) + 1))
+
+
 def rereading(dice: Random) -> None:
     """How much of a table and of GeoJSON is read in vain."""
     table = delimited._Lines(iter(enumerate(_damaged(_lines(dice), dice).splitlines(True), 1)))
@@ -214,5 +246,5 @@ def positions(dice: Random) -> None:
 
 
 WORKS: tuple[Callable[[Random], None], ...] = (
-    *(plain_registrations, plain_records, bodies, rereading, regions, positions),
+    *(plain_registrations, plain_records, bodies, tables_in_pages, rereading, regions, positions),
 )

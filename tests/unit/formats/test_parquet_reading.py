@@ -7,6 +7,8 @@ import io
 import json
 import random
 import struct
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from decimal import Decimal
@@ -250,6 +252,33 @@ def test_a_row_of_very_many_missing_values_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="values in a row group"):
         next(read_parquet(out, {}, 4_096))
     assert pa.total_allocated_bytes() - before < 8 << 20
+
+
+def test_metadata_that_contradict_themselves_end_no_process() -> None:
+    """Arrow ends the process where a column that Python asks for has such statistics."""
+    out = io.BytesIO()
+    pq.write_table(places(70, kinds=pa.array([["a", "bb"]] * 70)), out)
+    whole = out.getvalue()
+    (length,) = struct.unpack("<I", whole[-8:-4])
+    begin = len(whole) - 8 - length
+    program = (
+        "import io, sys\n"
+        "from sirocco.formats.parquet import read_parquet\n"
+        "from sirocco.model.errors import InvalidArgument\n"
+        "whole = sys.stdin.buffer.read()\n"
+        f"for at in range({begin}, len(whole) - 8, 5):\n"
+        "    for byte in (0, 0x15, 0x29, 0xff):\n"
+        "        data = bytearray(whole)\n"
+        "        data[at] = byte\n"
+        "        try:\n"
+        "            list(read_parquet(io.BytesIO(data), {}, 100))\n"
+        "        except InvalidArgument:\n"
+        "            pass\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], input=whole, capture_output=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-1_000:]
 
 
 def test_a_value_that_its_dictionary_lacks_is_no_value() -> None:
