@@ -26,8 +26,8 @@ from sirocco.model.patterns import NearPatterns, PatternTable
 __all__ = ["PatternPlaces", "PatternUses"]
 
 _WORDS_MIN = 1 << 10
-# One group or number in twenty that is not there is taken for one: two bits of eight for each.
-_ENTRIES_A_WORD = 8
+# One group or number in seventy that is not there is taken for one: two bits of sixteen for each.
+_ENTRIES_A_WORD = 4
 _RECORDS_MIN = 1_024
 # The boxes of a query with more are joined to one.
 _BOXES_MAX = 4
