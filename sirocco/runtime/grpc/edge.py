@@ -337,8 +337,8 @@ class _Method:
     async def stream(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Yields the requests of a stream; each is counted until the next one is asked for."""
         tenant, peer = caller().grant.tenant, connection()
+        data = await self._first(raws, tenant, peer)
         each = aiter(raws)
-        data = await self._first(each, tenant, peer)
         while data is not None:
             message, size = await self._taken(tenant, peer, data)
             try:
@@ -357,7 +357,8 @@ class _Method:
             self.edge.count_refused("calls")
             raise
         try:
-            return await anext(raws, None)
+            # Not before there is a place: gRPC's iterator warns when it is dropped without a use.
+            return await anext(aiter(raws), None)
         finally:
             self.edge.unbegun.give_back(tenant, peer=peer)
 
