@@ -1,7 +1,6 @@
 """Runs one connector: `python -m sirocco.services.connector`."""
 
-import sys
-
+from sirocco.runtime.process.quick_end import leave
 from sirocco.services.connector.process import run
 
-sys.exit(run())
+leave(run())

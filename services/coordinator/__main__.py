@@ -1,8 +1,7 @@
 """Runs one coordinator: `python -m sirocco.services.coordinator`."""
 
-import sys
-
 from sirocco.runtime.first_map import first_map
+from sirocco.runtime.process.quick_end import leave
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ProcessSettings
 from sirocco.services.coordinator.service import CoordinatorService
@@ -14,4 +13,4 @@ def coordinator(parts: Parts, settings: ProcessSettings) -> CoordinatorService:
     return CoordinatorService(parts, first_map(parts.settings, settings.sample), 1)
 
 
-sys.exit(run(coordinator))
+leave(run(coordinator))

@@ -1,8 +1,7 @@
 """Runs one evaluator: `python -m sirocco.services.evaluator`."""
 
-import sys
-
+from sirocco.runtime.process.quick_end import leave
 from sirocco.services.evaluator.service import EvaluatorService
 from sirocco.services.main import run
 
-sys.exit(run(lambda parts, _settings: EvaluatorService(parts)))
+leave(run(lambda parts, _settings: EvaluatorService(parts)))

@@ -1,7 +1,6 @@
 """Runs one gateway: `python -m sirocco.services.gateway`."""
 
-import sys
-
+from sirocco.runtime.process.quick_end import leave
 from sirocco.services.gateway.process import run
 
-sys.exit(run())
+leave(run())

@@ -1,8 +1,7 @@
 """Runs one merger: `python -m sirocco.services.merger`."""
 
-import sys
-
+from sirocco.runtime.process.quick_end import leave
 from sirocco.services.main import run
 from sirocco.services.merger.service import MergerService
 
-sys.exit(run(lambda parts, _settings: MergerService(parts)))
+leave(run(lambda parts, _settings: MergerService(parts)))

@@ -1,8 +1,7 @@
 """Runs one router: `python -m sirocco.services.router`."""
 
-import sys
-
+from sirocco.runtime.process.quick_end import leave
 from sirocco.services.main import run
 from sirocco.services.router.service import RouterService
 
-sys.exit(run(lambda parts, _settings: RouterService(parts)))
+leave(run(lambda parts, _settings: RouterService(parts)))

@@ -13,6 +13,7 @@ from typing import Any
 from sirocco import __version__
 from sirocco.cli.terminal.status import ExitCode
 from sirocco.cli.terminal.terminal import note
+from sirocco.runtime.process.quick_end import leave
 
 # Each command is a module below `sirocco.cli` with `add_parser`, imported when the command is
 # called: the tool starts at once, while importing the client takes a quarter of a second and the
@@ -132,4 +133,4 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
