@@ -516,11 +516,11 @@ class MemoryConsumer:
             room = max_records - len(taken)
             row, stop = position - source.low, source.stable - source.low
             while row < stop and room > 0:
-                record = source.records[row]
-                row += 1
-                if record is not None:
-                    taken.append(record)
-                    room -= 1
+                upto = min(stop, row + room)
+                # Marks of transactions are None.
+                found = [each for each in source.records[row:upto] if each is not None]
+                taken += found
+                row, room = upto, room - len(found)
             self._positions[at] = source.low + row
             if room <= 0:
                 break

@@ -104,9 +104,8 @@ class HopWriter:
 
     def append_changes(self, partition: int, changes: ChangeColumns) -> ColumnAppends:
         """Returns the appends of changes, a record each; they are made by `ColumnAppends.more`."""
-        values = write_change_columns(changes)
-        keys = changes.handles.astype(">u8").tobytes()
-        records = [(keys[8 * row : 8 * row + 8], value) for row, value in enumerate(values)]
+        keys: list[bytes] = changes.handles.astype(">u8").view("V8").tolist()
+        records = list(zip(keys, write_change_columns(changes), strict=True))
         return ColumnAppends(self._producer, partition, records)
 
     def dead_letter(self, letter: DeadLetter, number: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from sirocco.codec.hops import HOPS, encode, key_of
@@ -11,9 +12,10 @@ from sirocco.model.query import digest_of_query, parse_query, query_handle
 from sirocco.protocol.contract.effects import Entry
 from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY, Change
 from sirocco.protocol.contract.plain_queries import ChangeRecords, Removals
-from sirocco.runtime.loop.hops import COLUMN_RECORDS_MIN, DeadLetter, HopReader
+from sirocco.runtime.loop.hops import COLUMN_RECORDS_MIN, DeadLetter, HopReader, HopWriter
 from sirocco.transport.calls import METHOD_HEADER
-from sirocco.transport.log import Record
+from sirocco.transport.log import Record, TopicSpec
+from sirocco.transport.memory_log import MemoryLog
 
 _HEADERS = ((METHOD_HEADER, HOPS[Change].method_path.encode()),)
 
@@ -86,3 +88,19 @@ def test_few_records_between_others_are_read_singly() -> None:
     kinds = ["removal", "plain"] * 20
     entries = _read(_records(kinds), in_columns=True)
     assert [type(entry.message) for entry in entries] == [Change] * 40
+
+
+def test_what_is_appended_together_has_the_keys_of_single_changes() -> None:
+    changes = [_change("removal", f"q{n}") for n in range(9)]
+    numbers = [np.full(len(changes), number, np.int64) for number in (5, NO_REVISION, 3)]
+    removals = Removals(np.array([change.handle for change in changes], np.uint64), *numbers)
+    log = MemoryLog()
+    log.create_topics([TopicSpec(REGISTRY, 2)])
+    appends = HopWriter(log.producer("p"), lambda *_: None).append_changes(1, removals)
+    assert appends.more()
+    consumer = log.consumer("c")
+    consumer.assign({(REGISTRY, 1): 0})
+    records = consumer.poll(20, 0.0)
+    assert [record.key for record in records] == [key_of(change) for change in changes]
+    values = [encode(change)[1].SerializeToString() for change in changes]
+    assert [record.value for record in records] == values
