@@ -1,4 +1,4 @@
-"""Runs many seeds of `tests.fuzz.tables`, `indexes` and `readers`.
+"""Runs many seeds of `tests.fuzz.tables`, `indexes`, `readers` and `texts`.
 
 usage: python -m tests.fuzz [--seeds FROM:TO] [--only WORK]
 """
@@ -9,9 +9,10 @@ import argparse
 import time
 from random import Random
 
-from tests.fuzz import indexes, readers, tables
+from tests.fuzz import indexes, readers, tables, texts
 
-WORKS = {work.__name__: work for work in (*tables.WORKS, *indexes.WORKS, *readers.WORKS)}
+ALL = (*tables.WORKS, *indexes.WORKS, *readers.WORKS, *texts.WORKS)
+WORKS = {work.__name__: work for work in ALL}
 
 # Short enough that no user takes the silence for a standstill.
 TELL_S = 10.0

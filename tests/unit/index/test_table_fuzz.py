@@ -7,12 +7,10 @@ from random import Random
 
 import pytest
 
-from tests.fuzz import indexes, readers, tables
-
-WORKS = (*tables.WORKS, *indexes.WORKS, *readers.WORKS)
+from tests.fuzz.__main__ import WORKS
 
 
-@pytest.mark.parametrize("work", WORKS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("work", WORKS.values(), ids=lambda each: each.__name__)
 @pytest.mark.parametrize("seed", range(3))
 def test_chosen_keys_break_nothing(seed: int, work: Callable[[Random], None]) -> None:
     print(f"seed {seed}: python -m tests.fuzz --seeds {seed}:{seed + 1} --only {work.__name__}")
