@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 class Health:
     """A health server and its reported state."""
 
-    def __init__(self) -> None:
+    def __init__(self, request_s: float = 0.3) -> None:
         self.is_healthy = True
         self.server = HealthServer(
             "127.0.0.1",
@@ -31,7 +31,7 @@ class Health:
             is_ready=lambda: True,
             refresh=lambda: None,
             connections_max=4,
-            request_s=0.3,
+            request_s=request_s,
         )
 
     def get(self, path: str) -> int:
@@ -69,6 +69,23 @@ def test_connections_beyond_the_cap_are_closed_and_give_way_in_time(health: Heal
         # All of them are closed: at once, or when their time is up.
         assert all(each.recv(1) == b"" for each in idle)
     assert health.get("/healthz") == 200
+
+
+def test_a_connection_beyond_the_cap_is_closed_at_once() -> None:
+    # The others would be closed after a minute.
+    health = Health(request_s=60.0)
+    open_ones = health.server._server._open
+    try:
+        with ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(health.connect())
+            eventually(lambda: len(open_ones) == 4)
+            with health.connect() as beyond:
+                assert beyond.recv(1) == b""
+        eventually(lambda: not open_ones)
+        assert health.get("/healthz") == 200
+    finally:
+        health.server.stop()
 
 
 def drip(connection: socket.socket) -> None:
