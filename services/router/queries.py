@@ -666,10 +666,11 @@ def _without(changes: _Changes, refused: Container[int]) -> _Changes:
 
 def _written(response: type[Response], outcomes: Sequence[Outcome]) -> Response:
     """Returns a response with the results of a bulk change."""
-    is_usual = isinstance(outcomes, Outcomes) and not outcomes.errors
-    # A removal that a former owner has done has no revision.
-    if is_usual and (outcomes.revisions != NO_REVISION).all():
-        return response.FromString(write_results(outcomes.revisions))
+    if isinstance(outcomes, Outcomes) and not outcomes.errors:
+        revisions = outcomes.revisions
+        # A removal that a former owner has done has no revision.
+        if (revisions != NO_REVISION).all():
+            return response.FromString(write_results(revisions))
     results = [
         pb.RegistrationResult(revision=each.revision)
         if each.error is None

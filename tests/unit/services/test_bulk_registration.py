@@ -16,6 +16,7 @@ from sirocco_api.v1.query_service_pb2_grpc import (
 )
 
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome, Outcomes, PlainRequests
+from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.services.router.limits import FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import IN_FLIGHT_MAX, QueryFront
@@ -129,3 +130,28 @@ def test_a_bulk_call_without_messages_ends() -> None:
         await server.stop(None)
 
     asyncio.run(run())
+
+
+def test_removals_that_a_former_owner_has_done_are_answered_without_a_revision() -> None:
+    """Their results are written singly: bytes of many results hold no negative number."""
+
+    class Done:
+        async def apply(self, partition: int, requests: Sequence[ChangeRequest]) -> list[Outcome]:
+            return [Outcome(NO_REVISION if each.id == "q3" else 7) for each in requests]
+
+    async def requests() -> AsyncIterator[pb.UnregisterQueriesRequest]:
+        yield pb.UnregisterQueriesRequest(ids=[f"q{n}" for n in range(9)])
+
+    async def run() -> list[int]:
+        front = QueryFront(cast(Owners, Done()), 2, RouterMetrics(CollectorRegistry()))
+        server = grpc.aio.server()
+        add_QueryServiceServicer_to_server(front, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = QueryServiceStub(channel).UnregisterQueries(requests())
+            (answer,) = [each async for each in call]
+        await server.stop(None)
+        return [result.revision for result in answer.results]
+
+    assert asyncio.run(run()) == [7, 7, 7, NO_REVISION, 7, 7, 7, 7, 7]

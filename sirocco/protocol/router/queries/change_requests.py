@@ -423,11 +423,12 @@ def usual_rows(
 
     Those that it answers at once are left to it.
     """
-    is_removal = isinstance(requests, RemovalRequests)
-    if not is_removal and not requests.is_update:
+    if isinstance(requests, PlainRequests) and not requests.is_update:
         return np.asarray(known.revisions == NO_REVISION)
     queries = requests.queries
     is_its_own = (known.fingerprints == queries.fingerprints) | (known.fingerprints == UNKNOWN)
     exists = (known.revisions != NO_REVISION) & ~has_expired(known.expires_ms, now_ms)
     usual: NDArray[np.bool_] = exists & is_its_own
-    return usual if is_removal else usual & (known.digests != requests.queries.digests)
+    if isinstance(requests, PlainRequests):
+        usual &= known.digests != requests.queries.digests
+    return usual
