@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sirocco.codec import slices
 from sirocco.codec.slices import FORM, CorruptSlice, read_rows, read_slice, write_slice
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store.gathering import slice_rows
@@ -94,6 +95,16 @@ def test_damage_is_noticed() -> None:
     for damaged in (b"", contents[:100], contents[:-9], b"x" * 1_000):
         with pytest.raises(CorruptSlice):
             read_rows(damaged)
+
+
+@pytest.mark.parametrize("bound", ["ROWS_MAX", "BYTES_MAX"])
+def test_a_file_that_says_it_is_too_large_is_not_read(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_slice(seal(made()))
+    monkeypatch.setattr(slices, bound, 299)
+    with pytest.raises(CorruptSlice, match="has 300 rows and"):
+        read_rows(data)
 
 
 def test_pandas_stays_out() -> None:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest
 from sirocco.model.access import EVERYTHING, Grant, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
+from sirocco.model.footprint import QUERY_BYTES
 from sirocco.model.query import fingerprint_of, parse_query
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
@@ -295,6 +296,7 @@ def test_live_queries_are_counted_by_tenant(
     for handle, name in enumerate(["a:1", "a:2", "b:1", "plain", "ab:1"]):
         registered.say(handle, name)
     assert (count("a:"), count("b:"), count("ab:"), count("c:")) == (2, 1, 1, 0)
+    assert tenants._count(registered.registry, "a:")[1] > 2 * QUERY_BYTES
     registered.say(0, None)
     registered.say(1, "a:2")
     assert count("a:") == 1

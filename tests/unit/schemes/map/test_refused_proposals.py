@@ -16,6 +16,7 @@ from sirocco.protocol.contract.control_records import LeaderElected
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.map_change import check_proposal, progress
 from sirocco.schemes.builders.scheme import SCHEMES
+from sirocco.schemes.map import map_bytes
 from sirocco.schemes.map.map import Leaf
 from sirocco.schemes.map.map_bytes import MAGIC, from_bytes, to_bytes
 from sirocco.schemes.workload.sample import empty_sample
@@ -94,6 +95,18 @@ def test_numbers_of_another_kind_are_no_numbers(name, value):
         from_bytes(of_header(**{name: value}))
     # The quoted part stays short: errors are sent in trailers, which do not hold much.
     assert len(str(caught.value)) < 500
+
+
+def test_bytes_that_inflate_too_far_are_refused_before_they_have(monkeypatch):
+    monkeypatch.setattr(map_bytes, "INFLATED_BYTES_MAX", 1 << 20)
+    data = packed(bytes(30_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidArgument, match="inflate too far"):
+            from_bytes(data)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_header_that_inflates_is_refused_before_it_is_read():
