@@ -111,7 +111,8 @@ ADAPTERS = {
         "services/connector/sources/registry*.py",
     ),
     "yaml": ("services/connector/config.py",),
-    **dict.fromkeys(("httpx", "httpcore"), ("services/connector/sinks/*.py",)),
+    "httpx": ("services/connector/sinks/*.py", "services/connector/sources/schema_registry.py"),
+    "httpcore": ("services/connector/sinks/*.py",),
     "standardwebhooks": (
         "services/connector/sinks/webhook.py",
         "services/connector/sinks/settings.py",
