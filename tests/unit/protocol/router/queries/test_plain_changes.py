@@ -245,7 +245,7 @@ def test_a_query_asked_for_twice_is_decided_in_order() -> None:
     log = ColumnLog()
     requests = [asked("register", "q1"), asked("register", "q2")]
     columns = column_requests(requests)
-    assert columns is not None
+    assert isinstance(columns, PlainRequests)
     twice = PlainRequests(
         is_update=False, queries=columns.queries.take(np.array([0, 1, 0])), start_ms=NOW_MS
     )
@@ -271,7 +271,7 @@ def test_parts_fit_the_record_of_one_slot() -> None:
         for n in range(PLAIN_MAX)
     ]
     columns = column_requests(requests)
-    assert columns is not None
+    assert isinstance(columns, PlainRequests)
     found = list(parts(columns.queries))
     assert len(found) > 1
     assert [begin for begin, _ in found] == [0, *(end for _, end in found[:-1])]
@@ -287,7 +287,7 @@ def test_parts_fit_the_record_of_one_slot() -> None:
 
 def test_a_part_has_one_query_at_least() -> None:
     columns = column_requests([asked("register", f"q{n}") for n in range(8)])
-    assert columns is not None
+    assert isinstance(columns, PlainRequests)
     assert list(parts(columns.queries, bytes_max=1)) == [(n, n + 1) for n in range(8)]
 
 
