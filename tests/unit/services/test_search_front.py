@@ -14,7 +14,9 @@ import grpc
 import numpy as np
 import pytest
 from prometheus_client import Counter
-from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
+from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS, QUERY_MODE_SNAPSHOT, Query
+from sirocco_api.v1.search_service_pb2 import SearchRequest
+from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 from sirocco_client import (
     Circle,
     DeadlineExceeded,
@@ -42,6 +44,7 @@ from sirocco.services.merger import search as merger_search
 from sirocco.services.merger.mark_requests import MarkRequests
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
+from tests.support.plain_client import DEADLINE_S, refused
 from tests.support.search_cluster import SLOT_COUNT, Searchable, Slot
 from tests.support.seeds import drawn_seed
 from tests.support.waiting import eventually, until
@@ -578,6 +581,18 @@ def test_bad_input_is_refused_with_its_field(name: str, small: Searchable) -> No
     with pytest.raises(InvalidArgument) as caught:
         small.client.search(query_from_json(query, ""), **options)
     assert caught.value.field == field
+    assert all(slot.searched == 0 for slot in small.slots.values())
+
+
+@pytest.mark.parametrize("now_ms", [1 << 62, -(1 << 62)])
+def test_a_moment_that_no_client_of_ours_sends_is_refused(now_ms: int, small: Searchable) -> None:
+    query = Query(id="q", mode=QUERY_MODE_SNAPSHOT)
+    query.range.SetInParent()
+    request = SearchRequest(query=query, now_ms=now_ms)
+    with grpc.insecure_channel(small.address) as channel:
+        stub = SearchServiceStub(channel)
+        status, details = refused(lambda: stub.Search(request, timeout=DEADLINE_S))
+    assert (status, details.field) == ("INVALID_ARGUMENT", "now_ms")
     assert all(slot.searched == 0 for slot in small.slots.values())
 
 
