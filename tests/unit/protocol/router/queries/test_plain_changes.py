@@ -16,6 +16,7 @@ from sirocco.protocol.contract.effects import (
     Effect,
     Outcomes,
     PlainRequests,
+    RemovalRequests,
 )
 from sirocco.protocol.contract.messages import Change, Installed
 from sirocco.protocol.router.queries.place_sets import leaves_of_state
@@ -44,7 +45,7 @@ class ColumnLog(Log):
         columns = column_requests(requests)
         return super().request(*requests) if columns is None else self.request_columns(columns)
 
-    def request_columns(self, columns: PlainRequests) -> int:
+    def request_columns(self, columns: PlainRequests | RemovalRequests) -> int:
         self._tokens += 1
         self.carry_out(self.registry.take_column_requests(self._tokens, columns))
         return self._tokens
