@@ -13,7 +13,7 @@ from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.effects import Effect
 from sirocco.protocol.contract.messages import Change, Installed
 from sirocco.protocol.coordinator import machine
-from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.evaluator.slot.query_changes import QueryChanges
 from sirocco.protocol.router import machine as router
 from sirocco.protocol.router.map_change.query_copies import copy
 from sirocco.protocol.router.queries import registry_partition
@@ -67,7 +67,7 @@ _LATE: dict[int, list[Effect]] = {}
 
 
 def _take_any_copy(
-    self: Slot, message: Installed, floor: int, revisions: NDArray[np.int64]
+    self: QueryChanges, message: Installed, floor: int, revisions: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     return np.asarray(message.revisions > revisions)
 
@@ -115,12 +115,12 @@ MAP_PLANTS = (
     Plant(
         "the floor hides copies",
         "changing",
-        ((Slot, "_is_new_copy", Slot._is_new),),
+        ((QueryChanges, "_is_new_copy", QueryChanges._is_new),),
     ),
     Plant(
         "a removal is overtaken by a copy",
         "changing",
-        ((router, "copy", _copy_late), (Slot, "_is_new_copy", _take_any_copy)),
+        ((router, "copy", _copy_late), (QueryChanges, "_is_new_copy", _take_any_copy)),
     ),
     Plant(
         "queries are removed from slots while objects are still sent there",

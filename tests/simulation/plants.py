@@ -25,8 +25,9 @@ from sirocco.protocol.evaluator.reports import partial_records
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.step_records import StepReport
 from sirocco.protocol.evaluator.slot import checkpoint as slot_checkpoint
+from sirocco.protocol.evaluator.slot.query_changes import Changed, QueryChanges
 from sirocco.protocol.evaluator.slot.removed_queries import RemovedQueries
-from sirocco.protocol.evaluator.slot.slot import Changed, Slot
+from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing import definitions
 from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepQuery
 from sirocco.protocol.merger.first_step_barrier import FirstStepBarrier
@@ -135,7 +136,9 @@ def _load_without_positions(self: MergerMachine, event: Loaded, now_ms: int) -> 
     return _merger_loaded(self, loaded, now_ms)
 
 
-def _install_all(self: Slot, offset: int, message: Installed, floor: int, changed: Changed) -> None:
+def _install_all(
+    self: QueryChanges, offset: int, message: Installed, floor: int, changed: Changed
+) -> None:
     for family, rows in self.standing.names.find(message.names.handles)[0]:
         self.standing.end(family, rows[rows >= 0], offset)
     removed, self.removed = self.removed, RemovedQueries()
@@ -143,7 +146,9 @@ def _install_all(self: Slot, offset: int, message: Installed, floor: int, change
     self.removed = removed
 
 
-def _remove_without_memory(self: Slot, offset: int, message: Installed, changed: Changed) -> None:
+def _remove_without_memory(
+    self: QueryChanges, offset: int, message: Installed, changed: Changed
+) -> None:
     _slot_remove(self, offset, message, changed)
     self.removed = RemovedQueries()
 
@@ -222,22 +227,22 @@ def _state_from_the_first_step(self: StepIndex, rows: NDArray[np.int32]) -> dict
 
 
 def _never_goes_on(
-    self: Slot, message: Installed, changed: NDArray[Any], family: int, rows: NDArray[Any]
+    self: QueryChanges, message: Installed, changed: NDArray[Any], family: int, rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
     return np.zeros(len(rows), np.bool_)
 
 
 def _always_goes_on(
-    self: Slot, message: Installed, changed: NDArray[Any], family: int, rows: NDArray[Any]
+    self: QueryChanges, message: Installed, changed: NDArray[Any], family: int, rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
     return np.ones(len(rows), np.bool_)
 
 
 def _follow_installed_alone(
-    self: Slot, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]
+    self: QueryChanges, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]
 ) -> None:
-    # A slot that takes installs is open; a restored one has yet to read them.
-    if self.offset > self.saved_offset:
+    # A restored slot has yet to read changes.
+    if self.unsaved:
         _follow_lifetimes(self, rows, expires_ms)
 
 
@@ -250,7 +255,7 @@ def _without_grace(seed: int, checkpoints_ms: int) -> ProcessLimits:
     return replace(limits, router=replace(limits.router, expiry_grace_ms=0))
 
 
-_follow_lifetimes = Slot.follow_lifetimes
+_follow_lifetimes = QueryChanges.follow_lifetimes
 _take_due = StepIndex.take_due
 _next_ms = StepIndex.next_ms
 _empty_report = Slot._empty_report
@@ -264,8 +269,8 @@ _consider = PendingRequests._consider
 _accept = Reached.accept
 _take = SessionTable.take
 _merger_loaded = MergerMachine._loaded
-_slot_install = Slot._install_queries
-_slot_remove = Slot._remove_queries
+_slot_install = QueryChanges._install_queries
+_slot_remove = QueryChanges._remove_queries
 _installed = Installs._installed
 
 # Against the rules of docs/explanation/guarantees.md and what depends on them; found within
@@ -314,7 +319,7 @@ PLANTS = (
     Plant(
         "a slot ignores the revisions of queries",
         "moving",
-        ((Slot, "_install_queries", _install_all),),
+        ((QueryChanges, "_install_queries", _install_all),),
         first_seed=6,
     ),
     Plant(
@@ -455,12 +460,12 @@ LIST_PLANTS = (
     Plant(
         "an update forgets which objects are inside",
         "moving",
-        ((Slot, "_are_continued", _never_goes_on),),
+        ((QueryChanges, "_are_continued", _never_goes_on),),
     ),
     Plant(
         "a query registered again takes over which objects are inside",
         "trackers",
-        ((Slot, "_are_continued", _always_goes_on),),
+        ((QueryChanges, "_are_continued", _always_goes_on),),
         first_seed=7,
     ),
     Plant(
@@ -471,7 +476,7 @@ LIST_PLANTS = (
     Plant(
         "a slot forgets at a take-over when lifetimes end",
         "kill-evaluator",
-        ((Slot, "follow_lifetimes", _follow_installed_alone),),
+        ((QueryChanges, "follow_lifetimes", _follow_installed_alone),),
     ),
     Plant(
         "a merger forgets the list of the former version",
@@ -491,7 +496,7 @@ LIST_PLANTS = (
     Plant(
         "a slot forgets removals at once",
         "forgetting",
-        ((Slot, "_remove_queries", _remove_without_memory),),
+        ((QueryChanges, "_remove_queries", _remove_without_memory),),
     ),
     Plant(
         "objects before the begin of a query count",

@@ -354,7 +354,7 @@ class EvaluatorMachine:
             and (
                 (is_time and now_ms - slot.saved_ms >= limits.checkpoint_interval_ms)
                 or slot.number in self._requested_saves
-                or slot.changes_since_saved >= limits.checkpoint_changes
+                or slot.queries.unsaved >= limits.checkpoint_changes
                 or (slot.number in self._early_saves and not slot.manifest.is_saving)
             )
         ]
@@ -434,7 +434,7 @@ class EvaluatorMachine:
             self._limits.standing,
         )
         slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
-        slot.definitions = event.definitions
+        slot.queries.definitions = event.definitions
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)
         self.slots[event.partition] = slot

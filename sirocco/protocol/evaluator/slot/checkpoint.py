@@ -40,7 +40,7 @@ Columns = dict[str, NDArray[Any]]
 
 def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
     """Returns the whole state of a slot except the slices of its store, which are archived."""
-    slot.saved_offset, slot.saved_ms, slot.changes_since_saved = slot.offset, now_ms, 0
+    slot.saved_offset, slot.saved_ms, slot.queries.unsaved = slot.offset, now_ms, 0
     reached = slot.reached
     sources = sorted(reached.positions.keys() | reached.times_ms.keys())
     standing = slot.standing
@@ -52,18 +52,18 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         "settled": np.array(slot.settled, np.int64),
         **_copied_state(slot),
         **_waiting_state(standing),
-        "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
-        **slot.removed.state(),
+        "floors": np.array(sorted(slot.queries.floors.items()), np.int64).reshape(-1, 2),
+        **slot.queries.removed.state(),
         **packed("subscriber_names", [n.encode() for n in standing.names.subscriber_names]),
         **_ranges_state(standing),
         **_knn_state(standing),
         **_steps_state(standing),
         **_tracked_state(standing),
         **_prefixed("store", slot.store.state(slot.hashing)),
-        **slot.query_endings.state(),
+        **slot.queries.endings.state(),
         **slot.manifest.state(),
         "slices": np.array(stands_on, np.int64).reshape(-1, 2),
-        "analysis": np.array([ANALYSIS - slot.has_former_texts], np.int64),
+        "analysis": np.array([ANALYSIS - slot.queries.has_former_texts], np.int64),
     }
 
 
@@ -87,17 +87,17 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     if "settled" in state:
         version, seq = state["settled"].tolist()
         slot.settled = version, seq
-    slot.floors = {int(k): int(v) for k, v in state["floors"]}
-    slot.removed.restore(state)
+    slot.queries.floors = {int(k): int(v) for k, v in state["floors"]}
+    slot.queries.removed.restore(state)
     subscribers = tuple(text.decode() for text in unpacked("subscriber_names", state))
     standing = slot.standing
     queries = QueryRows.from_columns(state, "query.")
     locators = unpacked("range.locators", state) if "range.locators" in state else None
     if is_former(state, ANALYSIS):
         queries = analysed_anew(queries)
-        if slot.definitions:
+        if slot.queries.definitions:
             names = state["range.handles"], state["range.revisions"]
-            queries = analysed_from(queries, *names, slot.definitions)
+            queries = analysed_from(queries, *names, slot.queries.definitions)
         locators = locators_of(queries, locators, np.zeros(len(queries), np.bool_))
     rows = standing.ranges.insert(queries, slot.offset)
     if locators is not None:
@@ -108,8 +108,8 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     _restore_steps(standing, state, subscribers)
     rows = standing.tracked.restore(_tracked(state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
-    slot.follow_lifetimes(rows, state["tracked.expires_ms"])
-    slot.query_endings.restore(state)
+    slot.queries.follow_lifetimes(rows, state["tracked.expires_ms"])
+    slot.queries.endings.restore(state)
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
     # Checkpoints have the hashes of the wire; a process numbers terms anew.
@@ -126,7 +126,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
 def _copied_state(slot: Slot) -> Columns:
     """Returns the registry offsets at which queries were copied, for those that were."""
     handles, places = [], []
-    for family, copied in zip(slot.standing.families, slot.copied, strict=True):
+    for family, copied in zip(slot.standing.families, slot.queries.copied, strict=True):
         rows = np.sort(family.table.live())
         each = copied.of(rows)
         is_copied = each != NOT_COPIED
@@ -143,7 +143,7 @@ def _restore_copied(slot: Slot, state: State) -> None:
         is_here = rows >= 0
         for place in sorted_distinct(state["copied_by"][is_here]).tolist():
             some = rows[is_here & (state["copied_by"] == place)]
-            slot.copied[family].enter(some, place)
+            slot.queries.copied[family].enter(some, place)
 
 
 def _waiting_state(standing: StandingQueries) -> Columns:

@@ -9,35 +9,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sirocco.index.base.compile import take_queries, with_numbers, without_text
-from sirocco.index.base.kinds import KIND_RANGE, KIND_TRACKED
-from sirocco.index.base.ragged import take_ragged
 from sirocco.index.standing.limits import StandingLimits
-from sirocco.index.standing.query_table import NamedQueries
-from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_pairs import Members
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN
 from sirocco.index.store.store import Job, SlotStore, StoreLimits
-from sirocco.index.store.store_condition import compile_condition
 from sirocco.index.store.term_names import TermNames
-from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.contract.columns import NO_EVENTS
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import (
-    AT_ONCE_MS,
     NEVER_MS,
     NO_OBJECTS,
     NO_PAST,
-    NO_REVISION,
-    NOT_COPIED,
     Installed,
     Routed,
 )
@@ -47,17 +35,9 @@ from sirocco.protocol.contract.positions import (
     position_after,
     position_of,
 )
-from sirocco.protocol.contract.query_definitions import query_of
-from sirocco.protocol.contract.query_words import (
-    Definitions,
-    analysed_from,
-    with_definitions,
-    with_words,
-)
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.history_answers import (
-    HistoryRequest,
     events_of,
     history_reports,
     step_results,
@@ -66,42 +46,13 @@ from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.partial_records import Reports
 from sirocco.protocol.evaluator.reports.step_records import StepReport, StepResult
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, span_of
-from sirocco.protocol.evaluator.slot.copy_offsets import CopyOffsets
+from sirocco.protocol.evaluator.slot.query_changes import Changed, QueryChanges
 from sirocco.protocol.evaluator.slot.record_batch import Part, joined
-from sirocco.protocol.evaluator.slot.removed_queries import UNKNOWN, RemovedQueries
-from sirocco.protocol.evaluator.standing.definitions import filters_of
 from sirocco.protocol.evaluator.standing.hits import Hits
-from sirocco.protocol.evaluator.standing.lifetimes import Lifetimes
-from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd, QueryEndings
-from sirocco.protocol.evaluator.standing.query_families import TRACKED, family_of
-from sirocco.protocol.evaluator.standing.standing_queries import StandingQueries
+from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd
+from sirocco.protocol.evaluator.standing.query_families import TRACKED
 
 _NO_HITS = np.empty(0, np.int32)
-
-
-@dataclass(slots=True)
-class Changed:
-    """Results of an install that must be reported at its position.
-
-    Attributes:
-        history_requests: new queries that ask for the past.
-        ended: rows of `StandingQueries.names`, queries of which mergers keep state; with each the
-            offset of the change that ended it, and whether that continues it.
-        partition: of the registry, where the changes come from.
-        exits: values that were inside a query which has ended, or whose region moved away.
-        reported_ends: ended queries whose end is to be reported.
-    """
-
-    history_requests: list[HistoryRequest] = field(default_factory=list)
-    ended: list[tuple[int, int, bool]] = field(default_factory=list)
-    partition: int = 0
-    exits: list[Members] = field(default_factory=list)
-    reported_ends: list[QueryEnd] = field(default_factory=list)
-
-    @property
-    def has_reports(self) -> bool:
-        """Whether there may be anything to report."""
-        return bool(self.history_requests or self.ended or self.exits or self.reported_ends)
 
 
 class Slot:
@@ -112,17 +63,13 @@ class Slot:
         offset: next offset of its log.
         reached: how far each intake partition has been taken.
         standing: its queries.
-        lifetimes: ends of queries with tracked values.
-        query_endings: the ends that are to be reported.
+        queries: what changes do to these.
         store: its objects.
         limits: of the store.
         hashing: numbers the terms of queries and objects.
         manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
         steps_total: how many steps of terms and ranked queries were taken.
-        definitions: of queries that an earlier analysis may have read otherwise; None: not needed.
-        has_former_texts: a router of an earlier version has sent queries since the slot was loaded:
-            it needs the definitions once more when it is loaded again.
     """
 
     def __init__(
@@ -151,9 +98,8 @@ class Slot:
         self.offset = 0
         self.reached = Reached()
         self.hashing = hashing
-        self.standing = StandingQueries(hashing, standing_limits)
-        self.lifetimes = Lifetimes()
-        self.query_endings = QueryEndings()
+        self.queries = QueryChanges(hashing, standing_limits)
+        self.standing = self.queries.standing
         self.store = SlotStore(self.limits)
         self.manifest = ArchiveManifest(slot=number)
         self._report_steps_max = report_steps_max
@@ -173,14 +119,6 @@ class Slot:
         self._log_end = 0
         self.saved_offset = 0
         self.saved_ms = 0
-        self.changes_since_saved = 0
-        self.floors: dict[int, int] = {}
-        self.definitions: Definitions | None = None
-        self.has_former_texts = False
-        # By family: up to which offset of the registry its queries were copied here.
-        self.copied = [CopyOffsets() for _ in self.standing.families]
-        # Removed queries of which an older registration may still be repeated.
-        self.removed = RemovedQueries()
         self._sent = np.zeros(partials_partitions, np.int64)
         self._targets = np.empty(0, np.int32)
         self._intake_partitions = 0
@@ -231,7 +169,8 @@ class Slot:
     @property
     def _due_ms(self) -> int:
         """The earliest step or end that has not been reported."""
-        return min(self.standing.steps.next_ms, self.lifetimes.next_ms, self.query_endings.next_ms)
+        queries = self.queries
+        return min(self.standing.steps.next_ms, queries.lifetimes.next_ms, queries.endings.next_ms)
 
     @property
     def reported_ms(self) -> int:
@@ -262,10 +201,11 @@ class Slot:
             if isinstance(message, Installed):
                 if self.lacks_slices and self._needs_slices(message):
                     break
-                if self._moves_values(message):
+                if self.queries.moves_values(message):
                     # Objects before the change count for which values are inside by now.
                     reports += self._flush(parts, position_of(offset))
-                changed = self._install(offset, message)
+                changed = self.queries.install(offset, message, self.time_ms)
+                self.add_targets()
                 if changed.has_reports:
                     # The past of a new query is all that the log holds before it.
                     reports += self._flush(parts, position_of(offset))
@@ -304,7 +244,7 @@ class Slot:
         than would fit memory, if it were done at once.
         """
         if self.standing.steps.next_ms > self._due_ms:
-            is_value = self.lifetimes.next_ms == self._due_ms
+            is_value = self.queries.lifetimes.next_ms == self._due_ms
             return self._end_lifetimes() if is_value else self._report_ends()
         due = self.standing.take_due(self.time_ms, self._report_steps_max)
         self.steps_total += len(due)
@@ -316,15 +256,15 @@ class Slot:
     def _end_lifetimes(self) -> Reports:
         """Takes the next lifetimes that are over; steps of the same time come before."""
         next_ms = self.standing.steps.next_ms
-        due = self.lifetimes.take_due(min(self.time_ms, next_ms), self._report_steps_max)
+        due = self.queries.lifetimes.take_due(min(self.time_ms, next_ms), self._report_steps_max)
         self.steps_total += len(due)
         handles = np.array([each.handle for each in due], np.uint64)
         rows = self.standing.families[TRACKED].table.find(handles)
-        left = self._taken(rows[rows >= 0])
+        left = self.queries.taken(rows[rows >= 0])
         self.standing.end(TRACKED, rows[rows >= 0], self.offset)
         for each, row in zip(due, rows.tolist(), strict=True):
             if row >= 0:
-                self._note_expired([(each.handle, each.revision)])
+                self.queries.note_expired([(each.handle, each.revision)])
         pinned = position_after(self.offset - 1)
         reports = self._report_exits([left], pinned) or [self._empty_report(self.reported_upto)]
         reports[-1].time_ms = self.reported_ms
@@ -332,8 +272,8 @@ class Slot:
 
     def _report_ends(self) -> Reports:
         """Reports the next lifetimes that are over, after everything else of that time."""
-        before_ms = min(self.standing.steps.next_ms, self.lifetimes.next_ms)
-        due = self.query_endings.take_due(min(self.time_ms, before_ms), self._report_steps_max)
+        before_ms = min(self.standing.steps.next_ms, self.queries.lifetimes.next_ms)
+        due = self.queries.endings.take_due(min(self.time_ms, before_ms), self._report_steps_max)
         self.steps_total += len(due)
         report = self._end_report(due, position_after(self.offset - 1))
         report.time_ms = self.reported_ms
@@ -352,15 +292,8 @@ class Slot:
         """Drops the queries whose lifetime ended before the slot's time."""
         if self.is_stepping:
             return
-        self._note_expired(self.standing.expire(self.time_ms, self.offset))
+        self.queries.note_expired(self.standing.expire(self.time_ms, self.offset))
         self._reclaim()
-
-    def _note_expired(self, expired: list[tuple[int, int]]) -> None:
-        """Notes queries, (handle, revision), of which older versions may still be repeated."""
-        if expired:
-            handles = np.array([handle for handle, _ in expired], np.uint64)
-            revisions = np.array([revision for _, revision in expired], np.int64)
-            self.removed.put_expired(handles, revisions)
 
     # --- objects of the past
 
@@ -564,222 +497,10 @@ class Slot:
             reports.append(report)
         return reports
 
-    # --- queries
-
     @staticmethod
     def _needs_slices(message: Installed) -> bool:
         """Whether new queries ask for the past."""
         return bool((message.past_ms != NO_PAST).any())
-
-    def _moves_values(self, message: Installed) -> bool:
-        """Whether values may be inside queries that a message changes or removes."""
-        standing = self.standing
-        return standing.are_tracked(message.names.handles) or standing.are_tracked(message.removed)
-
-    def _install(self, offset: int, message: Installed) -> Changed:
-        partition = message.registry_partition
-        known_floor = self.floors.get(partition, 0)
-        self.changes_since_saved += len(message.revisions) + len(message.removed)
-        changed = Changed(partition=partition)
-        if len(message.revisions):
-            if not message.rows.has_words:
-                message = self._analysed_anew(message)
-            self._install_queries(offset, message, known_floor, changed)
-        if len(message.removed):
-            self._remove_queries(offset, message, changed)
-        changed.reported_ends = self.query_endings.registry_ends(message, known_floor)
-        if message.floor > known_floor:
-            self.floors[partition] = message.floor
-            self.query_endings.forget(partition, message.floor)
-            self.removed.forget_below(partition, message.floor)
-        return changed
-
-    def _analysed_anew(self, message: Installed) -> Installed:
-        """Returns queries of an earlier version with the texts of their definitions."""
-        self.has_former_texts = True
-        names, rows = message.names, message.rows
-        rows = analysed_from(rows, names.handles, message.revisions, self.definitions or {})
-        own = {row: query_of(spec) for row, spec in enumerate(names.specs or ()) if spec}
-        return replace(message, rows=with_definitions(rows, own))
-
-    def _install_queries(
-        self, offset: int, message: Installed, floor: int, changed: Changed
-    ) -> None:
-        handles = message.names.handles
-        found, revisions = self.standing.names.find(handles)
-        is_copied = message.copied_at != NOT_COPIED
-        if is_copied:
-            # Queries that are here already are shared with other slots from now on.
-            self.standing.share(message, found)
-            is_new = self._is_new_copy(message, floor, revisions)
-            for family, rows in found:
-                is_here = (rows >= 0) & (message.revisions == revisions)
-                self.copied[family].renew(rows[is_here], message.copied_at)
-        else:
-            is_new = self._is_new(message, floor, revisions)
-        if not is_new.any():
-            return
-        replacements = _ReplacedQueries.none()
-        for family, rows in found:
-            is_replaced = is_new & (rows >= 0)
-            replaced = rows[is_replaced]
-            by = np.flatnonzero(is_replaced)
-            is_continued = self._are_continued(message, by, family, replaced)
-            if family == TRACKED:
-                for handle in handles[is_replaced].tolist():
-                    self.lifetimes.drop(handle)
-                members = self.standing.tracked.take_members(replaced)
-                replacements = _ReplacedQueries(replaced, by, is_continued, members)
-            ended = self.standing.end(family, replaced, offset)
-            revisions_by = message.revisions[by].tolist()
-            changed.ended += zip(ended, revisions_by, is_continued.tolist(), strict=False)
-        chosen = np.flatnonzero(is_new)
-        self.query_endings.enter(message, chosen.tolist())
-        if self.removed:
-            self.removed.forget_expired(handles[chosen])
-        if message.specs is None and not (message.past_ms != NO_PAST).any():
-            self._enter(message, chosen, KIND_RANGE, offset)
-            changed.exits += replacements.exits(self.standing, {}, message, offset)
-            return
-        new_rows: dict[int, int] = {}
-        for kind in sorted_distinct(message.kinds[chosen]).tolist():
-            some = chosen[message.kinds[chosen] == kind]
-            rows = self._enter(message, some, kind, offset)
-            if kind == KIND_TRACKED:
-                new_rows = dict(zip(some.tolist(), rows.tolist(), strict=True))
-            if is_copied:
-                # The slot that has the past objects has reported them.
-                self.standing.resume(kind, rows, self.time_ms)
-                continue
-            with_past = message.past_ms[some] != NO_PAST
-            changed.history_requests += [
-                self._history_request(kind, row, message, i)
-                for row, i in zip(rows[with_past].tolist(), some[with_past].tolist(), strict=True)
-            ]
-        changed.exits += replacements.exits(self.standing, new_rows, message, offset)
-
-    def _are_continued(
-        self,
-        message: Installed,
-        changed: NDArray[np.intp],
-        family: int,
-        rows: NDArray[np.int32],
-    ) -> NDArray[np.bool_]:
-        """Returns bool[k], whether reports of queries stay valid for their new versions.
-
-        Args:
-            message: the new versions.
-            changed: i8[k], which of them.
-            family: of the old ones.
-            rows: i4[k], theirs; before they end.
-        """
-        table = self.standing.families[family].table
-        if message.sinces is None or not len(rows):
-            return np.zeros(len(rows), np.bool_)
-        sinces = message.sinces[changed]
-        names = np.array(message.names.subscribers, np.object_)
-        before = np.array(table.subscriber_names, np.object_)[table.subscriber_rows(rows)]
-        is_same = names[message.names.subscriber_rows[changed]] == before
-        # Terms and ranked queries share a family, but one does not continue the other.
-        is_same &= message.kinds[changed] == self.standing.kinds_of(family, rows)
-        is_continued: NDArray[np.bool_] = (
-            (sinces != NO_REVISION) & (sinces <= table.revisions[rows]) & is_same
-        )
-        return is_continued
-
-    def _is_new(
-        self, message: Installed, floor: int, revisions: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        # Below the floor every change was here before: it is a repeat, perhaps of a query that has
-        # been removed since.
-        is_new = (message.revisions >= floor) & (message.revisions > revisions)
-        if self.removed:
-            is_new &= message.revisions > self.removed.find(message.names.handles)[1]
-        return np.asarray(is_new)
-
-    def _is_new_copy(
-        self, message: Installed, floor: int, revisions: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        # Copied queries may be older than the floor. So the copy is compared by how far the sender
-        # had read the registry. If that is less than this slot was sent, also if it has forgotten
-        # the change since, then a suspended router sent the copy late.
-        if message.copied_at < floor:
-            return np.zeros(len(revisions), np.bool_)
-        is_new = message.revisions > revisions
-        if self.removed:
-            sources, removed = self.removed.find(message.names.handles)
-            is_new &= removed < np.where(sources == UNKNOWN, message.revisions, message.copied_at)
-        return np.asarray(is_new)
-
-    def _enter(
-        self, message: Installed, chosen: NDArray[np.intp], kind: int, offset: int
-    ) -> NDArray[np.int32]:
-        is_whole = len(chosen) == len(message.revisions)
-        queries = message.rows if is_whole else take_queries(message.rows, chosen)
-        if self.hashing.is_keyed and not queries.has_words:
-            queries = with_words(queries, [_spec(message, i) for i in chosen.tolist()])
-        filters = None if message.filters is None else [message.filters[i] for i in chosen]
-        rows = self.standing.enter(
-            kind, queries, named(message, chosen, kind), message, chosen, filters, offset
-        )
-        self.copied[family_of(kind)].enter(rows, message.copied_at)
-        if kind == KIND_TRACKED:
-            self.follow_lifetimes(rows, queries.expires_ms)
-        self.add_targets()
-        return rows
-
-    def follow_lifetimes(self, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]) -> None:
-        """Notes when queries with tracked values end."""
-        table = self.standing.families[TRACKED].table
-        known = zip(
-            table.handle_rows(rows).tolist(),
-            table.revisions[rows].tolist(),
-            expires_ms.tolist(),
-            strict=True,
-        )
-        for handle, revision, end_ms in known:
-            self.lifetimes.put(handle, revision, end_ms)
-
-    def _history_request(self, kind: int, row: int, message: Installed, i: int) -> HistoryRequest:
-        where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
-        with_past = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
-        start_ms, past_ms = int(message.starts_ms[i]), int(message.past_ms[i])
-        if self.hashing.is_keyed and not with_past.has_words:
-            # The store is searched by words alone here, and these are not known.
-            condition = compile_condition(without_text(with_past), where)
-            return HistoryRequest(kind, row, condition, start_ms, past_ms, with_past)
-        condition = compile_condition(
-            with_numbers(with_past, self.hashing), where, hashing=self.hashing
-        )
-        return HistoryRequest(kind, row, condition, start_ms, past_ms)
-
-    def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
-        handles, revisions = message.removed, message.removed_revisions
-        found, _ = self.standing.names.find(handles)
-        is_late = np.zeros(len(handles), np.bool_)
-        for family, rows in found:
-            table = self.standing.families[family].table
-            if message.copied_at != NOT_COPIED:
-                # The copy was for a later map; a suspended router sent the removal late.
-                is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
-            is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
-            self.query_endings.leave(handles[is_due].tolist())
-            if family == TRACKED:
-                for handle in handles[is_due].tolist():
-                    self.lifetimes.drop(handle)
-                if len(left := self._taken(rows[is_due])):
-                    changed.exits.append(left)
-            ended = self.standing.end(family, rows[is_due], offset)
-            changed.ended += [
-                (row, by, False) for row, by in zip(ended, revisions[is_due].tolist(), strict=False)
-            ]
-        is_due = ~is_late
-        self.removed.put(handles[is_due], message.registry_partition, revisions[is_due])
-
-    def _taken(self, rows: NDArray[np.int32]) -> Members:
-        """Takes values out of queries that end, as far as it is known where they were."""
-        members = self.standing.tracked.take_members(rows)
-        return members.where(members.numbers != NOT_KNOWN)
 
     def _reclaim(self) -> None:
         # All of it ended at or before the slot's offset: no object can meet it.
@@ -793,78 +514,7 @@ class Slot:
             self._targets = np.concatenate([self._targets, np.array(targets, np.int32)])
 
 
-@dataclass(frozen=True, slots=True)
-class _ReplacedQueries:
-    """Queries with tracked values that are replaced; k rows.
-
-    Attributes:
-        rows: i4[k], theirs.
-        changed: i8[k], row of each in the message.
-        is_continued: bool[k], whether the new version continues this one, for the same subscriber.
-        members: the values that were inside.
-    """
-
-    rows: NDArray[np.int32]
-    changed: NDArray[np.intp]
-    is_continued: NDArray[np.bool_]
-    members: Members
-
-    @classmethod
-    def none(cls) -> _ReplacedQueries:
-        rows = np.empty(0, np.int32)
-        nobody = Members(rows, np.empty(0, np.uint64), rows)
-        return cls(rows, np.empty(0, np.intp), np.empty(0, np.bool_), nobody)
-
-    def exits(
-        self, standing: StandingQueries, new_rows: dict[int, int], message: Installed, offset: int
-    ) -> list[Members]:
-        """Moves the values to the new versions; returns those that are no longer inside.
-
-        Args:
-            standing: the queries of the slot, the new versions among them.
-            new_rows: row of the message → that of the query, of those with tracked values.
-            message: the changes.
-            offset: of the message.
-        """
-        if not len(self.members):
-            return []
-        index = standing.tracked
-        news = np.array([new_rows.get(row, -1) for row in self.changed.tolist()], np.int32)
-        is_same = index.keys_of(news) == index.keys_of(self.rows)
-        news = np.where(self.is_continued & is_same & (news >= 0), news, np.int32(-1))
-        begins_ms = np.full(len(news), AT_ONCE_MS, np.int64)
-        if message.begins_ms is not None:
-            begins_ms = message.begins_ms[self.changed]
-        order = np.argsort(self.rows)
-        own = order[np.searchsorted(self.rows[order], self.members.query_rows)]
-        left = standing.move_members(self.members, news[own], begins_ms[own], offset)
-        return [left] if len(left) else []
-
-
 def _put_hits(report: Report, hits: Hits) -> None:
     report.table = hits.names
     report.object_rows, report.query_rows = hits.object_rows, hits.query_rows
     report.changes, report.distances_m = hits.changes, hits.distances_m
-
-
-def _spec(message: Installed, row: int) -> str:
-    """Returns the definition of a query; empty for a plain range query."""
-    return "" if message.names.specs is None else message.names.specs[row]
-
-
-def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueries:
-    """Returns the names of some of the queries of a message, all of a kind."""
-    names = message.names
-    offsets, places = take_ragged(names.id_offsets, chosen)
-    specs = None
-    if names.specs is not None:
-        # Of range queries only those have one whose words are to be shown.
-        specs = tuple(names.specs[row] for row in chosen.tolist())
-        specs = specs if kind != KIND_RANGE or any(specs) else None
-    return NamedQueries(
-        names.handles[chosen],
-        names.ids[places],
-        offsets,
-        names.subscriber_rows[chosen].astype(np.int32),
-        specs,
-    )

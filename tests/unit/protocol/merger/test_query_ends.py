@@ -182,7 +182,7 @@ def test_an_end_from_the_registry_is_reported_once(is_taken_over: bool) -> None:
         overs(slot, [(3, replace(ended(End("p", "s", 6, 12, has_expired=False)), floor=20))]) != []
     )
     assert overs(slot, [(4, sent), (5, again)]) == []
-    assert not slot.query_endings._reported
+    assert not slot.queries.endings._reported
 
 
 # --- a merger

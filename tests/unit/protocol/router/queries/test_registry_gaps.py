@@ -544,7 +544,7 @@ def test_what_was_in_doubt_when_the_map_began_to_change_comes_to_the_slots_of_th
     log.append(Prepare(2))
     # A former owner's checkpoint was declared late: slots skip records below it.
     for slot in log.slots:
-        slot.floors[0] = 5
+        slot.queries.floors[0] = 5
     second = Owner(log, 1, known(log, 1))
     second.read(taken=(1,))
     second.settle(taken=(1,))
