@@ -41,6 +41,8 @@ ALLOWED = {
     *("capture_signals", "shutdown"),
     # Called by Starlette.
     "to_string",
+    # Called by Numba.
+    *("get_source_stamp", "get_suitable_cache_subpath"),
     # Called by PyYAML.
     *("compose_node", "construct_mapping"),
     # Called by httpcore.
