@@ -136,6 +136,23 @@ class StoreView:
         return StoreView(sealed, self.active, self.next_seq, slice_table(sealed))
 
 
+class ArrivalTimes:
+    """When the objects of a view arrived, for many spans of time."""
+
+    def __init__(self, view: StoreView) -> None:
+        """Takes the times of a view; sorts those of the active slice, which nearly are."""
+        self._spans_ms = [(each.arrival_first_ms, each.arrival_last_ms) for each in view.sealed]
+        active = view.active
+        self._active_ms = np.sort(active.arrivals_ms[: active.rows], kind="stable")
+
+    def may_hold(self, from_ms: int, to_ms: int) -> bool:
+        """Whether an object may have arrived in a span, both ends included; False is certain."""
+        if any(first <= to_ms and last >= from_ms for first, last in self._spans_ms):
+            return True
+        begin, end = np.searchsorted(self._active_ms, (from_ms, to_ms + 1))
+        return bool(begin < end)
+
+
 def slice_table(slices: tuple[SealedSlice, ...]) -> NDArray[np.int64]:
     """Returns the table of slices for a view; valid as long as the slices exist."""
     return np.array([s.table_row for s in slices], np.int64).reshape(-1, TABLE_WORDS)

@@ -15,7 +15,7 @@ from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.store.gathering import gather_rows
 from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN, ForgottenSlices
-from sirocco.index.store.store import SlotStore, StoreView
+from sirocco.index.store.store import ArrivalTimes, SlotStore, StoreView
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import scan_range, search_knn
 from sirocco.index.store.term_names import TermNames
@@ -145,6 +145,11 @@ def _past_nearest(
     yield PastMatches(stored.objects, events_of(stored), hits)
 
 
+# How far the newest object is after a step for a gap to be looked for. Sorting the arrivals of up
+# to a million objects takes as long as some searches; while objects keep coming no step is empty.
+GAP_MS = 10_000
+
+
 def step_results(
     view: StoreView,
     due: list[tuple[int, int, StepQuery]],
@@ -161,10 +166,14 @@ def step_results(
     """
     results = []
     newest_ms = view.newest_ms
+    # The object that ends a gap is in the store already.
+    times = ArrivalTimes(view) if due and newest_ms - due[0][1] >= GAP_MS else None
     for row, at_ms, entry in due:
         bounds, reporters = Bounds(entry.from_ms(at_ms), at_ms), entry.reporters(at_ms)
         # After a gap of days most steps count nothing: they need no search, and most no record.
-        is_empty = bounds.arrival_from_ms > newest_ms
+        is_empty = bounds.arrival_from_ms > newest_ms or (
+            times is not None and not times.may_hold(bounds.arrival_from_ms, at_ms)
+        )
         if is_empty and not (entry.is_home or reporters):
             continue
         if entry.ranked is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.store.store import StoreLimits
+from sirocco.index.store.terms_search import count_terms
 from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import Query, RangeQuery, RankedQuery, TermsQuery, query_handle
@@ -25,6 +26,7 @@ from sirocco.protocol.contract.positions import (
 )
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.evaluator.limits import LIMITS
+from sirocco.protocol.evaluator.reports import history_answers
 from sirocco.protocol.evaluator.reports.partial_records import founds
 from sirocco.protocol.evaluator.reports.step_records import StepReport
 from sirocco.protocol.evaluator.slot.slot import Slot
@@ -104,7 +106,8 @@ def steps_of(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]
 
 
 @pytest.mark.parametrize("trial", range(4))
-def test_steps_report_the_results_of_searches(trial: int) -> None:
+def test_steps_report_the_results_of_searches(trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_answers, "GAP_MS", 1_000)
     seed = drawn_seed()
     print(f"seed {seed}, trial {trial}")
     rng = np.random.default_rng(seed)
@@ -159,7 +162,7 @@ def test_steps_report_the_results_of_searches(trial: int) -> None:
     assert steps > 200
     # The counts kept of windows are counted as memory of the queries.
     kept = [e for e in slots[0].standing.steps.queries.values() if e.kept is not None]
-    least = slots[1].standing.bytes_total + 500 * len(kept)
+    least = slots[1].standing.bytes_total + 200 * len(kept)
     assert slots[0].standing.bytes_total >= least, len(kept)
 
 
@@ -204,6 +207,40 @@ def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
     at_ms = START_MS + 5_000
     assert entry.from_ms(at_ms) == at_ms - 1_000 + oldest_ms
     assert entry.from_ms(START_MS + 1) == START_MS
+
+
+def test_steps_over_a_gap_without_objects_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a jump of time there may be thousands: each as dear as a search, they stop a slot."""
+    searches: list[int] = []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        searches.append(1)
+        return count_terms(*given, **named)
+
+    monkeypatch.setattr(history_answers, "count_terms", counted)
+    slot, installs = opened(), Installs(0, 0)
+    # A window as long as a step is searched each time.
+    query = TermsQuery(id="q", mode="continuous", k=3, window_ms=1_000, step_ms=1_000)
+    change = Change(
+        handle=query_handle("q"),
+        query=query,
+        subscriber="s",
+        start_ms=START_MS,
+        expected_revision=-1,
+        digest=0,
+    )
+    installs.install([(1, change)], compile_queries([query], [START_MS]), [(0,)])
+    steps_of(slot, installs.installed(0))
+    rng = np.random.default_rng(1)
+
+    # test: a minute between two records.
+    assert steps_of(slot, posts(rng, 0, START_MS + 500)) == []
+    found = steps_of(slot, posts(rng, 1, START_MS + 60_500))
+
+    # check: all are reported, the first one alone is not empty.
+    assert [(at_ms - START_MS) // 1_000 for _, at_ms, _, _ in found] == list(range(1, 61))
+    assert [bool(counts) for _, _, _, counts in found] == [True] + [False] * 59
+    assert len(searches) == 1
 
 
 def test_what_time_completes_at_once_takes_no_place_of_the_objects_after_it() -> None:
