@@ -19,10 +19,14 @@ SOURCES = ("tests", "benchmarks")
 
 # File and name → why there is no other way.
 _OF_MAPS = "what a valid map is, the same in every process: nobody is given it"
+_OF_SLICES = "what a valid slice is, the same in every process: nobody is given it"
 ALLOWED = {
     ("tests/paper/test_balance_swarm.py", "CELLS_MAX"): _OF_MAPS,
     ("tests/unit/schemes/map/test_map_bounds.py", "LEAVES_MAX"): _OF_MAPS,
     ("tests/unit/schemes/map/test_map_bounds.py", "NODES_MAX"): _OF_MAPS,
+    ("tests/unit/schemes/map/test_refused_proposals.py", "INFLATED_BYTES_MAX"): _OF_MAPS,
+    ("tests/unit/codec/test_slice_files.py", "ROWS_MAX"): _OF_SLICES,
+    ("tests/unit/codec/test_slice_files.py", "BYTES_MAX"): _OF_SLICES,
     ("tests/unit/runtime/process/test_clock_jumps.py", "_WALL"): "the clock of the process",
     ("tests/unit/test_benchmark_report.py", "ROOT"): "the path of the repository",
 }

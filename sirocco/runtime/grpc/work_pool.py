@@ -80,6 +80,7 @@ class WorkPool:
         name: of the threads.
         tenant_ms_per_s: CPU time of one tenant.
         wait_s: how long a job waits at most.
+        turn_s: after which time items of `map` make room for jobs of others.
         waiting_each_max: waiting jobs of one caller.
         running_each_max: jobs of one caller at a time, where jobs take long.
     """
@@ -91,6 +92,7 @@ class WorkPool:
         threads: int = THREADS,
         tenant_ms_per_s: float = TENANT_MS_PER_S,
         wait_s: float = WAIT_S,
+        turn_s: float = TURN_S,
         waiting_each_max: int = WAITING_EACH_MAX,
         running_each_max: int = THREADS,
     ) -> None:
@@ -100,6 +102,7 @@ class WorkPool:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._tenant_ms_per_s = tenant_ms_per_s
         self._wait_s = wait_s
+        self._turn_s = turn_s
         # In the order of their turns; those without jobs and with a full budget are forgotten.
         self._senders: dict[tuple[str, str], _Sender] = {}
         self._waiting = 0
@@ -140,7 +143,7 @@ class WorkPool:
         results: list[T] = []
 
         def some() -> None:
-            end_s = time.perf_counter() + TURN_S
+            end_s = time.perf_counter() + self._turn_s
             while len(results) < len(items):
                 results.append(function(items[len(results)]))
                 # Not CPU time, which takes a system call to read.

@@ -77,7 +77,7 @@ def test_queries_in_bulk_are_read_elsewhere() -> None:
 def test_a_search_that_may_take_long_is_read_elsewhere(text: str, is_light: bool) -> None:
     front, pool = SearchFront.__new__(SearchFront), Pool()
     front._pool = pool  # type: ignore[assignment]
-    front._read = lambda request, left_s: request  # type: ignore[assignment, method-assign]
+    front._read = lambda request, left_s: request  # type: ignore[assignment, method-assign, return-value]
     request = search_pb.SearchRequest(query=message_of(text, query_pb2.QUERY_MODE_SNAPSHOT))
     assert asyncio.run(front._read_search(request, None)) is request  # type: ignore[comparison-overlap]
     assert pool.jobs == (not is_light)

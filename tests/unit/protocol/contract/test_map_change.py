@@ -452,7 +452,7 @@ def test_a_copy_does_not_overtake_a_removal() -> None:
     forgotten = removal("other", 61, floor=61)
     late = slot_of(removal("q", 60), forgotten, installed_as("q", 20, copied_at=60))
     handle = change_of(request_of("unregister", "q")).handle
-    assert late.removed.find(np.array([handle], np.uint64))[1].tolist() == [NO_REMOVAL]
+    assert late.queries.removed.find(np.array([handle], np.uint64))[1].tolist() == [NO_REMOVAL]
     assert holds(late, "q") == NO_REVISION
 
 

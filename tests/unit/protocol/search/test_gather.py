@@ -20,8 +20,7 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.model.query import KnnQuery, Query
-from sirocco.protocol.search import gather
-from sirocco.protocol.search.gather_events import PartArrived, SendObjects
+from sirocco.protocol.search.gather_events import Ask, PartArrived, SendObjects
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
 from tests.support import gather_cluster
@@ -518,10 +517,10 @@ def one_random_search(kind: str, rng: random.Random) -> None:
     trouble = rng.random() * 0.3
     # Parts on their way; those of one request in order.
     next_routing = {ask.number: world.parts(query, ask) for ask in search.begin()}
-    late: list[tuple[gather.Ask, Part]] = []
+    late: list[tuple[Ask, Part]] = []
     asks = {ask.number: ask for ask in search.asks}
     while search.finish is None:
-        asked: list[gather.Ask] = []
+        asked: list[Ask] = []
         roll = rng.random()
         if roll < trouble / 4:
             world.owners[rng.randrange(SLOTS)] = rng.choice([*members, None])

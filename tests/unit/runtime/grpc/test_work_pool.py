@@ -12,7 +12,7 @@ import pytest
 
 from sirocco.model.access import Grant
 from sirocco.model.errors import InvalidArgument, ResourceExhausted
-from sirocco.runtime.grpc import authentication, edge, work_pool
+from sirocco.runtime.grpc import authentication, edge
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.grpc.work_pool import WorkPool
 from tests.support.waiting import until
@@ -80,12 +80,7 @@ def test_turns_rotate_between_callers(by: str) -> None:
     with_pool(test, threads=1)
 
 
-def test_many_items_of_one_caller_are_worked_off_in_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Every item takes longer than a turn.
-    monkeypatch.setattr(work_pool, "TURN_S", -1.0)
-
+def test_many_items_of_one_caller_are_worked_off_in_turns() -> None:
     async def test(pool: WorkPool) -> None:
         order: list[int] = []
         gate = threading.Event()
@@ -97,7 +92,8 @@ def test_many_items_of_one_caller_are_worked_off_in_turns(
         await asyncio.gather(first, many, one)
         assert order.index(-1) <= 1
 
-    with_pool(test, threads=1)
+    # Every item takes longer than a turn.
+    with_pool(test, threads=1, turn_s=-1.0)
 
 
 def test_a_tenant_over_its_time_waits_and_others_do_not() -> None:
