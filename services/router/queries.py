@@ -11,11 +11,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Container,
-    Iterable,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -38,16 +37,13 @@ from sirocco.model.durations import format_duration
 from sirocco.model.errors import (
     InvalidArgument,
     OutOfRange,
-    ResourceExhausted,
     SiroccoError,
 )
-from sirocco.model.footprint import compiled_bytes
 from sirocco.model.hints.warnings import warnings_of
 from sirocco.model.query import (
     RangeQuery,
     RankedQuery,
     TermsQuery,
-    fingerprint_of,
     query_handle,
 )
 from sirocco.protocol.contract.effects import (
@@ -62,8 +58,7 @@ from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.contract.plain_queries import PlainQueries
 from sirocco.protocol.contract.record_sizes import check_change
 from sirocco.protocol.contract.storeless_limits import check_standing
-from sirocco.protocol.router.queries.live_queries import UNKNOWN
-from sirocco.runtime.grpc.authentication import Caller, caller
+from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import connection, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
@@ -72,9 +67,10 @@ from sirocco.runtime.process.clock import now_ms
 from sirocco.services.router.column_rows import ColumnRows, Queries, plain_rows, removal_rows
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
-from sirocco.services.router.quotas import QueryQuota, TenantFigures
+from sirocco.services.router.quotas import TenantFigures
 from sirocco.services.router.row_warnings import row_warnings
 from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from sirocco.services.router.tenant_room import TenantRoom
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Bulk requests of one stream in progress; the stream is not read further meanwhile.
@@ -150,8 +146,7 @@ class QueryFront(QueryServiceServicer):
         self._owners = owners
         self._pool = pool or WorkPool("queries")
         figures = figures or TenantFigures(metrics)
-        self._quota = QueryQuota(self._counted, figures, times=times)
-        self._byte_quota = QueryQuota(self._counted_bytes, figures, "query_bytes", times)
+        self._tenants = TenantRoom(owners, partitions, figures, times)
         self._streams = Shares("bulk calls", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)
         self._lists = Shares("lists", LISTS_MAX, LISTS_EACH_MAX, LISTS_RETRY_MS)
         self._partitions = partitions
@@ -420,7 +415,9 @@ class QueryFront(QueryServiceServicer):
         if action == "unregister":
             await self._apply(changes, outcomes)
         else:
-            async with self._room([each for some in changes.values() for each in some]) as refused:
+            async with self._tenants.room(
+                caller(), [each for some in changes.values() for each in some]
+            ) as refused:
                 await self._apply(_without(changes, refused), outcomes)
             for row, error in refused.items():
                 outcomes[row] = Outcome(NO_REVISION, error)
@@ -497,108 +494,11 @@ class QueryFront(QueryServiceServicer):
                 field="step",
             )
 
-    @asynccontextmanager
-    async def _room(
-        self, wanted: Sequence[tuple[int, ChangeRequest]]
-    ) -> AsyncIterator[dict[int, ResourceExhausted]]:
-        """Enters with the rows beyond the tenant's limits and their errors.
-
-        What is within the limits counts as being under way until the body has ended.
-        """
-        client = caller()
-        let_in: list[tuple[QueryQuota, int]] = []
-
-        def settle() -> None:
-            for quota, amount in let_in:
-                quota.settled(client, amount)
-
-        try:
-            yield await self._refused(client, wanted, let_in)
-        except asyncio.CancelledError:
-            # The client has gone, but an owner may still apply its changes.
-            asyncio.get_running_loop().call_later(self._times.seek_s, settle)
-            raise
-        except BaseException:
-            settle()
-            raise
-        else:
-            settle()
-
-    async def _refused(
-        self,
-        client: Caller,
-        wanted: Sequence[tuple[int, ChangeRequest]],
-        let_in: list[tuple[QueryQuota, int]],
-    ) -> dict[int, ResourceExhausted]:
-        """Returns rows beyond the tenant's limits, with errors; repeated registrations never are.
-
-        Args:
-            client: the caller.
-            wanted: rows and their changes, all of one action.
-            let_in: gets the quotas and what they have let in.
-        """
-        if not wanted or not (self._quota.concerns(client) or self._byte_quota.concerns(client)):
-            return {}
-        # Rows of one id pass together: any of them may be the one that is in force afterwards.
-        rows: dict[str, list[int]] = {}
-        sizes: Counter[str] = Counter()
-        for row, change in wanted:
-            assert change.query is not None
-            rows.setdefault(change.id, []).append(row)
-            sizes[change.id] = max(sizes[change.id], compiled_bytes(change.query))
-        is_update = wanted[0][1].action == "update"
-        live = await self._live(rows)
-        new = [name for name in rows if is_update or name not in live]
-        refused: dict[str, ResourceExhausted] = {}
-        if not is_update:
-            fitting = await self._quota.room(client, len(new))
-            let_in.append((self._quota, fitting))
-            refused = dict.fromkeys(new[fitting:], QueryQuota.refusal(client))
-        # An update counts in full until its bytes are counted again.
-        asked = [name for name in new if name not in refused]
-        amounts = [sizes[name] for name in asked]
-        fitting = await self._byte_quota.fitting(client, amounts)
-        let_in.append((self._byte_quota, sum(amounts[:fitting])))
-        for name in asked[fitting:]:
-            refused[name] = QueryQuota.refusal_by_size(client, sizes[name])
-        return {row: error for name, error in refused.items() for row in rows[name]}
-
-    async def _live(self, names: Iterable[str]) -> set[str]:
-        """Returns those ids that have a live query."""
-        known = {name: (query_handle(name), fingerprint_of(name)) for name in names}
-        requests: dict[int, owner_pb.CountQueriesRequest] = {}
-        for handle, fingerprint in known.values():
-            partition = handle % self._partitions
-            request = requests.setdefault(
-                partition, owner_pb.CountQueriesRequest(partition=partition)
-            )
-            request.handles.append(handle)
-            request.fingerprints.append(fingerprint)
-        answers = await asyncio.gather(*(self._owners.count(r) for r in requests.values()))
-        live = {each for answer in answers for each in _live(answer)}
-        # An owner of an earlier version does not know fingerprints.
-        return {name for name, each in known.items() if each in live or (each[0], UNKNOWN) in live}
-
-    async def _counted(self, prefix: str) -> int:
-        return (await self._totals(prefix))[0]
-
-    async def _counted_bytes(self, prefix: str) -> int:
-        return (await self._totals(prefix))[1]
-
-    async def _totals(self, prefix: str) -> tuple[int, int]:
-        """Returns the number of live queries with this id prefix, and their bytes."""
-        requests = [
-            owner_pb.CountQueriesRequest(partition=partition, id_prefix=prefix)
-            for partition in range(self._partitions)
-        ]
-        answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
-        return sum(each.queries for each in answers), sum(each.bytes for each in answers)
-
     async def _one(self, change: ChangeRequest) -> int:
         if change.action == "unregister":
             (outcome,) = await self._owners.apply(self._partition_of(change), [change])
         else:
-            async with self._room([(0, change)]) as refused:
+            async with self._tenants.room(caller(), [(0, change)]) as refused:
                 for error in refused.values():
                     raise error
                 (outcome,) = await self._owners.apply(self._partition_of(change), [change])
@@ -710,12 +610,6 @@ def _lifetime(request: _Registering) -> _Lifetime:
         return now_ms(), past_ms, False
     check_time(request.start_ms, "start_ms")
     return request.start_ms, past_ms, True
-
-
-def _live(answer: owner_pb.CountQueriesResponse) -> list[tuple[int, int]]:
-    """Handles and fingerprints of the live queries of an answer."""
-    fingerprints = list(answer.live_fingerprints) or [UNKNOWN] * len(answer.live_handles)
-    return list(zip(answer.live_handles, fingerprints, strict=True))
 
 
 def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:
