@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
 DOCS = ROOT / "docs" / "requirements.in"
 UV = "uv==0.13.9"
+ENGINE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # Level of scripts/setup.sh → extras of the engine. `kernels` comes first in each of them: kernels
 # are compiled while the rest is on its way.
@@ -33,6 +34,10 @@ LEVELS = {
 # What generates the client's code is of the oldest grpcio that it promises.
 GENERATOR = "grpcio-tools"
 KERNELS = ["numba", "numpy", "setuptools"]
+# Of the images, beside the engine: redis-py asks for the first on a Python before 3.11.3, such as
+# Debian's; pip installs the others and stays out.
+SERVICES = ("gateway", "connect")
+BESIDE_SERVICES = ["async-timeout==5.0.1", "pip"]
 OWN = "sirocco-client"
 
 HEAD = """\
@@ -48,11 +53,10 @@ DOCS_HEAD = """\
 
 def wanted(extras: tuple[str, ...]) -> list[str]:
     """Returns what the engine and its client ask for, with some extras."""
-    engine = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     client = tomllib.loads((ROOT / "sdk/pyproject.toml").read_text())["project"]
-    named = [*engine["dependencies"], *client["dependencies"]]
+    named = [*ENGINE["dependencies"], *client["dependencies"]]
     for extra in extras:
-        named += engine["optional-dependencies"][extra]
+        named += ENGINE["optional-dependencies"][extra]
     # `sirocco-client[geo]` stands for what that extra of the client asks for.
     for owned in [each for each in named if each.startswith(f"{OWN}[")]:
         named += client["optional-dependencies"][owned.removeprefix(f"{OWN}[").rstrip("]")]
@@ -100,6 +104,9 @@ def main() -> None:
         for level, extras in LEVELS.items():
             lock(binaries / "uv", LOCKS / f"{level}.txt", [*wanted(extras), *KERNELS])
             print(f"locks/{level}.txt", file=sys.stderr)
+        lock(binaries / "uv", LOCKS / "images.txt", [*wanted(SERVICES), *BESIDE_SERVICES])
+        spark = [*ENGINE["optional-dependencies"]["spark"], "pip"]
+        lock(binaries / "uv", LOCKS / "images-spark.txt", spark)
         lock(binaries / "uv", LOCKS / "oldest.txt", oldest(), OLDEST_HEAD, pinned=False)
         lock(binaries / "uv", DOCS.with_suffix(".txt"), DOCS.read_text().split(), DOCS_HEAD)
 

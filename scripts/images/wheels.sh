@@ -9,24 +9,22 @@ project_version() { sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml | head -1;
 # fresh DIRECTORY DIGEST: whether the directory was made from the same.
 fresh() { [[ $(cat "$1.digest" 2>/dev/null) == "$2" ]] && [[ -d $1 ]]; }
 
+# locked DIRECTORY LOCK: wheels of all that a lock lists, each checked by its SHA-256.
+locked() {
+  "${pip[@]}" wheel -q -w "$1" --require-hashes --no-deps --no-build-isolation -r "locks/$2.txt" >&2
+}
+
 third_party_wheels() {
   local target=dist/wheels/third-party kernels=dist/wheels/kernels wanted
-  wanted=$({ "$python" --version; cat constraints.txt pyproject.toml sdk/pyproject.toml; } | sha256sum)
+  wanted=$({ "$python" --version; cat locks/images.txt; } | sha256sum)
   fresh "$target" "$wanted" && [[ -d $kernels ]] && return
   say "wheels of what the services depend on"
   # The digest, too: what breaks off must not pass for the former one.
   rm -rf "$target" "$kernels" "$target.digest"
-  "${pip[@]}" download -q -d "$kernels" --only-binary :all: -c constraints.txt pip numba >&2
-  # The project's own are built by `own_wheels`, which has run before.
-  # async-timeout is redis-py's wish for Python before 3.11.3, such as Debian's, and therefore not
-  # among what the newer Python here asks for.
-  local engine=(dist/wheels/own/sirocco-[0-9]*.whl)
-  "${pip[@]}" wheel -q -w "$target" -c constraints.txt --find-links dist/wheels/own \
-    dist/wheels/own/sirocco_client-*.whl "${engine[0]}[gateway,connect]" async-timeout==5.0.1 >&2
-  rm -f "$target"/sirocco*.whl
+  locked "$target" images
   # What kernels need is installed before the rest.
-  local wheel
-  for wheel in "$kernels"/*.whl; do rm -f "$target/${wheel##*/}"; done
+  mkdir -p "$kernels"
+  mv "$target"/{pip,numba,llvmlite,numpy}-*.whl "$kernels"
   echo "$wanted" >"$target.digest"
 }
 
@@ -50,21 +48,12 @@ own_wheels() {
 
 spark_wheels() {
   local target=dist/spark-wheels wanted
-  wanted=$({ "$python" --version; cat constraints.txt pyproject.toml; } | sha256sum)
+  wanted=$({ "$python" --version; cat locks/images-spark.txt; } | sha256sum)
   fresh "$target" "$wanted" && return
   say "wheels of Spark, 400 MB"
   rm -rf "$target" "$target.digest"
-  "${pip[@]}" download -q -d "$target" --only-binary :all: -c constraints.txt pip >&2
-  "$python" - "$target/requirements" <<'END'
-import sys, tomllib
-with open("pyproject.toml", "rb") as project:
-    wanted = tomllib.load(project)["project"]["optional-dependencies"]["spark"]
-with open(sys.argv[1], "w") as out:
-    out.write("\n".join(wanted))
-END
   # PySpark comes as sources; its wheel is made here.
-  "${pip[@]}" wheel -q -w "$target" -c constraints.txt --no-build-isolation \
-    -r "$target/requirements" >&2
+  locked "$target" images-spark
   echo "$wanted" >"$target.digest"
 }
 
