@@ -226,7 +226,9 @@ def test_of_many_removals_each_has_its_own_answer(plain: PlainClient) -> None:
     known = {name: result.revision for name, result in zip(names, answer.results, strict=True)}
     ids = ["", *names, "gone-none", "gone-3"]
     removed = query_service_pb2.UnregisterQueriesRequest(ids=ids)
-    first, again = plain.queries[1].UnregisterQueries(iter([removed] * 2), timeout=DEADLINE_S)
+    # Two calls: requests of one stream are decided side by side.
+    (first,) = plain.queries[1].UnregisterQueries(iter([removed]), timeout=DEADLINE_S)
+    (again,) = plain.queries[1].UnregisterQueries(iter([removed]), timeout=DEADLINE_S)
     codes = {name: result.error.code for name, result in zip(ids, first.results, strict=True)}
     assert codes == {
         **dict.fromkeys(names, ""),
