@@ -82,5 +82,7 @@ def read_removed_queries(request: bytes, count: int) -> tuple[Rows, RemovedQueri
     """
     begins, ends = np.empty(count, np.int64), np.empty(count, np.int64)
     data = np.frombuffer(request, np.uint8)
-    split_rows(data, _IDS_TAG, begins, ends)
+    if split_rows(data, _IDS_TAG, begins, ends) != count:
+        # None is a column then: each id is decided by itself.
+        begins, ends = begins[:0], ends[:0]
     return removed_queries(data, begins, ends)

@@ -40,6 +40,7 @@ SMALL = ProcessLimits(
     evaluator=EvaluatorLimits(
         turn_steps_max=3,
         report_steps_max=2,
+        gap_ms=1_000,
         records=RecordLimits(matches_max=3, bytes_max=120),
     ),
     merger=MergerLimits(waiting_bytes_max=600, records=RecordLimits(bytes_max=500)),

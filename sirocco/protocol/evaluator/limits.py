@@ -32,6 +32,9 @@ class EvaluatorLimits:
         report_steps_max: steps of one report. The grouping of steps into reports determines their
             positions, and so is the same in all evaluators; this many slow searches take a few
             seconds.
+        gap_ms: how far the newest object is after a step for a gap to be looked for. Sorting the
+            arrivals of up to a million objects takes as long as some searches; while objects keep
+            coming no step is empty.
         waiting_objects_max: objects whose leaves are found together, some 200 bytes each.
         recent_objects_max: objects of a round of counts that are kept: some 3 MB with their terms.
             A leaf with a hundredth of the load still has a hundred of them to find a split by.
@@ -49,6 +52,7 @@ class EvaluatorLimits:
     tidy_interval_ms: int = 1_000
     turn_steps_max: int = 1_024
     report_steps_max: int = 512
+    gap_ms: int = 10_000
     waiting_objects_max: int = 1 << 12
     recent_objects_max: int = 1 << 14
     sampled_queries_max: int = 1 << 10

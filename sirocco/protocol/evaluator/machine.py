@@ -430,8 +430,9 @@ class EvaluatorMachine:
             settings.store_limits,
             settings.hashing,
             self._analyser,
-            self._limits.report_steps_max,
-            self._limits.standing,
+            report_steps_max=self._limits.report_steps_max,
+            gap_ms=self._limits.gap_ms,
+            standing_limits=self._limits.standing,
         )
         slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
         slot.queries.definitions = event.definitions

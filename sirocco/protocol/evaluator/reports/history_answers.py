@@ -32,6 +32,7 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.model.term_hashing import WIRE_TERMS
 from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.contract.messages import NO_OBJECTS
+from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.step_records import RankedEntries, StepResult, TermEntries
 from sirocco.protocol.evaluator.standing.hits import Hits
 from sirocco.protocol.evaluator.standing.query_families import KNN, RANGE
@@ -145,16 +146,12 @@ def _past_nearest(
     yield PastMatches(stored.objects, events_of(stored), hits)
 
 
-# How far the newest object is after a step for a gap to be looked for. Sorting the arrivals of up
-# to a million objects takes as long as some searches; while objects keep coming no step is empty.
-GAP_MS = 10_000
-
-
 def step_results(
     view: StoreView,
     due: list[tuple[int, int, StepQuery]],
     names: TermNames,
     forgotten: ForgottenSlices = NOTHING_FORGOTTEN,
+    gap_ms: int = LIMITS.gap_ms,
 ) -> list[StepResult]:
     """Evaluates steps, (row of all queries, at, query); returns results to report, in order.
 
@@ -163,11 +160,12 @@ def step_results(
         due: the steps.
         names: of terms.
         forgotten: what left the store so far.
+        gap_ms: see `EvaluatorLimits`.
     """
     results = []
     newest_ms = view.newest_ms
     # The object that ends a gap is in the store already.
-    times = ArrivalTimes(view) if due and newest_ms - due[0][1] >= GAP_MS else None
+    times = ArrivalTimes(view) if due and newest_ms - due[0][1] >= gap_ms else None
     for row, at_ms, entry in due:
         bounds, reporters = Bounds(entry.from_ms(at_ms), at_ms), entry.reporters(at_ms)
         # After a gap of days most steps count nothing: they need no search, and most no record.

@@ -80,6 +80,7 @@ class Slot:
         hashing: TermHashing = WIRE_TERMS,
         analyser: TextAnalyser | None = None,
         report_steps_max: int = LIMITS.report_steps_max,
+        gap_ms: int = LIMITS.gap_ms,
         standing_limits: StandingLimits = LIMITS.standing,
     ) -> None:
         """Makes an empty slot.
@@ -90,7 +91,7 @@ class Slot:
             limits: of the store.
             hashing: numbers the terms of queries and objects.
             analyser: of the thread, whose slots share its memory; None: one of its own.
-            report_steps_max: see `EvaluatorLimits`.
+            report_steps_max, gap_ms: see `EvaluatorLimits`.
             standing_limits: of the indexes of its queries.
         """
         self.number = number
@@ -103,6 +104,7 @@ class Slot:
         self.store = SlotStore(self.limits)
         self.manifest = ArchiveManifest(slot=number)
         self._report_steps_max = report_steps_max
+        self._gap_ms = gap_ms
         self._is_working = False
         self._term_names = TermNames(hashing)
         self._analyser = analyser or TextAnalyser()
@@ -248,7 +250,9 @@ class Slot:
             return self._end_lifetimes() if is_value else self._report_ends()
         due = self.standing.take_due(self.time_ms, self._report_steps_max)
         self.steps_total += len(due)
-        results = step_results(self.store.view(), due, self._term_names, self._forgotten)
+        results = step_results(
+            self.store.view(), due, self._term_names, self._forgotten, self._gap_ms
+        )
         report = self._step_report(results, position_after(self.offset - 1))
         report.time_ms = self.reported_ms
         return [report]

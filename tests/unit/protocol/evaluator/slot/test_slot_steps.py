@@ -38,8 +38,8 @@ STORE_LIMITS = StoreLimits(active_rows=150, slices=3, slice_rows=600)
 BATCH = 40
 
 
-def opened(report_steps_max: int = LIMITS.report_steps_max) -> Slot:
-    slot = Slot(0, 1, STORE_LIMITS, report_steps_max=report_steps_max)
+def opened(report_steps_max: int = LIMITS.report_steps_max, gap_ms: int = LIMITS.gap_ms) -> Slot:
+    slot = Slot(0, 1, STORE_LIMITS, report_steps_max=report_steps_max, gap_ms=gap_ms)
     slot.open(0, 0, 1, START_MS)
     return slot
 
@@ -106,12 +106,11 @@ def steps_of(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]
 
 
 @pytest.mark.parametrize("trial", range(4))
-def test_steps_report_the_results_of_searches(trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_answers, "GAP_MS", 1_000)
+def test_steps_report_the_results_of_searches(trial: int) -> None:
     seed = drawn_seed()
     print(f"seed {seed}, trial {trial}")
     rng = np.random.default_rng(seed)
-    slots, asked = (opened(), opened()), queries(rng)
+    slots, asked = (opened(gap_ms=1_000), opened(gap_ms=1_000)), queries(rng)
     retention_ms = int(rng.choice([1_000, 4_600, 1 << 40]))
     steps = 0
     for number in range(120):
