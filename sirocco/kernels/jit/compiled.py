@@ -20,7 +20,6 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 import numba
 import numpy as np
 from numba.core.caching import UserProvidedCacheLocator
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.typing.templates import Signature
 
 from sirocco.kernels.jit.cache import BOUNDS_CHECKED, PACKAGE, cache_directory, only_writer
@@ -75,50 +74,11 @@ def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> C
     finally:
         settings.CACHE_DIR, settings.CACHE_LOCATOR_CLASSES = previous
     _save_alone(compiled)
-    if signatures and _is_cached(compiled, signatures):
-        _load_when_used(compiled, signatures)
-    elif signatures:
-        _obtain(compiled, signatures)
+    for signature in signatures:
+        compiled.compile(signature)
+    if signatures:
+        compiled.disable_compile()
     return cast("Callable[P, R]", compiled)
-
-
-def _obtain(compiled: Any, signatures: list[Any]) -> None:
-    """Loads or compiles a kernel for its signatures, and for no others from then on."""
-    # Held from the question on: another thread may ask for the same kernel meanwhile.
-    with global_compiler_lock:
-        if compiled._can_compile:
-            for signature in signatures:
-                compiled.compile(signature)
-            compiled.disable_compile()
-
-
-def _is_cached(compiled: Any, signatures: list[Any]) -> bool:
-    """Tells whether the cache's index has a kernel for this source, CPU and all signatures."""
-    index = compiled._cache._cache_file._load_index()
-    codegen = compiled.targetctx.codegen()
-    return all(compiled._cache._index_key(each, codegen) in index for each in signatures)
-
-
-def _load_when_used(compiled: Any, signatures: list[Any]) -> None:
-    """Leaves the loading of a cached kernel to its first use.
-
-    To load one takes up to 10 ms of CPU time, and a process calls few of those that it imports:
-    most run inside others, whose code holds theirs.
-    """
-    template = compiled.get_call_template
-
-    def for_call(*_args: Any, **_kwargs: Any) -> Any:
-        _obtain(compiled, signatures)
-        return compiled
-
-    def for_kernel(args: Any, kwargs: Any) -> Any:
-        _obtain(compiled, signatures)
-        return template(args, kwargs)
-
-    # Numba's dispatcher asks these two for code: for a call, and for a kernel that is compiled
-    # and calls this one. By itself it would compile for the types of the arguments.
-    compiled._compile_for_args = for_call
-    compiled.get_call_template = for_kernel
 
 
 def _save_alone(compiled: Any) -> None:
@@ -161,9 +121,9 @@ def kernel(*signatures: Any, inline: bool = False) -> Any:
     """Compiles a function to native code: nopython, without the GIL, cached, unchecked bounds.
 
     Used as `@kernel`, `@kernel()` or `@kernel("i8[::1](u1[::1], i8)", ...)`. With signatures
-    the kernel accepts no other types. It is compiled when its module is imported; one that is in
-    the cache is loaded by its first use, so that no call waits for a compilation. Read-only and
-    writable arrays are different types to Numba: declare inputs that may be read-only as
+    the kernel is compiled (or loaded) when its module is imported and accepts no other types, so
+    that no call waits for a compilation. Read-only and writable arrays are different types to
+    Numba: declare inputs that may be read-only as
     `numba.types.Array(dtype, 1, "C", readonly=True)`; such a parameter takes both.
 
     Args:

@@ -68,25 +68,6 @@ def three():
     return 3
 """
 
-# Prints how many versions of two kernels are loaded, and whether the one that the other calls takes
-# further types: before calls, and after some of the caller.
-LOADED = """
-import sys
-sys.path.insert(0, {root!r})
-from concurrent.futures import ThreadPoolExecutor
-from sirocco.kernels.base.caller import two
-from sirocco.kernels.callee import one
-
-print(len(one.overloads), one._can_compile, len(two.overloads))
-with ThreadPoolExecutor(8) as pool:
-    results = list(pool.map(lambda _: two(), range(8)))
-print(*set(results), len(one.overloads), len(two.overloads))
-try:
-    one(1.5)
-except TypeError as error:
-    print(type(error).__name__, one(), len(one.overloads))
-"""
-
 
 def copy_of_kernels(folder: Path) -> Path:
     """Creates a package with the decorator and one kernel that a test may edit."""
@@ -155,25 +136,6 @@ def test_two_copies_of_the_same_sources_share_what_is_compiled(tmp_path: Path) -
     second = run(copies[1], SIROCCO_KERNEL_CACHE=str(root))
     assert second.stdout.splitlines()[0] == "True 10 12 6 1 2 3", second.stderr
     assert sorted(root.glob("*/*.nb?")) == compiled_once
-
-
-def test_a_kernel_of_the_cache_is_loaded_by_its_first_use(tmp_path: Path) -> None:
-    package = copy_of_kernels(tmp_path)
-    (tmp_path / "program.py").write_text(LOADED.format(root=str(tmp_path)))
-    root = str(tmp_path / "cache")
-
-    def loaded() -> list[str]:
-        done = run(tmp_path, SIROCCO_KERNEL_CACHE=root)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    # Compiled at its import.
-    assert loaded() == ["1 False 1", "2 1 1", "TypeError 1 1"]
-    # The caller's code holds that of the other.
-    assert loaded() == ["0 True 0", "2 0 1", "TypeError 1 1"]
-    # What is compiled asks for the kernel that it calls.
-    (package / "base" / "caller.py").write_text(CALLER.replace("+ 1", "+ 2"))
-    assert loaded() == ["1 False 1", "3 1 1", "TypeError 1 1"]
 
 
 def test_kernels_that_check_their_indices_are_kept_apart(tmp_path: Path) -> None:
