@@ -477,6 +477,7 @@ LIST_PLANTS = (
         "a slot forgets at a take-over when lifetimes end",
         "kill-evaluator",
         ((QueryChanges, "follow_lifetimes", _follow_installed_alone),),
+        first_seed=217,
     ),
     Plant(
         "a merger forgets the list of the former version",
