@@ -33,6 +33,9 @@ _FOOTER: Shape = {_GROUPS: [{_COLUMNS: [{_METADATA: _CHUNK}], _ROWS: None}]}
 _HEADER_BYTES = 1 << 10
 _HEADER_BYTES_MAX = 1 << 20
 
+# Parquet counts the bytes and the values of a page with 32 bits.
+_PAGE_MAX = (1 << 31) - 1
+
 # `PageHeader`: its type, sizes, and what its structs say of values and their encoding.
 _TYPE, _UNPACKED, _PACKED = 1, 2, 3
 _VALUES = 1
@@ -187,7 +190,7 @@ def column_pages(source: IO[bytes], chunk: Chunk) -> ColumnPages:
     while left > 0 and begin < chunk.end:
         header, length = _header(source, begin)
         unpacked, packed = header.get(_UNPACKED, -1), header.get(_PACKED, -1)
-        if unpacked < 0 or packed < 0:
+        if not (0 <= unpacked <= _PAGE_MAX and 0 <= packed <= _PAGE_MAX):
             raise _damaged(chunk)
         begin += length + packed
         if header.get(_TYPE) == _DICTIONARY_PAGE:
@@ -205,7 +208,7 @@ def column_pages(source: IO[bytes], chunk: Chunk) -> ColumnPages:
             if at in header:
                 count = header[at].get(_VALUES, 0)
                 has_prefixes |= header[at].get(encoding) == _PREFIXES
-        if count <= 0 or len(values) > _PAGES + chunk.values // _PAGE_VALUES:
+        if not 0 < count <= _PAGE_MAX or len(values) > _PAGES + chunk.values // _PAGE_VALUES:
             raise _damaged(chunk)
         values.append(count)
         sizes.append(unpacked)

@@ -110,11 +110,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         byte = data[at]
         at += 1
         number |= (byte & 0x7F) << shift
+        if number >> 64:
+            raise unreadable("a damaged number")
         if byte < 0x80:
             return number, at
         shift += 7
-        if shift > 63:
-            raise unreadable("a damaged number")
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:

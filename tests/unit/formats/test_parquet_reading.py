@@ -21,6 +21,7 @@ from pyarrow import parquet as pq
 
 from sirocco.formats.column_map import read_map
 from sirocco.formats.parquet import read_parquet
+from sirocco.formats.parquet_pages import Chunk, column_pages
 from sirocco.model.errors import InvalidArgument
 from tests.support.seeds import drawn_seed
 
@@ -220,6 +221,29 @@ def thrift_integer(number: int) -> bytes:
         found += bytes([number & 127 | 128])
         number >>= 7
     return found + bytes([number])
+
+
+def page_header(unpacked: int, packed: int, values: int) -> bytes:
+    """Returns a `PageHeader` of data; each byte before a number says its field, as an i32."""
+    sizes = b"\x15\0\x15" + thrift_integer(unpacked) + b"\x15" + thrift_integer(packed)
+    return sizes + b"\x2c\x15" + thrift_integer(values) + b"\x15\0\0\0"
+
+
+def test_a_page_has_its_sizes() -> None:
+    header = page_header(12, 3, 4)
+    chunk = Chunk("text", False, 8, 0, 2 * len(header) + 6, False)
+    pages = column_pages(io.BytesIO(2 * (header + b"...")), chunk)
+    assert pages.sizes.tolist() == [12, 12]
+    assert pages.values.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("number", [1 << 31, 1 << 62, (1 << 63) - 1, 1 << 63, 1 << 69])
+@pytest.mark.parametrize("field", ["unpacked", "packed", "values"])
+def test_a_page_of_numbers_that_cannot_be_is_damaged(field: str, number: int) -> None:
+    header = page_header(**{"unpacked": 12, "packed": 3, "values": 4, field: number})
+    chunk = Chunk("text", False, 1 << 62, 0, len(header), False)
+    with pytest.raises(InvalidArgument, match="damaged"):
+        column_pages(io.BytesIO(header), chunk)
 
 
 @pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd", "brotli", "lz4"])
