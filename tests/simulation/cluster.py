@@ -298,6 +298,9 @@ class Cluster:
         is_moving = any(node.machine._warming_ms for node in leaders) or any(
             node.is_handing_over for node in evaluators
         )
+        # An evaluator that has just come gets its share when the coordinator has seen it for long.
+        members = {node.member for node in evaluators}
+        is_moving |= not all(_shares_among(node, members) for node in leaders)
         return not is_moving and all(node.machine.is_complete for node in evaluators)
 
     def _is_healed(self) -> bool:
@@ -371,6 +374,12 @@ class Cluster:
                 raise BrokenPromiseError(
                     f"{subscriber.name} received other than what was delivered to it"
                 )
+
+
+def _shares_among(leader: CoordinatorNode, evaluators: set[str]) -> bool:
+    """Returns whether a coordinator has given slots their owners among these, and no others."""
+    seen = leader.machine._watched.get("evaluator")
+    return seen is not None and seen.waiting_since_ms is None and set(seen.members) == evaluators
 
 
 def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
