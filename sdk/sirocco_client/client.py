@@ -276,7 +276,8 @@ class Client:
     ) -> Iterator[RegistrationResult]:
         """Replaces many queries, each in one step; yields one result per query, in order.
 
-        The result of a query that is not registered holds `NotFound`; the others continue.
+        The result of a query that is not registered holds `NotFound`; the others continue. They are
+        decided side by side: of two updates of one query either may be the later.
 
         Args:
             queries, batch: As in `register_many`.

@@ -116,7 +116,8 @@ class QueryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RegisterQueries(self, request_iterator, context):
-        """Many registrations on one stream; every request is answered by one response, in order.
+        """Many registrations on one stream; every request is answered by one response, in order. Queries
+        are decided side by side: of two changes of one of them either may be the later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
