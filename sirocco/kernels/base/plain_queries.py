@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.base.wire_fields import copied, piece, varint
-from sirocco.kernels.base.words import load_u64, multiply_fold
+from sirocco.kernels.base.words import load_u64
 from sirocco.kernels.base.xxh3 import hash_span
 from sirocco.kernels.jit.compiled import kernel
 
@@ -22,7 +22,7 @@ __all__ = [
     "ID_BYTES_MAX",
     "TEXT_BYTES_MAX",
     "digest_plain",
-    "intern_terms",
+    "operator_of",
     "read_queries",
     "read_query",
     "split_rows",
@@ -117,7 +117,7 @@ def _is_simple(data: Any, begin: Any, end: Any) -> Any:
 
 
 @kernel
-def _is_operator(data: Any, begin: Any, length: Any) -> Any:
+def operator_of(data: Any, begin: Any, length: Any) -> Any:
     """Returns 1 for AND, 2 for OR, NOT and ANY, else 0."""
     if length == 2:
         return 2 if data[begin] == 0x4F and data[begin + 1] == 0x52 else 0
@@ -151,7 +151,7 @@ def _is_plain_text(data: Any, begin: Any, end: Any) -> Any:
             position += 1
         if position == start:
             return False
-        operator = _is_operator(data, start, position - start)
+        operator = operator_of(data, start, position - start)
         if operator == 2 or (operator == 1 and not was_word):
             return False
         was_word = operator == 0
@@ -255,130 +255,6 @@ def read_queries(data: Any, begins: Any, ends: Any, kinds: Any, spans: Any, boxe
         kinds[row] = read_query(data, begins[row], ends[row], spans[row], boxes[row])
 
 
-@kernel(inline=True)
-def _lower(byte: Any) -> Any:
-    return byte + np.uint8(0x20) if byte >= 0x41 and byte <= 0x5A else byte
-
-
-@kernel
-def _compare(words: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> Any:
-    """Returns less than, equal to or more than 0, as bytes are ordered."""
-    for i in range(min(a_length, b_length)):
-        if words[a + i] != words[b + i]:
-            return np.int64(words[a + i]) - np.int64(words[b + i])
-    return a_length - b_length
-
-
-@kernel
-def _placed(line: Any, begin: Any, length: Any, first: Any, second: Any) -> Any:
-    """Returns a hash of a word that nobody foresees without the secret, of two odd words."""
-    found = first ^ np.uint64(length)
-    for at in range(0, length, 8):
-        block = load_u64(line, begin + at)
-        if length - at < 8:
-            block &= (np.uint64(1) << np.uint64(8 * (length - at))) - np.uint64(1)
-        found = multiply_fold(found ^ block, second)
-    return multiply_fold(found ^ second, first)
-
-
-@kernel(
-    types.int64(
-        *(_U1_IN, _I8_IN, types.int64[::1], types.int32[::1], types.uint8[::1]),
-        *(types.int64[::1], types.uint64[::1], types.uint64, types.uint64),
-    )
-)
-def intern_terms(
-    texts: Any,
-    offsets: Any,
-    term_offsets: Any,
-    term_rows: Any,
-    words: Any,
-    word_offsets: Any,
-    hashes: Any,
-    first: Any,
-    second: Any,
-) -> Any:
-    """Splits plain texts into their terms: distinct within a text, in order of their bytes.
-
-    Args:
-        texts: u1[b]; offsets: i8[n + 1].
-        term_offsets: i8[n + 1], overwritten.
-        term_rows: i4[t], overwritten: the word of each term; t as `(b + n) // 2 + n` at most.
-        words: u1[b + 8], overwritten: distinct words, in order of appearance.
-        word_offsets: i8[t + 1], overwritten.
-        hashes: u8[t], overwritten: xxh3-64 of each word.
-        first, second: of the process's secret: clients choose words, and know their hashes.
-
-    Returns:
-        How many words there are.
-    """
-    size = np.int64(16)
-    while size < 2 * hashes.shape[0]:
-        size *= 2
-    table = np.zeros(size, np.int32)
-    line = np.zeros(TEXT_BYTES_MAX + 16, np.uint8)
-    begins = np.zeros(TEXT_BYTES_MAX, np.int64)
-    lengths = np.zeros(TEXT_BYTES_MAX, np.int64)
-    count, terms, used = np.int64(0), np.int64(0), np.int64(0)
-    word_offsets[0] = 0
-    term_offsets[0] = 0
-    for row in range(offsets.shape[0] - 1):
-        begin, length = offsets[row], offsets[row + 1] - offsets[row]
-        held = np.int64(0)
-        start = 0
-        for i in range(length + 1):
-            if i < length and texts[begin + i] != 0x20:
-                line[i] = _lower(texts[begin + i])
-                continue
-            # A word ends. AND in capitals is the operator, a word in any other form.
-            if _is_operator(texts, begin + start, i - start) != 1:
-                place = held
-                is_new = i > start
-                while place > 0 and is_new:
-                    order = _compare(line, start, i - start, begins[place - 1], lengths[place - 1])
-                    if order > 0:
-                        break
-                    is_new = order != 0
-                    place -= 1
-                if is_new:
-                    for j in range(held, place, -1):
-                        begins[j], lengths[j] = begins[j - 1], lengths[j - 1]
-                    begins[place], lengths[place] = start, i - start
-                    held += 1
-            start = i + 1
-        for j in range(held):
-            hashed = hash_span(line, begins[j], lengths[j])
-            placed = _placed(line, begins[j], lengths[j], first, second)
-            slot = np.int64(placed & np.uint64(size - 1))
-            word = np.int64(-1)
-            while table[slot] > 0:
-                other = np.int64(table[slot]) - 1
-                if hashes[other] == hashed:
-                    other_length = word_offsets[other + 1] - word_offsets[other]
-                    is_same = other_length == lengths[j]
-                    k = 0
-                    while is_same and k < other_length:
-                        is_same = words[word_offsets[other] + k] == line[begins[j] + k]
-                        k += 1
-                    if is_same:
-                        word = other
-                        break
-                slot = (slot + 1) & (size - 1)
-            if word < 0:
-                word = count
-                table[slot] = np.int32(count + 1)
-                hashes[count] = hashed
-                for k in range(lengths[j]):
-                    words[used + k] = line[begins[j] + k]
-                used += lengths[j]
-                count += 1
-                word_offsets[count] = used
-            term_rows[terms] = np.int32(word)
-            terms += 1
-        term_offsets[row + 1] = terms
-    return count
-
-
 _HEAD = np.frombuffer(b'["range",["', np.uint8)
 _MODE = np.frombuffer(b'","continuous",', np.uint8)
 _SIDES = np.frombuffer(b'{"west":"south":"east":"north":', np.uint8)
@@ -414,7 +290,7 @@ def digest_plain(
         ids, names: u1, ids and subscribers; id_offsets, name_offsets: i8[n + 1].
         has_box: b1[n], whether it has a rectangle.
         numbers: u1, a JSON array with the four sides of each row in brackets, also of rows without.
-        term_offsets, term_rows, words, word_offsets: as of `intern_terms`.
+        term_offsets, term_rows, words, word_offsets: as of `text.plain_terms.intern_terms`.
         out: u8[n], overwritten.
     """
     scratch = np.zeros(4_096, np.uint8)
@@ -429,7 +305,7 @@ def digest_plain(
         at = copied(scratch, np.int64(0), _HEAD, 0, _HEAD.shape[0])
         at = copied(scratch, at, ids, id_offsets[row], id_offsets[row + 1])
         at = copied(scratch, at, _MODE, 0, _MODE.shape[0])
-        # Behind the bracket of the row's numbers.
+        # After the bracket of the row's numbers.
         at_number += 1
         for side in range(4):
             start = at_number

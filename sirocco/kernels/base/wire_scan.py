@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from sirocco.kernels.base.wire_fields import varint
 from sirocco.kernels.jit.compiled import kernel
 
 __all__ = [
@@ -48,20 +49,6 @@ _I1_2_IN = types.Array(types.int8, 2, "C", readonly=True)
 _I4_2_IN = types.Array(types.int32, 2, "C", readonly=True)
 _I8_2_IN = types.Array(types.int64, 2, "C", readonly=True)
 _I8 = types.Array(types.int64, 1, "C")
-
-
-@kernel(inline=True)
-def _varint(data: Any, position: Any, end: Any) -> Any:
-    """Returns the value of a varint and the position after it; (0, -1) if there is none."""
-    value = np.uint64(0)
-    for i in range(10):
-        if position + i >= end:
-            return np.uint64(0), np.int64(-1)
-        byte = np.uint64(data[position + i])
-        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * i)
-        if byte < np.uint64(0x80):
-            return value, np.int64(position + i + 1)
-    return np.uint64(0), np.int64(-1)
 
 
 @kernel(inline=True)
@@ -117,7 +104,7 @@ def scan_message(
         end = ends[depth]
         if position >= end:
             return SOUND
-        tag, position = _varint(data, position, end)
+        tag, position = varint(data, position, end)
         number = np.int64(tag >> np.uint64(3))
         if position < 0 or number <= 0 or tag > np.uint64(0xFFFFFFFF):
             return MALFORMED
@@ -128,13 +115,13 @@ def scan_message(
             kind = np.int64(kinds[row, number])
         after = position
         if wire == 0:
-            _, after = _varint(data, position, end)
+            _, after = varint(data, position, end)
         elif wire == 1:
             after = position + 8
         elif wire == 5:
             after = position + 4
         elif wire == 2:
-            length, position = _varint(data, position, end)
+            length, position = varint(data, position, end)
             if position < 0 or length > np.uint64(end - position):
                 return MALFORMED
             after = position + np.int64(length)

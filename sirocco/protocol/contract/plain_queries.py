@@ -23,7 +23,8 @@ from sirocco.index.base.query_rows import NEVER_MS, SHAPE_BOX, QueryRows
 from sirocco.index.base.ragged import take_ragged
 from sirocco.kernels.base.blake2b import BLOCK_BYTES, fingerprint_spans
 from sirocco.kernels.base.hash_placement import secret
-from sirocco.kernels.base.plain_queries import digest_plain, intern_terms
+from sirocco.kernels.base.plain_queries import digest_plain
+from sirocco.kernels.text.plain_terms import intern_terms
 from sirocco.model.expression import Conjunction, Expression
 from sirocco.model.geometry import Rectangle
 from sirocco.model.query import RangeQuery
