@@ -12,7 +12,7 @@ from sirocco.protocol.search.leftovers import leaves_elsewhere
 from sirocco.protocol.search.messages import Leftovers
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.schemes.map.routing import RoutingArrays
-from sirocco.services.evaluator.slot_search import SlotSearch
+from sirocco.services.evaluator.answers.slot_interface import SlotSearch
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

@@ -32,10 +32,11 @@ from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import MOVED, Part
+from sirocco.services.evaluator.answers.slot_interface import SlotSearch
 from sirocco.services.evaluator.leftovers import LeftoverBook, Run
 from sirocco.services.evaluator.outgoing_responses import OutgoingResponses
 from sirocco.services.evaluator.progress_watch import StepWatch
-from sirocco.services.evaluator.slot_search import SlotSearch, answer, nothing_known
+from sirocco.services.evaluator.slot_search import answer, nothing_known
 from sirocco.services.evaluator.waiting_questions import WaitingQuestions
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics

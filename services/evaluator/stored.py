@@ -30,8 +30,13 @@ from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.reports.history_answers import events_of
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest
 from sirocco.protocol.search.messages import Ranking
+from sirocco.services.evaluator.answers.slot_interface import (
+    Counted,
+    FoundRows,
+    SlotSearch,
+    Wanted,
+)
 from sirocco.services.evaluator.archived import ArchivedSlices
-from sirocco.services.evaluator.slot_search import Counted, FoundRows, SlotSearch, Wanted
 
 _NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
 

@@ -24,8 +24,8 @@ from sirocco.protocol.evaluator.slot.archived_slices import (
     span_of,
 )
 from sirocco.protocol.evaluator.standing.step_schedule import ranked_of
+from sirocco.services.evaluator.answers.slot_interface import Wanted
 from sirocco.services.evaluator.archived import ArchivedSlices
-from sirocco.services.evaluator.slot_search import Wanted
 from sirocco.services.evaluator.stored import StoredSlot
 from sirocco.transport.archive import MemoryArchive
 

@@ -1,0 +1,1 @@
+"""The parts of an answer to one question, by kind of query."""
