@@ -16,7 +16,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import GatewaySettings
-from sirocco.services.router.row_warnings import LEFT_OFF, WARNED_ROWS_MAX
+from sirocco.services.router.changes.row_warnings import LEFT_OFF, WARNED_ROWS_MAX
 
 SMALL = "text: 'and' at character 5 is a word to be found; the operator is AND"
 WIDE = Polygon((((-170.0, 0.0), (170.0, 0.0), (170.0, 10.0), (-170.0, 0.0)),))

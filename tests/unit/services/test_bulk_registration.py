@@ -17,9 +17,10 @@ from sirocco_api.v1.query_service_pb2_grpc import (
 
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome, Outcomes, PlainRequests
 from sirocco.protocol.contract.messages import NO_REVISION
+from sirocco.services.router.changes.bulk_calls import IN_FLIGHT_MAX
 from sirocco.services.router.limits import FrontTimes
 from sirocco.services.router.owners import Owners
-from sirocco.services.router.queries import IN_FLIGHT_MAX, QueryFront
+from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.plain_client import query_message
 from tests.support.waiting import until

@@ -14,11 +14,13 @@ from sirocco_api.v1 import query_service_pb2, search_service_pb2
 from sirocco_api.v1.query_pb2 import QUERY_MODE_SNAPSHOT
 
 from sirocco.codec import queries as reader
+from sirocco.model.access import EVERYTHING
 from sirocco.protocol.contract.effects import ChangeRequest, Outcomes
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.merger import search
-from sirocco.services.router import queries
+from sirocco.services.router.changes import query_checks
+from sirocco.services.router.changes.query_checks import Lifetime
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
@@ -45,7 +47,7 @@ def read_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         threads.append(threading.get_ident())
         return reader.read_query(*given, **named)
 
-    for module in (queries, search):
+    for module in (query_checks, search):
         monkeypatch.setattr(module, "read_query", read_query)
     return threads
 
@@ -63,7 +65,7 @@ def test_entangled_expressions_are_read_beside_the_loop(way: str, read_on: list[
         entangled = [query_message(f"q{i}", "s", text=TEXT) for i in range(ROWS)]
         if way == "RegisterQuery":
             for each in entangled:
-                await front._read("register", each, (0, 0, False))
+                await front._checks.read("register", each, Lifetime(0, 0, False), EVERYTHING)
         elif way.startswith("RegisterQueries"):
             plain = [query_message("plain", "s")] if way.endswith("plain one") else []
             request = query_service_pb2.RegisterQueriesRequest(queries=[*plain, *entangled])

@@ -12,8 +12,10 @@ from sirocco_api.v1 import query_pb2
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1 import search_service_pb2 as search_pb
 
+from sirocco.model.access import EVERYTHING
 from sirocco.protocol.contract.effects import Outcome
 from sirocco.services.merger.search import SearchFront
+from sirocco.services.router.changes.query_checks import Lifetime
 from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
 
@@ -53,7 +55,9 @@ def message_of(text: str, mode: Any = query_pb2.QUERY_MODE_CONTINUOUS) -> query_
 def test_a_query_that_may_take_long_is_read_elsewhere(text: str, is_light: bool) -> None:
     pool = Pool()
     front = QueryFront(Owners(), 1, RouterMetrics(CollectorRegistry()), pool=pool)  # type: ignore[arg-type]
-    change, _ = asyncio.run(front._read("register", message_of(text), (0, -1, False)))
+    lifetime = Lifetime(0, -1, False)
+    read = front._checks.read("register", message_of(text), lifetime, EVERYTHING)
+    change, _ = asyncio.run(read)
     assert change.id == "q"
     assert pool.jobs == (not is_light)
 

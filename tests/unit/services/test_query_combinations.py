@@ -19,6 +19,7 @@ from sirocco.model.access import EVERYTHING
 from sirocco.model.errors import SiroccoError
 from sirocco.model.query import MODES, canonical, parse_query
 from sirocco.protocol.contract.messages import NO_PAST
+from sirocco.services.router.changes.query_checks import Lifetime
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
 from sirocco.telemetry.metrics import RouterMetrics
@@ -127,10 +128,10 @@ def test_each_combination_is_a_query_or_names_a_member_that_does_not_belong(
 
 def accept(front: QueryFront, members: dict[str, Any], past_ms: int, start_ms: int | None) -> None:
     message = write_query(parse_query(members), "s")
-    lifetime = (7 if start_ms is None else start_ms, past_ms, start_ms is not None)
-    request, _ = front._checked("register", message, lifetime, EVERYTHING)
+    lifetime = Lifetime(7 if start_ms is None else start_ms, past_ms, start_ms is not None)
+    request, _ = front._checks.checked("register", message, lifetime, EVERYTHING)
     assert request.query == parse_query(members)
-    assert (request.start_ms, request.past_ms, request.is_start_given) == lifetime
+    assert Lifetime(request.start_ms, request.past_ms, request.is_start_given) == lifetime
 
 
 @pytest.mark.parametrize("store", [True, False])

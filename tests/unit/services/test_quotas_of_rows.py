@@ -153,13 +153,13 @@ def test_requests_whose_outcome_is_unknown_count(limited: Any) -> None:
             )
             for r in range(8)
         ]
-        await until(lambda: serving._tenants._quota._under_way["a"])
+        await until(lambda: serving._changes._tenants._quota._under_way["a"])
         # Two streams have let in five rows; all rows of the others are refused.
         await until(lambda: sum(each.done() for each in asked) == 6)
         registry.go_on.set()
         found = [code for each in await asyncio.gather(*asked) for code in each]
         assert len(registry.live) == found.count("") == 5
-        assert not serving._tenants._quota._under_way["a"]
+        assert not serving._changes._tenants._quota._under_way["a"]
 
     asyncio.run(run())
 
@@ -173,11 +173,11 @@ def test_the_changes_of_a_client_that_has_gone_count_for_a_while(limited: Any) -
         registry.go_on.clear()
         serving = front(registry, times)
         asked = asyncio.create_task(errors(serving, "register", ("q1", "a")))
-        await until(lambda: serving._tenants._quota._under_way["a"])
+        await until(lambda: serving._changes._tenants._quota._under_way["a"])
         asked.cancel()
         await asyncio.wait([asked])
-        assert serving._tenants._quota._under_way["a"] == 1
+        assert serving._changes._tenants._quota._under_way["a"] == 1
         async with asyncio.timeout(10):
-            await until(lambda: not serving._tenants._quota._under_way["a"])
+            await until(lambda: not serving._changes._tenants._quota._under_way["a"])
 
     asyncio.run(run())

@@ -17,7 +17,7 @@ from sirocco.model.access import Grant
 from sirocco.model.hints.warnings import warnings_of_text
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.plain_queries import PlainQueries, RemovedQueries
-from sirocco.services.router.row_warnings import WARNED_ROWS_MAX
+from sirocco.services.router.changes.row_warnings import WARNED_ROWS_MAX
 
 # From so many queries on; what columns cost for a single one does not pay.
 COLUMN_ROWS_MIN = 8
