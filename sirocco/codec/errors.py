@@ -12,38 +12,17 @@ from sirocco_api.v1 import errors_pb2 as pb
 
 from sirocco.model.errors import (
     ERRORS_BY_CODE,
-    AlreadyExists,
-    DeadlineExceeded,
-    FailedPrecondition,
-    Internal,
-    InvalidArgument,
-    NotFound,
     OutOfRange,
     PartialResult,
-    PermissionDenied,
     ResourceExhausted,
     SiroccoError,
-    Unauthenticated,
-    Unavailable,
 )
 
+# Codes are those of gRPC, but for one: with `PARTIAL_RESULT` a required part cannot be reached, and
+# the details name it.
 STATUS_NAMES: Mapping[type[SiroccoError], str] = MappingProxyType(
-    {
-        SiroccoError: "UNKNOWN",
-        InvalidArgument: "INVALID_ARGUMENT",
-        NotFound: "NOT_FOUND",
-        AlreadyExists: "ALREADY_EXISTS",
-        OutOfRange: "OUT_OF_RANGE",
-        ResourceExhausted: "RESOURCE_EXHAUSTED",
-        FailedPrecondition: "FAILED_PRECONDITION",
-        Unavailable: "UNAVAILABLE",
-        Unauthenticated: "UNAUTHENTICATED",
-        PermissionDenied: "PERMISSION_DENIED",
-        DeadlineExceeded: "DEADLINE_EXCEEDED",
-        # A required part cannot be reached; the details name it.
-        PartialResult: "UNAVAILABLE",
-        Internal: "INTERNAL",
-    }
+    {error: error.code for error in (SiroccoError, *ERRORS_BY_CODE.values())}
+    | {PartialResult: "UNAVAILABLE"}
 )
 
 # On the wire 0 means that a retry will not help, so a retryable error names some pause. A tenth of

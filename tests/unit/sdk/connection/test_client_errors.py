@@ -53,6 +53,14 @@ def test_the_engines_errors_are_known(code: str) -> None:
         assert bare.retryable == thrown.retryable
 
 
+def test_both_tables_name_the_same_errors() -> None:
+    """The client may not import the engine's table; only its own errors are beside it."""
+    assert set(ERRORS_BY_CODE) - set(engine.ERRORS_BY_CODE) == {"UNIMPLEMENTED"}
+    for code, kind in engine.ERRORS_BY_CODE.items():
+        own = ERRORS_BY_CODE[code]
+        assert (own.__name__, own.code, own.may_pass) == (kind.__name__, code, kind.retryable)
+
+
 def test_details_travel_where_the_engine_puts_them() -> None:
     assert ERROR_METADATA == grpc_errors.ERROR_METADATA
 
