@@ -239,6 +239,7 @@ class _Parser:
         self._tokens_of = folded_tokens_of if fold else tokens_of
         self._next = 0
         self._term_count = 0
+        self._beginning_bytes = 0
 
     def parse(self) -> Node:
         if not self._tokens:
@@ -344,6 +345,10 @@ class _Parser:
         if len(tokens[0]) < _BEGINNING_MIN:
             what = f"fewer than {_BEGINNING_MIN} characters before the star"
             self._fail(what, len(token) - 1)
+        # As they were analysed, which is what indexes hold.
+        self._beginning_bytes += len(tokens[0].encode())
+        if self._beginning_bytes > self._limits.beginning_bytes:
+            self._fail(f"more than {self._limits.beginning_bytes} bytes of beginnings")
         return begins(tokens[0])
 
 

@@ -43,6 +43,25 @@ def test_the_size_follows_what_an_index_takes() -> None:
         assert taken / 4 < compiled_bytes(each) < 4 * taken + 400
 
 
+def test_patterns_count_by_their_nodes() -> None:
+    """Beginnings counted 8 bytes each whatever their length, and phrases as one word."""
+    for text in (
+        "first{0}beginning* second{0}beginning*",
+        f"of{{0}}many{'letters' * 100}*",
+        f"NOT {' NOT '.join(f'x{{0}}y{i}z*' for i in range(30))} fire",
+        f'"{" ".join(f"w{{0}}x{i}" for i in range(64))}"',
+        " OR ".join(f'"a{{0}} b{i} c{i}"' for i in range(200)),
+    ):
+        index, counted = RangeIndex(), 0
+        before = index.bytes_total
+        for position in range(100):
+            each = query(text=text.format(position), region=RECT)
+            counted += compiled_bytes(each)
+            index.insert(compile_queries([each], [0]), position)
+        taken = index.bytes_total - before
+        assert taken / 4 < counted < 4 * taken
+
+
 HERE = {"point": {"lon": 0.0, "lat": 0.0}}
 STEPS = {"window": "1h", "step": "10m"}
 LISTS: dict[str, dict[str, Any]] = {
