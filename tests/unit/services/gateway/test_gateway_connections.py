@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvicorn
+from sirocco_client import PermissionDenied
 from uvicorn.server import ServerState
 
 from sirocco.services.gateway import connections
 from sirocco.services.gateway.connections import Connections
+from sirocco.services.gateway.notifications import check_origin
 from sirocco.services.gateway.settings import LIMITS
 from tests.support.waiting import until
 
@@ -151,10 +154,22 @@ async def test_a_body_of_small_chunks_and_many_requests_are_no_such_thing() -> N
         await opened.receives(b"1\r\nx\r\n" * 500)
     assert not opened.transport.is_closing()
     opened = Opened()
-    for _ in range(LIMIT // 1_000):
-        await opened.receives((HEAD + b"\r\n") * 40)
+    for _ in range(LIMIT // 400):
+        await opened.receives((HEAD + b"\r\n") * 16)
     assert not opened.transport.is_closing()
-    assert opened.transport.written.count(b" 200 ") == LIMIT // 1_000 * 40
+    assert opened.transport.written.count(b" 200 ") == LIMIT // 400 * 16
+
+
+@on_loop
+async def test_few_requests_wait_behind_one_that_is_answered() -> None:
+    """What is read at once held 14,000, which took 32 MB for as long as a stream before them."""
+    opened = Opened(answers=False)
+    await opened.receives(HEAD + b"\r\n")
+    await opened.receives(b"GET / HTTP/1.1\r\n\r\n" * 14_000)
+    assert opened.transport.is_aborted
+    assert opened.refused == ["calls"]
+    assert len(opened.protocol.pipeline) <= 16
+    assert not opened.transport.written
 
 
 @pytest.mark.parametrize(
@@ -207,12 +222,39 @@ async def test_a_message_in_endless_empty_pieces_ends_the_socket() -> None:
 
 
 @on_loop
+async def test_nothing_is_kept_of_a_client_that_does_not_wait_for_its_handshake() -> None:
+    """Its messages filled a queue, and pings were answered before the handshake was."""
+    for frame in (b"\x81\x80\0\0\0\0", b"\x89\x80\0\0\0\0", b"\xff\xff\0\0\0\0"):
+        opened = Opened()
+        # The answer takes a turn of the loop.
+        opened.transport.protocol.data_received(UPGRADE)
+        opened.transport.protocol.data_received(frame * 40_000)
+        assert opened.transport.is_aborted
+        assert opened.refused == ["frames"]
+        assert not opened.transport.written
+        assert opened.transport.protocol.queue.qsize() == 1
+        opened.transport.protocol.connection_lost(None)
+        await asyncio.sleep(0)
+
+
+@on_loop
 async def test_a_socket_keeps_its_place_among_the_connections() -> None:
     opened = Opened()
     await opened.receives(UPGRADE)
     assert opened.shared.places.held == 1
     opened.transport.protocol.connection_lost(None)
     assert opened.shared.places.held == 0
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://a]b", "http://\u2100.com", "null", ""])
+def test_an_origin_that_is_no_address_is_another_one(origin: str) -> None:
+    """A parser of addresses raised: an internal error and a traceback for each handshake."""
+    page: Any = SimpleNamespace(headers={"origin": origin, "host": "gateway"})
+    with pytest.raises(PermissionDenied) as refused:
+        check_origin(page, ())
+    assert refused.value.field == "Origin"
+    page.headers["origin"] = "http://gateway"
+    check_origin(page, ())
 
 
 @on_loop
