@@ -16,30 +16,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.standing.export import export_queries
 from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
-from sirocco.index.standing.track.track_pairs import Members, TrackHits, matches_at, named_values
+from sirocco.index.standing.track.member_checks import accepted_pairs, satisfied_members
+from sirocco.index.standing.track.track_pairs import Members, TrackHits, named_values
+from sirocco.index.standing.track.track_state import BORN, state_of
+from sirocco.index.standing.track.tracked_rows import ROW_BYTES, TrackedRows
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.kernels.standing.pyramid import ROW_WORDS
 from sirocco.kernels.standing.track_sets import (
     ENTERS,
     EXITS,
     INSIDE,
-    NO_TENANT,
     REFUSED,
     STALE,
-    TENANT_COLUMNS,
-    USED,
     follow,
     put_members,
     sweep_sets,
@@ -49,12 +47,7 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["ENTERS", "EXITS", "INSIDE", "TrackIndex"]
 
-# Members' objects evaluated together, and maximum number of their pairs with queries.
-_OBJECTS_MAX = 1_024
-_PAIRS_MAX = 1 << 20
-
 _NEVER_DEAD = np.iinfo(np.int64).max
-_BORN, _DEAD = 0, 1
 
 
 class TrackIndex:
@@ -68,23 +61,14 @@ class TrackIndex:
     """
 
     __slots__ = (
-        "_events",
-        "_flags",
         "_former",
         "_garbage",
         "_garbage_min",
-        "_generations",
         "_hashing",
-        "_keys",
         "_last",
-        "_members",
         "_ranges",
-        "_row_bytes",
         "_sets",
-        "_stamps",
-        "_tenant_numbers",
-        "_tenant_rows",
-        "_tenants",
+        "_tracked",
         "bytes_max",
     )
 
@@ -99,22 +83,12 @@ class TrackIndex:
         self.bytes_max = limits.tracked_bytes_max
         self._garbage_min = limits.track_garbage_min
         self._ranges = RangeIndex(grid, expected_queries, hashing)
+        self._tracked = TrackedRows()
         self._sets = ValueSets()
         # Handles of sets that an old checkpoint stored under former hashes of their values.
         self._former: set[int] = set()
         self._last = LastObjects(limits.track_objects_garbage_min)
         self._hashing = hashing
-        self._keys = GrowableArray(np.uint64, 256)
-        self._events = GrowableArray(np.uint8, 256)
-        self._flags = GrowableArray(np.uint8, 256)
-        self._generations = GrowableArray(np.int32, 256)
-        self._members = GrowableArray(np.int32, 256)
-        self._row_bytes = GrowableArray(np.int64, 256)
-        self._stamps = GrowableArray(np.int64, 256)
-        # Tenant, by its hash → row of `_tenants`; each query's row there.
-        self._tenant_numbers: dict[int, int] = {}
-        self._tenants = np.zeros((4, TENANT_COLUMNS), np.int64)
-        self._tenant_rows = GrowableArray(np.int32, 256)
         self._garbage = 0
 
     @property
@@ -150,30 +124,8 @@ class TrackIndex:
         rows = self._ranges.insert(queries, position)
         if len(rows) == 0:
             return rows
-        columns = self._keys, self._events, self._flags, self._generations, self._members
-        for column in (*columns, self._stamps, self._row_bytes, self._tenant_rows):
-            column.reserve(int(rows.max()) + 1)
-        self._keys.array[rows] = keys
-        self._events.array[rows] = events
-        self._flags.array[rows] = queries.flags
-        self._generations.array[rows] += 1
-        self._members.array[rows] = 0
-        self._row_bytes.array[rows] = 0
-        self._tenant_rows.array[rows] = NO_TENANT if tenants is None else self._rows_of(tenants)
+        self._tracked.put(rows, queries, keys, events, tenants)
         return rows
-
-    def _rows_of(self, tenants: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
-        """Returns i4[n], rows of `_tenants`; new ones for tenants that had no query so far."""
-        numbers = self._tenant_numbers
-        rows = [
-            numbers.setdefault(tenant, len(numbers)) if tenant else NO_TENANT
-            for tenant in tenants.tolist()
-        ]
-        if len(numbers) > len(self._tenants):
-            larger = np.zeros((2 * len(numbers), TENANT_COLUMNS), np.int64)
-            larger[: len(self._tenants)] = self._tenants
-            self._tenants = larger
-        return np.array(rows, np.int32)
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
         """Ends queries: they do not match objects at `position` and later.
@@ -183,12 +135,8 @@ class TrackIndex:
             position: slot position of the removal, not below that of an earlier one.
         """
         self._ranges.remove(rows, position)
-        self._garbage += int(self._members.array[rows].sum())
-        # A query that has ended uses no share.
-        owned = rows[self._tenant_rows.array[rows] != NO_TENANT]
-        used = self._row_bytes.array[owned]
-        np.subtract.at(self._tenants[:, USED], self._tenant_rows.array[owned], used)
-        self._tenant_rows.array[owned] = NO_TENANT
+        self._garbage += int(self._tracked.members.array[rows].sum())
+        self._tracked.end(rows)
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
         """Frees the memory of removed queries, once no object before their end can follow.
@@ -209,7 +157,7 @@ class TrackIndex:
     def _tidy(self) -> None:
         """Gives back memory, if most of it is that of values which have left."""
         held = self._sets
-        if self._last.is_crowded(held.entries_count, self._row_bytes.array):
+        if self._last.is_crowded(held.entries_count, self._tracked.row_bytes.array):
             held.renumber(self._last.keep(held.members()[3]))
         if held.is_sparse:
             self._sets = held.compacted()
@@ -221,9 +169,9 @@ class TrackIndex:
             self._sets.words,
             self._sets.blocks,
             self._sets.entries,
-            self._ranges._rows.words,
-            self._ranges._rows.state,
-            self._generations.array,
+            self._ranges.row_store.words,
+            self._ranges.row_store.state,
+            self._tracked.generations.array,
             self._last.weights,
             self._sets.charges,
             self._sets.progress,
@@ -286,17 +234,17 @@ class TrackIndex:
         Raises:
             ValueError: A query has FLAG_RESIDUAL and `accepts` is missing.
         """
-        if self._ranges._rows.in_use == 0 or not len(rows):
+        if self._ranges.row_store.in_use == 0 or not len(rows):
             return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
         if self._former and former_values is not None:
             self._rename(keys, values, former_values)
         found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
         object_rows, query_rows = found.object_rows, found.query_rows
         # The object's value that each query tracks; from here on pairs of value and query.
-        named = named_values(rows, keys, object_rows, self._keys.array[query_rows])
+        named = named_values(rows, keys, object_rows, self._tracked.keys.array[query_rows])
         named, query_rows = named[named >= 0], query_rows[named >= 0]
-        if len(residual := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
-            holds = self._check_residual(rows[named], query_rows, residual, accepts)
+        if len(residual := np.flatnonzero(self._tracked.flags.array[query_rows] & FLAG_RESIDUAL)):
+            holds = accepted_pairs(rows[named], query_rows, residual, accepts)
             named, query_rows = named[holds], query_rows[holds]
         order = np.argsort(named, kind="stable")
         named, query_rows = named[order], query_rows[order]
@@ -332,21 +280,6 @@ class TrackIndex:
                 self._former.discard(before)
                 self._sets.rename(before, handle)
 
-    @staticmethod
-    def _check_residual(
-        object_rows: npt.NDArray[np.integer],
-        query_rows: npt.NDArray[np.int32],
-        residual: npt.NDArray[np.intp],
-        accepts: Callable[[int, int], bool] | None,
-    ) -> npt.NDArray[np.bool_]:
-        """Returns bool[m], the pairs that hold after the caller's decisions."""
-        if accepts is None:
-            raise ValueError("accepts: is missing, and a query needs it")
-        holds = np.ones(len(query_rows), np.bool_)
-        pairs = zip(object_rows[residual].tolist(), query_rows[residual].tolist(), strict=True)
-        holds[residual] = [accepts(object_row, query_row) for object_row, query_row in pairs]
-        return holds
-
     def _follow(
         self,
         arrival_ms: npt.NDArray[np.int64],
@@ -377,17 +310,17 @@ class TrackIndex:
             held.words,
             held.blocks,
             held.entries,
-            self._ranges._rows.words,
-            self._keys.array,
-            self._generations.array,
-            self._stamps.array,
-            self._members.array,
-            self._events.array,
+            self._ranges.row_store.words,
+            self._tracked.keys.array,
+            self._tracked.generations.array,
+            self._tracked.stamps.array,
+            self._tracked.members.array,
+            self._tracked.events.array,
             self._last.weights,
             held.charges,
-            self._row_bytes.array,
-            self._tenant_rows.array,
-            self._tenants,
+            self._tracked.row_bytes.array,
+            self._tracked.tenant_rows.array,
+            self._tracked.tenants,
             self.bytes_max,
             held.progress,
             out_objects,
@@ -406,29 +339,29 @@ class TrackIndex:
         Args:
             rows: i4[k], rows in use, each once.
         """
-        count = int(self._members.array[rows].sum())
+        count = int(self._tracked.members.array[rows].sum())
         out = [np.empty(count, np.int32) for _ in range(3)]
         taken = 0
         if count:
-            is_taken = np.zeros(len(self._members.array), np.uint8)
+            is_taken = np.zeros(len(self._tracked.members.array), np.uint8)
             is_taken[rows] = 1
             taken = take_members(
                 is_taken,
                 self._sets.words_in_use,
                 self._sets.blocks,
                 self._sets.entries,
-                self._generations.array,
-                self._members.array,
+                self._tracked.generations.array,
+                self._tracked.members.array,
                 self._last.weights,
                 self._sets.charges,
-                self._row_bytes.array,
-                self._tenant_rows.array,
-                self._tenants,
+                self._tracked.row_bytes.array,
+                self._tracked.tenant_rows.array,
+                self._tracked.tenants,
                 self._sets.progress,
                 *out,
             )
         own, query_rows, numbers = (column[:taken] for column in out)
-        keys = self._keys.array[query_rows]
+        keys = self._tracked.keys.array[query_rows]
         values = self._sets.handles_of(keys, self._sets.handles_in(own))
         self._sets.drop_empty(sorted_distinct(own))
         order = np.lexsort((values, query_rows))
@@ -444,12 +377,12 @@ class TrackIndex:
 
     def keys_of(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         """Returns u8[k], the attribute that each query tracks."""
-        keys: npt.NDArray[np.uint64] = self._keys.array[rows]
+        keys: npt.NDArray[np.uint64] = self._tracked.keys.array[rows]
         return keys
 
     def reports(self, rows: npt.NDArray[np.int32], event: int) -> npt.NDArray[np.bool_]:
         """Returns bool[k], whether each query asks for an event."""
-        bits = self._events.array[rows] >> np.uint8(event)
+        bits = self._tracked.events.array[rows] >> np.uint8(event)
         is_reported: npt.NDArray[np.bool_] = bits & 1 != 0
         return is_reported
 
@@ -462,38 +395,17 @@ class TrackIndex:
     ) -> npt.NDArray[np.bool_]:
         """Returns bool[m], whether the object of each member satisfies its query at a position.
 
-        An index of only the members' queries is searched, once per object: an object may be inside
-        thousands of queries, and satisfy as many that are not in question here.
-
         Args:
             members: pairs with known objects.
             begins_ms: i8[m], earlier objects do not count.
             position: position in the slot.
             accepts: returns, for some objects, the `accepts` of `match`.
         """
-        rows, own = np.unique(members.query_rows, return_inverse=True)
-        numbers, objects = np.unique(members.numbers, return_inverse=True)
-        index = RangeIndex(self._ranges._grid, len(rows), self._hashing)
-        row_of = np.argsort(index.insert(export_queries(self._ranges, rows), position))
-        pairs = objects.astype(np.int64) * len(rows) + own
-        order = np.argsort(pairs, kind="stable")
-        holds = np.zeros(len(pairs), np.bool_)
-        step = int(np.clip(_PAIRS_MAX // max(len(rows), 1), 1, _OBJECTS_MAX))
-        for begin in range(0, len(numbers), step):
-            found = self.objects(numbers[begin : begin + step])
-            matched_objects, matched_rows = matches_at(index, found, position, self._hashing)
-            matched = (matched_objects.astype(np.int64) + begin) * len(rows) + row_of[matched_rows]
-            bounds = np.searchsorted(
-                pairs, np.array([begin, begin + step]) * len(rows), sorter=order
-            )
-            chosen = order[slice(*bounds)]
-            chosen = chosen[np.isin(pairs[chosen], matched)]
-            chosen = chosen[found.arrivals_ms[objects[chosen] - begin] >= begins_ms[chosen]]
-            query_rows = members.query_rows[chosen]
-            residual = np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)
-            own_rows = (objects[chosen] - begin).astype(np.int32)
-            holds[chosen] = self._check_residual(own_rows, query_rows, residual, accepts(found))
-        return holds
+        flags = self._tracked.flags.array
+        return satisfied_members(
+            *(self._ranges, flags, members, self.objects),
+            *(begins_ms, position, accepts, self._hashing),
+        )
 
     # Checkpoints ---------------------------------------------------------------------------
 
@@ -511,47 +423,7 @@ class TrackIndex:
             rows: i4[n], rows in use; None: all, ascending, including removed ones that are not
                 reclaimed.
         """
-        store = self._ranges._rows
-        if rows is None:
-            rows = np.flatnonzero(store.state & STATE_MASK != STATE_FREE).astype(np.int32)
-        queries = export_queries(self._ranges, rows)
-        words = store.words.reshape(-1, ROW_WORDS)[rows]
-        place = np.full(len(self._keys.array), -1, np.int32)
-        place[rows] = np.arange(len(rows))
-        handles, member_rows, generations, numbers, former_values = self._sets.members()
-        is_live = (generations == self._generations.array[member_rows]) & (place[member_rows] >= 0)
-        handles, member_rows, numbers = handles[is_live], member_rows[is_live], numbers[is_live]
-        former_values = former_values[is_live]
-        values = self._sets.handles_of(self._keys.array[member_rows], handles)
-        order = np.lexsort((values, place[member_rows]))
-        is_former = np.array([handle in self._former for handle in handles.tolist()], np.uint8)
-        # The hash of earlier versions, if known.
-        known = np.where(former_values == 0, values, former_values)
-        named = sorted_distinct(numbers[numbers != NOT_KNOWN])
-        # With wire hashes, as the next owner may number terms differently.
-        last = self._last.take(named).with_terms(WIRE_TERMS).columns() if len(named) else {}
-        number_of = np.where(numbers == NOT_KNOWN, NOT_KNOWN, np.searchsorted(named, numbers))
-        return {
-            **{name: getattr(queries, name) for name in QueryRows.__slots__},
-            "flags": self._flags.array[rows],
-            "keys": self._keys.array[rows],
-            "events": self._events.array[rows],
-            "tenants": self._tenants_of(rows),
-            "born": words[:, _BORN].copy(),
-            "dead": words[:, _DEAD].copy(),
-            "member_queries": place[member_rows][order],
-            "member_values": known[order],
-            "member_identities": values[order],
-            "member_is_former": is_former[order],
-            "member_objects": number_of[order].astype(np.int32),
-            **{f"last.{name}": column for name, column in last.items()},
-        }
-
-    def _tenants_of(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
-        hashes = np.array([*self._tenant_numbers, 0], np.uint64)
-        # NO_TENANT is the last.
-        of_rows: npt.NDArray[np.uint64] = hashes[self._tenant_rows.array[rows]]
-        return of_rows
+        return state_of(self._ranges, self._tracked, self._sets, self._former, self._last, rows)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
         """Puts the queries of a state into this empty index.
@@ -569,7 +441,7 @@ class TrackIndex:
         tenants = state.get("tenants")
         rows = self.insert(queries, state["keys"], state["events"], int(born.max()), tenants)
         # Until an object at the greatest of them arrives, births are compared one by one.
-        self._ranges._rows.words[rows.astype(np.int64) * ROW_WORDS + _BORN] = born
+        self._ranges.row_store.words[rows.astype(np.int64) * ROW_WORDS + BORN] = born
         members, former_values = rows[state["member_queries"]], state["member_values"]
         values = state.get("member_identities", former_values)
         # States of earlier versions lack the last objects of values.
@@ -579,7 +451,7 @@ class TrackIndex:
             self._last.add(StoredRows.from_columns(last).with_terms(self._hashing))
         self._put_members(members, values, np.asarray(numbers, np.int32), former_values)
         is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
-        handles = self._sets.handles_of(self._keys.array[members], values)
+        handles = self._sets.handles_of(self._tracked.keys.array[members], values)
         self._former.update(handles[is_former].tolist())
         for position in sorted_distinct(dead[dead != _NEVER_DEAD]).tolist():
             self.remove(rows[dead == position], position)
@@ -595,7 +467,7 @@ class TrackIndex:
         if not len(rows):
             return
         held = self._sets
-        handles = held.handles_of(self._keys.array[rows], values)
+        handles = held.handles_of(self._tracked.keys.array[rows], values)
         sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
         if former_values is not None:
             held.note(sets, former_values)
@@ -607,13 +479,13 @@ class TrackIndex:
             held.words,
             held.blocks,
             held.entries,
-            self._generations.array,
-            self._members.array,
+            self._tracked.generations.array,
+            self._tracked.members.array,
             self._last.weights,
             held.charges,
-            self._row_bytes.array,
-            self._tenant_rows.array,
-            self._tenants,
+            self._tracked.row_bytes.array,
+            self._tracked.tenant_rows.array,
+            self._tracked.tenants,
             held.progress,
         )
         required(done, "put_members: no room")
@@ -648,5 +520,5 @@ class TrackIndex:
     @property
     def bytes_total(self) -> int:
         """Bytes of memory that the index takes."""
-        rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8 + 8 + 4)
+        rows = self._ranges.row_store.in_use * ROW_BYTES
         return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows

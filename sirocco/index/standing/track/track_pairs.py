@@ -1,4 +1,4 @@
-"""Pairs of values and queries: events, members, and which pairs match."""
+"""Pairs of values and queries: events and members."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.text.text_terms import terms_of_texts
-from sirocco.model.term_hashing import TermHashing
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +76,3 @@ def named_values(
     found = order[places]
     is_found = (distinct[at] == followed) & (known[found] == wanted)
     return np.where(is_found, found, -1)
-
-
-def matches_at(
-    index: RangeIndex, found: StoredRows, position: int, hashing: TermHashing
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Returns (row of `found`, query row) i4[p] of the matches at a position."""
-    # Of another query than before: its phrases were not looked for then.
-    objects = found.objects
-    terms = terms_of_texts(index.vocabulary, hashing, objects.text, objects.text_offsets)
-    pairs = index.match(
-        objects.lon,
-        objects.lat,
-        terms.offsets,
-        terms.terms,
-        found.arrivals_ms,
-        np.full(len(found), position, np.int64),
-    )
-    return pairs.object_rows, pairs.query_rows

@@ -180,7 +180,7 @@ def test_no_tenant_takes_the_room_of_all() -> None:
     slot = Slot(room_for(1_000), [*regions, box(20, 30)], tenants=[7] * greedy + [9])
     for begin in range(0, 5_000, 500):
         slot.see(*(Seen(v, 120.2 + v % greedy) for v in range(begin, begin + 500)))
-    tenants: Any = slot.index._tenants
+    tenants: Any = slot.index._tracked.tenants
     share = 0.75 * slot.index.bytes_max
     assert 0.98 * share < tenants[0, USED] <= share
     events = slot.see(*(Seen(v, 25.0) for v in range(9_000, 9_100)))
@@ -255,8 +255,8 @@ def test_every_owner_of_a_slot_decides_equally(
         assert moves.index.held_bytes == stays.index.held_bytes
         refused = stays.index.refused_total + stays.index.stale_total
         for slot in (stays, moves):
-            own = slot.index._row_bytes.array[slot.query_rows]
-            assert own.tolist() == stays.index._row_bytes.array[stays.query_rows].tolist()
+            own = slot.index._tracked.row_bytes.array[slot.query_rows]
+            assert own.tolist() == stays.index._tracked.row_bytes.array[stays.query_rows].tolist()
     assert refused or bytes_max == 300_000
     assert stays.index.held_bytes <= max(bytes_max, 0)
 

@@ -1,0 +1,78 @@
+"""The state of a track index as columns, for checkpoints and moves."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.standing.export import export_queries
+from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
+from sirocco.index.standing.track.tracked_rows import TrackedRows
+from sirocco.index.standing.track.value_sets import ValueSets
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.model.term_hashing import WIRE_TERMS
+
+__all__ = ["BORN", "DEAD", "state_of"]
+
+# Words of a row that hold its lifetime in slot positions.
+BORN, DEAD = 0, 1
+
+
+def state_of(
+    ranges: RangeIndex,
+    tracked: TrackedRows,
+    sets: ValueSets,
+    former: Set[int],
+    last_objects: LastObjects,
+    rows: npt.NDArray[np.int32] | None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Returns queries and the values inside them as named columns; see `TrackIndex.state`.
+
+    Args:
+        ranges: holds the queries' conditions; tracked: the rest of them.
+        sets: the values inside queries.
+        former: handles of sets that are stored under former hashes of their values.
+        last_objects: the newest objects of values.
+        rows: i4[n], rows in use; None: all, ascending.
+    """
+    store = ranges.row_store
+    if rows is None:
+        rows = np.flatnonzero(store.state & STATE_MASK != STATE_FREE).astype(np.int32)
+    queries = export_queries(ranges, rows)
+    words = store.words.reshape(-1, ROW_WORDS)[rows]
+    place = np.full(len(tracked.keys.array), -1, np.int32)
+    place[rows] = np.arange(len(rows))
+    handles, member_rows, generations, numbers, former_values = sets.members()
+    is_live = (generations == tracked.generations.array[member_rows]) & (place[member_rows] >= 0)
+    handles, member_rows, numbers = handles[is_live], member_rows[is_live], numbers[is_live]
+    former_values = former_values[is_live]
+    values = sets.handles_of(tracked.keys.array[member_rows], handles)
+    order = np.lexsort((values, place[member_rows]))
+    is_former = np.array([handle in former for handle in handles.tolist()], np.uint8)
+    # The hash of earlier versions, if known.
+    known = np.where(former_values == 0, values, former_values)
+    named = sorted_distinct(numbers[numbers != NOT_KNOWN])
+    # With wire hashes, as the next owner may number terms differently.
+    last = last_objects.take(named).with_terms(WIRE_TERMS).columns() if len(named) else {}
+    number_of = np.where(numbers == NOT_KNOWN, NOT_KNOWN, np.searchsorted(named, numbers))
+    return {
+        **{name: getattr(queries, name) for name in QueryRows.__slots__},
+        "flags": tracked.flags.array[rows],
+        "keys": tracked.keys.array[rows],
+        "events": tracked.events.array[rows],
+        "tenants": tracked.tenants_of(rows),
+        "born": words[:, BORN].copy(),
+        "dead": words[:, DEAD].copy(),
+        "member_queries": place[member_rows][order],
+        "member_values": known[order],
+        "member_identities": values[order],
+        "member_is_former": is_former[order],
+        "member_objects": number_of[order].astype(np.int32),
+        **{f"last.{name}": column for name, column in last.items()},
+    }
