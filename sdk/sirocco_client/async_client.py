@@ -19,6 +19,7 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 from sirocco_client.base.durations import read_past_ms
 from sirocco_client.base.numbers import Moment, read_seconds, read_whole
 from sirocco_client.calls import router_calls
+from sirocco_client.calls.attempts import Attempts
 from sirocco_client.calls.balance import Balance
 from sirocco_client.calls.bulk import (
     BATCH_ROWS,
@@ -33,16 +34,14 @@ from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchRe
 from sirocco_client.calls.map_change import MapChange
 from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
 from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.client import CREDIT, Failures, new_session
+from sirocco_client.client import CREDIT, new_session
 from sirocco_client.connection.async_waiting import was_call_cancelled
 from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
-from sirocco_client.connection.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
+from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange, Contact
 from sirocco_client.connection.endpoints import Endpoints, parse_addresses, preferred_order
-from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry, within
+from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry
 from sirocco_client.errors import (
-    DeadlineExceeded,
     FailedPrecondition,
-    NotFound,
     Rejected,
     SiroccoError,
     Unavailable,
@@ -144,13 +143,7 @@ class AsyncClient:
 
     async def unregister(self, query_id: str) -> None:
         """As `Client.unregister`."""
-        failures: Failures = []
-        try:
-            await self._call(router_calls.unregister(query_id), failures)
-        except NotFound:
-            # An earlier try whose answer was lost may have removed it.
-            if not failures:
-                raise
+        await self._call(router_calls.unregister(query_id))
 
     async def get(self, query_id: str) -> RegisteredQuery:
         """As `Client.get`."""
@@ -537,19 +530,13 @@ class AsyncClient:
             channel = self._channels[address] = self._settings.open_async(address)
         return channel
 
-    async def _call(
-        self,
-        call: RouterCall[T],
-        failures: Failures | None = None,
-        timeout_s: float | None = None,
-    ) -> T:
-        """Calls a method on one router after another; `failures` collects earlier errors."""
-        backoff = Backoff(self._retry, random.random)
+    async def _call(self, call: RouterCall[T], timeout_s: float | None = None) -> T:
+        """Calls a method on one router after another."""
         deadline_s = time.monotonic() + self._seconds(timeout_s)
-        last: SiroccoError | None = None
+        attempts = Attempts(self._retry, random.random, deadline_s)
         while True:
             address = self._routers.current
-            left_s = deadline_s - time.monotonic()
+            left_s = attempts.left_s(time.monotonic())
             error: SiroccoError
             try:
                 stub = call.stub(self._channel(address))
@@ -565,21 +552,17 @@ class AsyncClient:
             else:
                 self._contact.reached(address, ROUTER)
                 return call.read(found)
-            if isinstance(error, Unimplemented) and call.method in NEWER_CALLS:
-                await self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
+            if attempts.is_unknown_call(call, error):
+                # An older router, or no router at all? A call that every router knows tells.
+                left_s = attempts.left_s(time.monotonic())
+                await self.describe(timeout_s=max(left_s, LAST_TRY_S))
             # Also when no time is left for another try: the next call should not wait for the same
             # router, which may hang.
             if error.retryable:
                 self._routers.failed(address)
-            pause_s = backoff.pause_s(error)
-            if isinstance(error, DeadlineExceeded):
-                # The earlier error says more than that the time is over.
-                raise last or error
-            last = error
-            pause_s = within(pause_s, deadline_s - time.monotonic(), error)
-            if failures is not None:
-                failures.append(error)
-            await asyncio.sleep(pause_s)
+            if attempts.has_removed(call, error):
+                return call.read(None)
+            await asyncio.sleep(attempts.pause_s(error, time.monotonic()))
 
 
 async def _parts(rows: Iterable[T] | AsyncIterable[T], batch: int) -> AsyncIterator[list[T]]:

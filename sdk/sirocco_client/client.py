@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 import grpc
@@ -21,6 +21,7 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 from sirocco_client.base.durations import read_past_ms
 from sirocco_client.base.numbers import Moment, read_seconds, read_whole
 from sirocco_client.calls import router_calls
+from sirocco_client.calls.attempts import Attempts
 from sirocco_client.calls.balance import Balance
 from sirocco_client.calls.bulk import (
     BATCH_ROWS,
@@ -37,15 +38,12 @@ from sirocco_client.calls.map_change import MapChange
 from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
 from sirocco_client.calls.searching import GRACE_S, Searching
 from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
-from sirocco_client.connection.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
+from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange, Contact
 from sirocco_client.connection.endpoints import Endpoints, parse_addresses, preferred_order
-from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry, within
+from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry
 from sirocco_client.errors import (
-    DeadlineExceeded,
     FailedPrecondition,
-    NotFound,
     Rejected,
-    SiroccoError,
     Unavailable,
     Unimplemented,
 )
@@ -62,9 +60,6 @@ from sirocco_client.queries.query import (
     Registration,
     RegistrationResult,
 )
-
-# Named here since `Client.list` hides the type inside the class.
-Failures: TypeAlias = list[SiroccoError]
 
 # Matches that a subscription lets the server send ahead.
 CREDIT = 10_000
@@ -204,13 +199,7 @@ class Client:
         Raises:
             NotFound: No query has this id.
         """
-        failures: Failures = []
-        try:
-            self._call(router_calls.unregister(query_id), failures)
-        except NotFound:
-            # An earlier try whose answer was lost may have removed it.
-            if not failures:
-                raise
+        self._call(router_calls.unregister(query_id))
 
     def get(self, query_id: str) -> RegisteredQuery:
         """Returns a query.
@@ -665,19 +654,13 @@ class Client:
                 channel = self._channels[address] = self._settings.open(address)
             return channel
 
-    def _call(
-        self,
-        call: RouterCall[T],
-        failures: Failures | None = None,
-        timeout_s: float | None = None,
-    ) -> T:
-        """Calls a method on one router after another; `failures` collects earlier errors."""
-        backoff = Backoff(self._retry, random.random)
+    def _call(self, call: RouterCall[T], timeout_s: float | None = None) -> T:
+        """Calls a method on one router after another."""
         deadline_s = time.monotonic() + self._seconds(timeout_s)
-        last: SiroccoError | None = None
+        attempts = Attempts(self._retry, random.random, deadline_s)
         while True:
             address = self._routers.current
-            left_s = deadline_s - time.monotonic()
+            left_s = attempts.left_s(time.monotonic())
             try:
                 stub = call.stub(self._channel(address))
                 found = getattr(stub, call.method)(
@@ -689,23 +672,17 @@ class Client:
             else:
                 self._contact.reached(address, ROUTER)
                 return call.read(found)
-            if isinstance(error, Unimplemented) and call.method in NEWER_CALLS:
-                # Is it an older router, or no router at all? A call that every router knows
-                # decides.
-                self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
+            if attempts.is_unknown_call(call, error):
+                # An older router, or no router at all? A call that every router knows tells.
+                left_s = attempts.left_s(time.monotonic())
+                self.describe(timeout_s=max(left_s, LAST_TRY_S))
             # Also when no time is left for another try: the next call should not wait for the same
             # router, which may hang.
             if error.retryable:
                 self._routers.failed(address)
-            pause_s = backoff.pause_s(error)
-            if isinstance(error, DeadlineExceeded):
-                # The earlier error says more than that the time is over.
-                raise last or error
-            last = error
-            pause_s = within(pause_s, deadline_s - time.monotonic(), error)
-            if failures is not None:
-                failures.append(error)
-            self._pause(pause_s)
+            if attempts.has_removed(call, error):
+                return call.read(None)
+            self._pause(attempts.pause_s(error, time.monotonic()))
 
     def _seconds(self, timeout_s: float | None) -> float:
         """Time limit of a call, seconds."""

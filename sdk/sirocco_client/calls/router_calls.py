@@ -48,12 +48,14 @@ class RouterCall(Generic[Answer]):
         method: Its method.
         request: The message.
         read: Reads the response.
+        is_removal: Whether it removes what it names.
     """
 
     stub: Callable[[Any], Any]
     method: str
     request: object
     read: Callable[[Any], Answer]
+    is_removal: bool = False
 
 
 def register(
@@ -87,7 +89,7 @@ def _registration(response: Any) -> Registration:
 def unregister(query_id: str) -> RouterCall[None]:
     """Removes a query; see `Client.unregister`."""
     request = pb.UnregisterQueryRequest(id=read_text(query_id, "id"))
-    return RouterCall(QueryServiceStub, "UnregisterQuery", request, lambda _: None)
+    return RouterCall(QueryServiceStub, "UnregisterQuery", request, lambda _: None, is_removal=True)
 
 
 def get(query_id: str) -> RouterCall[RegisteredQuery]:

@@ -16,8 +16,6 @@ from sirocco_client.connection.contact import Contact
 from sirocco_client.connection.endpoints import Endpoints
 from sirocco_client.connection.retry import Backoff, Retry
 from sirocco_client.errors import (
-    DeadlineExceeded,
-    FailedPrecondition,
     Rejected,
     SiroccoError,
     Unavailable,
@@ -25,8 +23,8 @@ from sirocco_client.errors import (
 )
 from sirocco_client.objects.columns import check_columns
 from sirocco_client.publishing.async_publishing import AsyncPublishing
+from sirocco_client.publishing.flush import END_TIMEOUT_S, flush_wait_s
 from sirocco_client.publishing.numbered_outbox import NumberedOutbox
-from sirocco_client.publishing.publisher import END_TIMEOUT_S
 
 
 class AsyncNumberedPublisher(AsyncPublishing[NumberedOutbox]):
@@ -83,15 +81,10 @@ class AsyncNumberedPublisher(AsyncPublishing[NumberedOutbox]):
         deadline_s = None if wait_s is None else time.monotonic() + wait_s
         wanted = self._outbox.added
         while self._outbox.acknowledged < wanted:
-            self._outbox.check()
-            if self._is_closed:
-                raise FailedPrecondition("the publisher is closed")
-            left_s = None if deadline_s is None else deadline_s - time.monotonic()
-            if left_s is not None and left_s <= 0:
-                raise DeadlineExceeded(
-                    f"acknowledged up to {self._outbox.acknowledged} of {wanted}"
-                )
-            await self._changed.wait(left_s)
+            now_s, is_closed = time.monotonic(), self._is_closed
+            await self._changed.wait(
+                flush_wait_s(self._outbox, wanted, deadline_s, now_s, is_closed=is_closed)
+            )
         return self._outbox.acknowledged
 
     async def close(self, timeout_s: float = 0) -> None:

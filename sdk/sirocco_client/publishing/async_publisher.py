@@ -15,12 +15,12 @@ from sirocco_client.connection.channels import Metadata
 from sirocco_client.connection.contact import Contact
 from sirocco_client.connection.endpoints import Endpoints
 from sirocco_client.connection.retry import Retry
-from sirocco_client.errors import DeadlineExceeded, FailedPrecondition, Rejected
+from sirocco_client.errors import Rejected
 from sirocco_client.objects.columns import check_columns
 from sirocco_client.objects.object import Object
 from sirocco_client.publishing.async_publishing import AsyncPublishing
+from sirocco_client.publishing.flush import CLOSE_TIMEOUT_S, END_TIMEOUT_S, flush_wait_s
 from sirocco_client.publishing.outbox import Outbox, PublishFlow, PublishResult
-from sirocco_client.publishing.publisher import CLOSE_TIMEOUT_S, END_TIMEOUT_S
 
 
 class AsyncPublisher(AsyncPublishing[Outbox]):
@@ -96,14 +96,10 @@ class AsyncPublisher(AsyncPublishing[Outbox]):
         if self._outbox.has_work:
             self._wake()
         while self._outbox.acknowledged < wanted:
-            self._outbox.check()
-            if self._is_closed:
-                raise FailedPrecondition("the publisher is closed")
-            left_s = None if deadline_s is None else deadline_s - time.monotonic()
-            if left_s is not None and left_s <= 0:
-                missing = wanted - self._outbox.acknowledged
-                raise DeadlineExceeded(f"{missing} objects are not acknowledged yet")
-            await self._changed.wait(left_s)
+            now_s, is_closed = time.monotonic(), self._is_closed
+            await self._changed.wait(
+                flush_wait_s(self._outbox, wanted, deadline_s, now_s, is_closed=is_closed)
+            )
         # `on_rejected` may have failed on the last answer.
         self._outbox.check()
         self._outbox.raise_rejections()

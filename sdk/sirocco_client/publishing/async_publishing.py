@@ -26,7 +26,7 @@ from sirocco_client.errors import (
     SiroccoError,
     Unavailable,
 )
-from sirocco_client.publishing.publisher import CLOSE_TIMEOUT_S
+from sirocco_client.publishing.flush import CLOSE_TIMEOUT_S
 
 
 class Sending(Protocol):

@@ -199,6 +199,10 @@ class NumberedOutbox:
         if self.failure is not None:
             raise self.failure
 
+    def missing(self, wanted: int) -> str:
+        """Describes what is not acknowledged yet, up to a number."""
+        return f"acknowledged up to {self.acknowledged} of {wanted}"
+
     def state(self, *, is_closed: bool) -> str:
         """Describes the progress in words."""
         words = f"acknowledged up to {self.acknowledged}, {self._objects} objects under way"

@@ -291,6 +291,10 @@ class Outbox:
         if self.failure is not None:
             raise self.failure
 
+    def missing(self, wanted: int) -> str:
+        """Describes what is not acknowledged yet, up to a number."""
+        return f"{wanted - self.acknowledged} objects are not acknowledged yet"
+
     def state(self, *, is_closed: bool) -> str:
         """Describes the result so far in words."""
         under_way = self.added - self.acknowledged

@@ -20,7 +20,6 @@ from sirocco_client.connection.contact import ROUTER, Contact
 from sirocco_client.connection.endpoints import Endpoints
 from sirocco_client.connection.retry import Backoff, Retry
 from sirocco_client.errors import (
-    DeadlineExceeded,
     FailedPrecondition,
     Internal,
     Rejected,
@@ -29,14 +28,8 @@ from sirocco_client.errors import (
 )
 from sirocco_client.objects.columns import check_columns
 from sirocco_client.objects.object import Object
+from sirocco_client.publishing.flush import CLOSE_TIMEOUT_S, END_TIMEOUT_S, flush_wait_s
 from sirocco_client.publishing.outbox import Outbox, PublishFlow, PublishResult
-
-# How long `close` waits for acknowledgements by default. `Retry` tries a server that is down for
-# about as long.
-CLOSE_TIMEOUT_S = 60.0
-
-# How long a finished stream may take to end before it is cancelled.
-END_TIMEOUT_S = 1.0
 
 
 class Publisher:
@@ -185,14 +178,10 @@ class Publisher:
             if self._outbox.has_work:
                 self._wake()
             while self._outbox.acknowledged < wanted or self._is_reporting:
-                self._outbox.check()
-                if self._is_closed:
-                    raise FailedPrecondition("the publisher is closed")
-                left_s = None if deadline_s is None else deadline_s - time.monotonic()
-                if left_s is not None and left_s <= 0:
-                    missing = wanted - self._outbox.acknowledged
-                    raise DeadlineExceeded(f"{missing} objects are not acknowledged yet")
-                self._changed.wait(left_s)
+                now_s, is_closed = time.monotonic(), self._is_closed
+                self._changed.wait(
+                    flush_wait_s(self._outbox, wanted, deadline_s, now_s, is_closed=is_closed)
+                )
             self._outbox.raise_rejections()
             return self._outbox.result()
 
