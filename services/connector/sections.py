@@ -23,7 +23,7 @@ _MISSING: Any = object()
 
 
 class Section:
-    """One section; `end` refuses the members that nobody has asked for.
+    """One section; `end` refuses the members that were not read.
 
     Args:
         value: The section as YAML has it.

@@ -40,7 +40,7 @@ LEADER_LEASE = membership.LEADER_LEASE
 Move: TypeAlias = tuple[str, str]
 
 # Between looks at the leases; a dead member is detected after its lease and one look. What it owned
-# stands still meanwhile; a look is five short calls of the map store.
+# makes no progress meanwhile. A look is five short calls of the map store.
 WATCH_S = 0.25
 
 # How long the store keeps the trace of a look.

@@ -1,4 +1,4 @@
-"""Tracked values that find no room in their slots, told to operators."""
+"""Reports to operators tracked values that find no room in their slots."""
 
 from __future__ import annotations
 

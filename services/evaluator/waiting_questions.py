@@ -16,8 +16,8 @@ T = TypeVar("T")
 # loop for each costs two turns of the interpreter lock, as much as a small search.
 GROUP_S = 0.001
 
-# How long a thread takes question after question. Then it goes on after what waits for it in the
-# pool: the further parts of long answers, which would wait for as long as questions follow another.
+# How long a thread takes question after question. Then it lets the other work of the pool go first:
+# the further parts of long answers, which would otherwise wait for as long as questions arrive.
 TURN_S = 0.005
 
 

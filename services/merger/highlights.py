@@ -1,7 +1,7 @@
-"""Where the words stand by which objects match, for the queries that ask for it.
+"""Places of the words that made objects match, for the queries that ask for them.
 
-Found when a notification is sent, from the text that goes with it and the query's words: slots and
-logs know nothing of it.
+They are found when a notification is sent, from the object's text and the query's words. Slots and
+logs do not hold them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sirocco.protocol.contract.query_definitions import query_of
 
 __all__ = ["asks_for_highlights", "highlights_of"]
 
-# Of one response: characters that are looked at, each once for a text, which takes about a second,
-# and places that are named, half a megabyte. Matches beyond have none.
+# For one response: characters that are searched, which takes about a second, and places that are
+# sent, half a megabyte. Matches beyond these have no places.
 CHARACTERS_MAX = 1 << 20
 PLACES_MAX = 1 << 15
 

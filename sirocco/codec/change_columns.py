@@ -94,7 +94,7 @@ def write_change_columns(changes: ChangeColumns) -> list[bytes]:
 
 
 def _written(changes: PlainChanges, ends: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Returns the messages of changes, one behind the other; sets where each ends."""
+    """Returns the messages of changes, one after the other; sets where each ends."""
     queries = changes.queries
     names = queries.names
     flat, flat_offsets = pack_subscribers(names.subscriber_rows, names.subscribers)

@@ -348,7 +348,7 @@ class LocalCluster:
         self._write_state()
 
     def stop(self, *, remembers: bool = False) -> None:
-        """Stops all in the reverse order of their start: SIGTERM, SIGKILL if that is not heard.
+        """Stops all in the reverse order of their start: SIGTERM, then SIGKILL if it does not end.
 
         Args:
             remembers: The next cluster in this directory gets the same settings and ports.
@@ -383,8 +383,8 @@ class LocalCluster:
         leaving = present[count:]
         for one in leaving:
             del self._processes[one.name]
-        # A keeper goes by the state: it must not bring back what leaves, nor start as well what
-        # is only just coming.
+        # A keeper starts what the state lists: it must not start again what is being removed,
+        # nor start a second time what is being added.
         self._write_state()
         self._end(leaving)
         added = [self._add(service, number) for number in range(len(present), count)]
@@ -498,15 +498,15 @@ def stop_leftovers(directory: Path) -> list[str]:
 def alone(directory: Path, waits: Callable[[], None]) -> Iterator[None]:
     """Keeps other commands from starting and stopping processes of a directory meanwhile.
 
-    Two that start the same cluster at once leave processes, and a keeper that brings them back,
-    of which no file tells.
+    Two commands that start the same cluster at once would leave processes, and a keeper that
+    starts them again, which no file names.
 
     Args:
         directory: of the cluster; made if missing.
         waits: called when another command is at work, which is waited for.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    # Who ends in whatever way leaves no lock behind; processes that are started do not inherit it.
+    # The kernel releases the lock, however the process ends; its children do not inherit it.
     with (directory / _LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

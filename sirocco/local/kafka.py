@@ -85,7 +85,7 @@ listener.name.sasl.scram-sha-512.sasl.jaas.config=\\
 
 _LOGGING_NAME = "kafka-log4j2.properties"
 
-# Java takes what it is told for text of the locale; without one, an accent in a path is lost.
+# Java decodes its arguments by the locale; without one, an accent in a path is lost.
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 
 _LOGGING = """\
@@ -312,7 +312,7 @@ class KafkaServer:
         return text
 
     def _credentials(self) -> list[str]:
-        """What the storage tool is told of the user for SCRAM."""
+        """Returns the arguments of the storage tool that create the user for SCRAM."""
         if self._sasl is None:
             return []
         username, password = self._sasl

@@ -92,7 +92,7 @@ class LocalProcess:
             command: what is run. Anybody on the machine can read it: secrets do not belong there.
             ready: whether the server can be used.
             timeout_s: how long that may take.
-            environment: goes over this process's own.
+            environment: added to this process's own, and takes precedence.
             directory: where it runs; this process's own if None.
 
         Raises:
@@ -143,7 +143,7 @@ class LocalProcess:
             return "(no log)"
 
     def _leash(self) -> list[str]:
-        """What goes before the command so that the kernel ends it with its parent."""
+        """Returns the words before the command with which the kernel ends it with its parent."""
         setpriv = shutil.which("setpriv")
         return [] if self._outlive or setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 

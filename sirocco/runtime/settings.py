@@ -48,7 +48,7 @@ class MergerFrontLimits:
             taken.
         search_timeout_max_ms: the longest that a search may take, whatever its client asks for.
         unread_ms: how long a client may leave a message unread before its answer ends.
-        cursor_ms: how long a stream without notifications is told no cursor while the log goes on,
+        cursor_ms: how often a stream without notifications is sent its cursor while the log grows,
             so that the cursor of a quiet subscriber does not expire. Each window moves it, up to 33
             times a second, which would cost a message for every subscriber.
     """

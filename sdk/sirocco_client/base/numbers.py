@@ -78,5 +78,9 @@ def read_seconds(value: object, field: str) -> float:
 
 
 def read_wait_s(value: object, field: str) -> float | None:
-    """Returns how long to wait, seconds, 0 for not at all, None for no limit; raises likewise."""
+    """Returns how long to wait, seconds; 0 is not at all, None is without a limit.
+
+    Raises:
+        InvalidArgument: It is not such a number.
+    """
     return None if value is None else read_real(value, field, 0.0, TIMEOUT_S_MAX)

@@ -28,7 +28,7 @@ _CHANGES: tuple[Change, ...] = ("match", "enter", "inside", "exit")
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """Where a word stands by which an object matched: `object.text[start:end]`.
+    """The place of a word that made an object match: `object.text[start:end]`.
 
     Attributes:
         term: The word, phrase or beginning, as the analysis of texts writes it.
@@ -52,7 +52,7 @@ class Notification:
             from another repeats the batch from its beginning; `event` identifies repeats.
         event: (session, number) of the object's publication; with `query` it is unique.
         arrival_ms: When the object arrived, epoch ms.
-        highlights: Where the words stand that matched, in order, if the query asks for it
+        highlights: Places of the words that matched, in order, if the query asks for them
             (`RangeQuery.highlight`).
     """
 
@@ -176,7 +176,7 @@ class NotificationBatch(ObjectRows):
 
     @cached_property
     def match_highlights(self) -> dict[int, tuple[Highlight, ...]]:
-        """Where words stand, by match; only of queries that ask for it."""
+        """Places of words by match, for the queries that ask for them."""
         shown = self._response.highlights
         matches, starts, ends, terms = (
             memoryview(each).cast("I")

@@ -51,7 +51,7 @@ class RangeQuery:
             tracking.
         events: Events to report: "enter", "inside", "exit" of a tracked value; "ended" of the query
             itself, with or without `track`.
-        highlight: Whether notifications say where the words of `text` stand that matched
+        highlight: Whether notifications hold the places of the words of `text` that matched
             (`Notification.highlights`).
     """
 

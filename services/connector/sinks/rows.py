@@ -214,7 +214,7 @@ def _keys_of(
     if key.kind == "query":
         return list(queries)
     if key.kind == "object":
-        # A list has no object: it goes with its query.
+        # A list has no object: its key is that of its query.
         return [one or query for one, query in zip(objects, queries, strict=True)]
     values = [_attribute(text, key.attribute) for text in batch.attributes_json]
     found = [values[row] for row in batch.match_objects]

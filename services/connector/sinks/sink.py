@@ -150,7 +150,7 @@ class Sink:
         self._now = now
         self._is_ready = False
         self._failures = 0
-        # Whether another instance does the work, or nobody: said once.
+        # Whether this sink has stopped, or another instance does its work: logged once.
         self._is_aside = False
         # What is being written, for the lag.
         self._writing_since_ms: int | None = None
@@ -197,7 +197,7 @@ class Sink:
     async def _stopped(self, error: SinkStopped) -> None:
         """Waits until the sink may work again; for ever if its receiver is gone.
 
-        The process goes on, since its other sinks and sources have nothing to do with it.
+        The process continues: its other sinks and sources do not depend on this one.
         """
         if error.reason == "refused":
             raise error

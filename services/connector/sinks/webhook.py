@@ -45,7 +45,7 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
-# Of a receiver's answer: nobody reads more, and a body without an end must end.
+# How much of a receiver's answer is read: a body may be endless.
 _ANSWER_BYTES = 64 << 10
 
 _WANTS_NO_MORE = "the receiver has answered 410: it wants no more"

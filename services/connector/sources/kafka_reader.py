@@ -105,7 +105,7 @@ class KafkaReader:
         self._dead_letters: DeadLetters | None = None
         self._reader: Reader | None = None
         self._later: list[Bad] = []
-        # Records whose schemas the registry has not told yet, and when it is asked again.
+        # Records whose schemas the registry has not returned yet, and when it is asked again.
         self._waiting: list[Any] = []
         self._due_s = 0.0
         self._pauses = Backoff(_retry_of(settings), random.random)
@@ -197,7 +197,7 @@ class KafkaReader:
             self._waiting = messages
             self._host.retried(str(error))
             self._due_s = time.monotonic() + self._pauses.pause_s(Unavailable(str(error)))
-            # The group goes on meanwhile.
+            # Paused, since the group would expel a consumer that does not poll.
             self.pause()
             return False
         if was_waiting:
@@ -216,12 +216,12 @@ class KafkaReader:
         self._later.append(bad)
 
     def pause(self) -> None:
-        """Stops reading, while polling goes on."""
+        """Stops reading; polling continues."""
         assert self._consumer is not None
         self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
-        """Reads on."""
+        """Continues to read."""
         assert self._consumer is not None
         self._consumer.resume(self._consumer.assignment())
 
@@ -294,7 +294,7 @@ class KafkaReader:
                     ),
                 )
         if new:
-            # Before anything is published: after a crash the same session goes on.
+            # Before anything is published: after a crash the same session continues.
             for each in consumer.commit(offsets=_commits(new), asynchronous=False) or ():
                 if each.error is not None:
                     raise KafkaException(each.error)

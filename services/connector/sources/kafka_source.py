@@ -40,7 +40,8 @@ _FLOW = PublishFlow(outstanding_objects_max=1 << 30, outstanding_bytes_max=1 << 
 # Tries of Kafka that fail: for hours, like those of the cluster.
 _RETRY = Retry(attempts=5_000, initial_ms=200.0, longest_ms=10_000.0)
 
-# A pause of reading that is longer has the partitions paused, so that the group goes on.
+# In a longer pause of reading the partitions are paused, so that polling can continue: without it
+# the group would expel this consumer.
 _PAUSE_S = 1.0
 
 # Between two lines about bad records.

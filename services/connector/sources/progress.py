@@ -1,4 +1,4 @@
-"""How far a partition of another log has come: what may be committed, and what follows from it.
+"""How far a partition of another log was published: what may be committed, and where to resume.
 
 No I/O. The number of a record is its offset + 1, so that "every number up to n" and "the next
 offset is n" are the same. A commit holds, beside the offset, the session of the partition and the
@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 # Numbers that may be skipped at once: a request has no room for more than twice that. It happens
-# only where the log has thrown away what was not read.
+# only where the log has deleted what was not read.
 _SKIP_MAX = 1 << 30
 
 # Form of what is written into a commit.
@@ -22,7 +22,7 @@ _METADATA = re.compile(r"sirocco1 ([0-9a-f]{16}) ([0-9]{1,18})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the reading of a partition goes on.
+    """Where the reading of a partition continues.
 
     Attributes:
         position: The next offset; everything before it is published or put aside.

@@ -1,1 +1,1 @@
-"""What helps people to read queries and their matches: warnings, and where words stand."""
+"""Hints for people who read queries and matches: warnings, and places of words."""

@@ -1,9 +1,9 @@
-"""Where the words of a query stand in a text, to be highlighted.
+"""Finds the places of a query's words in a text, to be highlighted.
 
 Places are counted in code points of the text as it was published. The analysis changes a text: it
 composes and folds characters, leaves some out, and makes several of one. So here each character of
-the analysed text remembers which characters it comes from. Only what is shown to somebody is looked
-at so: it takes Python about a microsecond a character, a hundred times what matching takes.
+the analysed text remembers which characters it comes from. This takes Python about a microsecond a
+character, a hundred times what matching takes, and is done only for what is shown to people.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _STRETCH_LENGTH_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a word of a query stands.
+    """The place of a word of a query.
 
     Attributes:
         term: the word, phrase or beginning as the analysis writes it.

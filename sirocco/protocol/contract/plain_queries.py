@@ -160,7 +160,7 @@ def pack_subscribers(
 def _pieces(
     data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Returns the bytes of some spans, one behind the other, and i8[n + 1]."""
+    """Returns the bytes of some spans, one after the other, and i8[n + 1], where each begins."""
     lengths = ends - begins
     offsets = np.zeros(len(begins) + 1, np.int64)
     lengths.cumsum(out=offsets[1:])

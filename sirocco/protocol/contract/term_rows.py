@@ -41,10 +41,10 @@ def concat_terms(parts: list[TermColumns]) -> TermColumns:
 
 
 class TermParts:
-    """The terms of objects in parts, which are joined when somebody looks at them.
+    """The terms of objects in parts, which are joined when they are read.
 
     Attributes:
-        parts: one behind the other, at least one.
+        parts: one after the other, at least one.
     """
 
     __slots__ = ("parts",)

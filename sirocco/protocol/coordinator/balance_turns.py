@@ -52,8 +52,7 @@ LOOK_APART = 9
 # millisecond, and waits for its loop. Arrivals change at once, matches per object do not.
 MET_LOOKS = 5
 
-# Pause in units of a measurement after one with too few objects, or without an answer from
-# somebody.
+# Pause in units of a measurement after one with too few objects, or with an answer missing.
 FEW_LOOKS = 5
 
 # --- what a turn asks for
@@ -209,7 +208,7 @@ class RoundResult:
         measured: what was measured.
         state: why nothing was decided, or that something is under way.
         proposal: what the balancer would change, whether or not it is carried out.
-        is_lost: somebody did not answer.
+        is_lost: some process did not answer.
     """
 
     balancer: str

@@ -65,14 +65,14 @@ SERVICE_OF_TOPIC = {
 SETTLING_MS = 1_500
 
 # After so many times `SETTLING_MS` a service is granted what it should have although its members
-# keep changing. A rolling upgrade may change them once a second for minutes, and meanwhile nobody
-# would work on what a dead one owned. By then a common start of many is over.
+# keep changing. A rolling upgrade may change them once a second for minutes, and meanwhile no
+# process would work on what a dead one owned. By then a common start of many is over.
 SETTLINGS_MAX = 5
 
 
 # How long slots wait until the next owner has loaded their past objects: those of an owner that
 # leaves, and those that move together, whose owners stay. Loading takes a second or two for half a
-# million objects; while it lasts nothing stands still.
+# million objects; the present owner works on meanwhile.
 WARMING_MS = 12_000
 WARMING_TOGETHER_MS = 30_000
 
@@ -362,7 +362,7 @@ class CoordinatorMachine:
     def _settles(self, service: str, members: tuple[str, ...], now_ms: int) -> bool:
         """Whether a service, with the members alive now, is granted what it should have."""
         seen, settling_ms = self._watched.get(service), self._settings.settling_ms
-        # Nobody else is about to come, and what they owned stands still.
+        # No new members are starting, and nobody works on what the lost ones owned.
         only_lost = (
             seen is not None and seen.waiting_since_ms is None and {*members} < {*seen.members}
         )

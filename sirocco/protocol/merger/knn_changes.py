@@ -197,7 +197,7 @@ def _queries(
 
 
 def _bare(names: QueryNames) -> QueryNames:
-    # A list without a time belongs to a knn query: nobody needs its text to know that.
+    # A list without a time belongs to a knn query: its text is not needed to know that.
     return QueryNames(
         names.handles, names.ids, names.id_offsets, names.subscriber_rows, names.subscribers
     )

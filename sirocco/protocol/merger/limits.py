@@ -30,7 +30,7 @@ class MergerLimits:
             windows under full load. The rest stays in the log while `deliveries` or its
             transactions are unavailable, or while the first lists wait for an unavailable archive.
         progress_interval_ms: with nothing but marks the progress is written at this interval:
-            somebody may wait for it, and a successor need not read a whole idle hour again.
+            a caller may wait for it, and a successor need not read a whole idle hour again.
         checkpoint_interval_ms: limits what a successor reads again. A checkpoint takes 40 bytes an
             entry of all lists: 40 MB for 100,000 lists of ten entries, which a disk takes in half a
             second.
@@ -42,7 +42,7 @@ class MergerLimits:
         ended_versions_max: ends of versions that one Kafka partition of `partials` remembers, some
             260 bytes each. These are the ends since the last checkpoint of the registry that all
             slots have passed: usually ten seconds' worth, more while the archive is full or a slot
-            stands still.
+            makes no progress.
         terms_parts_max: parts of a terms step that are kept apart. Adding up one by one would go
             over all terms each time; never adding up would keep the terms of every slot.
         free_entries_max: so many entries of knn lists may be free before the arrays are compacted.

@@ -29,11 +29,11 @@ class BackgroundJobs:
         self._tidying = ThreadPoolExecutor(2, thread_name_prefix=f"{member}-tidying")
         # Past objects of slots that are read already.
         self._loading_late = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slices")
-        # Work that nobody waits for: writing Parquet, merging slices.
+        # Work that is not urgent: writing Parquet, merging slices.
         self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
 
     def begin(self, action: Action) -> None:
-        """Begins an action whose event somebody waits for."""
+        """Begins an action whose event is awaited."""
         self._begin(action, self._pool)
 
     def begin_late(self, action: Action) -> None:

@@ -119,7 +119,7 @@ class Loads:
     """Keeps which loads are still wanted, and when failed ones are due again; no I/O.
 
     A failed one is due again, after growing pauses, until it succeeds, a newer one of the same
-    partition is begun, or nobody waits for it any more. The same holds for `FindEnds`.
+    partition is begun, or its result is not needed any more. The same holds for `FindEnds`.
     """
 
     def __init__(self, limits: LoopLimits = LOOP) -> None:
@@ -133,11 +133,11 @@ class Loads:
 
     @property
     def unusable_total(self) -> int:
-        """Number of Kafka partitions that stand still since their state is missing or damaged."""
+        """Number of Kafka partitions that wait because their state is missing or damaged."""
         return len(self._unusable)
 
     def unusable(self, load: Load | LoadSlices, now_ms: int) -> None:
-        """Notes that the loaded state is unusable; somebody may restore it."""
+        """Notes that the loaded state is unusable; it is tried again, as an operator may restore it."""
         at = subject(load)
         self._unusable[at] = load
         self._due_ms[at] = now_ms + self._again_ms_max
@@ -158,7 +158,7 @@ class Loads:
         self._due_ms.pop(at, None)
 
     def is_wanted(self, load: Fetch) -> bool:
-        """Whether anybody waits for its result."""
+        """Whether its result is still needed."""
         return self._newest.get(subject(load)) is load
 
     def failed(self, load: Fetch, now_ms: int) -> None:
@@ -170,7 +170,7 @@ class Loads:
         self._pause_ms[at] = min(2 * pause_ms, self._again_ms_max)
 
     def ended(self, topic: str, partition: int | None) -> None:
-        """Notes that a load was done, or that nobody waits for it any more."""
+        """Notes that a load was done, or is not needed any more."""
         at = topic, partition
         self._newest.pop(at, None)
         self._pause_ms.pop(at, None)

@@ -1,4 +1,4 @@
-"""Truncates the beginnings of Kafka partitions that nobody needs any more, at intervals."""
+"""Truncates the beginnings of Kafka partitions that are not needed any more, at intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LogTruncation:
         self._done_ms = monotonic_ms()
 
     def request(self, topic: str, partition: int, before: int) -> None:
-        """Requests to truncate before an offset, where nobody needs the records."""
+        """Requests to truncate before an offset: the records before it are not needed."""
         self._requested[topic, partition] = before
 
     def due(self) -> Callable[[], None] | None:

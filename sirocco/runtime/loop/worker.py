@@ -172,7 +172,7 @@ class Worker:
         self._reader = HopReader(self._appends.reject, in_columns=True)
         self._void_grants = 0
         self._term = 0
-        # Followed partitions that stand still since the log lacks their offset; and since when.
+        # Followed partitions that wait because the log lacks their offset; and since when.
         self._out_of_range: dict[tuple[str, int], tuple[OffsetOutOfRange, int]] = {}
         self._control_end = 0
         self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
@@ -200,7 +200,7 @@ class Worker:
 
     @property
     def unusable(self) -> int:
-        """Number of Kafka partitions that stand still since their state is missing or damaged."""
+        """Number of Kafka partitions that wait because their state is missing or damaged."""
         return self._loads.unusable_total
 
     @property
@@ -527,7 +527,7 @@ class Worker:
         """Logs what is missing or damaged, and looks again later: it may be restored."""
         topic, partition = subject(effect)
         reason = f"{type(error).__name__}: {error}"
-        # The next owner would fail in the same way. Only this partition stands still.
+        # The next owner would fail in the same way. Only this partition waits.
         if isinstance(effect, Load):
             message = "state missing or damaged; this Kafka partition is not processed"
             at = {"blob": effect.name, "offset": effect.offset}

@@ -1,8 +1,7 @@
-"""Checks whether this process still reaches the log, as the others do.
+"""Ends a process that is cut off from the log while others reach it.
 
-A process that alone is cut off from the log would renew its lease, and keep for ever what it owns
-and can no longer work on. The log may also be unavailable to all, and then no process could do
-better. Reports of the other processes in the map store show the difference: a process that gets no
+Such a process would renew its lease, and keep for ever what it owns and can no longer work on. If
+the log is unavailable to all, no process could do better, and none ends. Reports of the other processes in the map store show the difference: a process that gets no
 answer for some seconds, while another one has reached the log all along, exits.
 """
 
@@ -26,8 +25,8 @@ logger = logging.getLogger(__name__)
 # Interval between requests to the log, and between checks of their results.
 CHECK_S = 1.0
 
-# More silence than a leader's election or a slow moment. The lease is given back at once, so that
-# with the loading of checkpoints other processes continue within 10 s.
+# More silence than a leader's election or a slow moment. The lease is given back at once: other
+# processes continue within 10 s, with the time to load checkpoints.
 SILENT_CHECKS_MAX = 6
 
 # Answers that are further apart than this do not count as a continuous connection.

@@ -68,7 +68,7 @@ def files_max() -> int:
 
 
 def step_back() -> None:
-    """Lets other threads go first where the CPU is short; for threads nobody waits for."""
+    """Lets other threads go first where the CPU is short; for work that is not urgent."""
     # Only Linux has a priority for one thread; elsewhere it would apply to the whole process.
     if sys.platform != "linux":
         return

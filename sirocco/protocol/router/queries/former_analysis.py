@@ -49,7 +49,7 @@ def with_analysis(state: State, changes: Iterable[tuple[int, Change]]) -> State:
     made = {**state, "digests": digests, "analysis": np.array([ANALYSIS], np.int64)}
     if not renewed or "summary.said" not in state:
         return made
-    # Of their keywords it is unknown which stand for them now.
+    # Which keywords represent them by the present analysis is unknown.
     firsts, several = state["summary.keys"].copy(), state["summary.several"]
     firsts[renewed] = ANY_TERM
     kept = ~np.isin(several[:, 0], np.array(renewed, np.uint64))

@@ -154,7 +154,7 @@ class MemberDeclarations:
         if not self._is_whole:
             return
         members = [member.decode() for member in unpacked("track.members", state)]
-        # In one of an older version they are unknown, and count for nobody.
+        # Checkpoints of older versions lack the tenants: these members use no share.
         tenants = [""] * len(members)
         if "track.tenants" in state:
             tenants = [tenant.decode() for tenant in unpacked("track.tenants", state)]

@@ -323,9 +323,9 @@ class Registry:
         )
 
     def _are_usual(self, changes: ChangeColumns, routings: Routings) -> bool:
-        """Whether some changes are all valid, and nothing but slots and callers hears of them.
+        """Whether some changes are all valid, and are sent to slots and callers alone.
 
-        That is: they were appended by this owner, replace what is in force, are of distinct
+        That is so if they were appended by this owner, replace what is in force, are of distinct
         queries, and nothing is in doubt, missing or moving.
         """
         if not self.validation.are_certain(changes.epochs):
