@@ -32,7 +32,7 @@ class MapBack(MapServiceServicer):
             raise FailedPrecondition("another proposal is being checked; propose again after it")
         async with self._checking:
             # Before it is written to the log: every process compiles the maps in the log, also
-            # after a restart. The thread continues, and the lock is held, after the caller has gone.
+            # after a restart. The thread continues and keeps the lock after the caller has gone.
             checking = asyncio.ensure_future(
                 asyncio.to_thread(check_compiled, request.partition_map)
             )

@@ -137,7 +137,7 @@ class Loads:
         return len(self._unusable)
 
     def unusable(self, load: Load | LoadSlices, now_ms: int) -> None:
-        """Notes that the loaded state is unusable; it is tried again, as an operator may restore it."""
+        """Notes that the loaded state is unusable; it is tried again, in case it is restored."""
         at = subject(load)
         self._unusable[at] = load
         self._due_ms[at] = now_ms + self._again_ms_max

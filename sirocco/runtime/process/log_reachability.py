@@ -1,8 +1,9 @@
 """Ends a process that is cut off from the log while others reach it.
 
 Such a process would renew its lease, and keep for ever what it owns and can no longer work on. If
-the log is unavailable to all, no process could do better, and none ends. Reports of the other processes in the map store show the difference: a process that gets no
-answer for some seconds, while another one has reached the log all along, exits.
+the log is unavailable to all, no process could do better, and none ends. Reports of the other
+processes in the map store show the difference: a process that gets no answer for some seconds,
+while another one has reached the log all along, exits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offsets that compaction has removed from a topic, and queries whose version is in doubt for it."""
+"""Offsets that compaction has removed from a topic, and queries that are in doubt because of it."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class CompactionGaps:
 # A change in force as slots are sent it: with its revision, or for a removal with its offset.
 LoggedChange = tuple[int, Change]
 
-# Changes of a query in doubt that are kept. Earlier ones have reached the slots long ago: the former
-# owner sent them, and ended during the last ones. A client that registers and removes a query a thousand
-# times a second would fill the memory with an hour of that.
+# Changes of a query in doubt that are kept. Earlier ones have reached the slots long ago: the
+# former owner sent them, and ended during the last ones. A client that registers and removes a
+# query a thousand times a second would fill the memory with an hour of that.
 POSSIBLE_MAX = 64
 
 
