@@ -1,0 +1,1 @@
+"""The messages of each topic ⇄ their requests; `hops` has the table."""
