@@ -13,8 +13,7 @@ from benchmarks.adaptivity.cluster import Cluster
 from benchmarks.adaptivity.round_reports import Round, counted, counted_so_far
 from benchmarks.schemes.timing import seconds_of
 from sirocco.protocol.contract.load_messages import ArrivalReport
-from sirocco.protocol.coordinator.balance_rounds import Decision
-from sirocco.protocol.coordinator.balance_turns import (
+from sirocco.protocol.coordinator.balance_requests import (
     Ask,
     AskArrivals,
     AskDetails,
@@ -28,9 +27,10 @@ from sirocco.protocol.coordinator.balance_turns import (
     RoundResult,
     Save,
     Turn,
-    Turns,
     Warm,
 )
+from sirocco.protocol.coordinator.balance_rounds import Decision
+from sirocco.protocol.coordinator.balance_turns import Turns
 from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.protocol.evaluator.load.leaf_counts import Counted
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sirocco_api.v1 import balance_service_pb2 as pb
 
+from sirocco.protocol.coordinator.balance_requests import Measured
 from sirocco.protocol.coordinator.balance_rounds import Decision, Rounds
-from sirocco.protocol.coordinator.balance_turns import Measured
 from sirocco.schemes.balance.base.placement import added
 
 # The heaviest leaves in a report: 4 kB.

@@ -21,13 +21,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.effects import Outcome, SlotWeights
-from sirocco.protocol.coordinator.balance_rounds import (
-    Decision,
-    Rounds,
-    memory_state,
-    read_memory,
-)
-from sirocco.protocol.coordinator.balance_turns import (
+from sirocco.protocol.coordinator.balance_requests import (
     Ask,
     AskArrivals,
     AskDetails,
@@ -42,10 +36,16 @@ from sirocco.protocol.coordinator.balance_turns import (
     RoundResult,
     Save,
     SaveMemory,
-    Turns,
     Warm,
     Weigh,
 )
+from sirocco.protocol.coordinator.balance_rounds import (
+    Decision,
+    Rounds,
+    memory_state,
+    read_memory,
+)
+from sirocco.protocol.coordinator.balance_turns import Turns
 from sirocco.protocol.coordinator.machine import CoordinatorMachine
 from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.runtime.loop.worker import Worker

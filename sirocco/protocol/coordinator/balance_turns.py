@@ -1,14 +1,14 @@
-"""Balancing at the coordinator, turn by turn: what it asks for, and what follows from the answers.
+"""Balancing at the coordinator, turn by turn: what follows from the answers to its requests.
 
-A turn is a generator. It yields a request (`Ask`) and is sent the answer, or the error is thrown
-into it. So the same code runs in the coordinator's thread, which waits for answers, and in the
-simulator, where the cluster advances between any two requests.
+A turn is a generator that yields requests (`balance_requests`). So the same code runs in the
+coordinator's thread, which waits for answers, and in the simulator, where the cluster advances
+between any two requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,26 @@ from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport, SampleReport
 from sirocco.protocol.contract.map_change import Phase
 from sirocco.protocol.coordinator.arrival_rates import RoutedTotals, routed_totals, with_arrivals
+from sirocco.protocol.coordinator.balance_requests import (
+    Ask,
+    AskArrivals,
+    AskDetails,
+    AskLoads,
+    AskSamples,
+    AskSlots,
+    Begun,
+    Ended,
+    Measured,
+    Move,
+    Propose,
+    ReadMemory,
+    RoundResult,
+    Save,
+    SaveMemory,
+    Turn,
+    Warm,
+    Weigh,
+)
 from sirocco.protocol.coordinator.balance_rounds import (
     ClusterState,
     Decision,
@@ -32,10 +52,32 @@ from sirocco.protocol.coordinator.round_settings import LOOKS, RoundSettings
 from sirocco.protocol.coordinator.sample_merge import joined_sample
 from sirocco.schemes.balance.balancers import SAMPLED, balancer_of
 from sirocco.schemes.balance.base.placement import added
-from sirocco.schemes.balance.base.view import Balancer, LeafDetail, LeafLoads, Memory, Plan, View
+from sirocco.schemes.balance.base.view import Balancer, LeafDetail, LeafLoads, Plan, View
 from sirocco.schemes.balance.base.work import work
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.map_bytes import to_bytes
+
+__all__ = [
+    "MET_LOOKS",
+    "Ask",
+    "AskArrivals",
+    "AskDetails",
+    "AskLoads",
+    "AskSamples",
+    "AskSlots",
+    "Begun",
+    "Ended",
+    "Move",
+    "Propose",
+    "ReadMemory",
+    "RoundResult",
+    "Save",
+    "SaveMemory",
+    "Turn",
+    "Turns",
+    "Warm",
+    "Weigh",
+]
 
 # Objects, and queries, in a sample of all evaluators: some 2 MB on the wire.
 SAMPLE = 4_096
@@ -54,190 +96,6 @@ MET_LOOKS = 5
 
 # Pause in units of a measurement after one with too few objects, or with an answer missing.
 FEW_LOOKS = 5
-
-# --- what a turn asks for
-
-
-@dataclass(frozen=True, slots=True)
-class ReadMemory:
-    """Asks for the memory that the leader before wrote; answered by a `Memory`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SaveMemory:
-    """Writes the balancer's memory."""
-
-    memory: Memory
-
-
-@dataclass(frozen=True, slots=True)
-class AskSlots:
-    """Asks which slots evaluators own and are up to date with.
-
-    Answered by evaluator → slots, without evaluators that do not answer.
-    """
-
-    evaluators: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AskArrivals:
-    """Asks what routers have sent to leaves; answered by router → `ArrivalReport`."""
-
-    routers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AskLoads:
-    """Asks what evaluators counted in the round; answered by evaluator → `LoadReport`.
-
-    Attributes:
-        evaluators: those that are asked.
-        ends_round: the round ends here; else it continues, and only objects so far are reported.
-    """
-
-    evaluators: tuple[str, ...]
-    ends_round: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class AskSamples:
-    """Asks for some objects and queries of evaluators; answered by a list of `SampleReport`.
-
-    Attributes:
-        sizes: evaluator → how many objects and queries at most.
-    """
-
-    sizes: Mapping[str, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class AskDetails:
-    """Asks for details of leaves; answered by leaf id → `LeafDetail`.
-
-    Attributes:
-        wanted: evaluator → ids of leaves in its slots.
-        version: of their map.
-    """
-
-    wanted: Mapping[str, list[int]]
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Warm:
-    """Makes evaluators load past objects of slots that they will own.
-
-    Without them the slots are searched later.
-    """
-
-    slots: Mapping[str, list[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """Makes evaluators write checkpoints of slots; without them a move only takes longer."""
-
-    slots: Mapping[str, list[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Weigh:
-    """Gives the machine each slot's share of the load."""
-
-    weights: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Makes the machine move slots; answered once it has declared it, or refused: SiroccoError."""
-
-    moves: Mapping[int, tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Propose:
-    """Proposes a map to the machine; answered once it has declared it, or refused: SiroccoError."""
-
-    partition_map: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Reports to observers that a change begins."""
-
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Reports to observers that a change is over, or no longer waited for."""
-
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Measured:
-    """What a round measured.
-
-    Attributes:
-        at_ms: when it ended.
-        round_ms: how long it was.
-        map: the one in force.
-        owners: of each slot.
-        loads: of each leaf, as if all that arrived had been processed.
-        cost: f8[leaves], see `work.work`.
-        imbalance: see `imbalance_of`.
-    """
-
-    at_ms: int
-    round_ms: int
-    map: PartitionMap
-    owners: tuple[str, ...]
-    loads: LeafLoads
-    cost: NDArray[np.float64]
-    imbalance: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RoundResult:
-    """Reports to observers that a round is over.
-
-    Attributes:
-        balancer: its name; empty where the scheme has none.
-        measured: what was measured.
-        state: why nothing was decided, or that something is under way.
-        proposal: what the balancer would change, whether or not it is carried out.
-        is_lost: some process did not answer.
-    """
-
-    balancer: str
-    measured: Measured
-    state: str
-    proposal: Decision | None
-    is_lost: bool
-
-
-Ask = (
-    ReadMemory
-    | SaveMemory
-    | AskSlots
-    | AskArrivals
-    | AskLoads
-    | AskSamples
-    | AskDetails
-    | Warm
-    | Save
-    | Weigh
-    | Move
-    | Propose
-    | Begun
-    | Ended
-    | RoundResult
-)
-
-# Yields requests, is sent the answers.
-Turn = Generator[Ask, Any, None]
 
 
 class Turns:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from sirocco.protocol.coordinator.balance_turns import Measured, RoundResult
+from sirocco.protocol.coordinator.balance_requests import Measured, RoundResult
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.balance.base.view import LeafLoads

@@ -12,9 +12,7 @@ import pytest
 from sirocco.model.errors import FailedPrecondition
 from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport
 from sirocco.protocol.contract.map_change import Phase
-from sirocco.protocol.coordinator.balance_rounds import ClusterState
-from sirocco.protocol.coordinator.balance_turns import (
-    MET_LOOKS,
+from sirocco.protocol.coordinator.balance_requests import (
     Ask,
     AskArrivals,
     AskLoads,
@@ -26,8 +24,9 @@ from sirocco.protocol.coordinator.balance_turns import (
     RoundResult,
     Save,
     SaveMemory,
-    Turns,
 )
+from sirocco.protocol.coordinator.balance_rounds import ClusterState
+from sirocco.protocol.coordinator.balance_turns import MET_LOOKS, Turns
 from sirocco.protocol.coordinator.round_settings import LOOKS, RoundSettings
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, View
 from tests.support.values import uniform_map
