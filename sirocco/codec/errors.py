@@ -21,7 +21,8 @@ from sirocco.model.errors import (
 # Codes are those of gRPC, but for one: with `PARTIAL_RESULT` a required part cannot be reached, and
 # the details name it.
 STATUS_NAMES: Mapping[type[SiroccoError], str] = MappingProxyType(
-    {error: error.code for error in (SiroccoError, *ERRORS_BY_CODE.values())}
+    {SiroccoError: SiroccoError.code}
+    | {error: code for code, error in ERRORS_BY_CODE.items()}
     | {PartialResult: "UNAVAILABLE"}
 )
 
