@@ -118,7 +118,7 @@ class Prometheus:
     def stop(self) -> None:
         """Stops the server."""
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(120.0)
         self._log.close()
 
     def get(self, path: str, **arguments: str) -> Any:
@@ -129,7 +129,7 @@ class Prometheus:
         """
         question = f"{self.address}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
         try:
-            with urllib.request.urlopen(question, timeout=10) as answer:
+            with urllib.request.urlopen(question, timeout=120.0) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             if error.code != 503:
@@ -138,7 +138,7 @@ class Prometheus:
             assert self._process.poll() is None, self._read_log()
         return None
 
-    def await_targets(self, count: int, timeout_s: float = 30) -> None:
+    def await_targets(self, count: int, timeout_s: float = 120.0) -> None:
         """Waits until this many targets have been scraped."""
         deadline = time.monotonic() + timeout_s
         while not self.has_data(f"count(up == 1) == {count}"):

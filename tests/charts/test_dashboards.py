@@ -140,7 +140,7 @@ class Load:
     def stop(self) -> None:
         self._stopping.set()
         for thread in self._threads:
-            thread.join(20)
+            thread.join(120.0)
 
     def _work(self) -> None:
         with Client(self._router) as client, client.publisher() as publisher:
@@ -177,13 +177,13 @@ class Load:
         """Publishes, and listens as another subscriber, over HTTP."""
         url, lines = f"http://{self._http}/v1", {"content-type": "application/x-ndjson"}
         query = {"kind": "range", "text": "fire"}
-        httpx.put(f"{url}/queries/web?subscriber=web", json=query, timeout=30.0)
+        httpx.put(f"{url}/queries/web?subscriber=web", json=query, timeout=120.0)
         body = '{"id": 1, "lon": 2, "lat": 3, "text": "fire"}\nbad\n'
-        with httpx.stream("GET", f"{url}/subscribers/web/notifications", timeout=60.0) as events:
+        with httpx.stream("GET", f"{url}/subscribers/web/notifications", timeout=120.0) as events:
             for _ in events.iter_lines():
                 if self._stopping.wait(0.05):
                     return
-                httpx.post(f"{url}/objects", content=body, headers=lines, timeout=30.0)
+                httpx.post(f"{url}/objects", content=body, headers=lines, timeout=120.0)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 from tests.oracle import agrees, read_members
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)

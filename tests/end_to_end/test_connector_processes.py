@@ -71,7 +71,7 @@ class Process:
     def end(self) -> int:
         """SIGTERM; returns the exit status."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(60)
+        return self._process.wait(120.0)
 
 
 class Subscriber:

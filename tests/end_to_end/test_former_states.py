@@ -27,7 +27,7 @@ from tests.oracle import agrees, arrivals_ms, matches
 
 FOLDER = Path(__file__).parent / "former"
 STATES = sorted(FOLDER.glob("*.json.xz"))
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 
 # Queries of the story that the present version changes and removes.
 CHANGED = {"changed", "removed"}

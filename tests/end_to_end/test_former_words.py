@@ -22,7 +22,7 @@ from tests.end_to_end.former.record import Receiver, publish
 from tests.end_to_end.test_former_states import _record
 
 FOLDER = Path(__file__).parent / "former" / "words"
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 SETTINGS: dict[str, Any] = {
     **{"cluster": "former", "slots": 4, "leaves": 8},
     **{"intake_partitions": 1, "registry_partitions": 2},

@@ -42,7 +42,7 @@ def gateway(cluster: EmbeddedCluster) -> Iterator[Gateway]:
 
 @pytest.fixture
 def http(gateway: Gateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{gateway.address}", timeout=30.0) as client:
+    with httpx.Client(base_url=f"http://{gateway.address}", timeout=120.0) as client:
         yield client
 
 
@@ -150,7 +150,7 @@ def test_a_list_of_searches_has_bounds(cluster: EmbeddedCluster) -> None:
     gateway = Gateway(GatewaySettings(routers=cluster.router_address, limits=limits))
     gateway.start()
     one = {"kind": "range", "text": "boundword"}
-    with httpx.Client(base_url=f"http://{gateway.address}", timeout=30.0) as http:
+    with httpx.Client(base_url=f"http://{gateway.address}", timeout=120.0) as http:
         lines = [{"id": i, "lon": 1, "lat": 2, "text": "boundword"} for i in range(20)]
         position = {"position": published(http, *lines)}
         answers = [
@@ -244,7 +244,7 @@ def places_of(base: str, subscriber: str, read: EventSource) -> list[str]:
     """Returns the id of each event, read one at a time from the beginning."""
     found: list[str] = []
     url = f"{base}/v1/subscribers/{subscriber}/notifications?from_earliest=true"
-    with httpx.stream("GET", url, timeout=30.0) as answer:
+    with httpx.stream("GET", url, timeout=120.0) as answer:
         place = ""
         for line in answer.iter_lines():
             if line.startswith("id: "):

@@ -39,7 +39,7 @@ class Watching:
         self.objects: list[list[Any]] = []
 
     def read(self, address: str, stopping: threading.Event) -> None:
-        with httpx.stream("GET", f"http://{address}/v1/live", timeout=30) as answer:
+        with httpx.stream("GET", f"http://{address}/v1/live", timeout=120.0) as answer:
             answer.raise_for_status()
             assert answer.headers["content-type"].startswith("text/event-stream")
             name = ""
@@ -70,7 +70,7 @@ def test_the_map_the_members_and_objects_are_sent(gateway: Gateway) -> None:
     text = "<b>bold</b> " * 100
     with (
         watching(gateway.address) as one,
-        httpx.Client(base_url=f"http://{gateway.address}", timeout=30) as http,
+        httpx.Client(base_url=f"http://{gateway.address}", timeout=120.0) as http,
     ):
         eventually(lambda: {"map", "state", "objects"} <= one.last.keys())
         assert one.last["map"]["version"] == 1
@@ -115,7 +115,7 @@ def test_many_consoles_cost_the_cluster_as_much_as_one(gateway: Gateway) -> None
 
 
 def test_what_a_console_loads_is_served_and_comes_from_nowhere_else(gateway: Gateway) -> None:
-    with httpx.Client(base_url=f"http://{gateway.address}", timeout=30) as http:
+    with httpx.Client(base_url=f"http://{gateway.address}", timeout=120.0) as http:
         page = http.get("/")
         assert page.status_code == 200
         assert "default-src 'self'" in page.headers["content-security-policy"]

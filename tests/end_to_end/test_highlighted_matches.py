@@ -140,7 +140,7 @@ def test_the_tool_and_the_gateway_show_them(
     gateway = Gateway(GatewaySettings(routers=router))
     gateway.start()
     try:
-        with httpx.Client(base_url=f"http://{gateway.address}", timeout=30.0) as http:
+        with httpx.Client(base_url=f"http://{gateway.address}", timeout=120.0) as http:
             answer = http.get("/v1/queries/shown").json()
             assert answer["query"]["highlight"] is True
             path = f"/v1/subscribers/{one}/notifications?from_earliest=true"

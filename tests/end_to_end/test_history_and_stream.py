@@ -37,7 +37,7 @@ START_MS = 1_700_000_000_000
 SPEED = 50
 OBJECTS = 3_000
 QUERIES = 160
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 
 # So that registrations fall between objects, and none before the first or after the last.
 BATCH = 20

@@ -65,7 +65,7 @@ class Attacked:
         with grpc.insecure_channel(
             self.cluster.router_address, options=unbounded, **options
         ) as channel:
-            call = channel.stream_stream(BULK)(iter((data,)), metadata=metadata, timeout=60)
+            call = channel.stream_stream(BULK)(iter((data,)), metadata=metadata, timeout=120.0)
             with pytest.raises(grpc.RpcError):
                 list(call)
             code = call.code()
@@ -213,7 +213,7 @@ def test_one_bad_row_costs_no_other(attacked: Attacked) -> None:
             BULK, pb.RegisterQueriesRequest.SerializeToString, pb.RegisterQueriesResponse.FromString
         )
         metadata = (("authorization", f"Bearer {attacked.tokens['acme']}"),)
-        (answer,) = call(iter((request,)), metadata=metadata, timeout=60)
+        (answer,) = call(iter((request,)), metadata=metadata, timeout=120.0)
     assert [each.error.code for each in answer.results] == ["INVALID_ARGUMENT", ""]
     registered = acme.get("good").query
     assert isinstance(registered, RangeQuery)

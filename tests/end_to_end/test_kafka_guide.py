@@ -35,5 +35,5 @@ def test_the_guide_can_be_pasted(kafka_server: KafkaServer, tmp_path: Path) -> N
             )
         finally:
             os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait(20)
+            shell.wait(120.0)
             print(out.read_text())

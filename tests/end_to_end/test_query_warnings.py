@@ -147,7 +147,7 @@ def test_the_gateway_answers_with_them(router: str) -> None:
     gateway = Gateway(GatewaySettings(routers=router))
     gateway.start()
     try:
-        with httpx.Client(base_url=f"http://{gateway.address}", timeout=30.0) as http:
+        with httpx.Client(base_url=f"http://{gateway.address}", timeout=120.0) as http:
             asked = {"kind": "range", "text": "fire and smoke"}
             for status in (201, 200):
                 answer = http.put("/v1/queries/http", params={"subscriber": "s"}, json=asked)

@@ -30,7 +30,7 @@ from tests.oracle import matches, read_members
 ROOT = Path(__file__).resolve().parents[2]
 BUSHFIRES = ROOT.parent / "shared" / "data" / "nsw_rfs_bushfire_updates.jsonl.gz"
 SEED = 20261121
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def test_the_same_on_kafka(
 
 def _left_on(kafka: KafkaServer, redis: RedisServer) -> tuple[set[str], set[str]]:
     """Returns the broker's topics and the lasting keys in Redis; leases expire by themselves."""
-    topics = AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=10.0).topics
+    topics = AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=120.0).topics
     store = RedisMapStore(redis.url)
     client = store._client
     lasting = {key for key in client.scan_iter(match="replay-*") if client.ttl(key) == -1}

@@ -11,7 +11,7 @@ from sirocco_client import Client, Ended, Subscription, query_from_json
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 AREA = {"rect": {"west": 0, "south": 0, "east": 5, "north": 5}}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"kind": "range", "region": AREA},

@@ -79,7 +79,7 @@ def test_answers_stay_whole_while_evaluators_leave() -> None:
     )
     with (
         EmbeddedCluster(settings, evaluators=3) as cluster,
-        Client(cluster.router_address, timeout_s=60) as client,
+        Client(cluster.router_address, timeout_s=300.0) as client,
     ):
         rng = random.Random(5)
         with client.publisher() as publisher:
@@ -107,7 +107,7 @@ def test_answers_stay_whole_while_evaluators_leave() -> None:
         # All slots are at the last one by the end of this.
         assert len(client.search(EVERYTHING, position_token=token)) == 2_000
         left.set()
-        asking.join(60)
+        asking.join(120.0)
         assert set(counts) == {2_000}
 
 

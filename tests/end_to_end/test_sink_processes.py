@@ -77,7 +77,7 @@ class ReceiverThread:
 
     def kill(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(120.0)
 
     def objects(self) -> dict[str, int]:
         """Returns the object of each id."""
@@ -103,11 +103,11 @@ class Connector:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(120.0)
 
     def end(self) -> int:
         self._process.terminate()
-        return self._process.wait(60)
+        return self._process.wait(120.0)
 
 
 def records_of(address: str, topic: str) -> list[Any]:
@@ -148,7 +148,7 @@ def test_no_kill_loses_or_doubles_a_notification(
     rng = random.Random(drawn_seed())
     topic = f"sunk-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka_server.address})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(120.0)
     receiver = ReceiverThread()
     receiver.start()
     common = {"subscriber": "ledger", "start": "earliest"}

@@ -35,7 +35,7 @@ pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark
 SEED = "20261121-spark"
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "spark-jobs" / "build_map.py"
-JOB_S = 600
+JOB_S = 1_200
 # Slices of some hundred objects, so that the archive has some after seconds.
 OBJECTS_BYTES = 50_000
 LIMITS = StoreLimits(active_rows=64, slices=2, slice_rows=512)
@@ -76,7 +76,7 @@ def test_a_map_built_from_the_archive_follows_under_load(
 
 @pytest.mark.spark
 @pytest.mark.kafka
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 def test_a_map_by_keyword_follows_in_processes_on_kafka(
     kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:

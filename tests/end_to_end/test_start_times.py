@@ -29,7 +29,7 @@ FIRST_MS = 1_700_000_000_000
 OBJECTS = 60
 BEGIN = 35
 AREA = {"rect": {"west": 0, "south": -1, "east": 100, "north": 1}}
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 
 def object_number(number: int) -> dict[str, Any]:

@@ -78,7 +78,9 @@ def test_a_cluster_without_a_store(tmp_path: Path) -> None:
 def held_back_by(process: ServiceProcess) -> float:
     """Returns the metric of a router's process."""
     assert process.addresses is not None
-    with urllib.request.urlopen(f"http://{process.addresses.http}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(
+        f"http://{process.addresses.http}/metrics", timeout=120.0
+    ) as answer:
         text = answer.read().decode()
     found = re.search(r"^sirocco_router_held_back_objects (\S+)$", text, re.MULTILINE)
     assert found is not None
@@ -100,7 +102,7 @@ def await_holding_back(cluster: LocalCluster) -> str:
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 def test_a_killed_router_leaves_its_keywords_in_the_log(
     kafka_server: KafkaServer,
     redis_server: RedisServer,

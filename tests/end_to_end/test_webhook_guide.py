@@ -57,5 +57,5 @@ def test_the_guide_can_be_pasted(tmp_path: Path) -> None:
             )
         finally:
             os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait(20)
+            shell.wait(120.0)
             print(out.read_text())

@@ -37,7 +37,7 @@ BURSTS_PER_S = 25
 SAMPLE_OBJECTS = 600
 
 # Bound of waits, far above every target: a fault that stops everything for good fails.
-WAIT_S = 120.0
+WAIT_S = 600.0
 LOOK_S = 0.02
 
 

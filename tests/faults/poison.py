@@ -28,7 +28,7 @@ _REPEATED = (INTAKE, SLOTS, PARTIALS)
 
 # Records before a Kafka partition's end among which it looks for some to damage.
 _LOOK_BACK = 50
-_READ_S = 10.0
+_READ_S = 120.0
 
 
 def poison(rig: Rig, load: Load) -> Seen:

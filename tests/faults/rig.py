@@ -34,7 +34,7 @@ DEADLY = Path(deadly.__file__).parent
 # Size of the archive's file system: half a minute of overload on a fast machine is half a gigabyte.
 ARCHIVE_BYTES = 2 << 30
 PROCESSES_MAX = 4
-READY_S = 120.0
+READY_S = 600.0
 
 # So small that a few seconds of large objects fill it: older ones are in the archive.
 STORE_BYTES = 64 << 20

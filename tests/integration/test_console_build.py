@@ -18,6 +18,6 @@ def test_the_committed_console_is_built_from_its_sources() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=850,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -56,7 +56,9 @@ class Objects:
         for row, one in enumerate(self.ids):
             self.rows_of[one].append(row)
         texts = [one.get("text") or "" for one in objects]
-        self._take_texts([Counter(terms_of(text)) for text in texts])
+        # Once for each different text: made-up texts repeat a lot.
+        terms_in = {text: Counter(terms_of(text)) for text in dict.fromkeys(texts)}
+        self._take_texts([terms_in[text] for text in texts])
         self._texts = texts
         self._known_tokens: dict[bool, _Tokens] = {}
 
@@ -149,7 +151,8 @@ class Objects:
 
     def _tokens(self, fold: bool) -> _Tokens:
         if fold not in self._known_tokens:
-            self._known_tokens[fold] = _Tokens([tokens_of(t, fold=fold) for t in self._texts])
+            tokens_in = {t: tokens_of(t, fold=fold) for t in dict.fromkeys(self._texts)}
+            self._known_tokens[fold] = _Tokens([tokens_in[text] for text in self._texts])
         return self._known_tokens[fold]
 
 
@@ -173,7 +176,10 @@ class _Tokens:
                 mask[self._token_rows[token]] = True
             return mask
         rows = self._token_rows.get(leaf.tokens[0], _NO_ROWS)
-        mask[[row for row in rows.tolist() if holds(leaf, self._tokens[row])]] = True
+        if len(leaf.tokens) > 1:
+            kept = [holds(leaf, self._tokens[row]) for row in rows.tolist()]
+            rows = rows[np.array(kept, np.bool_)]
+        mask[rows] = True
         return mask
 
 

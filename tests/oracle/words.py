@@ -40,6 +40,7 @@ def _without_ignorables(text: str) -> str:
     return text if ignorables.isdisjoint(text) else "".join(c for c in text if c not in ignorables)
 
 
+@functools.lru_cache(8_192)
 def _opened(character: str) -> str:
     """Returns a character after step 1."""
     if character == "\u0130":

@@ -22,7 +22,7 @@ from sirocco.services.connector.process import Connector, ProcessSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.support.plain_client import PlainClient, new_session, query_message
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 _names = itertools.count(1)
 
@@ -31,7 +31,7 @@ def new_topic(address: str, partitions: int = 1, **config: str) -> str:
     """Creates a topic of a new name."""
     name = f"topic-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(name, partitions, config=config)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, config=config)])[name].result(120.0)
     return name
 
 
@@ -77,7 +77,7 @@ def records_of(address: str, topic: str, count: int) -> list[Any]:
 def committed(address: str, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
     """Returns what a group has committed."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group})
-    (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=20)
+    (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=120.0)
     consumer.close()
     return found.offset, found.metadata or ""
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from sirocco_client import AsyncClient, Client, Retry
 
-CALL_TIMEOUT_S = 60.0
+CALL_TIMEOUT_S = 300.0
 
 # Retries follow at once: the scripts count failures, and no test waits for one to pass.
 QUICK = Retry(attempts=6, initial_ms=1, longest_ms=5)
@@ -66,7 +66,7 @@ class AsyncDriver:
     def __exit__(self, *error: object) -> None:
         self.call(self.client.close)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(10)
+        self.thread.join(120.0)
         self.loop.close()
 
 

@@ -130,7 +130,7 @@ class FakeCluster:
             self.matches += matches
             self.lock.notify_all()
 
-    def await_that(self, condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    def await_that(self, condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
         with self.lock:
             assert self.lock.wait_for(condition, timeout_s), "did not come to be"
 

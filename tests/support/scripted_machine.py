@@ -25,7 +25,7 @@ from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryProducer
 
-WAIT_S = 20.0
+WAIT_S = 300.0
 ELECTED = LeaderElected("c")
 HEARD = ControlRead(0, ELECTED)
 TO_ANOTHER = Granted(0, INTAKE, 0, "another")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 # Far longer than any wait that succeeds, so that only real failures time out.
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 def eventually(condition: Callable[[], Any], what: object = "") -> Any:

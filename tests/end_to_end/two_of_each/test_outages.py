@@ -13,14 +13,13 @@ import pytest
 from sirocco.local.cluster import LocalCluster
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
-from tests.end_to_end.under_load import OBJECTS_PER_S, Traffic
+from tests.end_to_end.under_load import Traffic
 
 pytestmark = pytest.mark.kafka
 
 SEED = 20261122
 
-# More objects than are published within a lease of 4 s.
-LONGER_THAN_A_LEASE = 6 * OBJECTS_PER_S
+LONGER_THAN_A_LEASE_S = 6.0
 
 
 def assert_all_live(cluster: LocalCluster) -> None:
@@ -70,12 +69,12 @@ def test_redis_may_be_lost_as_a_whole(
         else:
             redis_server.kill()
             # Every lease would have expired meanwhile, and matching continues.
-            traffic.await_progress(ahead=LONGER_THAN_A_LEASE)
+            traffic.await_progress(after_s=LONGER_THAN_A_LEASE_S)
             redis_server.start()
         print(f"redis {ending}: a match after {traffic.await_progress():.1f} s")
         traffic.register_under_way("afterwards")
         # Long enough for the coordinator to act on the new content.
-        traffic.await_progress(ahead=LONGER_THAN_A_LEASE)
+        traffic.await_progress(after_s=LONGER_THAN_A_LEASE_S)
         assert traffic.owners() == owners, "somebody counted as dead who was not"
         traffic.finish()
     assert_all_live(cluster)

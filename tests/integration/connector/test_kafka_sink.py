@@ -47,7 +47,7 @@ def topic(kafka_server: KafkaServer) -> str:
     name = f"alerts-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": kafka_server.settings.bootstrap})
     for made in admin.create_topics([NewTopic(name, 3, 1)]).values():
-        made.result(20)
+        made.result(120.0)
     return name
 
 
@@ -95,7 +95,7 @@ def objects_of(server: KafkaServer, topic: str) -> list[int]:
 
 async def has(server: KafkaServer, topic: str, count: int) -> None:
     """Waits until a topic has so many records."""
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 300.0
     while (found := len(await asyncio.to_thread(records_of, server, topic))) < count:
         assert time.monotonic() < deadline_s, f"{found} of {count}"
 
@@ -273,7 +273,7 @@ def test_killed_processes_lose_and_double_nothing(
                 time.sleep(0.05)
         finally:
             process.send_signal(signal.SIGKILL)
-            process.wait(20)
+            process.wait(120.0)
 
     async def finish() -> None:
         async with running(cluster.router, members, topic):
@@ -311,7 +311,7 @@ def test_a_state_behind_the_open_transaction_of_another_sink_is_found(
     settings: KafkaSettings = kafka_server.settings
     states = f"{topic}-states"
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    admin.create_topics([NewTopic(states, 1, 1)])[states].result(20)
+    admin.create_topics([NewTopic(states, 1, 1)])[states].result(120.0)
     other = Producer(
         {
             "bootstrap.servers": settings.bootstrap,
@@ -327,7 +327,7 @@ def test_a_state_behind_the_open_transaction_of_another_sink_is_found(
         await first.save(Saved(Place("0.1")))
         other.begin_transaction()
         other.produce(states, b"{}", b"other")
-        other.flush(20)
+        other.flush(120.0)
         await first.save(Saved(Place("0.2")))
         await first.close()
         second = Transactions(settings, topic, states)

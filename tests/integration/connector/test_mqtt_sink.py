@@ -39,7 +39,7 @@ class Broker:
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(120.0)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def cluster(kafka_server) -> Iterator[Cluster]:
         producer.append(INTAKE, number % 2, value, headers=(("method", method.encode()),))
     for method, value in registry_records()[0]:
         producer.append(REGISTRY, 0, value, key=b"k", headers=(("method", method.encode()),))
-    assert producer.flush(30) == 0
+    assert producer.flush(120.0) == 0
     yield made
     log.close()
 

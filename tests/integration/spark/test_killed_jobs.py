@@ -17,7 +17,7 @@ from sirocco_spark.archive import index_archive
 from sirocco.model.errors import InvalidArgument
 from tests.integration.spark.conftest import JOBS, OBJECTS, History, kill_at, write_lines
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 
 def command(job: str, *arguments: object) -> list[str]:
@@ -27,7 +27,7 @@ def command(job: str, *arguments: object) -> list[str]:
 
 
 def summary_of(asked: list[str]) -> dict:
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=1_500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

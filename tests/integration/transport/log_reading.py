@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sirocco.transport.log import Consumer, Log, Record
 
 
-def take(consumer: Consumer, count: int, timeout_s: float = 15.0) -> list[Record]:
+def take(consumer: Consumer, count: int, timeout_s: float = 120.0) -> list[Record]:
     """Polls until there are `count` records; fails when the time is over."""
     taken: list[Record] = []
     deadline = time.monotonic() + timeout_s
@@ -18,7 +18,7 @@ def take(consumer: Consumer, count: int, timeout_s: float = 15.0) -> list[Record
     return taken
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 15.0) -> None:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 120.0) -> None:
     """Waits for a condition; fails when the time is over."""
     deadline = time.monotonic() + timeout_s
     while not condition():

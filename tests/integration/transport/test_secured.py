@@ -78,7 +78,7 @@ def test_every_client_of_the_log_gets_in_with_the_password(
     log.create_topics([TOPIC])
     producer = log.producer("p")
     producer.append(TOPIC.name, 0, b"plain")
-    assert producer.flush(15.0) == 0
+    assert producer.flush(120.0) == 0
     transactional = log.producer("x", transactional_id=f"x-{mechanism}")
     transactional.init_transactions()
     transactional.begin()
@@ -122,7 +122,7 @@ def test_a_reader_of_a_topic_needs_no_right_to_a_group(tmp_path: Path) -> None:
     producer = own.producer("p")
     allow(server, topic, AclOperation.DESCRIBE)
     producer.append(topic, 0, b"one")
-    assert producer.flush(15.0) == 0
+    assert producer.flush(120.0) == 0
     consumer = log.consumer("c")
     consumer.assign({(TOPIC.name, 0): 0})
     with pytest.raises(TransportError, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -198,7 +198,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
         return True
 
     process = LocalProcess("redis", directory, str(config), outlive=False)
-    process.start(["redis-server", str(config)], answers, timeout_s=20.0)
+    process.start(["redis-server", str(config)], answers, timeout_s=300.0)
     yield address, certificate
     process.stop()
 

@@ -30,7 +30,7 @@ def test_committed_records_appear_together(log: Log, topic: str, transactional_i
     acks: list[tuple[Exception | None, int]] = []
     producer.append(topic, 0, b"a", on_ack=lambda e, o: acks.append((e, o)))
     producer.append(topic, 1, b"b", on_ack=lambda e, o: acks.append((e, o)))
-    assert producer.flush(15.0) == 0
+    assert producer.flush(120.0) == 0
     assert acks == [(None, 0), (None, 0)]
     assert log.bounds(topic, 0) == (0, 0)
     assert consumer.poll(10, 0.3) == []
@@ -47,7 +47,7 @@ def test_aborted_records_are_never_seen(log: Log, topic: str, transactional_id: 
     consumer.assign({(topic, 0): 0})
     producer = begun(log, transactional_id)
     producer.append(topic, 0, b"dropped")
-    producer.flush(15.0)
+    producer.flush(120.0)
     producer.abort()
     producer.begin()
     producer.append(topic, 0, b"kept")
@@ -63,7 +63,7 @@ def test_an_abort_alone_lets_consumers_reach_the_head(
     consumer.assign({(topic, 0): 0})
     producer = begun(log, transactional_id)
     producer.append(topic, 0, b"dropped")
-    producer.flush(15.0)
+    producer.flush(120.0)
     producer.abort()
     until(lambda: log.bounds(topic, 0)[1] == 2, "the end of the transaction is in the log")
     until(lambda: at_head(log, consumer), "the consumer stands behind it")
@@ -93,12 +93,12 @@ def test_records_of_others_wait_after_an_open_transaction(
     plain, consumer = log.producer("plain"), log.consumer("c")
     consumer.assign({(topic, 0): 0})
     plain.append(topic, 0, b"before")
-    plain.flush(15.0)
+    plain.flush(120.0)
     producer = begun(log, transactional_id)
     producer.append(topic, 0, b"inside")
-    producer.flush(15.0)
+    producer.flush(120.0)
     plain.append(topic, 0, b"after")
-    plain.flush(15.0)
+    plain.flush(120.0)
     assert [r.value for r in take(consumer, 1)] == [b"before"]
     assert consumer.poll(10, 0.3) == []
     assert log.bounds(topic, 0) == (0, 1)
@@ -113,7 +113,7 @@ def test_a_zombie_is_fenced_and_its_transaction_dropped(
     consumer.assign({(topic, 0): 0})
     zombie = begun(log, transactional_id)
     zombie.append(topic, 0, b"zombie")
-    zombie.flush(15.0)
+    zombie.flush(120.0)
     successor = log.producer("merger", transactional_id=transactional_id)
     successor.init_transactions()
     successor.begin()
@@ -159,7 +159,7 @@ def test_initialising_ends_what_a_dead_predecessor_left_open(
 ) -> None:
     dead = begun(log, transactional_id)
     dead.append(topic, 0, b"left open")
-    dead.flush(15.0)
+    dead.flush(120.0)
     dead.close()
     successor = log.producer("merger", transactional_id=transactional_id)
     successor.init_transactions()

@@ -181,7 +181,7 @@ def test_a_pipe_is_read_as_a_file_is(tmp_path: Path, lines: list[bytes], packed:
     writer = threading.Thread(target=pipe.write_bytes, args=(written,), daemon=True)
     writer.start()
     assert [line for _, line in numbered_lines(pipe)] == lines
-    writer.join(10)
+    writer.join(120.0)
 
 
 def test_many_long_lines_do_not_take_all_memory(tmp_path: Path) -> None:

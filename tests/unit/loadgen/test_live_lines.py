@@ -70,7 +70,7 @@ def test_a_signal_that_does_not_end_the_wait_is_noticed(
     def interrupt() -> None:
         time.sleep(LINGER_S)
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
-        has_waited.append(not is_noticed.wait(30))
+        has_waited.append(not is_noticed.wait(120.0))
         # Ends a wait that goes on.
         os.close(writing)
 

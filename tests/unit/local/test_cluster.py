@@ -303,9 +303,9 @@ def test_one_command_at_a_time_is_at_work_in_a_directory(tmp_path: Path) -> None
     thread = threading.Thread(target=second)
     with alone(tmp_path / "run", lambda: pytest.fail("nobody else is at work")):
         thread.start()
-        assert waits.wait(10)
+        assert waits.wait(120.0)
         assert not begun.is_set()
-    thread.join(10)
+    thread.join(120.0)
     assert begun.is_set()
 
 

@@ -24,6 +24,7 @@ from tests.oracle import (
     distance_m,
     matches,
     satisfies,
+    table,
 )
 from tests.oracle.geometry import distances_m
 from tests.oracle.words import BadExpressionError, evaluate, holds, parse, terms_of, tokens_of
@@ -200,6 +201,22 @@ def test_filters_know_types_and_missing_members() -> None:
     assert not satisfies({"size": {"in": [1, "a"]}}, {"size": None})
     assert satisfies({"size": {"in": [1, "a"]}}, {"size": "a"})
     assert not satisfies({"text": "fire"}, {"text": "fire"})  # no attribute
+
+
+def test_texts_that_repeat_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: Counter[str] = Counter()
+
+    def counted(text: str, *, fold: bool = False) -> list[str]:
+        read[text] += 1
+        return tokens_of(text, fold=fold)
+
+    monkeypatch.setattr(table, "tokens_of", counted)
+    monkeypatch.setattr(table, "terms_of", counted)
+    one = {"lon": 0, "lat": 0}
+    objects = [{"id": i, "text": ("a b", "b c")[i % 2], **one} for i in range(10)]
+    queries = [{"id": q, "kind": "range", "mode": "continuous", "text": q} for q in "ab"]
+    assert matches(objects, queries).total() == 5 + 10
+    assert read == {"a b": 2, "b c": 2}, "once for terms, once for tokens"
 
 
 def test_matches_count_publications_and_lifetimes() -> None:

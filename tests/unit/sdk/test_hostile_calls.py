@@ -92,7 +92,7 @@ def test_one_subscription_has_one_reader(cluster: FakeCluster, client: Any) -> N
     with pytest.raises(FailedPrecondition):
         subscription.next_batch()
     cluster.deliver(("q", 1))
-    reader.join(20)
+    reader.join(120.0)
     assert len(found[0]) == 1
     # Another thread may go on where the first one stopped.
     cluster.deliver(("q", 2))

@@ -46,7 +46,7 @@ def test_threads_share_a_publisher(cluster: FakeCluster) -> None:
         for each in threads:
             each.start()
         for each in threads:
-            each.join(60)
+            each.join(120.0)
     assert sorted(numbers) == list(range(1, 2_001))
     assert len(cluster.ids) == 2_000
     for worker in range(4):

@@ -23,7 +23,7 @@ from sirocco.transport.memory_map_store import MemoryMapStore
 from tests.support.waiting import until
 
 LIMIT_BYTES = 1_000
-WAIT_S = 10.0
+WAIT_S = 120.0
 
 
 LIMITS = AdmissionLimits(

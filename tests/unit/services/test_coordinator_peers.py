@@ -36,10 +36,10 @@ def router() -> Iterator[tuple[IntakeRouter, str]]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
-    assert found.wait(30)
+    assert found.wait(120.0)
     yield intake, address[0]
     loop.call_soon_threadsafe(over.set)
-    thread.join(30)
+    thread.join(120.0)
     loop.close()
 
 

@@ -145,7 +145,7 @@ def test_a_search_of_a_stream_leaves_places_to_single_ones() -> None:
         assert eventually(lambda: cluster.front._places.taken > 0)
         assert cluster.front._places.taken < 8
         gate.set()
-        waiting.join(30)
+        waiting.join(120.0)
         assert cluster.client.search(everywhere()).ids == []
 
 
@@ -196,7 +196,7 @@ def test_a_slow_search_holds_back_no_other_on_the_wire(filled: Searchable) -> No
     assert eventually(lambda: done._value.get() > 0)
     assert not first
     gate.set()
-    taking.join(30)
+    taking.join(120.0)
     assert len(first) == 31
     assert all(result.error is None for result in first)
 
@@ -241,7 +241,7 @@ def test_a_client_that_goes_leaves_nothing_behind(filled: Searchable) -> None:
     taking.start()
     assert eventually(lambda: filled.front._places.taken == 20)
     filled.client.close()
-    taking.join(30)
+    taking.join(120.0)
     assert eventually(lambda: filled.front._places.taken == 0)
     assert eventually(lambda: filled.front._under_way == 0)
     assert eventually(lambda: filled.front._streams.taken == 0)
@@ -256,7 +256,7 @@ class Raw:
         self.stub = SearchServiceStub(self.channel)
 
     def answers(self, *requests: pb.SearchManyRequest) -> list[pb.NumberedResponse]:
-        call = self.stub.SearchMany(iter(requests), timeout=20)
+        call = self.stub.SearchMany(iter(requests), timeout=120.0)
         return [each for message in call for each in message.responses]
 
 
@@ -322,7 +322,7 @@ def test_who_reads_no_refusals_is_not_read_either(monkeypatch: pytest.MonkeyPatc
 
     with Searchable(1, limits=SearchLimits(stream_responses_max=50)) as cluster:
         raw = Raw(cluster)
-        call = raw.stub.SearchMany(requests(), timeout=60)
+        call = raw.stub.SearchMany(requests(), timeout=120.0)
         seen = -1
         while seen != taken:
             seen = taken

@@ -24,7 +24,7 @@ from sirocco.services.router.map_change_reader import (
 from sirocco.services.router.stored import StoredQueries
 from tests.support.waiting import eventually
 
-DEADLINE_S = 40.0
+DEADLINE_S = 120.0
 
 
 class Pauses:

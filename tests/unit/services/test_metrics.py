@@ -32,7 +32,7 @@ def shown(cluster: EmbeddedCluster, service: str) -> dict[str, float]:
     for one in cluster.services:
         if one.name != service:
             continue
-        with urlopen(f"http://{one.http_address}/metrics", timeout=10) as response:
+        with urlopen(f"http://{one.http_address}/metrics", timeout=120.0) as response:
             text = response.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:

@@ -17,7 +17,7 @@ from sirocco.services.coordinator.maps import MapBack
 from tests.support.waiting import until
 
 # Far longer than any of this takes.
-TIMEOUT_S = 20.0
+TIMEOUT_S = 120.0
 
 
 class Leader:

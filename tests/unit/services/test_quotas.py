@@ -339,7 +339,7 @@ def test_a_count_whose_caller_has_gone_is_not_done_twice_at_once(
         for each in changes(*span):
             if each[0] == 5:
                 reading.set()
-                may_go_on.wait(20)
+                may_go_on.wait(120.0)
             yield each
 
     monkeypatch.setattr(registered, "changes", slow)

@@ -17,7 +17,7 @@ from sirocco.services.merger.receive import ReceiveFront
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 class Slow(MemoryLog):

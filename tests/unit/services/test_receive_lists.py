@@ -26,7 +26,7 @@ from sirocco.transport.memory_log import MemoryLog
 from tests.support.list_records import ListVersion, Match, found_of, knn_spec
 from tests.support.merger_cluster import MergerCluster
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from sirocco.telemetry.metrics import RouterMetrics
 from tests.support.plain_client import publish_request
 from tests.support.values import columns_of
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 120.0
 
 
 class Pool:

@@ -263,7 +263,7 @@ def test_a_slot_that_moved_unnoticed_is_found(small: Searchable) -> None:
     assert not answers
     small.give(2, "evaluator-1")
     small.give(3, "evaluator-0")
-    thread.join(10)
+    thread.join(120.0)
     assert len(answers[0]) == 120
 
 
@@ -279,7 +279,7 @@ def test_an_evaluator_that_dies_is_waited_for_until_another_has_its_slots(
     successor = small.add_evaluator()
     for number in list(dead.slots):
         small.give(number, successor.member)
-    thread.join(10)
+    thread.join(120.0)
     assert len(answers[0]) == 120
 
 
@@ -393,7 +393,7 @@ def test_an_abandoned_search_is_not_worked_on(small: Searchable) -> None:
         thread.start()
         eventually(lambda: small.front._under_way == 1)
         eventually(lambda: all(e.front._under_way == 1 for e in small.evaluators.values()))
-    thread.join(10)
+    thread.join(120.0)
     eventually(lambda: small.front._under_way == 0)
     eventually(lambda: all(e.front._under_way == 0 for e in small.evaluators.values()))
     stopped = [
@@ -421,7 +421,7 @@ def test_searches_beyond_the_bound_are_refused_with_a_hint(small: Searchable) ->
     for slot in small.slots.values():
         assert slot.gate is not None
         slot.gate.set()
-    thread.join(10)
+    thread.join(120.0)
     assert len(held[0]) == 120
 
 
@@ -468,7 +468,7 @@ def test_a_position_token_waits_until_all_slots_are_there(small: Searchable) -> 
     small.reach(1, 6)
     assert not answers
     small.reach(1, 7)
-    thread.join(10)
+    thread.join(120.0)
     assert 999 in answers[0].ids
     # From now on it is known to have been reached.
     assert len(small.client.search(everywhere(), position_token="1.7", timeout_s=0.5)) == 121
@@ -503,7 +503,7 @@ def test_a_slot_that_comes_late_has_to_reach_the_position_as_well(small: Searcha
     eventually(lambda: bool(owner.watch._waiting))
     owner.slots[5] = late
     owner.stepped()
-    thread.join(10)
+    thread.join(120.0)
 
     # check
     assert len(answers[0]) == 120

@@ -28,7 +28,7 @@ from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.values import columns_of
 from tests.support.waiting import until
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

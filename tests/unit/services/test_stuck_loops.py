@@ -48,7 +48,7 @@ def service() -> Iterator[Service]:
 
 def status(service: Service, path: str) -> int:
     try:
-        with urlopen(f"http://{service.http_address}{path}", timeout=10) as answer:
+        with urlopen(f"http://{service.http_address}{path}", timeout=120.0) as answer:
             return int(answer.status)
     except HTTPError as error:
         return error.code

@@ -20,7 +20,7 @@ from sirocco.runtime.settings import MergerFrontLimits
 from tests.support.search_cluster import SETTINGS, Searchable
 from tests.support.waiting import eventually
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 YEAR_MS = 365 * 86_400_000
 # More bytes than the windows of a connection and its buffers ever hold.
 LONG = "word " * 2_000

@@ -54,7 +54,7 @@ def test_what_waits_while_a_thread_works_is_delivered_in_one_turn() -> None:
             nonlocal turn
             turn += 1
 
-        waiting.put(lambda: begins.wait(10) and 0, lambda _: turns.append(turn))
+        waiting.put(lambda: begins.wait(120.0) and 0, lambda _: turns.append(turn))
         for number in range(20):
             waiting.put(lambda number=number: number, lambda _: turns.append(turn))
         begins.set()
@@ -72,7 +72,7 @@ def test_a_long_question_holds_nothing_back() -> None:
         ends = threading.Event()
         made: list[int | BaseException] = []
         waiting.put(lambda: 1, made.append)
-        waiting.put(lambda: ends.wait(10) and 2, made.append)
+        waiting.put(lambda: ends.wait(120.0) and 2, made.append)
         await until(lambda: made)
         assert made == [1]
         ends.set()
@@ -87,7 +87,7 @@ def test_two_threads_work_at_a_time() -> None:
         meet = threading.Barrier(2)
         made: list[int | BaseException] = []
         for _ in range(2):
-            waiting.put(lambda: meet.wait(10), made.append)
+            waiting.put(lambda: meet.wait(120.0), made.append)
         await until(lambda: len(made) == 2)
         assert set(made) == {0, 1}
 

@@ -116,7 +116,7 @@ def test_the_count_is_printed_after_an_interrupt(cluster: FakeCluster) -> None:
         run.stdin.flush()
         cluster.await_that(lambda: len(cluster.log) == 2, 60.0)
         os.kill(run.pid, signal.SIGINT)
-        assert run.wait(60) == 130
+        assert run.wait(120.0) == 130
         assert run.stdout is not None
         assert json.loads(run.stdout.read())["objects"] == 2
 

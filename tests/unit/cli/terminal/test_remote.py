@@ -122,7 +122,7 @@ def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixt
     eventually(seen(f"lost the connection to {first.router}, retrying"))
     again = FakeCluster(port=port)
     again.deliver(("q", 1), ("q", 2))
-    thread.join(60)
+    thread.join(120.0)
     again.stop()
     assert status == [0]
     seen("")()

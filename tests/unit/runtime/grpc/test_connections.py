@@ -15,7 +15,7 @@ from sirocco.runtime.grpc.edge import EdgeLimits
 from sirocco.runtime.grpc.server import GrpcServer, connections_max
 from sirocco.runtime.process import process_tuning
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 
 
 def is_closed(connection: socket.socket, timeout_s: float) -> bool:

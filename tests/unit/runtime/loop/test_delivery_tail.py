@@ -27,7 +27,7 @@ from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.random_messages import MAKERS
 from tests.support.waiting import eventually, until
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.support.list_records import (
 from tests.support.values import map_activated
 from tests.support.waiting import eventually
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 NEAR = ListVersion("near", knn_spec("near", 2))
 WORDS = ListVersion("words", terms_spec("words", 3))
 

@@ -36,14 +36,16 @@ class Health:
 
     def get(self, path: str) -> int:
         try:
-            with urllib.request.urlopen(f"http://{self.server.address}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://{self.server.address}{path}", timeout=120.0
+            ) as answer:
                 return int(answer.status)
         except HTTPError as error:
             return error.code
 
     def connect(self) -> socket.socket:
         host, _, port = self.server.address.rpartition(":")
-        return socket.create_connection((host, int(port)), timeout=10)
+        return socket.create_connection((host, int(port)), timeout=120.0)
 
 
 @pytest.fixture

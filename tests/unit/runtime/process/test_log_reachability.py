@@ -21,7 +21,7 @@ from sirocco.runtime.process.membership import LeaseKeeper, MemberInfo
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_map_store import MemoryMapStore
 
-WAIT_S = 10.0
+WAIT_S = 120.0
 HEARS = {CONNECTED_S: CONNECTED_S_MIN}
 
 

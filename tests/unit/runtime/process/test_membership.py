@@ -26,7 +26,7 @@ from sirocco.transport.errors import TransactionAborted, TransportUnavailable
 from sirocco.transport.memory_map_store import MemoryMapStore
 from tests.support.waiting import eventually
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 class Store(MemoryMapStore):

@@ -28,7 +28,7 @@ def test_threads_step_back_from_where_the_process_stands() -> None:
 
     own = nice_of_thread()
     with ThreadPoolExecutor(1) as threads:
-        nice = threads.submit(stepped).result(10)
+        nice = threads.submit(stepped).result(120.0)
     assert nice == 7 + process_tuning.BACKGROUND_NICE
     assert nice_of_thread() == own
 
@@ -39,4 +39,4 @@ def test_threads_work_where_they_may_not_step_back(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "setpriority", refuse)
     with ThreadPoolExecutor(1, initializer=process_tuning.step_back) as threads:
-        assert threads.submit(lambda: "worked").result(10) == "worked"
+        assert threads.submit(lambda: "worked").result(120.0) == "worked"

@@ -174,7 +174,7 @@ def test_closing_from_another_thread_ends_the_iteration(cluster: FakeCluster, cl
     cluster.deliver(("q", 1))
     eventually(lambda: found)
     subscription.close()
-    reader.join(20)
+    reader.join(120.0)
     assert not reader.is_alive()
     assert [each.object.id for each in found] == [1]
     assert subscription.next_batch() is None
@@ -274,13 +274,13 @@ def test_closing_the_client_ends_its_open_subscriptions(
             for batch in subscription.batches():
                 found.extend(batch.pairs())
                 has_read.set()
-                assert may_go_on.wait(20)
+                assert may_go_on.wait(120.0)
         except BaseException as failure:
             failures.append(failure)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    assert has_read.wait(20)
+    assert has_read.wait(120.0)
     if state != "between batches":
         may_go_on.set()
         # By now it waits for the server, or for the next try.
@@ -288,7 +288,7 @@ def test_closing_the_client_ends_its_open_subscriptions(
         eventually(lambda: "not connected" in repr(inner) or state == "waiting")
     client.close()
     may_go_on.set()
-    reader.join(20)
+    reader.join(120.0)
     assert not reader.is_alive()
     assert not failures
     assert found == MATCHES[:3]

@@ -59,7 +59,7 @@ def posted(gateway: Gateway, body: bytes | Iterator[bytes], **headers: str) -> h
 
 def connected(gateway: Gateway) -> socket.socket:
     host, port = gateway.address.split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=120.0)
 
 
 def ended(connection: socket.socket) -> bytes:
