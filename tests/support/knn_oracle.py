@@ -57,7 +57,7 @@ class KnnQuery:
             return None
         if plain.arrival_ms >= self.text.expires_ms or self.tint not in (None, item.tint):
             return None
-        if not text_holds(self.text, set(plain.terms)):
+        if not text_holds(self.text, plain.term_set):
             return None
         distance = distance_mm(self.lon, self.lat, plain.lon, plain.lat)
         return distance if self.put((distance, item.id, item.session, item.number)) else None
