@@ -14,13 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sirocco.codec.hops import decode, encode, key_of
-from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.control_records import (
+    CheckpointTaken,
+    Granted,
+    MapActivated,
+    MapPrepared,
+    MapSwitched,
+)
 from sirocco.protocol.contract.messages import CONTROL, REGISTRY, Message
 from tests.simulation.registry_truth import unpublished
 from tests.simulation.scheduler import Scheduler
 
-# Least age of a registry record that compaction may remove (`min.compaction.lag.ms`, an hour in
-# the cluster): longer than any pause, and than a void record stays the newest.
+# Least age of a record that compaction may remove (`min.compaction.lag.ms`, an hour in the
+# cluster): longer than any pause, and than a void record stays the newest.
 COMPACTION_LAG_MS = 15_000.0
 
 TopicPartition = tuple[str, int]
@@ -161,13 +167,17 @@ class SimLog:
         """Hides records replaced by newer ones of the same key, sooner than brokers do.
 
         Brokers wait for an hour, in which a leader, or the owner of the subject, republishes the
-        valid record. So a checkpoint stays while the newest record is a lesser one that came late.
+        valid record. So a checkpoint stays while the newest record is a lesser one that came late,
+        and what a leader declared while the newest record is that of an earlier one, and young.
         """
-        newest: dict[bytes | None, Message] = {}
+        newest: dict[bytes | None, Stored] = {}
+        before_ms = self.scheduler.now_ms - COMPACTION_LAG_MS
         for stored in reversed(self.partition(CONTROL, 0).records):
-            message = newest.setdefault(key_of(stored.message), stored.message)
-            stored.is_hidden = message is not stored.message and not _is_lesser(
-                message, stored.message
+            last = newest.setdefault(key_of(stored.message), stored)
+            stored.is_hidden = (
+                last is not stored
+                and not _is_lesser(last.message, stored.message)
+                and not (last.landed_ms > before_ms and _is_earlier(last.message, stored.message))
             )
 
     def is_control_true(self) -> bool:
@@ -207,6 +217,12 @@ def _is_lesser(newer: Message, older: Message) -> bool:
         and isinstance(older, CheckpointTaken)
         and newer.offset < older.offset
     )
+
+
+def _is_earlier(newer: Message, older: Message) -> bool:
+    """Returns whether a record is of an earlier leader than the one that it replaces."""
+    kinds = Granted | MapActivated | MapPrepared | MapSwitched
+    return isinstance(newer, kinds) and isinstance(older, kinds) and newer.term < older.term
 
 
 @dataclass(slots=True, eq=False)
