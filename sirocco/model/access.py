@@ -70,12 +70,14 @@ class Grant:
         tenant: owner; empty for the operator, who sees all tenants' data.
         scopes: some of `SCOPES`.
         expires_ms: epoch ms; None: never.
+        is_jwt: whether it is of a JWT, whose `id` is its subject, escaped; else of the file.
     """
 
     id: str
     tenant: str
     scopes: frozenset[str]
     expires_ms: int | None = None
+    is_jwt: bool = False
 
     def inward(self, name: str) -> str:
         """Returns the name in the cluster for a tenant's own name."""
@@ -119,14 +121,23 @@ class Access:
         Raises:
             Unauthenticated: It is missing, or not a valid token now.
         """
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            raise Unauthenticated("a call needs `authorization: Bearer TOKEN`")
-        grant = self.grants.get(digest_of(token.strip()))
+        grant = self.grants.get(digest_of(bearer_of(authorization)))
         if grant is None:
             raise Unauthenticated("no such token")
         check_time(grant, now_ms)
         return grant
+
+
+def bearer_of(authorization: str) -> str:
+    """Returns the token of a call's header.
+
+    Raises:
+        Unauthenticated: It has none.
+    """
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise Unauthenticated("a call needs `authorization: Bearer TOKEN`")
+    return token.strip()
 
 
 def check_time(grant: Grant, now_ms: int) -> None:

@@ -249,9 +249,9 @@ class Service:
                 parts.host, parts.grpc_port, parts.loop, interceptors=own, peers_only=True
             )
             return of_peers, None
-        checks = (
-            [] if security.tokens is None else [Authenticated(security.tokens, self._count_refused)]
-        )
+        checks = []
+        if security.needs_tokens:
+            checks = [Authenticated(security.tokens, self._count_refused, security.jwts)]
         server = made(parts.host, parts.grpc_port, parts.loop, interceptors=checks)
         if not (self.has_peer_servicers and security.parts_peers):
             return server, None

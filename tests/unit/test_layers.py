@@ -105,6 +105,7 @@ APART = frozenset({*SERVICES, "sirocco.services.embedded"})
 
 # Library → the only files that may import it.
 ADAPTERS = {
+    "joserfc": ("sirocco/runtime/grpc/jwt_*.py",),
     "confluent_kafka": (
         "sirocco/transport/kafka*.py",
         "services/connector/*/kafka*.py",

@@ -1,19 +1,19 @@
 """Tokens of clients: checked once a call, before anything of it is processed.
 
-A servicer finds out who makes a call with `caller()`. Streams last for days: between two of its
-messages a stream checks whether its token is still valid, which costs a comparison.
+A token is one of the operator's file, or a JWT (`jwt_tokens`). A servicer finds out who makes a
+call with `caller()`. Streams last for days: between two of its messages a stream checks whether its
+token is still valid, which costs a comparison.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import logging
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -23,7 +23,9 @@ from sirocco.model.access import (
     Access,
     Grant,
     Limits,
+    bearer_of,
     check_time,
+    digest_of,
     read_access,
 )
 from sirocco.model.errors import (
@@ -36,13 +38,17 @@ from sirocco.model.errors import (
 from sirocco.runtime.grpc.grpc_errors import abort
 from sirocco.runtime.grpc.tls import kind_of
 from sirocco.runtime.process.clock import now_ms
-from sirocco.telemetry.logging import event
+from sirocco.runtime.process.watched_file import LOOK_S, WatchedFile
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    # Libraries of cryptography are loaded only where JWTs are turned on.
+    from sirocco.runtime.grpc.jwt_tokens import CheckedJwt, JwtTokens
 
-# Interval between checks of the file. Kubernetes updates a changed secret within about a minute; a
-# revoked token should not be valid much longer than that.
-LOOK_S = 1.0
+# What `next_valid` returns after the last response.
+END = object()
+
+# Of a process without the file.
+NOBODY = Access()
 
 # Service → the scope of its calls; empty: any token will do. Services not listed need `admin`.
 _SCOPES = {
@@ -74,51 +80,24 @@ class TokenFile:
     """
 
     def __init__(self, path: str | Path, look_s: float = LOOK_S) -> None:
-        self._look_s = look_s
-        self._path = Path(path)
-        self._looked_s = time.monotonic()
-        self._seen = self._look()
-        try:
-            self._access = read_access(self._path.read_text())
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidArgument(f"{path}: cannot be read", field="SIROCCO_TOKENS") from error
-        except InvalidArgument as error:
-            raise error.within("SIROCCO_TOKENS") from None
+        self._file = WatchedFile(path, _read, "tokens", "SIROCCO_TOKENS", look_s)
 
     @property
     def access(self) -> Access:
         """The contents of the file."""
-        now_s = time.monotonic()
-        if now_s - self._looked_s >= self._look_s:
-            self._looked_s = now_s
-            self._refresh()
-        return self._access
+        return self._file.contents
 
     def limits(self, tenant: str) -> Limits:
         """Returns what a tenant may use."""
         return self.access.limits.get(tenant, UNLIMITED)
 
-    def _refresh(self) -> None:
-        seen = self._look()
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            self._access = read_access(self._path.read_text())
-        except (OSError, UnicodeDecodeError, InvalidArgument) as error:
-            reason = str(error) if isinstance(error, InvalidArgument) else type(error).__name__
-            extra = event("tokens_unreadable", reason=reason)
-            logger.error("the token file cannot be read; the former tokens stay", extra=extra)
-            return
-        extra = event("tokens_read", tokens=len(self._access.grants))
-        logger.info("tokens read", extra=extra)
 
-    def _look(self) -> tuple[int, int, int]:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return stat.st_mtime_ns, stat.st_ino, stat.st_size
+def _read(data: bytes) -> Access:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidArgument("is no text in UTF-8") from None
+    return read_access(text)
 
 
 class Caller:
@@ -170,6 +149,30 @@ class Caller:
         check_time(self.grant, now_ms())
 
 
+class JwtCaller(Caller):
+    """The caller of a call with a JWT.
+
+    Args:
+        jwts: checks it again.
+        known: the token.
+        tokens: the operator's file, which holds the limits of tenants; None without.
+    """
+
+    def __init__(self, jwts: JwtTokens, known: CheckedJwt, tokens: TokenFile | None) -> None:
+        super().__init__(known.grant, tokens)
+        self._jwts = jwts
+        self._known = known
+
+    @property
+    def is_open(self) -> bool:
+        """See `Caller`."""
+        return False
+
+    def check(self) -> None:
+        """See `Caller`."""
+        self._jwts.check(self._known)
+
+
 EVERYBODY = Caller(EVERYTHING)
 
 _CALLER: ContextVar[Caller] = ContextVar("caller", default=EVERYBODY)
@@ -184,13 +187,20 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Checks the token of each call.
 
     Args:
-        tokens: the valid ones.
+        tokens: the operator's file; None without.
         refused: called with a word that says why a call was refused.
+        jwts: checks JWTs; None where there are none.
     """
 
-    def __init__(self, tokens: TokenFile, refused: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        tokens: TokenFile | None,
+        refused: Callable[[str], None],
+        jwts: JwtTokens | None = None,
+    ) -> None:
         self._tokens = tokens
         self._refused = refused
+        self._jwts = jwts
 
     async def intercept_service(
         self,
@@ -204,52 +214,74 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         metadata = dict(handler_call_details.invocation_metadata or ())
         header = metadata.get("authorization", "")
         authorization = header if isinstance(header, str) else ""
-        try:
-            found = self._admitted(authorization, scope_of(handler_call_details.method))
-        except SiroccoError as error:
-            self._refused(error.code.lower())
-            return _refusing(handler, error)
-        return _as_caller(handler, found)
+        return self._guarded(handler, authorization, scope_of(handler_call_details.method))
 
-    def _admitted(self, authorization: str, scope: str) -> Caller:
-        grant = self._tokens.access.grant(authorization, now_ms())
-        found = Caller(grant, self._tokens, authorization)
-        if not found.allows(scope):
-            raise PermissionDenied(f"token {grant.id} has no scope {scope!r}")
-        return found
+    def _guarded(
+        self, handler: grpc.RpcMethodHandler, authorization: str, scope: str
+    ) -> grpc.RpcMethodHandler:
+        """Returns the handler of a call: of one that is refused nothing is read."""
+        kind = kind_of(handler)
+        inner = getattr(handler, kind)
 
+        async def single(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            _CALLER.set(await self._caller(context, authorization, scope))
+            return await inner(request, context)
 
-def _as_caller(handler: grpc.RpcMethodHandler, found: Caller) -> grpc.RpcMethodHandler:
-    kind = kind_of(handler)
-    inner = getattr(handler, kind)
-
-    async def single(request: Any, context: grpc.aio.ServicerContext) -> Any:
-        _CALLER.set(found)
-        return await inner(request, context)
-
-    async def stream(request: Any, context: grpc.aio.ServicerContext) -> Any:
-        _CALLER.set(found)
-        async with aclosing(inner(request, context)) as responses:
-            async for response in responses:
+        async def stream(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            found = await self._caller(context, authorization, scope)
+            _CALLER.set(found)
+            async with aclosing(inner(request, context)) as responses:
                 try:
-                    found.check()
+                    while (response := await next_valid(responses, found)) is not END:
+                        yield response
                 except SiroccoError as error:
                     await abort(context, error)
-                yield response
 
-    return handler._replace(**{kind: stream if inspect.isasyncgenfunction(inner) else single})
+        return handler._replace(**{kind: stream if inspect.isasyncgenfunction(inner) else single})
+
+    async def _caller(
+        self, context: grpc.aio.ServicerContext, authorization: str, scope: str
+    ) -> Caller:
+        try:
+            found = self._admitted(authorization, context.peer())
+            if not found.allows(scope):
+                raise PermissionDenied(f"token {found.grant.id} has no scope {scope!r}")
+        except SiroccoError as error:
+            self._refused(error.code.lower())
+            await abort(context, error)
+        return found
+
+    def _admitted(self, authorization: str, peer: str) -> Caller:
+        tokens, jwts = self._tokens, self._jwts
+        # A JWT has three parts; the operator's own tokens may look as they like.
+        if jwts is not None and authorization.count(".") == 2:
+            token = bearer_of(authorization)
+            digest = digest_of(token)
+            if tokens is None or digest not in tokens.access.grants:
+                return JwtCaller(jwts, jwts.checked(token, digest, peer), tokens)
+        access = NOBODY if tokens is None else tokens.access
+        return Caller(access.grant(authorization, now_ms()), tokens, authorization)
 
 
-def _refusing(handler: grpc.RpcMethodHandler, error: SiroccoError) -> grpc.RpcMethodHandler:
-    """Returns the handler of a refused call: nothing of what it sends is read."""
+async def next_valid(responses: AsyncIterator[Any], found: Caller) -> Any:
+    """Returns the next response of a stream, `END` after the last one.
 
-    async def single(_requests: Any, context: grpc.aio.ServicerContext) -> Any:
-        await abort(context, error)
+    A token that ends by itself ends the stream at that time, also one that waits. What is changed
+    in the operator's file, or taken back by an issuer, ends it before the next response.
 
-    async def stream(_requests: Any, context: grpc.aio.ServicerContext) -> Any:
-        await abort(context, error)
-        yield None
-
-    if handler.response_streaming:
-        return grpc.stream_stream_rpc_method_handler(stream)
-    return grpc.stream_unary_rpc_method_handler(single)
+    Raises:
+        Unauthenticated: The token is no longer valid.
+        Unavailable: It opens something else by now.
+    """
+    end_ms = found.grant.expires_ms
+    left_s = None if end_ms is None else max(0, end_ms - now_ms()) / 1_000
+    try:
+        async with asyncio.timeout(left_s) as ending:
+            response = await anext(responses, END)
+    except TimeoutError:
+        if ending.expired():
+            raise Unauthenticated(f"token {found.grant.id} has expired") from None
+        raise
+    if response is not END:
+        found.check()
+    return response

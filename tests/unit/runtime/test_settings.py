@@ -8,6 +8,8 @@ import pytest
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.grpc.edge import EdgeLimits
+from sirocco.runtime.grpc.jwt_claims import ClaimRules
+from sirocco.runtime.grpc.security import JwtSettings
 from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.runtime.settings import from_environment
 from sirocco.transport.kafka_settings import client_config
@@ -55,6 +57,60 @@ def test_what_the_edge_takes_is_set_by_four_names() -> None:
     assert from_environment(NEEDED | given).cluster.edge == EdgeLimits(
         calls=5, tenant_calls=6, budget_bytes=7, tenant_budget_bytes=8
     )
+
+
+JWT = {
+    "SIROCCO_JWT_ISSUER": "https://issuer.test",
+    "SIROCCO_JWT_AUDIENCE": "sirocco",
+    "SIROCCO_JWT_KEYS": "https://issuer.test/keys",
+    "SIROCCO_TLS_CERTIFICATE": "tls.crt",
+    "SIROCCO_TLS_KEY": "tls.key",
+    "SIROCCO_TLS_CA": "ca.crt",
+}
+
+
+def test_an_issuer_of_jwts_has_defaults_for_all_but_three_settings() -> None:
+    assert from_environment(NEEDED).security.jwt is None
+    rules = ClaimRules(issuer="https://issuer.test", audience="sirocco")
+    expected = JwtSettings(rules=rules, keys="https://issuer.test/keys")
+    assert from_environment(NEEDED | JWT).security.jwt == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SIROCCO_JWT_AUDIENCE", ""),
+        ("SIROCCO_JWT_KEYS", ""),
+        ("SIROCCO_JWT_KEYS", "http://issuer.test/keys"),
+        ("SIROCCO_JWT_KEYS", "https:///keys"),
+        ("SIROCCO_JWT_KEYS", "https://user:secret@issuer.test/keys"),
+        ("SIROCCO_JWT_KEYS", "https://issuer.test:99999/keys"),
+        ("SIROCCO_JWT_ALGORITHMS", "none"),
+        ("SIROCCO_JWT_ALGORITHMS", "RS256,HS256"),
+        ("SIROCCO_JWT_ALGORITHMS", ","),
+        ("SIROCCO_JWT_CLOCK_SKEW", "11m"),
+        ("SIROCCO_JWT_KEYS_INTERVAL", "1s"),
+        ("SIROCCO_JWT_ISSUER", ""),
+    ],
+)
+def test_settings_of_jwts_that_make_no_sense_are_refused(name: str, value: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        from_environment(NEEDED | JWT | {name: value})
+    # Without an issuer the first of the others is of no use.
+    expected = "SIROCCO_JWT_AUDIENCE" if name == "SIROCCO_JWT_ISSUER" else name
+    assert caught.value.field == expected
+    assert "secret" not in str(caught.value)
+
+
+def test_jwts_need_encryption_as_tokens_do() -> None:
+    plain = {name: value for name, value in JWT.items() if "TLS" not in name}
+    with pytest.raises(InvalidArgument, match="plain text") as caught:
+        from_environment(NEEDED | plain)
+    assert caught.value.field == "SIROCCO_JWT_ISSUER"
+    mesh = {"SIROCCO_TOKENS_IN_PLAINTEXT": "allow", "SIROCCO_JWT_KEYS": "http://issuer/keys"}
+    found = from_environment(NEEDED | plain | mesh).security.jwt
+    assert found is not None
+    assert found.is_address
 
 
 def test_what_is_set_is_taken() -> None:
