@@ -165,9 +165,10 @@ class QueryFront(QueryServiceServicer):
                 if stored.query.id.startswith(grant.prefix)
             )
             if page.next_offset >= 0:
+                # It is full, or its owner has looked at as many as it does for one page.
                 offset = page.next_offset
-            else:
-                partition, offset = partition + 1, 0
+                break
+            partition, offset = partition + 1, 0
             # The answers of several owners are combined into one message.
             if len(response.registered_queries) == size or response.ByteSize() >= PAGE_BYTES_MAX:
                 break

@@ -29,6 +29,14 @@ PAGE_SIZE_DEFAULT = 100
 PAGE_BYTES_MAX = 2 << 20
 
 
+# A page also ends after so many changes, though it holds nothing: for a tenant with few queries all
+# of the others' would be read, a minute of CPU time for a million.
+CHANGES_MAX = 10_000
+
+# Pages that are read at a time. They would take all threads from what else is looked up.
+PAGES_AT_A_TIME = 2
+
+
 class StoredQueries:
     """Reads the owned registry partitions of the log.
 
@@ -39,19 +47,20 @@ class StoredQueries:
     def __init__(self, log: Log, machine: RouterMachine) -> None:
         self._log = log
         self._machine = machine
+        self._turns = asyncio.Semaphore(PAGES_AT_A_TIME)
 
     async def read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
         """Answers from the log, in a thread because consumers block."""
-        return await asyncio.to_thread(self._read, request)
-
-    def _read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
-        registry = self._registry(request.partition)
         if request.id:
-            return self._one(registry, request)
-        size = request.page_size or PAGE_SIZE_DEFAULT
-        return self._page(request, request.from_offset, registry.offset, min(size, PAGE_SIZE_MAX))
+            return await asyncio.to_thread(self._one, request)
+        await self._turns.acquire()
+        page = asyncio.ensure_future(asyncio.to_thread(self._page, request))
+        # The thread reads on when its caller has gone: the next page waits for it.
+        page.add_done_callback(lambda _: self._turns.release())
+        return await asyncio.shield(page)
 
-    def _one(self, registry: Registry, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
+    def _one(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
+        registry = self._registry(request.partition)
         handle = query_handle(request.id)
         place = registry.place(handle)
         is_here = place != NO_REVISION and registry.live.has(handle, request.id)
@@ -73,14 +82,17 @@ class StoredQueries:
             raise Unavailable("this router does not own that part of the registry")
         return registry
 
-    def _page(
-        self, request: pb.ReadQueriesRequest, begin: int, end: int, size: int
-    ) -> pb.ReadQueriesResponse:
+    def _page(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
         registry = self._registry(request.partition)
+        size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
         response = pb.ReadQueriesResponse(next_offset=-1)
         size_bytes = 0
+        begin, end = request.from_offset, registry.offset
         with closing(self.changes(request.partition, begin, end)) as changes:
-            for offset, change in changes:
+            for count, (offset, change) in enumerate(changes):
+                if count == CHANGES_MAX:
+                    response.next_offset = offset
+                    return response
                 if change.query is None or registry.place(change.handle) != offset:
                     continue
                 if not self._stands(registry, change.handle):

@@ -194,7 +194,7 @@ class QueryPage:
     """Some of the registered queries.
 
     Attributes:
-        queries: The queries.
+        queries: The queries; a page may hold fewer than asked for, or none, and others follow.
         next_page_token: Asks for the page after it; empty after the last one.
     """
 
