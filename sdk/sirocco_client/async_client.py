@@ -14,6 +14,7 @@ from weakref import WeakSet
 import grpc
 import grpc.aio
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
+from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.base.durations import read_past_ms
@@ -49,6 +50,7 @@ from sirocco_client.errors import (
 )
 from sirocco_client.notifications.async_subscription import AsyncSubscription
 from sirocco_client.notifications.receiving import Receiving
+from sirocco_client.notifications.shared_calls import SharedCalls
 from sirocco_client.objects.answer import SearchAnswer, SearchPart
 from sirocco_client.publishing.async_numbered_publisher import AsyncNumberedPublisher
 from sirocco_client.publishing.async_publisher import AsyncPublisher
@@ -100,6 +102,7 @@ class AsyncClient:
         # Each client has its own order of mergers, so that searches spread over them.
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
+        self._shared_calls = SharedCalls(self._channel, self._settings.metadata, self._contact)
 
     def __repr__(self) -> str:
         """Shows the addresses, never the token."""
@@ -306,14 +309,20 @@ class AsyncClient:
         from_earliest: bool = False,
         credit: int = CREDIT,
         joined: bool = False,
+        shared: bool = False,
     ) -> AsyncSubscription:
-        """As `Client.subscribe`."""
+        """As `Client.subscribe`.
+
+        Args:
+            shared: Subscriptions of this client share one call to each merger: for hundreds of
+                subscribers in one process. What has arrived for one of them is not held back by
+                the connection but by its `credit` alone, so give it little.
+        """
         return AsyncSubscription(
             Receiving(subscriber, cursor, from_earliest, credit, joined),
             self._retry,
             self._merger_order,
-            self._channel,
-            self._settings.metadata,
+            self._shared_calls.open if shared else self._receive_call,
             self._contact,
             self._timeout_s,
             self._began,
@@ -521,6 +530,10 @@ class AsyncClient:
         if self._is_closed:
             raise FailedPrecondition("the client is closed")
         self._subscriptions.add(subscription)
+
+    def _receive_call(self, address: str) -> Any:
+        stub = ReceiveServiceStub(self._channel(address))
+        return stub.Receive(metadata=self._settings.metadata)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._is_closed:

@@ -44,9 +44,9 @@ EVENT_STREAM = "text/event-stream"
 # The subprotocol of a WebSocket whose client names its token as another one.
 SUBPROTOCOL = "sirocco.v1"
 
-# Matches that the cluster may send ahead of a client. What a gateway that is behind has been sent
-# waits message by message; what it has no credit for comes together, up to 64 kB.
-CREDIT = 16
+# Matches that the cluster may send ahead of a client. What has been sent for a client that does not
+# read waits in memory, message by message; what there is no credit for comes together, up to 64 kB.
+CREDIT = 4
 
 # How much is written at once: what waits in the connection's buffer is beyond this one piece.
 _PIECE_BYTES = 1 << 16
@@ -160,7 +160,7 @@ async def _opened(
 ) -> AsyncSubscription:
     """Returns a subscription whose place in the log the cluster has confirmed."""
     opened = client.subscribe(
-        name, begin.cursor, from_earliest=from_earliest, credit=CREDIT, joined=True
+        name, begin.cursor, from_earliest=from_earliest, credit=CREDIT, joined=True, shared=True
     )
     try:
         await opened.open()

@@ -9,13 +9,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import grpc
-from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResponse
+from sirocco_api.v1.receive_service_pb2 import (
+    Open,
+    ReceiveManyRequest,
+    ReceiveManyResponse,
+    ReceiveRequest,
+    ReceiveResponse,
+)
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
@@ -37,17 +44,19 @@ from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.settings import MERGER_FRONT, MergerFrontLimits
+from sirocco.services.merger.credit import Credit
 from sirocco.services.merger.highlights import asks_for_highlights, highlights_of
+from sirocco.services.merger.receive_many import ManyStreams
 from sirocco.services.merger.shares import Places
 from sirocco.services.merger.tenant_names import without_prefix
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log
 
+_Response = TypeVar("_Response", ReceiveResponse, ReceiveManyResponse)
+
 # After the last window, the cursor is sent after this time: a caller may wait for completeness.
 SETTLED_S = 0.1
-
-CREDIT_MAX = 1 << 40
 
 # Several records in one response: a message costs as much as some hundred matches of it, and a
 # gateway's window is as large, so that greater ones would only wait.
@@ -58,43 +67,6 @@ _CURSOR = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
 
 # Pause for a client without a place: streams are long, so that few end meanwhile.
 STREAM_RETRY_MS = 2_000
-
-
-@dataclass(slots=True)
-class Credit:
-    """Number of matches and lists that may be sent; the reader of the stream's requests raises it.
-
-    Attributes:
-        refused: error of a later request; ends the stream.
-    """
-
-    matches: int
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    refused: SiroccoError | None = None
-
-    def add(self, matches: int) -> None:
-        """Adds credit."""
-        if matches < 1:
-            raise InvalidArgument("must be positive", field="credit.matches")
-        self.matches = min(self.matches + matches, CREDIT_MAX)
-        self.changed.set()
-
-    def refuse(self, error: SiroccoError) -> None:
-        """Refuses further credit: a waiting sender gets the error."""
-        self.refused = error
-        self.changed.set()
-
-    async def some(self) -> None:
-        """Returns when there is credit.
-
-        Raises:
-            SiroccoError: a later request was invalid, or could not be accepted.
-        """
-        while self.matches <= 0:
-            if self.refused is not None:
-                raise self.refused
-            self.changed.clear()
-            await self.changed.wait()
 
 
 @dataclass(eq=False, slots=True)
@@ -164,6 +136,7 @@ class ReceiveFront(ReceiveServiceServicer):
         self._log = log
         self._limits = limits
         self._places = Places("streams", limits.streams_max, STREAM_RETRY_MS, self._refused)
+        self._calls = Places("calls", limits.streams_max, STREAM_RETRY_MS, self._refused)
         self._partitions = partitions
         self._metrics = metrics
         self._tails = Tails(log, tail_limits)
@@ -182,14 +155,33 @@ class ReceiveFront(ReceiveServiceServicer):
         first = await anext(requests, None)
         if first is None or not first.HasField("open"):
             raise InvalidArgument("the first request has to open the stream", field="open")
-        client = caller()
-        opened = _opened(first.open, client.grant)
+        opened = _opened(first.open, caller().grant)
         # It may hold megabytes that are not needed, and the stream may last for days.
         del first
-        with self._places.one(client.grant.tenant, client.limits.streams, context.peer()):
-            responses = self._responses(opened, requests)
-            unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
-            async for response in in_time(responses, context, unread_ms, ended):
+        with self._one(Credit.of(opened), context.peer()) as stream:
+            responses = self._responses(opened, stream, requests)
+            async for response in self._in_time(responses, context):
+                yield response
+
+    @streaming
+    async def ReceiveMany(  # noqa: N802 -- the contract's name
+        self, requests: AsyncIterator[ReceiveManyRequest], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[ReceiveManyResponse]:
+        """See `receive_service.proto`."""
+        client, peer = caller(), context.peer()
+        # A call without streams holds little; one for each place is enough for everybody.
+        with self._calls.one(client.grant.tenant, client.limits.streams, peer):
+            streams = ManyStreams(_CallersStreams(self, client.grant, peer))
+            messages = streams.messages(from_start(requests, self._begin_s))
+            async for message in self._in_time(messages, context):
+                yield message
+
+    async def one(
+        self, opened: Open, credit: Credit, peer: str
+    ) -> AsyncGenerator[ReceiveResponse, None]:
+        """Yields the responses of one stream of many, which has a place meanwhile."""
+        with self._one(credit, peer) as stream:
+            async for response in self._stream(opened, stream):
                 yield response
 
     def refresh(self) -> None:
@@ -210,19 +202,33 @@ class ReceiveFront(ReceiveServiceServicer):
     def _refused(self, limit: str) -> None:
         self._metrics.stream_refusals.labels(limit=limit).inc()
 
+    @contextmanager
+    def _one(self, credit: Credit, peer: str) -> Iterator[_Stream]:
+        """Counts a stream, which takes a place of its caller's."""
+        client = caller()
+        with self._places.one(client.grant.tenant, client.limits.streams, peer):
+            stream = _Stream(credit)
+            self._streams.add(stream)
+            try:
+                yield stream
+            finally:
+                self._streams.discard(stream)
+
+    def _in_time(
+        self, responses: AsyncIterator[_Response], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[_Response]:
+        unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
+        return in_time(responses, context, unread_ms, ended)
+
     async def _responses(
-        self, opened: Open, requests: AsyncIterator[ReceiveRequest]
+        self, opened: Open, stream: _Stream, requests: AsyncIterator[ReceiveRequest]
     ) -> AsyncIterator[ReceiveResponse]:
         """Yields the responses of one stream, while reading its credit."""
-        credit = Credit(min(opened.matches, CREDIT_MAX))
-        reading = asyncio.create_task(_read_credit(requests, credit))
-        stream = _Stream(credit)
-        self._streams.add(stream)
+        reading = asyncio.create_task(_read_credit(requests, stream.credit))
         try:
             async for response in self._stream(opened, stream):
                 yield response
         finally:
-            self._streams.discard(stream)
             reading.cancel()
 
     async def _stream(self, opened: Open, stream: _Stream) -> AsyncIterator[ReceiveResponse]:
@@ -318,6 +324,21 @@ class ReceiveFront(ReceiveServiceServicer):
             tail = await asyncio.to_thread(self._tails.open, partition, loop)
             self._known[partition] = tail
         return tail
+
+
+class _CallersStreams:
+    """What serves the streams of one call; see `receive_many.Front`."""
+
+    def __init__(self, front: ReceiveFront, grant: Grant, peer: str) -> None:
+        self._front = front
+        self._grant = grant
+        self._peer = peer
+
+    def check(self, message: Open) -> Open:
+        return _opened(message, self._grant)
+
+    def responses(self, opened: Open, credit: Credit) -> AsyncGenerator[ReceiveResponse, None]:
+        return self._front.one(opened, credit, self._peer)
 
 
 def _opened(message: Open, grant: Grant) -> Open:

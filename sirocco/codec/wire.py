@@ -57,6 +57,7 @@ BOUNDS: dict[str, int] = {
     "sirocco.v1.SaveSlotsRequest.slots": 65_536,
     "sirocco.v1.SearchManyRequest.searches": 1_024,
     "sirocco.v1.SearchSlotsRequest.others": 1_024,
+    "sirocco.v1.ReceiveManyRequest.streams": 1_024,
     "sirocco.v1.WarmSlotsRequest.slots": 65_536,
 }
 

@@ -23,23 +23,32 @@ _sym_db = _symbol_database.Default()
 
 
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
+from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/receive_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\"`\n\x0eReceiveRequest\x12 \n\x04open\x18\x01 \x01(\x0b\x32\x10.sirocco.v1.OpenH\x00\x12$\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x12.sirocco.v1.CreditH\x00\x42\x06\n\x04step\"b\n\x04Open\x12\x12\n\nsubscriber\x18\x01 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12\x15\n\rfrom_earliest\x18\x03 \x01(\x08\x12\x0f\n\x07matches\x18\x04 \x01(\x03\x12\x0e\n\x06joined\x18\x05 \x01(\x08\"\x19\n\x06\x43redit\x12\x0f\n\x07matches\x18\x01 \x01(\x03\"\xab\x02\n\x0fReceiveResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12*\n\x07objects\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12-\n\x07queries\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x05 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns\x12&\n\x05lists\x18\x06 \x01(\x0b\x32\x17.sirocco.v1.ListColumns\x12\x30\n\nhighlights\x18\x07 \x01(\x0b\x32\x1c.sirocco.v1.HighlightColumns2X\n\x0eReceiveService\x12\x46\n\x07Receive\x12\x1a.sirocco.v1.ReceiveRequest\x1a\x1b.sirocco.v1.ReceiveResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/receive_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\"B\n\x12ReceiveManyRequest\x12,\n\x07streams\x18\x01 \x03(\x0b\x32\x1b.sirocco.v1.NumberedReceive\"N\n\x0fNumberedReceive\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.sirocco.v1.ReceiveRequest\"D\n\x13ReceiveManyResponse\x12-\n\x07streams\x18\x01 \x03(\x0b\x32\x1c.sirocco.v1.NumberedReceived\"s\n\x10NumberedReceived\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12-\n\x08response\x18\x02 \x01(\x0b\x32\x1b.sirocco.v1.ReceiveResponse\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.sirocco.v1.Error\"`\n\x0eReceiveRequest\x12 \n\x04open\x18\x01 \x01(\x0b\x32\x10.sirocco.v1.OpenH\x00\x12$\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x12.sirocco.v1.CreditH\x00\x42\x06\n\x04step\"b\n\x04Open\x12\x12\n\nsubscriber\x18\x01 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12\x15\n\rfrom_earliest\x18\x03 \x01(\x08\x12\x0f\n\x07matches\x18\x04 \x01(\x03\x12\x0e\n\x06joined\x18\x05 \x01(\x08\"\x19\n\x06\x43redit\x12\x0f\n\x07matches\x18\x01 \x01(\x03\"\xab\x02\n\x0fReceiveResponse\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\t\x12*\n\x07objects\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12-\n\x07queries\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x05 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns\x12&\n\x05lists\x18\x06 \x01(\x0b\x32\x17.sirocco.v1.ListColumns\x12\x30\n\nhighlights\x18\x07 \x01(\x0b\x32\x1c.sirocco.v1.HighlightColumns2\xac\x01\n\x0eReceiveService\x12\x46\n\x07Receive\x12\x1a.sirocco.v1.ReceiveRequest\x1a\x1b.sirocco.v1.ReceiveResponse(\x01\x30\x01\x12R\n\x0bReceiveMany\x12\x1e.sirocco.v1.ReceiveManyRequest\x1a\x1f.sirocco.v1.ReceiveManyResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.receive_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECEIVEREQUEST']._serialized_start=74
-  _globals['_RECEIVEREQUEST']._serialized_end=170
-  _globals['_OPEN']._serialized_start=172
-  _globals['_OPEN']._serialized_end=270
-  _globals['_CREDIT']._serialized_start=272
-  _globals['_CREDIT']._serialized_end=297
-  _globals['_RECEIVERESPONSE']._serialized_start=300
-  _globals['_RECEIVERESPONSE']._serialized_end=599
-  _globals['_RECEIVESERVICE']._serialized_start=601
-  _globals['_RECEIVESERVICE']._serialized_end=689
+  _globals['_RECEIVEMANYREQUEST']._serialized_start=99
+  _globals['_RECEIVEMANYREQUEST']._serialized_end=165
+  _globals['_NUMBEREDRECEIVE']._serialized_start=167
+  _globals['_NUMBEREDRECEIVE']._serialized_end=245
+  _globals['_RECEIVEMANYRESPONSE']._serialized_start=247
+  _globals['_RECEIVEMANYRESPONSE']._serialized_end=315
+  _globals['_NUMBEREDRECEIVED']._serialized_start=317
+  _globals['_NUMBEREDRECEIVED']._serialized_end=432
+  _globals['_RECEIVEREQUEST']._serialized_start=434
+  _globals['_RECEIVEREQUEST']._serialized_end=530
+  _globals['_OPEN']._serialized_start=532
+  _globals['_OPEN']._serialized_end=630
+  _globals['_CREDIT']._serialized_start=632
+  _globals['_CREDIT']._serialized_end=657
+  _globals['_RECEIVERESPONSE']._serialized_start=660
+  _globals['_RECEIVERESPONSE']._serialized_end=959
+  _globals['_RECEIVESERVICE']._serialized_start=962
+  _globals['_RECEIVESERVICE']._serialized_end=1134
 # @@protoc_insertion_point(module_scope)

@@ -1,10 +1,42 @@
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
+from sirocco_api.v1 import errors_pb2 as _errors_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReceiveManyRequest(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[NumberedReceive]
+    def __init__(self, streams: _Optional[_Iterable[_Union[NumberedReceive, _Mapping]]] = ...) -> None: ...
+
+class NumberedReceive(_message.Message):
+    __slots__ = ("number", "request")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    request: ReceiveRequest
+    def __init__(self, number: _Optional[int] = ..., request: _Optional[_Union[ReceiveRequest, _Mapping]] = ...) -> None: ...
+
+class ReceiveManyResponse(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[NumberedReceived]
+    def __init__(self, streams: _Optional[_Iterable[_Union[NumberedReceived, _Mapping]]] = ...) -> None: ...
+
+class NumberedReceived(_message.Message):
+    __slots__ = ("number", "response", "error")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    response: ReceiveResponse
+    error: _errors_pb2.Error
+    def __init__(self, number: _Optional[int] = ..., response: _Optional[_Union[ReceiveResponse, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
     __slots__ = ("open", "credit")

@@ -40,6 +40,11 @@ class ReceiveServiceStub(object):
                 request_serializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveResponse.FromString,
                 _registered_method=True)
+        self.ReceiveMany = channel.stream_stream(
+                '/sirocco.v1.ReceiveService/ReceiveMany',
+                request_serializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveManyRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveManyResponse.FromString,
+                _registered_method=True)
 
 
 class ReceiveServiceServicer(object):
@@ -54,6 +59,15 @@ class ReceiveServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReceiveMany(self, request_iterator, context):
+        """Many such streams in one call, for a client that serves many subscribers: what is ready at the
+        same time shares messages. Each has its own place, credit and end, whatever becomes of the others.
+        The call ends with its requests, and all of its streams with it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReceiveServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +75,11 @@ def add_ReceiveServiceServicer_to_server(servicer, server):
                     servicer.Receive,
                     request_deserializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveResponse.SerializeToString,
+            ),
+            'ReceiveMany': grpc.stream_stream_rpc_method_handler(
+                    servicer.ReceiveMany,
+                    request_deserializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveManyRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_receive__service__pb2.ReceiveManyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +110,33 @@ class ReceiveService(object):
             '/sirocco.v1.ReceiveService/Receive',
             sirocco_dot_v1_dot_receive__service__pb2.ReceiveRequest.SerializeToString,
             sirocco_dot_v1_dot_receive__service__pb2.ReceiveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReceiveMany(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/sirocco.v1.ReceiveService/ReceiveMany',
+            sirocco_dot_v1_dot_receive__service__pb2.ReceiveManyRequest.SerializeToString,
+            sirocco_dot_v1_dot_receive__service__pb2.ReceiveManyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -19,7 +19,14 @@ ROUTER, MERGER = "router", "merger"
 
 # Calls that servers did not always have: one that lacks them may be older.
 NEWER_CALLS = frozenset(
-    {"DescribeBalance", "DescribeMapChange", "ProposeMap", "AdvanceTime", "SearchMany"}
+    {
+        "DescribeBalance",
+        "DescribeMapChange",
+        "ProposeMap",
+        "AdvanceTime",
+        "SearchMany",
+        "ReceiveMany",
+    }
 )
 
 # gRPC's texts when the other side speaks another protocol, for example an HTTP server's port.

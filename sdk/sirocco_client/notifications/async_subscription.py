@@ -11,11 +11,10 @@ from typing import Any, Self
 
 import grpc
 import grpc.aio
-from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
 from sirocco_client.base.numbers import read_seconds
 from sirocco_client.connection.async_waiting import was_call_cancelled
-from sirocco_client.connection.channels import Metadata, error_of
+from sirocco_client.connection.channels import error_of
 from sirocco_client.connection.contact import MERGER, Contact
 from sirocco_client.connection.endpoints import Endpoints
 from sirocco_client.connection.retry import Backoff, Retry
@@ -36,8 +35,7 @@ class AsyncSubscription:
         state: Receiving,
         retry: Retry,
         merger_order: Callable[[str, float], Awaitable[Endpoints]],
-        channel: Callable[[str], grpc.aio.Channel],
-        metadata: Metadata,
+        call_to: Callable[[str], Any],
         contact: Contact,
         reach_s: float,
         began: Callable[[AsyncSubscription], None],
@@ -53,8 +51,8 @@ class AsyncSubscription:
         self._merger_order = merger_order
         # Called before the stream is opened, so that the client can close it.
         self._began = began
-        self._channel = channel
-        self._metadata = metadata
+        # Returns a call of `Receive` to an address, or a stream of a call that is shared.
+        self._call_to = call_to
         self._mergers: Endpoints | None = None
         self._closed = asyncio.Event()
         self._address = ""
@@ -191,8 +189,7 @@ class AsyncSubscription:
                 raise Unavailable("the subscription is closed")
         self._address = self._mergers.current
         self._trouble = None
-        stub = ReceiveServiceStub(self._channel(self._address))
-        call = self._call = stub.Receive(metadata=self._metadata)
+        call = self._call = self._call_to(self._address)
         await call.write(self._state.open_request())
         return call
 

@@ -22,7 +22,8 @@ from sirocco.runtime.grpc.edge import REQUEST_S
 from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.loop.log_readers import READERS_MAX
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings, MergerFrontLimits
-from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
+from sirocco.services.merger.credit import Credit
+from sirocco.services.merger.receive import ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.waiting import until
@@ -215,9 +216,10 @@ def test_a_stream_whose_credit_cannot_be_read_ends_with_the_reason(
     async def test() -> None:
         front = front_of(log)
         opened = Open(subscriber="s", from_earliest=True, matches=credit)
-        responses = front._responses(opened, requests())
-        with pytest.raises(type(error)):
-            await asyncio.wait_for(_all(responses), 10)
+        with front._one(Credit.of(opened), "ipv4:127.0.0.1:1") as stream:
+            responses = front._responses(opened, stream, requests())
+            with pytest.raises(type(error)):
+                await asyncio.wait_for(_all(responses), 10)
         assert not front._streams
         await asyncio.to_thread(front.close)
 

@@ -22,7 +22,8 @@ from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, Piece
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings
-from sirocco.services.merger.receive import Credit, ReceiveFront, _Stream
+from sirocco.services.merger.credit import Credit
+from sirocco.services.merger.receive import ReceiveFront, _Stream
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.values import columns_of
