@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from prometheus_client import CollectorRegistry
 
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.effects import Publish
 from sirocco.runtime.grpc.authentication import Authenticated
+from sirocco.runtime.grpc.health_service import HealthFront
+from sirocco.runtime.grpc.reflection_service import ReflectionFront, add_reflection
 from sirocco.runtime.grpc.security import OPEN, Security
-from sirocco.runtime.grpc.server import GrpcServer, LoopThread
+from sirocco.runtime.grpc.server import GrpcServer, LoopThread, service_names
 from sirocco.runtime.grpc.tls import PeersAlone
 from sirocco.runtime.limits import LIMITS, ProcessLimits
 from sirocco.runtime.loop.worker import Machine, Worker
@@ -99,6 +102,7 @@ class Service:
         self._rejected_seen = 0
         self._started_ms = now_ms()
         self._health: HealthServer | None = None
+        self._health_front: HealthFront | None = None
         self._lease: LeaseKeeper | None = None
         self._reachability = LogReachability(parts.log, parts.store, member, self._end_cut_off)
         self._cut_off: Exception | None = None
@@ -165,7 +169,7 @@ class Service:
     def start(self) -> None:
         """Listens, takes the lease, and starts to work."""
         own = () if self._peer_server else self.peer_servicers()
-        self.server.start((*self.servicers(), *own))
+        self.server.start((*self.servicers(), *own, *self._about_services()))
         if self._peer_server is not None:
             self._peer_server.start(self.peer_servicers())
         self._health = HealthServer(
@@ -198,6 +202,8 @@ class Service:
         if self._lease is not None:
             self._lease.stop(is_harmed=self._is_harmed())
         self.hang_up()
+        if self._health_front is not None:
+            self.server.loop.call_soon_threadsafe(self._health_front.close)
         if self._peer_server is not None:
             self._peer_server.stop()
         self.server.stop()
@@ -217,6 +223,18 @@ class Service:
             self.worker.is_alive
             and monotonic_ms() - min(beats_ms) <= self.parts.limits.leases.stuck_ms
         )
+
+    def _about_services(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
+        """Returns the services that tell anybody's clients about those of this port."""
+        if not self.serves_clients:
+            return ()
+        names = service_names(self.servicers())
+        self._health_front = HealthFront(names, lambda: self.is_ready() and self._turns())
+        add_health = partial(add_HealthServicer_to_server, self._health_front)
+        if not self.parts.settings.reflection:
+            return (add_health,)
+        names = (*names, *service_names([add_health]))
+        return (add_health, partial(add_reflection, ReflectionFront(names, self._count_edge)))
 
     def _is_harmed(self) -> bool:
         """Whether a record that it read ended it, not a request or an unreachable log."""

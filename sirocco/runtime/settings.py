@@ -99,6 +99,7 @@ class ClusterSettings:
         balance_threshold: load over the mean from which the most loaded evaluator is relieved.
         merger: limits of each merger.
         edge: how much each gRPC server takes at a time.
+        reflection: show the contract of the services for clients at their ports.
     """
 
     cluster: str = "sirocco"
@@ -123,6 +124,7 @@ class ClusterSettings:
     balance_threshold: float = ROUNDS.imbalance_min
     merger: MergerFrontLimits = MERGER_FRONT
     edge: EdgeLimits = EDGE
+    reflection: bool = False
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for settings that contradict each other."""
@@ -297,6 +299,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
                 "SIROCCO_TENANT_MESSAGE_MEMORY", EDGE.tenant_budget_bytes, 1 << 40
             ),
         ),
+        reflection=read.switch("SIROCCO_REFLECTION", DEFAULTS.reflection),
     )
     redis, redis_ca = _redis(read)
     return ProcessSettings(

@@ -128,6 +128,9 @@ ADAPTERS = {
         "sdk/sirocco_api/v1/*_pb2_grpc.py",
         "sirocco/internal_api/v1/*_pb2_grpc.py",
     ),
+    "grpc_health": ("sirocco/runtime/*.py",),
+    "grpc_reflection": ("sirocco/runtime/grpc/*.py",),
+    "google.rpc": ("sirocco/runtime/grpc/*.py",),
     "pyarrow.fs": ("sirocco/transport/*archive*.py",),
     "numba": ("sirocco/kernels/*.py",),
     "prometheus_client": (

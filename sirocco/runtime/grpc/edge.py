@@ -23,9 +23,11 @@ import grpc
 
 from sirocco.codec.wire import check_message, has_rows, parse_message, parse_rows
 from sirocco.model.errors import DeadlineExceeded, InvalidArgument, SiroccoError
-from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.authentication import caller, is_open
 from sirocco.runtime.grpc.call_garbage import CallGarbage
 from sirocco.runtime.grpc.grpc_errors import abort
+from sirocco.runtime.grpc.only_request import only_request
+from sirocco.runtime.grpc.open_calls import OPEN, OpenCalls, OpenLimits
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.tls import kind_of
 from sirocco.runtime.grpc.unread_streams import in_time
@@ -123,6 +125,7 @@ class EdgeLimits:
             bound, anybody who reaches the port takes all files, and the process cannot reach Kafka
             any more.
         handshake_ms: for the handshake of a new connection, with TLS or without.
+        open: of calls that need no token.
     """
 
     message_bytes: int = MESSAGE_BYTES_MAX
@@ -137,6 +140,7 @@ class EdgeLimits:
     unread_ms: int = UNREAD_MS
     connections: int = 8_192
     handshake_ms: int = 10_000
+    open: OpenLimits = OPEN
 
 
 EDGE = EdgeLimits()
@@ -157,6 +161,7 @@ class Edge:
         calls: places of calls with a single request.
         unbegun: places of streams whose first request has not arrived.
         budget: bytes of messages that are being checked.
+        open: calls that need no token.
     """
 
     def __init__(
@@ -191,6 +196,7 @@ class Edge:
             connection_max=limits.budget_bytes,
         )
         self.garbage = CallGarbage()
+        self.open = OpenCalls(limits.open, count_refused)
 
     def add_generic_rpc_handlers(self, _: object) -> None:
         """Ignores handlers of the same methods, which gRPC does not use beside registered ones."""
@@ -203,6 +209,8 @@ class Edge:
         self._server.add_registered_method_handlers(service, guarded)
 
     def _guarded(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        if is_open(path):
+            return self.open.guarded(path, handler)
         # The deserializer of generated code is `FromString` of the class.
         method = _Method(self, path, handler.request_deserializer.__self__)
         inner = getattr(handler, kind_of(handler))
@@ -262,7 +270,8 @@ class _Method:
             edge.count_refused("calls")
             raise
         try:
-            data = await self._request(raws)
+            within_s = edge.limits.request_s
+            data = await only_request(raws, within_s, self._path, edge.count_refused)
             taken.length = len(data)
             edge.garbage.begin(len(data))
             message, taken.size = await self._taken(taken.tenant, taken.peer, data)
@@ -284,20 +293,6 @@ class _Method:
             self.edge.budget.give_back(taken.tenant, taken.size, peer=taken.peer)
         self.edge.calls.give_back(taken.tenant, peer=taken.peer)
         self.edge.garbage.end(taken.length)
-
-    async def _request(self, raws: AsyncIterator[bytes]) -> bytes:
-        # Closed here: the loop would close an iterator that is left, in a task of its own.
-        async with aclosing(aiter(raws)) as each:  # type: ignore[type-var]
-            try:
-                async with asyncio.timeout(self.edge.limits.request_s):
-                    data = await anext(each, None)
-            except TimeoutError:
-                self.edge.count_refused("late")
-                raise DeadlineExceeded("the request did not arrive in time") from None
-        if data is None:
-            self.edge.count_refused("late")
-            raise InvalidArgument(f"a call of {self._path} without a request")
-        return data
 
     async def _taken(self, tenant: str, peer: str, data: bytes) -> tuple[Any, int]:
         """Takes a message; the caller then gives back the bytes that it took from the budget."""

@@ -10,19 +10,14 @@ from typing import Any, NoReturn
 import grpc
 from sirocco_api.v1 import errors_pb2 as pb
 
-from sirocco.codec.errors import (
-    MESSAGE_BYTES_MAX,
-    read_error,
-    shortened,
-    status_name,
-    write_error,
-)
+from sirocco.codec.errors import read_error, write_error
 from sirocco.model.errors import (
     DeadlineExceeded,
     Internal,
     SiroccoError,
     Unavailable,
 )
+from sirocco.runtime.grpc.status_details import write_status
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
@@ -30,13 +25,21 @@ logger = logging.getLogger(__name__)
 # Trailing metadata that carries the serialised `sirocco.v1.Error`.
 ERROR_METADATA = "sirocco-error-bin"
 
+# The same with a serialised `google.rpc.Status`, by the name that all of gRPC has for it.
+STATUS_METADATA = "grpc-status-details-bin"
+
+_CODES = {each.value[0]: each for each in grpc.StatusCode}
+
 
 async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoReturn:
     """Ends a call with the status and the details of an error."""
-    details = write_error(error).SerializeToString()
-    status = getattr(grpc.StatusCode, status_name(error))
-    text = shortened(str(error), MESSAGE_BYTES_MAX)
-    await context.abort(status, text, ((ERROR_METADATA, details),))
+    sent = write_error(error)
+    status = write_status(error, sent)
+    trailers = (
+        (ERROR_METADATA, sent.SerializeToString()),
+        (STATUS_METADATA, status.SerializeToString()),
+    )
+    await context.abort(_CODES[status.code], status.message, trailers)
     raise AssertionError("abort raises")
 
 

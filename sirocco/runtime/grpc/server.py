@@ -69,6 +69,28 @@ def connections_max(most: int = EDGE.connections) -> int:
     return min(most, max(1, files_max() // CONNECTIONS_PART))
 
 
+class _Names:
+    """Takes services as a server does, and keeps their names."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add_generic_rpc_handlers(self, _: object) -> None:
+        """See gRPC."""
+
+    def add_registered_method_handlers(self, service: str, _: object) -> None:
+        """See gRPC."""
+        self.found.append(service)
+
+
+def service_names(register: Sequence[Callable[[Any], None]]) -> tuple[str, ...]:
+    """Returns the full names of services, of their generated add_…_to_server calls."""
+    names = _Names()
+    for add in register:
+        add(names)
+    return tuple(names.found)
+
+
 class LoopThread:
     """An event loop in a thread of its own, for one server or for all of a process.
 

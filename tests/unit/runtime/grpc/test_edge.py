@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import struct
 import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -33,6 +32,7 @@ from sirocco.runtime.grpc.server import (
     GrpcServer,
 )
 from sirocco.telemetry.metrics import REFUSED_AT_THE_EDGE
+from tests.support.never_read import requests_of_one_that_never_reads
 from tests.support.waiting import until
 
 GET = "/sirocco.v1.QueryService/GetQuery"
@@ -74,26 +74,6 @@ class Servicer(QueryServiceServicer):
         async for request in requests:
             self.seen.append(request)
             yield pb.RegisterQueriesResponse()
-
-
-def requests_of_one_that_never_reads(address: str, count: int) -> bytes:
-    """Calls of GetQuery as HTTP/2 writes them; without updates of its window nothing is read."""
-
-    def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-        )
-
-    def text(value: str) -> bytes:
-        return bytes((len(value),)) + value.encode()
-
-    headers = b"\x83\x86\x04" + text(GET) + b"\x01" + text(address)
-    headers += b"\x0f\x10" + text("application/grpc") + b"\x00" + text("te") + text("trailers")
-    headers += b"\x00" + text("authorization") + text("acme")
-    data = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(4, 1, 0, b"")
-    for stream in range(1, 2 * count, 2):
-        data += frame(1, 4, stream, headers) + frame(0, 1, stream, b"\0\0\0\0\0")
-    return data
 
 
 class Tokens:
@@ -397,7 +377,7 @@ def test_an_answer_whose_client_has_gone_is_given_up() -> None:
     async def test(server: Served) -> None:
         server.servicer.answer.ParseFromString(b"\x7a\x80\x80\x40" + bytes(1 << 20))
         _, writer = await asyncio.open_connection(*server.address.split(":"))
-        writer.write(requests_of_one_that_never_reads(server.address, 3))
+        writer.write(requests_of_one_that_never_reads(server.address, GET, 3))
         await until(lambda: server.edge.budget.held > 3 << 20)
         assert server.edge.calls.held == 3
         writer.close()
@@ -414,7 +394,7 @@ def test_unread_answers_are_bounded_and_end() -> None:
         # A field that the contract does not have.
         server.servicer.answer.ParseFromString(b"\x7a\x80\x80\x40" + bytes(1 << 20))
         _, writer = await asyncio.open_connection(*server.address.split(":"))
-        writer.write(requests_of_one_that_never_reads(server.address, 60))
+        writer.write(requests_of_one_that_never_reads(server.address, GET, 60))
         await writer.drain()
 
         await until(lambda: len(server.servicer.seen) == 60)
