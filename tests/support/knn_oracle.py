@@ -50,20 +50,19 @@ class KnnQuery:
     dead: int = NEVER_MS
     entries: list[Entry] = field(default_factory=list)
 
-    def offer(self, item: KnnObject) -> int | None:
-        """Returns the distance, mm, if the object enters the list."""
+    def offer(self, item: KnnObject, distance: int) -> bool:
+        """Returns whether an object at this distance, mm, enters the list."""
         plain = item.plain
         if not self.born <= plain.position < self.dead:
-            return None
+            return False
         if plain.arrival_ms >= self.text.expires_ms or self.tint not in (None, item.tint):
-            return None
+            return False
         if not text_holds(self.text, plain.term_set):
-            return None
-        distance = distance_mm(self.lon, self.lat, plain.lon, plain.lat)
-        return distance if self.put((distance, item.id, item.session, item.number)) else None
+            return False
+        return self.put((distance, item.id, item.session, item.number))
 
     def put(self, entry: Entry) -> bool:
-        if entry in self.entries:
+        if entry in self.entries or (len(self.entries) == self.k and entry > self.entries[-1]):
             return False
         self.entries = sorted([*self.entries, entry])[: self.k]
         return entry in self.entries
@@ -102,11 +101,12 @@ def match(index, objects: list[KnnObject], live: dict[int, KnnQuery]) -> list[tu
 
 
 def expected(objects: list[KnnObject], live: dict[int, KnnQuery]) -> list[tuple]:
+    lon, lat = (np.array([getattr(one.plain, name) for one in objects]) for name in ("lon", "lat"))
     hits = []
-    for number, item in enumerate(objects):
-        for row, query in live.items():
-            distance = query.offer(item)
-            if distance is not None:
+    for row, query in live.items():
+        distances = np.rint(distances_m(query.lon, query.lat, lon, lat) * 1000.0).astype(np.int64)
+        for number, (item, distance) in enumerate(zip(objects, distances.tolist(), strict=True)):
+            if query.offer(item, distance):
                 hits.append((number, row, distance))
     return sorted(hits)
 
