@@ -20,6 +20,7 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 from sirocco_client.base.durations import read_past_ms
 from sirocco_client.base.numbers import Moment, read_seconds, read_whole
 from sirocco_client.calls import router_calls
+from sirocco_client.calls.async_kept_streams import AsyncKeptStreams
 from sirocco_client.calls.attempts import Attempts
 from sirocco_client.calls.balance import Balance
 from sirocco_client.calls.bulk import (
@@ -31,6 +32,7 @@ from sirocco_client.calls.bulk import (
     BulkUpdate,
 )
 from sirocco_client.calls.cluster import ClusterDescription
+from sirocco_client.calls.kept_searches import FailedSearch
 from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchResult
 from sirocco_client.calls.map_change import MapChange
 from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
@@ -103,6 +105,7 @@ class AsyncClient:
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
         self._shared_calls = SharedCalls(self._channel, self._settings.metadata, self._contact)
+        self._kept = AsyncKeptStreams(self._search_stream, self._settings.metadata)
 
     def __repr__(self) -> str:
         """Shows the addresses, never the token."""
@@ -126,6 +129,7 @@ class AsyncClient:
         self._is_closed = True
         for subscription in list(self._subscriptions):
             await subscription.close()
+        self._kept.close()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
@@ -456,6 +460,10 @@ class AsyncClient:
             error: SiroccoError
             try:
                 address = mergers.current
+                if repeats and await self._kept.answers(address, state, left_s):
+                    self._contact.reached(address, MERGER)
+                    return
+                left_s = deadline_s - time.monotonic()
                 call = SearchServiceStub(self._channel(address)).Search(
                     state.request(left_s),
                     timeout=left_s + GRACE_S,
@@ -469,6 +477,8 @@ class AsyncClient:
                 return
             except (grpc.RpcError, grpc.aio.UsageError, Unavailable) as failure:
                 error = self._contact.failed(address, MERGER, "Search", failure)
+            except FailedSearch as failed:
+                error = self._contact.failed(address, MERGER, "Search", failed.error)
             except asyncio.CancelledError:
                 if not was_call_cancelled():
                     raise
@@ -483,6 +493,9 @@ class AsyncClient:
                 self._search_mergers = None
             pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
             await asyncio.sleep(pause_s)
+
+    def _search_stream(self, address: str) -> Any:
+        return SearchServiceStub(self._channel(address)).SearchMany
 
     # --- cluster -----------------------------------------------------------------------------
 

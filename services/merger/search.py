@@ -114,6 +114,11 @@ class SearchFront(SearchServiceServicer):
         self._streams = Places(
             "streams of searches", settings.merger.searches_max, RETRY_AFTER_MS, self._refused
         )
+        # Not counted as refusals of searches: the client sends the search in a call of its own.
+        self._kept_streams = Places(
+            "kept streams", settings.merger.searches_max, RETRY_AFTER_MS, lambda _: None
+        )
+        self._open_streams: set[SearchStream] = set()
         self._pool = WorkPool("queries")
         self._under_way = 0
         self._is_ending = False
@@ -151,15 +156,24 @@ class SearchFront(SearchServiceServicer):
     ) -> AsyncIterator[pb.SearchManyResponse]:
         """See `search_service.proto`."""
         found, peer = caller(), context.peer()
+        each = from_start(requests)
+        if (first := await anext(each, None)) is None:
+            return
         # A stream without searches holds little; one for each place is enough for everybody.
-        with self._streams.one(found.grant.tenant, found.limits.searches, peer):
+        places = self._kept_streams if first.kept else self._streams
+        with places.one(found.grant.tenant, found.limits.searches, peer):
             stream = SearchStream(
                 _CallersFront(self, found, peer), context.time_remaining, self._asking.limits
             )
-            responses = stream.responses(from_start(requests))
+            responses = stream.responses(first, each)
+            del first
+            self._open_streams.add(stream)
             unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
-            async for response in in_time(responses, context, unread_ms, ended):
-                yield response
+            try:
+                async for response in in_time(responses, context, unread_ms, ended):
+                    yield response
+            finally:
+                self._open_streams.discard(stream)
 
     def run(self, search: OneSearch, took: Took) -> SearchRun:
         """Returns the run of a search; the map is compiled."""
@@ -174,6 +188,8 @@ class SearchFront(SearchServiceServicer):
         end_s = time.monotonic() + GRACE_S
         while self._under_way and time.monotonic() < end_s:
             await asyncio.sleep(DRAIN_LOOK_S)
+        for stream in self._open_streams:
+            stream.end()
         await self._evaluators.close()
         await self._mark_requests.close()
         self._pool.close()

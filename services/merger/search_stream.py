@@ -108,12 +108,20 @@ class SearchStream:
         self._room = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_ending = False
+
+    def end(self) -> None:
+        """Ends the stream as soon as no search is under way."""
+        self._is_ending = True
+        self._wake.set()
 
     async def responses(
-        self, requests: AsyncIterator[pb.SearchManyRequest]
+        self, first: pb.SearchManyRequest, others: AsyncIterator[pb.SearchManyRequest]
     ) -> AsyncIterator[pb.SearchManyResponse]:
         """Yields the answers; raises the error that ended the requests, after the last one."""
-        reading = asyncio.get_running_loop().create_task(self._read(requests))
+        reading = asyncio.get_running_loop().create_task(self._read(first, others))
+        # A stream may be open for days.
+        del first
         reading.add_done_callback(lambda _: self._wake.set())
         try:
             while True:
@@ -123,8 +131,10 @@ class SearchStream:
                     for each in sent:
                         each.written()
                     self._room.set()
-                if reading.done() and not self._open:
+                if not self._open and reading.done():
                     reading.result()
+                    return
+                if not self._open and self._is_ending:
                     return
                 self._wake.clear()
                 await self._wake.wait()
@@ -132,17 +142,25 @@ class SearchStream:
             reading.cancel()
             self._close()
 
-    async def _read(self, requests: AsyncIterator[pb.SearchManyRequest]) -> None:
-        async for request in requests:
-            self._front.check()
-            for each in request.searches:
-                # A copy: a part of a message keeps all of it in memory.
-                search = pb.SearchRequest()
-                search.CopyFrom(each.search)
-                self._begin(each.number, search)
-            while self._is_full:
-                self._room.clear()
-                await self._room.wait()
+    async def _read(
+        self, first: pb.SearchManyRequest, others: AsyncIterator[pb.SearchManyRequest]
+    ) -> None:
+        await self._take(first)
+        del first
+        async for request in others:
+            await self._take(request)
+
+    async def _take(self, request: pb.SearchManyRequest) -> None:
+        """Begins the searches of a message; returns when there is room for another one."""
+        self._front.check()
+        for each in request.searches:
+            # A copy: a part of a message keeps all of it in memory.
+            search = pb.SearchRequest()
+            search.CopyFrom(each.search)
+            self._begin(each.number, search)
+        while self._is_full:
+            self._room.clear()
+            await self._room.wait()
 
     @property
     def _is_full(self) -> bool:

@@ -44,6 +44,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.collisions import FOUND
 from tests.end_to_end.certificates import Authority
+from tests.support.search_ways import STREAMS, take
 
 SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)
 ONCE = Retry(attempts=1)
@@ -235,6 +236,30 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
             later.publish(FIRE | {"id": 2})
             later.flush()
             finally_refused(hear, Unauthenticated)
+
+
+def test_searches_on_a_kept_stream_follow_the_token(
+    secure: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(STREAMS, monkeypatch)
+    before = secure.tokens.read_text()
+    question = RangeQuery(id="s", text="fire", mode="snapshot")
+    with known(secure.client(secure.token("acme", "search", tenant="acme"))) as acme:
+        acme.search(question)
+        assert len(acme._kept._streams) == 1
+        grant = json.loads(secure.tokens.read_text().splitlines()[-1])
+        grant["scopes"].append("query")
+        secure.tokens.write_text(before + json.dumps(grant) + "\n")
+
+        def register() -> None:
+            # No search fails, though the stream ends when the token opens something else.
+            acme.search(question)
+            acme.register(near("q"))
+
+        eventually(register, PermissionDenied)
+        acme.search(question)
+        secure.tokens.write_text(before)
+        finally_refused(lambda: acme.search(question), Unauthenticated)
 
 
 def test_no_client_publishes_in_the_name_of_another(

@@ -10,10 +10,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SearchManyRequest(_message.Message):
-    __slots__ = ("searches",)
+    __slots__ = ("searches", "kept")
     SEARCHES_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     searches: _containers.RepeatedCompositeFieldContainer[NumberedSearch]
-    def __init__(self, searches: _Optional[_Iterable[_Union[NumberedSearch, _Mapping]]] = ...) -> None: ...
+    kept: bool
+    def __init__(self, searches: _Optional[_Iterable[_Union[NumberedSearch, _Mapping]]] = ..., kept: bool = ...) -> None: ...
 
 class NumberedSearch(_message.Message):
     __slots__ = ("number", "search")

@@ -46,6 +46,7 @@ from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
 from tests.support.plain_client import DEADLINE_S, refused
 from tests.support.search_cluster import SLOT_COUNT, Searchable, Slot
+from tests.support.search_ways import WAYS, take
 from tests.support.seeds import drawn_seed
 from tests.support.waiting import eventually, until
 
@@ -76,6 +77,12 @@ def posts(count: int, seed: int) -> list[dict[str, Any]]:
             members |= {"id": f"named {i}", "size": int(rng.integers(0, 5)), "open": bool(i % 2)}
         found.append(members)
     return found
+
+
+@pytest.fixture(params=WAYS, autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches in calls of their own, and on streams that are kept open."""
+    take(request.param, monkeypatch)
 
 
 def everywhere(**members: Any) -> RangeQuery:
