@@ -47,10 +47,13 @@ def cli_page() -> str:
     parts += ["## Options of many commands", "", *_table(shared), ""]
     for each in parsers:
         own = [row for row in _arguments(each) if row not in shared]
-        others = [row[0] for row in _arguments(each) if row in shared]
+        # Their names alone: the first table has the rest.
+        others = [
+            re.sub(r" `[^-`][^`]*`$", "", row[0]) for row in _arguments(each) if row in shared
+        ]
         parts += [f"## `{each.prog}`", "", *_paragraphs(each.description or ""), ""]
         parts += [*_table(own), ""] if own else []
-        parts += [f"And of many commands: {', '.join(others)}.", ""] if others else []
+        parts += [f"Also {', '.join(others)}.", ""] if others else []
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -201,7 +204,7 @@ class _Recorder:
         return _EXAMPLES.get(name, default or "")
 
     def when(self, is_used: bool, otherwise: str) -> _Recorder:
-        conditional = _Recorder("required where it is used")
+        conditional = _Recorder("required if used")
         conditional.found = self.found
         return conditional
 

@@ -69,7 +69,14 @@ SECURITY = frozenset(
     )
 )
 # Likewise, of the services that clients call.
-CLIENTS = frozenset({"SIROCCO_TOKENS"})
+CLIENTS = frozenset(
+    f"SIROCCO_{name}"
+    for name in (
+        *("TOKENS", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_KEYS", "JWT_KEYS_CA", "JWT_KEYS_INTERVAL"),
+        *("JWT_ALGORITHMS", "JWT_CLOCK_SKEW", "JWT_TENANT_CLAIM", "JWT_SCOPE_CLAIM"),
+        "JWT_SCOPE_PREFIX",
+    )
+)
 
 
 OF_THE_GATEWAY = frozenset(
@@ -427,6 +434,42 @@ def test_tokens_without_tls_are_meant() -> None:
     done = template(SECURED, 'security.client.existingSecret.name=""')
     assert done.returncode != 0
     assert "security.client" in done.stderr
+
+
+def test_an_issuer_of_jwts_is_known_to_what_clients_call() -> None:
+    manifests = render(SECURED)
+    for service, deployment in by_service(manifests, "Deployment").items():
+        spec = deployment["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        environment = environment_of(manifests, container)
+        mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        is_called = service in {"router", "merger"}
+        assert ("jwt" in mounts) == ("SIROCCO_JWT_ISSUER" in environment) == is_called
+        if is_called:
+            jwt = from_environment(environment | {"SIROCCO_REDIS": "rediss://redis"}).security.jwt
+            assert jwt is not None
+            assert jwt.ca == f"{mounts['jwt']}/ca.crt"
+            [volume] = [each for each in spec["volumes"] if each["name"] == "jwt"]
+            assert volume["configMap"] == {"name": "sirocco-issuer"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('security.jwt.audience=""', "audience"),
+        (
+            'security.jwt.keys.url="",security.jwt.keys.existingConfigMap.name=""',
+            "name an address",
+        ),
+        ('security.jwt.keys.existingConfigMap.name=""', "caKey"),
+        ('security.jwt.algorithms="HS256"', "algorithms"),
+        ('security.tokens.existingSecret.name=""', "security.tokens"),
+    ],
+)
+def test_half_of_an_issuer_is_refused(setting: str, words: str) -> None:
+    done = template(SECURED, *setting.split(","))
+    assert done.returncode != 0
+    assert words in done.stderr
 
 
 def test_without_security_nothing_is_mounted_for_it() -> None:

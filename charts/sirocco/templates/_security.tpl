@@ -14,6 +14,22 @@
 {{- fail "security.client.existingSecret.name: with security.tokens, `helm test` needs a token" -}}
 {{- end -}}
 {{- end -}}
+{{- if .jwt.issuer -}}
+{{- if not .tokens.existingSecret.name -}}
+{{- fail "security.jwt.issuer needs security.tokens.existingSecret.name: limits of tenants and the token of `helm test` stand there" -}}
+{{- end -}}
+{{- if not .jwt.audience -}}
+{{- fail "security.jwt.audience: without it a token for any other service of the issuer would be taken" -}}
+{{- end -}}
+{{- with .jwt.keys -}}
+{{- if not (or .url .existingConfigMap.name) -}}
+{{- fail "security.jwt.keys: name an address, or a ConfigMap that holds the JWKS" -}}
+{{- end -}}
+{{- if and .existingConfigMap.caKey (not (and .url .existingConfigMap.name)) -}}
+{{- fail "security.jwt.keys.existingConfigMap.caKey is for an address, and needs the ConfigMap's name" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -22,11 +38,44 @@
 {{- if has .service (list "router" "merger") }}yes{{ end -}}
 {{- end -}}
 
+{{/* The ConfigMap with what belongs to JWTs; empty where there is none. */}}
+{{- define "sirocco.jwtFiles" -}}
+{{- with .root.Values.security.jwt -}}
+{{- if .issuer }}{{ .keys.existingConfigMap.name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "sirocco.serviceEnvironment" -}}
 {{- $security := .root.Values.security -}}
 {{- if and $security.tokens.existingSecret.name (include "sirocco.servesClients" .) }}
 - name: SIROCCO_TOKENS
   value: {{ printf "/etc/sirocco/tokens/%s" $security.tokens.existingSecret.key | quote }}
+{{- end }}
+{{- if and $security.jwt.issuer (include "sirocco.servesClients" .) }}
+{{- with $security.jwt }}
+- name: SIROCCO_JWT_ISSUER
+  value: {{ .issuer | quote }}
+- name: SIROCCO_JWT_AUDIENCE
+  value: {{ .audience | quote }}
+- name: SIROCCO_JWT_KEYS
+  value: {{ .keys.url | default (printf "/etc/sirocco/jwt/%s" .keys.existingConfigMap.key) | quote }}
+{{- with .keys.existingConfigMap.caKey }}
+- name: SIROCCO_JWT_KEYS_CA
+  value: {{ printf "/etc/sirocco/jwt/%s" . | quote }}
+{{- end }}
+- name: SIROCCO_JWT_KEYS_INTERVAL
+  value: {{ .keys.interval | quote }}
+- name: SIROCCO_JWT_ALGORITHMS
+  value: {{ .algorithms | quote }}
+- name: SIROCCO_JWT_CLOCK_SKEW
+  value: {{ .clockSkew | quote }}
+- name: SIROCCO_JWT_TENANT_CLAIM
+  value: {{ .tenantClaim | quote }}
+- name: SIROCCO_JWT_SCOPE_CLAIM
+  value: {{ .scopeClaim | quote }}
+- name: SIROCCO_JWT_SCOPE_PREFIX
+  value: {{ .scopePrefix | quote }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -41,6 +90,11 @@
 # The whole directory: single files would not follow a changed secret.
 - name: tokens
   mountPath: /etc/sirocco/tokens
+  readOnly: true
+{{- end }}
+{{- if and (include "sirocco.jwtFiles" .) (include "sirocco.servesClients" .) }}
+- name: jwt
+  mountPath: /etc/sirocco/jwt
   readOnly: true
 {{- end }}
 {{- end -}}
@@ -58,6 +112,11 @@
   secret:
     secretName: {{ $security.tokens.existingSecret.name }}
     defaultMode: 0440
+{{- end }}
+{{- if and (include "sirocco.jwtFiles" .) (include "sirocco.servesClients" .) }}
+- name: jwt
+  configMap:
+    name: {{ include "sirocco.jwtFiles" . }}
 {{- end }}
 {{- end -}}
 

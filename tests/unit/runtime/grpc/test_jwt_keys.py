@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from sirocco.runtime.grpc.jwt_keys import (
     KeyFile,
     read_keys,
 )
+from tests.support.http_answers import serving
 from tests.support.jwts import ALGORITHMS, jwks, key, public
 from tests.support.waiting import eventually
 
@@ -222,38 +221,6 @@ def test_pauses_are_spread() -> None:
         now[0] += 1
         assert source.keys
         assert len(jobs) == 1
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
-        self.server.answer(self)  # type: ignore[attr-defined]
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def send(self, data: bytes, status: int = 200, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-
-@contextmanager
-def serving(answer: Callable[[Any], None]) -> Iterator[tuple[str, list[str]]]:
-    """A real HTTP server; yields its address and the paths that it was asked for."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.asked, server.answer = [], answer  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", server.asked  # type: ignore[attr-defined]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_keys_of_a_real_server_are_taken_and_renewed() -> None:
