@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 END = object()
 
 # Of a process without the file.
-NOBODY = Access()
+NO_TOKENS = Access()
 
 # Service → the scope of its calls; empty: any token will do. Services not listed need `admin`.
 _SCOPES = {
@@ -224,15 +224,14 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        if is_open(handler_call_details.method):
-            return _as_caller(handler, NOBODY)
         metadata = dict(handler_call_details.invocation_metadata or ())
         header = metadata.get("authorization", "")
         authorization = header if isinstance(header, str) else ""
-        return self._guarded(handler, authorization, scope_of(handler_call_details.method))
+        method = handler_call_details.method
+        return self._guarded(handler, authorization, None if is_open(method) else scope_of(method))
 
     def _guarded(
-        self, handler: grpc.RpcMethodHandler, authorization: str, scope: str
+        self, handler: grpc.RpcMethodHandler, authorization: str, scope: str | None
     ) -> grpc.RpcMethodHandler:
         """Returns the handler of a call: of one that is refused nothing is read."""
         kind = kind_of(handler)
@@ -255,8 +254,11 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return handler._replace(**{kind: stream if inspect.isasyncgenfunction(inner) else single})
 
     async def _caller(
-        self, context: grpc.aio.ServicerContext, authorization: str, scope: str
+        self, context: grpc.aio.ServicerContext, authorization: str, scope: str | None
     ) -> Caller:
+        """Returns who calls, or ends the call; without a scope nobody is asked for a token."""
+        if scope is None:
+            return NOBODY
         try:
             found = self._admitted(authorization, context.peer())
             if not found.allows(scope):
@@ -274,7 +276,7 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             digest = digest_of(token)
             if tokens is None or digest not in tokens.access.grants:
                 return JwtCaller(jwts, jwts.checked(token, digest, peer), tokens)
-        access = NOBODY if tokens is None else tokens.access
+        access = NO_TOKENS if tokens is None else tokens.access
         return Caller(access.grant(authorization, now_ms()), tokens, authorization)
 
 
