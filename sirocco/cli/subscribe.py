@@ -19,6 +19,7 @@ from sirocco_client import (
 )
 
 from sirocco.cli.terminal.numbers import at_least_one
+from sirocco.cli.terminal.output_formats import add_output_format
 from sirocco.cli.terminal.paths import filled, naming, path
 from sirocco.cli.terminal.remote import add_connection, connect, text_of
 from sirocco.cli.terminal.status import ExitCode, counted
@@ -55,20 +56,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="end after this many notifications",
     )
-    output = parser.add_mutually_exclusive_group()
-    output.add_argument(
-        "--format",
-        choices=("table", "ndjson", "geojson"),
-        default="table",
-        help="geojson: a Feature a line for each match (table)",
-    )
-    output.add_argument(
-        "--json",
-        dest="format",
-        action="store_const",
-        const="ndjson",
-        help="the same as --format ndjson",
-    )
+    add_output_format(parser, "geojson: a Feature a line for each match (table)", "table")
     add_connection(parser)
     parser.set_defaults(run=_run)
 

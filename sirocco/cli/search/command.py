@@ -19,6 +19,7 @@ from sirocco_client import (
 
 from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.numbers import epoch_ms, finite, whole
+from sirocco.cli.terminal.output_formats import add_output_format
 from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode
@@ -78,18 +79,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--limit", type=whole(0), metavar="N", help="show this many objects or terms (a table: 20)"
     )
-    output = parser.add_mutually_exclusive_group()
-    output.add_argument(
-        "--format",
-        choices=("table", "ndjson", "geojson"),
-        help="table (on a terminal) and geojson show the newest of a range query first",
-    )
-    output.add_argument(
-        "--json",
-        dest="format",
-        action="store_const",
-        const="ndjson",
-        help="the same as --format ndjson",
+    add_output_format(
+        parser, "table (on a terminal) and geojson show the newest of a range query first"
     )
     add_connection(parser)
     parser.set_defaults(run=_run)

@@ -22,14 +22,14 @@ from sirocco.index.standing.knn_rows import FINEST_LEVEL, LEVELS, KnnRows
 from sirocco.index.standing.knn_state import NEVER_DEAD, export_state, restore_state
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.row_lifetimes import RowLifetimes
-from sirocco.index.standing.row_store import RowStore
+from sirocco.index.standing.row_store import RowStore, check_conjunctions
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.knn_list import ENTRY_WORDS, put_entries
 from sirocco.kernels.standing.knn_match import match_batch
 from sirocco.kernels.standing.knn_offer import NEEDED, SCANNED, STAMP, UNDECIDED, settle_undecided
 from sirocco.kernels.standing.knn_plan import BOUND, COUNT_SHIFT, LIST, LIST_SHIFT, SIZE_MASK
-from sirocco.kernels.standing.pyramid import CONJ_TERMS_MAX, ROW_WORDS
+from sirocco.kernels.standing.pyramid import ROW_WORDS
 from sirocco.kernels.standing.range_match import batch_bounds
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
@@ -147,10 +147,7 @@ class KnnIndex:
     ) -> npt.NDArray[np.int32]:
         if k.min() < 1 or k.max() > SIZE_MASK:
             raise ValueError(f"k: must lie in 1..{SIZE_MASK}")
-        for offsets in (queries.pos_offsets, queries.neg_offsets):
-            # A small total implies few terms in each.
-            if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
-                raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
+        check_conjunctions(queries)
         rows = self._rows.write(queries, points, k, born)
         self._rows.place(rows)
         self._lifetimes.begin(rows, int(born.max()), queries.expires_ms)
@@ -291,7 +288,7 @@ class KnnIndex:
         rows, limits = self._rows, self._limits
         term_ids = rows.vocabulary.look_up(terms, self._term_ids)
         terms_max, arrival_max, first_position = batch_bounds(term_offsets, arrival_ms, positions)
-        check_all = self._lifetimes.meet(first_position, arrival_max)
+        check_all = self._lifetimes.prepare(first_position, arrival_max)
         self._prepare(term_offsets, term_ids, n, terms_max)
         objects = ids, sessions, numbers
         parts: list[KnnHits] = []

@@ -9,22 +9,20 @@ lists stay short. Each term stores the levels at which it has postings.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from sirocco.index.base.query_rows import NEVER_MS, QueryRows
-from sirocco.index.standing.expiry import ExpiryQueue
+from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.posting_table import PostingTable
-from sirocco.index.standing.row_store import RowStore
+from sirocco.index.standing.row_lifetimes import RowLifetimes
+from sirocco.index.standing.row_store import RowStore, check_conjunctions
 from sirocco.index.standing.text.pattern_places import PatternPlaces, PatternUses
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.faults import required
-from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.kernels.standing.pyramid import CONJ_TERMS_MAX, POSTING_WORDS, SURVEY_LEVEL
+from sirocco.kernels.standing.pyramid import POSTING_WORDS, SURVEY_LEVEL
 from sirocco.kernels.standing.range_match import batch_bounds, match_batch
 from sirocco.kernels.standing.range_plan import plan_insert
 from sirocco.model.patterns import NearPatterns, placed_rows
@@ -90,14 +88,11 @@ class RangeIndex:
     __slots__ = (
         "_batches",
         "_cell_levels",
-        "_dead",
         "_density",
-        "_due",
-        "_expiry",
         "_grid",
         "_has_unnamed",
-        "_horizon_ms",
         "_ids",
+        "_lifetimes",
         "_match_state",
         "_out_objects",
         "_out_rows",
@@ -106,11 +101,9 @@ class RangeIndex:
         "_probe_keys",
         "_probe_lanes",
         "_rows",
-        "_settled",
         "_table",
         "_term_parts",
         "_transform",
-        "_young",
         "vocabulary",
     )
 
@@ -135,12 +128,7 @@ class RangeIndex:
         # Of phrases and beginnings; none as long as they may be anywhere.
         self._places: PatternPlaces | None = None
         self._has_unnamed = False
-        self._expiry = ExpiryQueue()
-        self._due = np.empty(0, np.int32)
-        self._dead: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
-        self._young: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
-        self._settled = np.iinfo(np.int64).min
-        self._horizon_ms = np.iinfo(np.int64).min
+        self._lifetimes = RowLifetimes(self._rows)
         survey_cells = 1 << 2 * min(self._grid.finest_level, SURVEY_LEVEL)
         self._density = np.zeros(survey_cells, np.int32)
         self._cell_levels = np.zeros(survey_cells, np.uint16)
@@ -172,10 +160,7 @@ class RangeIndex:
         n = len(queries)
         if n == 0:
             return np.empty(0, np.int32)
-        for offsets in (queries.pos_offsets, queries.neg_offsets):
-            # A small total implies few terms in each.
-            if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
-                raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
+        check_conjunctions(queries)
         words = queries.words, queries.word_offsets
         pos_ids = self.vocabulary.acquire(queries.pos_terms, *words, queries.pos_word_rows)
         neg_ids = self.vocabulary.acquire(queries.neg_terms, *words, queries.neg_word_rows)
@@ -227,10 +212,7 @@ class RangeIndex:
         self._table.post(templates, keys[:count], owners[:count])
         self._note_places(queries, outward, rows, position)
 
-        self._young.append((position, rows))
-        mortal = queries.expires_ms != NEVER_MS
-        if mortal.any():
-            self._expiry.add(rows[mortal], queries.expires_ms[mortal])
+        self._lifetimes.begin(rows, position, queries.expires_ms)
         return rows
 
     def _note_places(
@@ -277,11 +259,8 @@ class RangeIndex:
             rows: i4[k], live rows, each once.
             position: slot position of the removal, not below that of an earlier one.
         """
-        if len(rows) == 0:
-            return
-        rows = np.ascontiguousarray(rows, np.int32)
-        self._rows.end(rows, position)
-        self._dead.append((position, rows))
+        if len(rows):
+            self._lifetimes.end(rows, position)
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
         """Frees the memory of removed queries, once no object before their end can follow.
@@ -294,12 +273,10 @@ class RangeIndex:
             The number of freed rows, which may be reused.
         """
         freed = 0
-        while self._dead and self._dead[0][0] <= position and freed < rows_max:
-            dead_at, rows = self._dead.popleft()
-            room = rows_max - freed
-            if len(rows) > room:
-                self._dead.appendleft((dead_at, rows[room:]))
-                rows = rows[:room]
+        while freed < rows_max:
+            rows = self._lifetimes.take_dead(position, rows_max - freed)
+            if rows is None:
+                break
             for keys, released in self._rows.plan_remove(
                 rows, self._transform, self._grid.finest_level
             ):
@@ -318,19 +295,7 @@ class RangeIndex:
         Returns:
             i4[k], live rows with expires_ms ≤ now_ms.
         """
-        self._advance_horizon(now_ms)
-        if len(self._due) == 0:
-            return self._due
-        ended, self._due = self._rows.split_expired(self._due, now_ms, self._horizon_ms)
-        return ended
-
-    def _advance_horizon(self, arrival_ms_max: int) -> None:
-        """Marks rows that end by this time for individual checks."""
-        self._horizon_ms = max(self._horizon_ms, arrival_ms_max)
-        due = self._expiry.take_until(self._horizon_ms)
-        if len(due):
-            self._rows.check(due, self._horizon_ms)
-            self._due = sorted_distinct(np.concatenate([self._due, due]))
+        return self._lifetimes.take_expired(now_ms)
 
     @property
     def row_store(self) -> RowStore:
@@ -339,14 +304,7 @@ class RangeIndex:
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
         """Ends individual checks of rows that every object from a position on can match."""
-        self._rows.settle(rows, position, self._horizon_ms)
-
-    def _settle(self, position: int) -> None:
-        """Ends individual checks of rows that every object from a position on can match."""
-        while self._young and self._young[0][0] <= position:
-            born, rows = self._young.popleft()
-            self._rows.settle(rows, position, self._horizon_ms)
-            self._settled = max(self._settled, born)
+        self._lifetimes.settle(rows, position)
 
     def near_patterns(
         self, lon: npt.NDArray[np.float64], lat: npt.NDArray[np.float64]
@@ -402,10 +360,7 @@ class RangeIndex:
         if n == 0:
             return Matches(np.empty(0, np.int32), np.empty(0, np.int32))
         terms_max, arrival_max, first_position = batch_bounds(term_offsets, arrival_ms, positions)
-        self._advance_horizon(arrival_max)
-        check_all = first_position < self._settled
-        if not check_all:
-            self._settle(first_position)
+        check_all = self._lifetimes.prepare(first_position, arrival_max)
         if self._batches % _OBSERVED_BATCHES == 0:
             self.vocabulary.observe(term_ids, int(term_offsets[0]), int(term_offsets[-1]), n)
         self._batches += 1
@@ -501,11 +456,7 @@ class RangeIndex:
     @property
     def live_queries(self) -> int:
         """Queries inserted and not removed."""
-        return self._rows.in_use - self._dead_queries
-
-    @property
-    def _dead_queries(self) -> int:
-        return sum(len(rows) for _, rows in self._dead)
+        return self._rows.in_use - self._lifetimes.dead_queries
 
     @property
     def bytes_total(self) -> int:
@@ -514,7 +465,7 @@ class RangeIndex:
             self._table.bytes_total
             + self._rows.bytes_total
             + self.vocabulary.bytes_total
-            + self._expiry.bytes_total
+            + self._lifetimes.bytes_total
             + (0 if self._places is None else self._places.bytes_total)
         )
 
@@ -522,7 +473,7 @@ class RangeIndex:
         """Returns the sizes of the index."""
         return RangeIndexStatistics(
             live_queries=self.live_queries,
-            dead_queries=self._dead_queries,
+            dead_queries=self._lifetimes.dead_queries,
             postings=self._table.postings_in_blocks,
             keys=self._table.keys,
             terms=len(self.vocabulary),

@@ -16,7 +16,7 @@ __all__ = ["RowLifetimes"]
 
 
 class RowLifetimes:
-    """Births, ends and lifetimes of the rows of one store, as defined in `RangeIndex`.
+    """Births, ends and lifetimes of the rows of one store, of an index of ranges or of knn queries.
 
     A row can match objects at positions in [born, dead) that arrive before its expiry. For most
     rows that holds for a whole batch: only the others are compared object by object.
@@ -79,7 +79,7 @@ class RowLifetimes:
         ended, self._due = self._rows.split_expired(self._due, now_ms, self._horizon_ms)
         return ended
 
-    def meet(self, first_position: int, arrival_ms_max: int) -> bool:
+    def prepare(self, first_position: int, arrival_ms_max: int) -> bool:
         """Prepares the rows for a batch of objects.
 
         Args:

@@ -13,6 +13,7 @@ from sirocco.index.base.query_rows import QueryRows
 from sirocco.kernels.base.blocks import END, new_block_state
 from sirocco.kernels.base.faults import required
 from sirocco.kernels.standing.pyramid import (
+    CONJ_TERMS_MAX,
     KIND_SHIFT,
     ROW_WORDS,
     SHAPE_HEADER,
@@ -23,10 +24,22 @@ from sirocco.kernels.standing.range_plan import write_shapes
 from sirocco.kernels.standing.range_unplan import plan_remove
 from sirocco.kernels.standing.row_life import check_rows, end_rows, settle_rows, split_expired
 
-__all__ = ["RowStore"]
+__all__ = ["RowStore", "check_conjunctions"]
 
 _ROW_BYTES = 8 * ROW_WORDS + 1 + 4
 _PLANNED_KEYS = 1 << 14
+
+
+def check_conjunctions(queries: QueryRows) -> None:
+    """Refuses queries whose terms do not fit into term blocks.
+
+    Raises:
+        ValueError: A conjunction has more than `CONJ_TERMS_MAX` terms.
+    """
+    for offsets in (queries.pos_offsets, queries.neg_offsets):
+        # A small total implies few terms in each.
+        if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
+            raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
 
 
 class RowStore:

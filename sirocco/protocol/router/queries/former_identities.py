@@ -12,7 +12,7 @@ import numpy as np
 from sirocco.model.query import fingerprint_of
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Change
-from sirocco.protocol.router.queries.live_queries import UNKNOWN
+from sirocco.protocol.router.queries.live_queries import UNKNOWN, definition_places
 
 
 def are_missing(state: State) -> bool:
@@ -27,15 +27,11 @@ def with_fingerprints(state: State, changes: Iterable[tuple[int, Change]]) -> St
         state: of a registry partition.
         changes: its records before the offset of the state, with their offsets.
     """
-    handles = state["handles"].tolist()
-    places = dict(zip(handles, state["revisions"].tolist(), strict=True))
-    if "places" in state:
-        republished = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
-        places |= {handle: place for handle, place in republished if handle in places}
+    places = definition_places(state)
     found = {
         change.handle: fingerprint_of(change.query.id)
         for offset, change in changes
         if change.query is not None and places.get(change.handle) == offset
     }
-    fingerprints = [found.get(handle, UNKNOWN) for handle in handles]
+    fingerprints = [found.get(handle, UNKNOWN) for handle in places]
     return {**state, "fingerprints": np.array(fingerprints, np.uint64)}

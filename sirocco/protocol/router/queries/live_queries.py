@@ -31,6 +31,15 @@ def has_expired(expires_ms: Any, now_ms: int) -> Any:
     return expires_ms <= now_ms
 
 
+def definition_places(state: State) -> dict[int, int]:
+    """Returns handle → offset of the record with its definition, in the order of a state's rows."""
+    places = dict(zip(state["handles"].tolist(), state["revisions"].tolist(), strict=True))
+    if "places" in state:
+        republished = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
+        places |= {handle: place for handle, place in republished if handle in places}
+    return places
+
+
 _COLUMNS = (
     *("handles", "fingerprints", "revisions", "digests", "expires_ms"),
     *("slot_sets", "wanted_sets", "is_placed"),

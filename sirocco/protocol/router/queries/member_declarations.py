@@ -22,6 +22,7 @@ from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Change, TrackedMember, TrackedMemberSet
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
+from sirocco.protocol.router.queries.live_queries import definition_places
 
 
 class MemberCounts:
@@ -215,11 +216,7 @@ def with_members(state: State, changes: Iterable[tuple[int, Change]]) -> State:
         state: of a registry partition.
         changes: its records before the offset of the state, with their offsets.
     """
-    handles = state["handles"].tolist()
-    places = dict(zip(handles, state["revisions"].tolist(), strict=True))
-    if "places" in state:
-        republished = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
-        places |= {handle: place for handle, place in republished if handle in places}
+    places = definition_places(state)
     read = {c.handle: c.query for offset, c in changes if places.get(c.handle) == offset}
     if read.keys() != places.keys():
         return state
