@@ -161,24 +161,20 @@ class _Lines:
 
 
 def _register(args: argparse.Namespace) -> int:
-    lines = _Lines(args)
-    with lines.account("registered", as_json=args.json), Bar() as bar, connect(args) as client:
-        bar.begin("registering queries", lines_total(lines.path, bar))
-        results = client.register_many(lines.queries(), past=args.past)
-        for row, result in enumerate(results):
-            bar.advance(1)
-            if result.error is not None:
-                lines.refused(row, result.error)
-            else:
-                lines.done(row, result, as_json=args.json)
-    return lines.status
+    return _change(args, "registered", "registering queries", is_update=False)
 
 
 def _update(args: argparse.Namespace) -> int:
+    return _change(args, "updated", "updating queries", is_update=True)
+
+
+def _change(args: argparse.Namespace, done: str, doing: str, *, is_update: bool) -> int:
+    """Registers or updates the queries of a file; returns the exit status."""
     lines = _Lines(args)
-    with lines.account("updated", as_json=args.json), Bar() as bar, connect(args) as client:
-        bar.begin("updating queries", lines_total(lines.path, bar))
-        for row, result in enumerate(client.update_many(lines.queries(), past=args.past)):
+    with lines.account(done, as_json=args.json), Bar() as bar, connect(args) as client:
+        bar.begin(doing, lines_total(lines.path, bar))
+        change = client.update_many if is_update else client.register_many
+        for row, result in enumerate(change(lines.queries(), past=args.past)):
             bar.advance(1)
             if result.error is not None:
                 lines.refused(row, result.error)

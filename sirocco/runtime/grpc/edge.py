@@ -146,6 +146,11 @@ class EdgeLimits:
 EDGE = EdgeLimits()
 
 
+def _shares(name: str, total: int, tenant_max: int) -> Shares:
+    """Returns shares of a total; without tokens, one connection may use all that is free."""
+    return Shares(name, total, tenant_max, RETRY_AFTER_MS, connection_max=total)
+
+
 class Edge:
     """Takes the messages of a server's calls.
 
@@ -173,28 +178,9 @@ class Edge:
         self._server = server
         self.count_refused = count_refused
         self.limits = limits
-        # Without tokens, and for other services, one connection may use all that is free.
-        self.calls = Shares(
-            "calls",
-            limits.calls,
-            limits.tenant_calls,
-            RETRY_AFTER_MS,
-            connection_max=limits.calls,
-        )
-        self.unbegun = Shares(
-            "streams without a request",
-            limits.unbegun,
-            limits.tenant_unbegun,
-            RETRY_AFTER_MS,
-            connection_max=limits.unbegun,
-        )
-        self.budget = Shares(
-            "bytes of messages",
-            limits.budget_bytes,
-            limits.tenant_budget_bytes,
-            RETRY_AFTER_MS,
-            connection_max=limits.budget_bytes,
-        )
+        self.calls = _shares("calls", limits.calls, limits.tenant_calls)
+        self.unbegun = _shares("streams without a request", limits.unbegun, limits.tenant_unbegun)
+        self.budget = _shares("bytes of messages", limits.budget_bytes, limits.tenant_budget_bytes)
         self.garbage = CallGarbage()
         self.open = OpenCalls(limits.open, count_refused)
 

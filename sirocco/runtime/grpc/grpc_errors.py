@@ -53,6 +53,16 @@ def of_peer(error: grpc.aio.AioRpcError) -> SiroccoError:
     return Unavailable(f"another process did not answer: {error.details()}")
 
 
+def _typed(error: Exception, method: str) -> SiroccoError:
+    """Returns the error that the caller gets; logs an unexpected one."""
+    if isinstance(error, SiroccoError):
+        return error
+    if isinstance(error, grpc.aio.AioRpcError):
+        return of_peer(error)
+    logger.error("call failed", exc_info=error, extra=event("call_failed", method=method))
+    return Internal("unexpected error; see the server's log")
+
+
 def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Turns the errors of a unary method into statuses; unknown ones into INTERNAL, logged."""
 
@@ -60,15 +70,10 @@ def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
     async def guarded(self: object, request: Any, context: grpc.aio.ServicerContext) -> Any:
         try:
             return await method(self, request, context)
-        except SiroccoError as error:
-            await abort(context, error)
         except grpc.aio.AbortError:
             raise
-        except grpc.aio.AioRpcError as error:
-            await abort(context, of_peer(error))
-        except Exception:
-            logger.exception("call failed", extra=event("call_failed", method=method.__name__))
-            await abort(context, Internal("unexpected error; see the server's log"))
+        except Exception as error:
+            await abort(context, _typed(error, method.__name__))
 
     return guarded
 
@@ -85,14 +90,9 @@ def streaming(
         try:
             async for response in method(self, requests, context):
                 yield response
-        except SiroccoError as error:
-            await abort(context, error)
         except grpc.aio.AbortError:
             raise
-        except grpc.aio.AioRpcError as error:
-            await abort(context, of_peer(error))
-        except Exception:
-            logger.exception("call failed", extra=event("call_failed", method=method.__name__))
-            await abort(context, Internal("unexpected error; see the server's log"))
+        except Exception as error:
+            await abort(context, _typed(error, method.__name__))
 
     return guarded
