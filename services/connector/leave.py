@@ -1,4 +1,4 @@
-"""The end of a process whose threads may hang: look-ups of names cannot be cancelled."""
+"""Ends a process whose threads may hang: look-ups of host names cannot be cancelled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 def end_within(seconds: float, status: int) -> None:
     """Ends the process after a time, unless it has ended by itself.
 
-    Called when all work is finished and kept. Python waits for the threads of executors without a
+    Called when all work is finished and saved. Python waits for the threads of executors without a
     limit, both at the end of a loop and at that of the process.
     """
     threading.Thread(target=_end_after, args=(seconds, status), name="leave", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Progress of the slots, asked from outside the loop that processes them."""
+"""Waits for conditions on the slots, outside the loop that processes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StepWatch:
 
     During a step a slot's position may be ahead of its store, so conditions are checked only
     between steps: at once if no step is running, otherwise after it, in the loop's thread. Without
-    waiters a step costs two additions more.
+    waiting conditions, this costs a step two additions.
     """
 
     def __init__(self, machine: Machine) -> None:

@@ -12,7 +12,7 @@ from sirocco.telemetry.metrics import EvaluatorMetrics
 
 logger = logging.getLogger(__name__)
 
-# A tenant decides how often it happens.
+# A tenant could make it happen for every object.
 LOG_INTERVAL_S = 60.0
 
 

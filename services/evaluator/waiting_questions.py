@@ -1,4 +1,4 @@
-"""Work of the search pool: the loop hands it over in one turn and gets the results in one."""
+"""Hands questions to the threads of the search pool, and results back, many in one turn."""
 
 from __future__ import annotations
 

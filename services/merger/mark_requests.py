@@ -13,8 +13,8 @@ from sirocco.protocol.contract.messages import INTAKE
 from sirocco.runtime.grpc.peer_channels import PLAIN, AioChannels, Dialer
 from sirocco.services.merger.members import Members
 
-# Time limit of one call before the owner is looked up again: longer than routing normally takes.
-# Marks, which have the same effect, are sent once a second.
+# Time limit of one call, after which the owner is looked up again. Routing normally takes less; and
+# marks, which have the same effect, are sent once a second anyway.
 REQUEST_S = 1.0
 
 # Between looks for an owner if there is none.
@@ -52,5 +52,5 @@ class MarkRequests:
                 except grpc.aio.AioRpcError as error:
                     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                         continue
-            # No owner at the moment; marks are also sent without a request.
+            # There is no owner at the moment.
             await asyncio.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""Keeps a local cluster whole: what ended although nobody asked it to is started again.
+"""Starts processes of a local cluster again that have ended without being asked to.
 
 `python -m sirocco.local.keeper DIRECTORY` runs beside the services, as a node agent would.
 """
@@ -29,7 +29,7 @@ def start_keeper(directory: Path) -> None:
 
 
 def keep(directory: Path, stopping: threading.Event) -> None:
-    """Mends the cluster until asked to stop; follows changes of what it consists of."""
+    """Restarts ended processes until asked to stop; reads the state again when it changes."""
     seen_ns = -1
     cluster: LocalCluster | None = None
     while not stopping.wait(_POLL_S):

@@ -1,4 +1,4 @@
-"""What a process of this machine has used of it."""
+"""Processor time and memory that a process of this machine has used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a sink cannot go on, or not now."""
+"""Errors of a sink: it cannot continue at all, or not now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ StopReason: TypeAlias = Literal["gone", "elsewhere", "refused"]
 
 
 class SinkStopped(SiroccoError):  # noqa: N818 - named as the other errors are
-    """The sink cannot go on until somebody changes something.
+    """The sink cannot continue until its configuration, or what it writes to, is changed.
 
     Attributes:
         reason: The kind of end; stable.

@@ -1,11 +1,11 @@
-"""Which objects of a file may say when they arrive (`--arrival event`).
+"""Limits on the times of a file's objects that set their arrival (`--arrival event`).
 
 Time never goes back: an object arrives no earlier than those before it. So one object of a far
-year sets the time of all that follow, and every step of every standing query until then is
-evaluated and written, though it is empty; a first object of a far past does the same harm by the
-second one. So the steps between two arrivals are bounded. Services refuse objects too far ahead of
-the clock as well (`SIROCCO_ARRIVAL_SKEW_MAX`); a replay does where it is asked to, as a file may
-tell of any time.
+year would set the time of all that follow, and every step of every standing query until then would
+be evaluated and written, though it is empty. A first object of a far past does the same harm when
+the second one arrives. So the steps between two arrivals are bounded. Services also refuse objects
+too far ahead of the clock (`SIROCCO_ARRIVAL_SKEW_MAX`). A replay does so only where it is asked to,
+because a file may be of any time.
 """
 
 from __future__ import annotations

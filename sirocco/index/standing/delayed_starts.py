@@ -14,12 +14,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sirocco.index.standing.row_store import RowStore
+from sirocco.index.standing.row_store import BORN, RowStore
 from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
 
 __all__ = ["DelayedStarts"]
 
-_BORN = 0
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -79,7 +78,7 @@ class DelayedStarts:
             yield
             return
         store = self._index.row_store
-        born = later.astype(np.int64) * ROW_WORDS + _BORN
+        born = later.astype(np.int64) * ROW_WORDS + BORN
         positions = store.words[born].copy()
         store.check(later, _NEVER)
         store.words[born] = _NEVER

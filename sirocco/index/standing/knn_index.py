@@ -19,10 +19,10 @@ import numpy.typing as npt
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.knn_hits import KnnHits, KnnIndexStatistics, NearList, joined
 from sirocco.index.standing.knn_rows import FINEST_LEVEL, LEVELS, KnnRows
-from sirocco.index.standing.knn_state import NEVER_DEAD, export_state, restore_state
+from sirocco.index.standing.knn_state import export_state, restore_state
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.row_lifetimes import RowLifetimes
-from sirocco.index.standing.row_store import RowStore, check_conjunctions
+from sirocco.index.standing.row_store import NEVER_DEAD, RowStore, check_conjunctions
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.knn_list import ENTRY_WORDS, put_entries

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from sirocco.index.base.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.standing.export import export_rows
 from sirocco.index.standing.knn_rows import KnnRows
+from sirocco.index.standing.row_store import BORN, DEAD
 from sirocco.kernels.standing.knn_list import ENTRY_WORDS
 from sirocco.kernels.standing.knn_plan import (
     BOUND,
@@ -31,14 +32,11 @@ from sirocco.kernels.standing.knn_plan import (
 )
 from sirocco.kernels.standing.pyramid import ROW_WORDS
 
-__all__ = ["NEVER_DEAD", "export_state", "restore_state"]
-
-NEVER_DEAD = np.iinfo(np.int64).max
+__all__ = ["export_state", "restore_state"]
 
 _TEXT = ("conj_offsets", "pos_offsets", "pos_terms", "neg_offsets", "neg_terms", "expires_ms")
 _WORDS = ("words", "word_offsets", "pos_word_rows", "neg_word_rows")
 _ENTRIES = ("list_mm", "list_ids", "list_sessions", "list_numbers")
-_BORN, _DEAD = 0, 1
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
@@ -55,8 +53,8 @@ def export_state(index_rows: KnnRows, rows: npt.NDArray[np.int32]) -> dict[str, 
         "flags": np.where(is_residual, FLAG_RESIDUAL, 0).astype(np.uint8),
         "points": own[:, [LONGITUDE, LATITUDE]].view(np.float64),
         "k": own[:, LIST] & SIZE_MASK,
-        "born": own[:, _BORN].copy(),
-        "dead": own[:, _DEAD].copy(),
+        "born": own[:, BORN].copy(),
+        "dead": own[:, DEAD].copy(),
         "bounds_mm": own[:, BOUND].copy(),
         "list_offsets": offsets,
         **{name: entries[:, i].copy() for i, name in enumerate(_ENTRIES)},

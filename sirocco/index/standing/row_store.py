@@ -24,7 +24,13 @@ from sirocco.kernels.standing.range_plan import write_shapes
 from sirocco.kernels.standing.range_unplan import plan_remove
 from sirocco.kernels.standing.row_life import check_rows, end_rows, settle_rows, split_expired
 
-__all__ = ["RowStore", "check_conjunctions"]
+__all__ = ["BORN", "DEAD", "NEVER_DEAD", "RowStore", "check_conjunctions"]
+
+# Words of a row that hold its lifetime in positions of the slot (see `kernels.standing.pyramid`).
+BORN, DEAD = 0, 1
+
+# The end of a row that is live.
+NEVER_DEAD = np.iinfo(np.int64).max
 
 _ROW_BYTES = 8 * ROW_WORDS + 1 + 4
 _PLANNED_KEYS = 1 << 14

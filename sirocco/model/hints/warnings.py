@@ -1,4 +1,4 @@
-"""What a valid query probably does not mean as it is written: reported with the answer to it."""
+"""Warnings about valid queries that probably mean something else than what they say."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def warnings_of_text(source: str) -> list[str]:
     found = []
     unquoted = source
     if '"' in source:
-        # Within quotes they are words for sure.
+        # Within quotes, small operators are words beyond doubt.
         unquoted = _PHRASE.sub(lambda match: "x" * len(match[0]), source)
     operator = _SMALL_OPERATOR.search(unquoted)
     if operator is not None:

@@ -1,4 +1,4 @@
-"""The end of a process that does not take itself apart."""
+"""Ends a process without the interpreter's clean-up."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NoReturn
 
 
 def leave(status: int) -> NoReturn:
-    """Ends the process once its threads have ended, and leaves its memory to the system.
+    """Ends the process once its threads have ended; the system takes back its memory.
 
-    The interpreter would free its modules and compiled kernels one by one: a quarter of what their
-    import takes. For programs, as the last thing that they do; what is registered with `atexit`
-    before is not called.
+    The interpreter would free modules and compiled kernels one by one, which takes a quarter of
+    what their import takes. A program calls this last: functions that it has registered with
+    `atexit` are not called.
     """
-    # Called first of all that is registered; the interpreter has waited for threads before.
+    # The last one registered is called first, after the interpreter has waited for threads.
     atexit.register(_end, status)
     sys.exit(status)
 
 
 def _end(status: int) -> None:
-    # A closed pipe is an error here, as it is to the interpreter, which then ends in its own way.
+    # If a pipe is closed, this raises, and the interpreter reports it as usual.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

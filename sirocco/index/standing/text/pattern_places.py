@@ -1,7 +1,7 @@
-"""Where the queries of an index name phrases and beginnings: texts of other places skip these.
+"""Places at which queries name phrases and beginnings: texts elsewhere are not searched for them.
 
-Regions of queries are kept with the patterns that they name, so that the filter can be made anew
-without what has ended, and larger.
+Regions of queries are kept with the patterns that they name, so that the filter can be built again:
+larger, and without the queries that have ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sirocco.model.patterns import NearPatterns, PatternTable
 __all__ = ["PatternPlaces", "PatternUses"]
 
 _WORDS_MIN = 1 << 10
-# One group or number in seventy that is not there is taken for one: two bits of sixteen for each.
+# Of absent groups and numbers, one in seventy is taken for present: two bits of sixteen for each.
 _ENTRIES_A_WORD = 4
 _RECORDS_MIN = 1_024
 # The boxes of a query with more are joined to one.
@@ -44,11 +44,11 @@ _RECORD = np.dtype(
 )
 
 IsLive = Callable[[NDArray[np.int32], NDArray[np.int64]], NDArray[np.bool_]]
-"""From rows and the positions of their registrations to whether they are these queries still."""
+"""Rows, and the positions of their registrations → whether they still hold these queries."""
 
 
 class PatternUses:
-    """Which queries of a batch name which patterns.
+    """The queries of a batch that name patterns.
 
     Attributes:
         queries: i8[u], words: i8[u]: a query, and the word that it names; each pair once.

@@ -1,4 +1,4 @@
-"""What the queries of an index may name in the texts of objects: tokens, and patterns in use."""
+"""Finds in texts what queries of an index may name: tokens, and the patterns in use."""
 
 from __future__ import annotations
 

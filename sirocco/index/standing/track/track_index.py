@@ -21,11 +21,11 @@ from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.row_store import RowStore
+from sirocco.index.standing.row_store import BORN, NEVER_DEAD, RowStore
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
 from sirocco.index.standing.track.member_checks import accepted_pairs, satisfied_members
 from sirocco.index.standing.track.track_pairs import Members, TrackHits, named_values
-from sirocco.index.standing.track.track_state import BORN, state_of
+from sirocco.index.standing.track.track_state import state_of
 from sirocco.index.standing.track.tracked_rows import ROW_BYTES, TrackedRows
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.index.standing.vocabulary import Vocabulary
@@ -46,8 +46,6 @@ from sirocco.kernels.standing.track_sets import (
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["ENTERS", "EXITS", "INSIDE", "TrackIndex"]
-
-_NEVER_DEAD = np.iinfo(np.int64).max
 
 
 class TrackIndex:
@@ -453,7 +451,7 @@ class TrackIndex:
         is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
         handles = self._sets.handles_of(self._tracked.keys.array[members], values)
         self._former.update(handles[is_former].tolist())
-        for position in sorted_distinct(dead[dead != _NEVER_DEAD]).tolist():
+        for position in sorted_distinct(dead[dead != NEVER_DEAD]).tolist():
             self.remove(rows[dead == position], position)
         return rows
 

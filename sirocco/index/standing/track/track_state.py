@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.export import export_queries
 from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.standing.row_store import BORN, DEAD
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
 from sirocco.index.standing.track.tracked_rows import TrackedRows
 from sirocco.index.standing.track.value_sets import ValueSets
@@ -18,10 +19,7 @@ from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
 from sirocco.model.term_hashing import WIRE_TERMS
 
-__all__ = ["BORN", "DEAD", "state_of"]
-
-# Words of a row that hold its lifetime in slot positions.
-BORN, DEAD = 0, 1
+__all__ = ["state_of"]
 
 
 def state_of(

@@ -1,4 +1,4 @@
-"""Removed queries of a slot, of which an older registration may still be repeated."""
+"""Removed queries of a slot: an older registration of them may still arrive again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What specs and filters say of the queries of a slot."""
+"""Reads the queries of a slot, or parts of them, from their specs and filters."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class EndRequests:
         return End(known.query, known.subscriber, known.revision, revision, has_ended)
 
     def knows(self, handles: NDArray[np.uint64]) -> bool:
-        """Whether a change of one of these queries would be noted, though its columns are plain."""
+        """Whether the end of one of these queries is to be reported."""
         return bool(self._known) and not self._known.keys().isdisjoint(handles.tolist())
 
     def state(self) -> State:
