@@ -34,8 +34,8 @@ from tests.support.list_records import (
     ranked_spec,
     version,
 )
+from tests.support.merger_slots import Slots
 from tests.support.values import change_of, installed_of, request_of, routed_of
-from tests.unit.protocol.merger.test_live_lists import Slots
 
 AREA = {"rect": {"west": 0.0, "south": 0.0, "east": 6.0, "north": 6.0}}
 PLAIN = ListVersion("q")
@@ -202,15 +202,15 @@ def ends(sent: list[Any]) -> list[Any]:
 
 def test_an_end_is_reported_when_all_slots_have_passed_the_position_in_the_registry() -> None:
     slots = Slots()
-    slots.say(0, Match(PLAIN, 1))
-    slots.say(0, QueryEnd(PLAIN, PLACE))
-    slots.say(0, QueryEnd(PLAIN, PLACE))
-    slots.say(1, Match(PLAIN, 2))
+    slots.report(0, Match(PLAIN, 1))
+    slots.report(0, QueryEnd(PLAIN, PLACE))
+    slots.report(0, QueryEnd(PLAIN, PLACE))
+    slots.report(1, Match(PLAIN, 2))
     assert ends(slots.take_sent()) == [1, 2]
-    slots.say(1, Match(PLAIN, 3))
-    slots.say(1, QueryEnd(PLAIN, PLACE))
+    slots.report(1, Match(PLAIN, 3))
+    slots.report(1, QueryEnd(PLAIN, PLACE))
     # Another query is not delayed, and this one may begin anew.
-    slots.say(1, Match(PLAIN, 4))
+    slots.report(1, Match(PLAIN, 4))
     assert ends(slots.take_sent()) == [3, ("q", BY_REMOVAL), 4]
     assert len(slots.known().ends) == 0
 
@@ -218,20 +218,20 @@ def test_an_end_is_reported_when_all_slots_have_passed_the_position_in_the_regis
 @pytest.mark.parametrize("is_taken_over", [False, True])
 def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_over: bool) -> None:
     slots = Slots()
-    slots.say(0, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
-    slots.say(1, Match(PLAIN, 1), time_ms=1_000)
+    slots.report(0, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
+    slots.report(1, Match(PLAIN, 1), time_ms=1_000)
     assert ends(slots.take_sent()) == [1]
     if is_taken_over:
         lists = slots.cluster.machine.windows[0].lists
         restored = LiveLists(slots=2)
         restored.restore(dict(read_state(write_state(lists.state()))))
         slots.cluster.machine.windows[0].lists = restored
-    slots.say(1, Match(PLAIN, 2), Match(PLAIN, 3), time_ms=1_000)
-    slots.say(1, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
+    slots.report(1, Match(PLAIN, 2), Match(PLAIN, 3), time_ms=1_000)
+    slots.report(1, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
     assert ends(slots.take_sent()) == [2, 3, ("q", BY_TTL)]
     # Clean-up records of the registry are repeats.
     for slot in (0, 1):
-        slots.say(slot, QueryEnd(PLAIN, PLACE, has_expired=True), time_ms=9_000)
+        slots.report(slot, QueryEnd(PLAIN, PLACE, has_expired=True), time_ms=9_000)
     assert ends(slots.take_sent()) == []
     assert len(slots.known().ends) == 0
 
@@ -239,7 +239,7 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
 def test_the_registry_may_report_an_end_before_slots_reach_its_time() -> None:
     slots = Slots()
     for slot in (0, 1):
-        slots.say(slot, QueryEnd(PLAIN, PLACE, has_expired=True))
+        slots.report(slot, QueryEnd(PLAIN, PLACE, has_expired=True))
     assert ends(slots.take_sent()) == [("q", BY_TTL)]
 
 
@@ -250,23 +250,23 @@ def test_an_end_comes_after_lists_and_steps() -> None:
         ListVersion("best", ranked_spec("best", 2)),
     )
     near, best = version(near, 5), version(best, 6)
-    slots.say(0, Match(near, 1, 5.0))
-    slots.say(
+    slots.report(0, Match(near, 1, 5.0))
+    slots.report(
         0, Ranked(asked=best, at_ms=100, total=5, tokens=50, holders=(2, 1), seen=()), time_ms=101
     )
-    slots.say(0, QueryEnd(near, (0, 5), expires_ms=500), time_ms=200)
-    slots.say(0, Gone(best, 150, by=(0, 9)), time_ms=200)
-    slots.say(0, QueryEnd(best, (0, 6)), time_ms=200)
-    slots.say(
+    slots.report(0, QueryEnd(near, (0, 5), expires_ms=500), time_ms=200)
+    slots.report(0, Gone(best, 150, by=(0, 9)), time_ms=200)
+    slots.report(0, QueryEnd(best, (0, 6)), time_ms=200)
+    slots.report(
         1, Ranked(asked=best, at_ms=100, total=5, tokens=50, holders=(2, 1), seen=()), time_ms=99
     )
     assert ends(slots.take_sent()) == [[1]]
-    slots.say(1, Gone(best, 150, by=(0, 9)), time_ms=99)
-    slots.say(1, QueryEnd(best, (0, 6)), time_ms=99)
+    slots.report(1, Gone(best, 150, by=(0, 9)), time_ms=99)
+    slots.report(1, QueryEnd(best, (0, 6)), time_ms=99)
     # A step before the end is incomplete: slot 1 has not reported a later time.
     assert ends(slots.take_sent()) == []
-    slots.say(0, Match(near, 2, 1.0), time_ms=501)
-    slots.say(1, time_ms=501)
+    slots.report(0, Match(near, 2, 1.0), time_ms=501)
+    slots.report(1, time_ms=501)
     assert ends(slots.take_sent()) == [[2, 1], ("best", BY_REMOVAL), ("near", BY_TTL)]
 
 
