@@ -82,7 +82,7 @@ class LocalProcess:
         self,
         command: Sequence[str],
         ready: Callable[[], bool],
-        timeout_s: float = 60.0,
+        timeout_s: float = 180.0,
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> None:

@@ -88,7 +88,6 @@ class RedisServer:
         self.process.start(
             [program, str(self._config)],
             ready=self._answers,
-            timeout_s=20.0,
             directory=self._directory,
         )
 
