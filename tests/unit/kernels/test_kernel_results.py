@@ -113,9 +113,10 @@ def meanings(path: Path, tree: ast.Module) -> dict[str, str]:
 def declared_results(sources: dict[Path, ast.Module]) -> tuple[frozenset[str], frozenset[str]]:
     """Returns the kernels with a result, and those that return −1 on failure."""
     functions = {
-        f"{module}.{each.name}": (list(returned(each)), meanings(path, tree))
+        f"{module}.{each.name}": (list(returned(each)), names)
         for path, tree in sources.items()
         if (module := module_of(path)) is not None
+        for names in (meanings(path, tree),)
         for each in kernels_of(tree)
     }
     returning = frozenset(name for name, (values, _) in functions.items() if values)
