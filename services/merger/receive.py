@@ -39,7 +39,7 @@ from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
 from sirocco.runtime.grpc.unread_streams import in_time
 from sirocco.runtime.grpc.work_pool import WorkPool
-from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
+from sirocco.runtime.loop.delivery_tail import SETTLED_S, Piece, Tail, Tails
 from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
@@ -54,9 +54,6 @@ from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log
 
 _Response = TypeVar("_Response", ReceiveResponse, ReceiveManyResponse)
-
-# After the last window, the cursor is sent after this time: a caller may wait for completeness.
-SETTLED_S = 0.1
 
 # Several records in one response: a message costs as much as some hundred matches of it, and a
 # gateway's window is as large, so that greater ones would only wait.
@@ -76,16 +73,20 @@ class _Stream:
     Attributes:
         tail: the tail of its Kafka partition, once known.
         offset: everything before it was sent, or belongs to others.
+        is_waiting: whether the tail has nothing for it.
     """
 
     credit: Credit
     tail: Tail | None = None
     offset: int = 0
+    is_waiting: bool = False
 
     @property
     def behind(self) -> int:
         """Number of records between the stream and the end of its deliveries."""
-        return 0 if self.tail is None else max(0, self.tail.end - self.offset)
+        if self.tail is None or self.is_waiting:
+            return 0
+        return max(0, self.tail.end - self.offset)
 
 
 class _Parts:
@@ -270,8 +271,12 @@ class ReceiveFront(ReceiveServiceServicer):
             if is_starved:
                 await credit.some()
             elif is_quiet:
-                timeout_s = cursor_s if sent_offset == offset else SETTLED_S
-                await tail.wait(offset, timeout_s, opened.subscriber)
+                # After the last window the cursor is sent: a caller may wait for completeness.
+                is_told = sent_offset == offset or tail.is_settling
+                timeout_s = cursor_s if is_told else SETTLED_S
+                stream.is_waiting = True
+                offset = stream.offset = await tail.wait(offset, timeout_s, opened.subscriber)
+                stream.is_waiting = False
                 is_settled = tail.end <= offset
         raise credit.refused
 

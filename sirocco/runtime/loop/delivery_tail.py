@@ -27,9 +27,13 @@ POLL_S = 0.1
 # Pieces that are returned at once.
 PIECES_MAX = 16
 
+# Once nothing has come for so long, all waiting streams wake: their clients may wait to know that
+# they have everything.
+SETTLED_S = 0.1
+
 # Seconds for each waiting stream between two wake-ups of all, most of which find nothing. A stream
-# takes a tenth of a millisecond to check; windows arrive up to 33 times a second. Three thousand
-# streams that check each of them would leave the loop no time for anything else.
+# takes a tenth of a millisecond to check. Without a bound, thousands of streams that check after
+# each of some windows a second would leave the loop no time for anything else.
 WAKE_S = 0.000_3
 
 
@@ -59,11 +63,16 @@ class Tail:
         self._pieces: deque[Piece] = deque()
         self._bytes = 0
         self._begin = self._end = end
-        # Used in the loop alone: waiters by subscriber, and when all were woken last.
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        # How often what the tail had not read was truncated.
+        self._gaps = 0
+        # Used in the loop alone: waiters by subscriber, up to where they were told of records, when
+        # the last of these came, and when all were woken last.
+        self._waiting: dict[str, set[asyncio.Future[int]]] = {}
         self._waiting_count = 0
+        self._told = end
+        self._moved_s = 0.0
         self._woken_s = 0.0
-        self._wakes: asyncio.TimerHandle | None = None
+        self._settling: asyncio.TimerHandle | None = None
 
     @property
     def end(self) -> int:
@@ -86,22 +95,33 @@ class Tail:
             is_all = first + len(pieces) == len(kept)
             return pieces, max(offset, self._end) if is_all else pieces[-1].next_offset
 
-    async def wait(self, offset: int, timeout_s: float, subscriber: str = "") -> None:
-        """Returns when there is something at or after the offset, or after the time.
+    @property
+    def is_settling(self) -> bool:
+        """Whether all who wait will be woken, since something has come."""
+        return self._settling is not None
 
-        Where many wait, records for other subscribers may be noticed a little later.
+    async def wait(self, offset: int, timeout_s: float, subscriber: str = "") -> int:
+        """Returns when there is something for the subscriber at or after the offset.
+
+        Also once nothing has come for anybody for a while, and after the time.
+
+        Returns:
+            The offset, or a later one: nothing between the two is for the subscriber.
         """
         loop = asyncio.get_running_loop()
         # No record is missed in between: `keep` wakes the waiters through this same loop.
         if self._end > offset:
-            return
-        waiter: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(timeout_s, _wake, waiter)
+            return offset
+        waiter: asyncio.Future[int] = loop.create_future()
+        timer = loop.call_later(timeout_s, self._pass, waiter)
         own = self._waiting.setdefault(subscriber, set())
         own.add(waiter)
         self._waiting_count += 1
+        gaps = self._gaps
         try:
-            await waiter
+            found = await waiter
+            # What was truncated may have been the subscriber's: it has to learn of that.
+            return max(offset, found) if gaps == self._gaps else offset
         finally:
             timer.cancel()
             self._waiting_count -= 1
@@ -111,12 +131,11 @@ class Tail:
 
     def keep(self, pieces: Iterable[Piece], end: int, kept_bytes: int) -> None:
         """Takes what was read up to `end`, and forgets the oldest beyond `kept_bytes`."""
-        names: set[str] = set()
+        pieces = tuple(pieces)
         with self._lock:
             for piece in pieces:
                 self._pieces.append(piece)
                 self._bytes += piece.bytes_total
-                names.update(piece.delivered.queries.subscribers)
             while self._bytes > kept_bytes and len(self._pieces) > 1:
                 gone = self._pieces.popleft()
                 self._bytes -= gone.bytes_total
@@ -124,38 +143,48 @@ class Tail:
             is_new = end > self._end
             self._end = end
         if is_new:
-            self._loop.call_soon_threadsafe(self._notify, names)
+            self._loop.call_soon_threadsafe(self._notify, pieces, end)
 
     def forget(self, begin: int) -> None:
         """Restarts at an offset: what was before it is truncated."""
         with self._lock:
             self._pieces.clear()
             self._bytes, self._begin, self._end = 0, begin, begin
+            self._gaps += 1
 
-    def _notify(self, names: set[str]) -> None:
-        """Wakes waiters with new records at once, the others as often as the loop can bear."""
-        for name in names & self._waiting.keys():
-            for waiter in self._waiting[name]:
-                _wake(waiter)
-        due_s = self._woken_s + self._waiting_count * WAKE_S
-        if (now_s := self._loop.time()) >= due_s:
-            self._wake_all()
-        elif self._wakes is None:
-            self._wakes = self._loop.call_later(due_s - now_s, self._wake_all)
+    def _notify(self, pieces: Iterable[Piece], end: int) -> None:
+        """Wakes waiters with new records at once, the others when nothing more comes."""
+        for piece in pieces:
+            for name in self._waiting.keys() & piece.delivered.queries.subscribers:
+                for waiter in self._waiting[name]:
+                    _wake(waiter, piece.offset)
+        self._told = end
+        self._moved_s = self._loop.time()
+        if self._settling is None:
+            self._settling = self._loop.call_later(SETTLED_S, self._settle)
 
-    def _wake_all(self) -> None:
-        if self._wakes is not None:
-            self._wakes.cancel()
-            self._wakes = None
-        self._woken_s = self._loop.time()
+    def _settle(self) -> None:
+        """Wakes all if nothing has come for a while, as often as the loop can bear."""
+        now_s = self._loop.time()
+        bearable_s = self._woken_s + self._waiting_count * WAKE_S
+        due_s = max(self._moved_s + SETTLED_S, bearable_s)
+        if now_s < due_s:
+            self._settling = self._loop.call_at(due_s, self._settle)
+            return
+        self._settling = None
+        self._woken_s = now_s
         for waiters in self._waiting.values():
             for waiter in waiters:
-                _wake(waiter)
+                self._pass(waiter)
+
+    def _pass(self, waiter: asyncio.Future[int]) -> None:
+        """Wakes a waiter for whom nothing has come."""
+        _wake(waiter, self._told)
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
+def _wake(waiter: asyncio.Future[int], offset: int) -> None:
     if not waiter.done():
-        waiter.set_result(None)
+        waiter.set_result(offset)
 
 
 class Tails:

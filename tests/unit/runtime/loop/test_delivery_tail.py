@@ -312,6 +312,71 @@ def test_windows_of_others_do_not_wake_thousands_of_streams_each() -> None:
     assert looks["others"] <= 2_000 * 3
 
 
+def test_who_waits_is_not_woken_for_others_and_passes_their_records_all_the_same() -> None:
+    async def run() -> None:
+        # init: one waits through windows of others, which the tail soon forgets
+        tail = Tail(0, 0, asyncio.get_running_loop())
+        others, mine = delivered(3), delivered(4)
+        name = next(
+            one for one in mine.queries.subscribers if one not in others.queries.subscribers
+        )
+        wakes = []
+
+        async def stream() -> int:
+            offset = 0
+            while offset < 50:
+                offset = await tail.wait(offset, WAIT_S, name)
+                wakes.append(offset)
+            return offset
+
+        waiting = asyncio.create_task(stream())
+        await asyncio.sleep(0)
+        for offset in range(50):
+            tail.keep([Piece(offset, offset + 1, others, 100)], offset + 1, 250)
+        assert tail.after(0) is None
+        # test: its own record, after the others without a pause
+        tail.keep([Piece(50, 51, mine, 100)], 51, 250)
+        async with asyncio.timeout(WAIT_S):
+            assert await waiting == 50
+        # check
+        assert wakes == [50]
+        kept = tail.after(50)
+        assert kept is not None
+        assert [piece.offset for piece in kept[0]] == [50]
+
+    asyncio.run(run())
+
+
+def test_who_waits_passes_the_records_of_others_when_its_time_is_over() -> None:
+    async def run() -> None:
+        tail = Tail(0, 0, asyncio.get_running_loop())
+        tail.keep([Piece(7, 8, delivered(3), 1)], 8, 1 << 20)
+        # Before the loop has been told of it, it may be anybody's.
+        assert await tail.wait(0, 0.0, "nobody") == 0
+        assert await tail.wait(8, 0.0, "nobody") == 8
+        waiting = asyncio.create_task(tail.wait(8, 0.3, "nobody"))
+        await asyncio.sleep(0)
+        tail.keep([Piece(8, 9, delivered(3), 1)], 12, 1 << 20)
+        assert await asyncio.wait_for(waiting, WAIT_S) == 12
+
+    asyncio.run(run())
+
+
+def test_what_was_truncated_unread_is_not_passed() -> None:
+    """It may have been the subscriber's: it has to learn that its cursor has expired."""
+
+    async def run() -> None:
+        tail = Tail(0, 0, asyncio.get_running_loop())
+        waiting = asyncio.create_task(tail.wait(0, 0.3, "mine"))
+        await asyncio.sleep(0)
+        tail.forget(5)
+        tail.keep([Piece(5, 6, delivered(3), 1)], 6, 1 << 20)
+        assert await asyncio.wait_for(waiting, WAIT_S) == 0
+        assert tail.after(0) is None
+
+    asyncio.run(run())
+
+
 def test_a_stream_that_is_cancelled_waits_no_more() -> None:
     async def run() -> None:
         tail = Tail(0, 0, asyncio.get_running_loop())
