@@ -22,6 +22,10 @@ def notifications_of(batch: NotificationBatch) -> Iterator[bytes]:
     """Yields the JSON of each notification. An object is written once however many it matches."""
     heads = [b'{"query":%s,"object":' % orjson.dumps(one) for one in batch.query_ids]
     objects = _objects_of(batch)
+    if batch.is_plain:
+        for query, row in zip(batch.match_queries, batch.match_objects, strict=True):
+            yield b"%s%s}" % (heads[query], objects[row])
+        return
     changes, tracks = batch.match_changes, batch.match_tracks
     shown = batch.match_highlights
     for i, (query, row) in enumerate(zip(batch.match_queries, batch.match_objects, strict=True)):

@@ -119,6 +119,7 @@ class NotificationBatch(ObjectRows):
         sizes = {len(each) for each in (shown.matches, shown.starts, shown.ends, shown.terms)}
         if not fits or len(sizes) > 1 or len(shown.matches) % 4:
             raise Internal("columns of a response do not fit together")
+        self._has_highlights = bool(shown.matches)
         self._list_count = 0
         if response.HasField("lists"):
             check_lists(response.lists)
@@ -135,6 +136,12 @@ class NotificationBatch(ObjectRows):
     def __len__(self) -> int:
         """Number of matches and lists."""
         return len(self._response.matches.objects) // 4 + self._list_count
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it holds matches alone: no changes of tracked values, highlights or lists."""
+        shown = self._has_highlights or self._list_count
+        return not shown and not self._response.matches.changes
 
     @property
     def message_bytes(self) -> int:

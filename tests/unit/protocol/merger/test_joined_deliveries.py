@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 
+from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
+from sirocco.protocol.contract.columns import MatchColumns
 from sirocco.protocol.contract.messages import Delivered
-from sirocco.protocol.merger.delivery_records import bytes_of, joined, of_subscriber
+from sirocco.protocol.merger.delivery_records import bytes_of, compacted, joined, of_subscriber
 from tests.support.random_messages import delivered as random_delivered
 
 
@@ -79,3 +83,49 @@ def test_each_subscriber_gets_its_own_part_alone(seed: int) -> None:
         assert begin == end if part is None else len(part.matches) == end - begin, f"seed={seed}"
         assert part is None or part.queries.subscribers == (subscriber,)
     assert of_subscriber(record, "somebody else") is None
+
+
+def test_a_part_of_one_match_is_what_remains_of_the_record_without_the_rest() -> None:
+    rng, tried = np.random.default_rng(9), 0
+    for _ in range(300):
+        record = random_delivered(rng, int(rng.integers(2, 6)))
+        names, offsets = record.queries, record.match_offsets
+        for row in np.flatnonzero(np.diff(offsets) == 1).tolist():
+            if record.list_offsets is not None and np.diff(record.list_offsets)[row]:
+                continue
+            subscriber = names.subscribers[row]
+            part = of_subscriber(record, subscriber)
+            assert part is not None
+            assert written(part) == written(_without_the_rest(record, row)), subscriber
+            tried += len(names.subscribers) > 1
+    assert tried > 20
+
+
+def _without_the_rest(record: Delivered, row: int) -> Delivered:
+    begin, end = record.match_offsets[row : row + 2].tolist()
+    names, matches = record.queries, record.matches
+    changes = None if matches.changes is None else matches.changes[begin:end]
+    own = replace(
+        names,
+        subscriber_rows=np.zeros(len(names), np.uint32),
+        subscribers=(names.subscribers[row],),
+    )
+    return compacted(
+        Delivered(
+            objects=record.objects,
+            events=record.events,
+            queries=own,
+            matches=MatchColumns(matches.objects[begin:end], matches.queries[begin:end], changes),
+            match_offsets=np.array([0, 1], np.int64),
+        )
+    )
+
+
+def written(part: Delivered) -> bytes:
+    """Returns the response to the subscriber."""
+    response = ReceiveResponse()
+    put_objects(response.objects, part.objects)
+    put_events(response.events, part.events)
+    put_names(response.queries, part.queries)
+    put_matches(response.matches, part.matches)
+    return response.SerializeToString(deterministic=True)
