@@ -99,8 +99,8 @@ def test_pages_take_few_threads_also_of_callers_that_have_gone() -> None:
         asyncio.get_running_loop().set_default_executor(threads)
         read.gate.clear()
 
-        async def asked(count: int) -> list[asyncio.Future[Any]]:
-            pages = [asyncio.ensure_future(read.read(page_of("acme:"))) for _ in range(count)]
+        async def asked(count: int) -> list[asyncio.Task[Any]]:
+            pages = [asyncio.create_task(read.read(page_of("acme:"))) for _ in range(count)]
             for _ in range(10):
                 await asyncio.sleep(0)
             return pages
