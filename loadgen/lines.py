@@ -150,6 +150,8 @@ def _until_damage(read: Iterator[T], name: str, damage: list[BadLine]) -> Iterat
 def read_chunk(chunk: list[NumberedLine], name: str) -> ReadBatch:
     """Reads some lines together; `name` is the file's in errors."""
     try:
+        if any(len(line) > LINE_BYTES_MAX for _, line in chunk):
+            raise _NotPlainError
         objects = _columns_of([orjson.loads(line) for _, line in chunk])
         if len(objects.attributes) and may_exceed_64_bits(b"\n".join(line for _, line in chunk)):
             raise _NotPlainError

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
-from itertools import islice
 from typing import TypeVar
 
 from sirocco.formats.column_map import ChosenColumns
@@ -23,8 +22,10 @@ from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, concat
 from sirocco.services.gateway.problems import PayloadTooLarge, UnsupportedMediaType
 from sirocco.services.gateway.settings import GatewayLimits
 
-# Rows that are read together.
+# Rows that are read together, and bytes of a body: empty arrays and cells take thirty times as much
+# once they are read.
 _CHUNK_ROWS = 2_000
+_CHUNK_BYTES = 1 << 20
 
 # Of Parquet, where a row may be large whatever the body has.
 _PARQUET_ROWS = 64
@@ -122,9 +123,9 @@ def unpacked_bytes(media_type: str, limits: GatewayLimits) -> int:
 
 
 def _read_lines(body: bytes, limits: GatewayLimits, _: ChosenColumns) -> Iterator[ReadBatch]:
-    body = body.removeprefix(b"\xef\xbb\xbf")
-    lines = ((number, line) for number, line in _lines_of(body) if not line.isspace())
-    for chunk in _chunks(lines, limits.objects):
+    source = _Source(body.removeprefix(b"\xef\xbb\xbf"))
+    lines = ((number, line) for number, line in source.lines() if not line.isspace())
+    for chunk in _chunks(lines, limits.objects, source=source):
         yield read_chunk(chunk, _NO_FILE)
 
 
@@ -151,16 +152,18 @@ def _read_array(body: bytes, limits: GatewayLimits, _: ChosenColumns) -> Iterato
 
 def _read_geojson(body: bytes, limits: GatewayLimits, _: ChosenColumns) -> Iterator[ReadBatch]:
     # A collection is often one line, which would say nothing: features are numbered.
-    pieces = (body[begin : begin + _PIECE_BYTES] for begin in range(0, len(body), _PIECE_BYTES))
-    features = enumerate((row for _, row in read_features(pieces)), 1)
-    for chunk in _chunks(features, limits.objects):
+    source = _Source(body)
+    features = enumerate((row for _, row in read_features(source.pieces())), 1)
+    for chunk in _chunks(features, limits.objects, source=source):
         yield read_members(chunk, _NO_FILE)
 
 
 def _read_table(
     body: bytes, limits: GatewayLimits, chosen: ChosenColumns, delimiter: str | None
 ) -> Iterator[ReadBatch]:
-    for chunk in _chunks(read_delimited(_lines_of(body), chosen, delimiter), limits.objects):
+    source = _Source(body)
+    rows = read_delimited(source.lines(), chosen, delimiter)
+    for chunk in _chunks(rows, limits.objects, source=source):
         yield read_members(chunk, _NO_FILE)
 
 
@@ -185,27 +188,60 @@ def _bytes_of(objects: ObjectColumns) -> int:
     return _OBJECT_BYTES * len(objects) + sum(len(column) for column in strings)
 
 
-def _lines_of(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields (number, line) of all lines, with their ends."""
-    number = begin = 0
-    while begin < len(body):
-        end = body.find(b"\n", begin) + 1 or len(body)
-        number += 1
-        yield number, body[begin:end]
-        begin = end
+class _Source:
+    """A body that is read once, from its begin.
+
+    Attributes:
+        taken: bytes of it that have been read.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.taken = 0
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yields (number, line) of all lines, with their ends."""
+        body, number = self._body, 0
+        while (begin := self.taken) < len(body):
+            self.taken = body.find(b"\n", begin) + 1 or len(body)
+            number += 1
+            yield number, body[begin : self.taken]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yields pieces of it."""
+        while (begin := self.taken) < len(self._body):
+            self.taken = begin + _PIECE_BYTES
+            yield self._body[begin : self.taken]
 
 
 def _chunks(
-    rows: Iterable[T], objects_max: int, chunk_rows: int = _CHUNK_ROWS
+    rows: Iterable[T],
+    objects_max: int,
+    chunk_rows: int = _CHUNK_ROWS,
+    source: _Source | None = None,
 ) -> Iterator[list[T]]:
-    each = iter(rows)
-    count = 0
-    while chunk := list(islice(each, chunk_rows)):
-        count += len(chunk)
+    """Yields rows that are read together.
+
+    Args:
+        rows: all of them.
+        objects_max: of a body.
+        chunk_rows: of one chunk.
+        source: where they come from, of which a chunk takes some bytes; None: already in memory.
+    """
+    begin = 0
+    chunk: list[T] = []
+    for count, row in enumerate(rows, 1):
+        chunk.append(row)
         if count > objects_max:
             raise PayloadTooLarge(
                 f"has more than {objects_max} objects: send several", field="body"
             )
+        is_large = source is not None and source.taken - begin >= _CHUNK_BYTES
+        if is_large or len(chunk) == chunk_rows:
+            yield chunk
+            chunk = []
+            begin = 0 if source is None else source.taken
+    if chunk:
         yield chunk
 
 

@@ -14,6 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from sirocco.loadgen import lines
+from sirocco.loadgen.lines import ReadBatch, read_members
+from sirocco.services.gateway import object_formats
 from sirocco.services.gateway.bodies import _Packed
 from sirocco.services.gateway.object_formats import read_body
 from sirocco.services.gateway.server import Gateway
@@ -220,6 +223,44 @@ def test_columns_of_a_table_are_named_by_the_client(start: Start) -> None:
     for wrong in ("lon", "id=nobody,lon=where,lat=south"):
         answer = httpx.post(url, params={"map": wrong}, content=table, headers=headers)
         assert (answer.status_code, answer.json()["field"]) == (400, "map")
+
+
+@pytest.mark.parametrize(
+    ("media_type", "head", "row"),
+    [
+        ("application/x-ndjson", b"", b'{"id":1,"lon":0,"lat":0,"a":[%s1]}\n' % (b"[]," * 9_000)),
+        (
+            "application/geo+json",
+            b"",
+            b'{"type":"Feature","id":1,"geometry":{"type":"Point","coordinates":[0,0]},'
+            b'"properties":{"a":[%s1]}}\n' % (b"[]," * 9_000),
+        ),
+        ("text/csv", b"id,lon,lat,text\n", b"1,0,0,%s\n" % (b"x" * 27_000)),
+    ],
+)
+def test_bodies_are_read_a_piece_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, media_type: str, head: bytes, row: bytes
+) -> None:
+    """Empty arrays take thirty times their bytes: those of two thousand rows were read at once."""
+    together: list[int] = []
+
+    def read_rows(rows: list[Any], name: str) -> ReadBatch:
+        together.append(len(rows))
+        return read_members([], name)
+
+    monkeypatch.setattr(object_formats, "read_members", read_rows)
+    monkeypatch.setattr(object_formats, "read_chunk", read_rows)
+    read_body(head + row * 150, media_type, LIMITS, {})
+    assert sum(together) == 150
+    # A megabyte, and what is read ahead.
+    assert max(together) * len(row) < 5 << 18
+
+
+def test_a_line_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b'{"id":1,"lon":0,"lat":0,"a":[%s1]}' % (b"[]," * 500_000)
+    monkeypatch.setattr(lines.orjson, "loads", lambda _: pytest.fail("it was parsed"))
+    read = read_body(line, "application/x-ndjson", LIMITS, {})
+    assert [error.message for _, error in read.bad] == ["is longer than 983040 bytes"]
 
 
 def test_errors_of_bad_lines_are_kept_up_to_the_bound() -> None:
