@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -18,7 +17,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.base.durations import read_past_ms
-from sirocco_client.base.numbers import Moment, read_seconds, read_whole
+from sirocco_client.base.numbers import Moment, read_whole
 from sirocco_client.calls import router_calls
 from sirocco_client.calls.async_kept_streams import AsyncKeptStreams
 from sirocco_client.calls.attempts import Attempts
@@ -37,11 +36,11 @@ from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchRe
 from sirocco_client.calls.map_change import MapChange
 from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
 from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.client import CREDIT, new_session
+from sirocco_client.client_base import CREDIT, ClientBase, new_session
 from sirocco_client.connection.async_waiting import was_call_cancelled
-from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
-from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange, Contact
-from sirocco_client.connection.endpoints import Endpoints, parse_addresses, preferred_order
+from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, Tls
+from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange
+from sirocco_client.connection.endpoints import Endpoints, preferred_order
 from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry
 from sirocco_client.errors import (
     FailedPrecondition,
@@ -73,7 +72,7 @@ T = TypeVar("T")
 _BROKEN = (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError, Unavailable)
 
 
-class AsyncClient:
+class AsyncClient(ClientBase):
     """Connects to a cluster as `Client` does. All of its methods belong to one event loop."""
 
     def __init__(
@@ -90,28 +89,22 @@ class AsyncClient:
         on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
         """Creates a client; the arguments are those of `Client`."""
-        routers = parse_addresses(router, "router")
-        self._routers = Endpoints(routers)
-        self._mergers = None if mergers is None else tuple(mergers)
-        named = (*routers, *(self._mergers or ()))
-        self._settings = ChannelSettings(tls, token, message_bytes_max, window_bytes, named)
-        self._retry = retry or Retry()
-        self._contact = Contact(on_connection)
-        self._timeout_s = read_seconds(timeout_s, "timeout_s")
+        super().__init__(
+            router,
+            mergers=mergers,
+            tls=tls,
+            token=token,
+            retry=retry,
+            timeout_s=timeout_s,
+            message_bytes_max=message_bytes_max,
+            window_bytes=window_bytes,
+            on_connection=on_connection,
+        )
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._is_closed = False
         self._subscriptions: WeakSet[AsyncSubscription] = WeakSet()
-        # Each client has its own order of mergers, so that searches spread over them.
-        self._key = secrets.token_hex(8)
-        self._search_mergers: Endpoints | None = None
         self._shared_calls = SharedCalls(self._channel, self._settings.metadata, self._contact)
         self._kept = AsyncKeptStreams(self._search_stream, self._settings.metadata)
-
-    def __repr__(self) -> str:
-        """Shows the addresses, never the token."""
-        state = ", closed" if self._is_closed else ""
-        routers = ", ".join(self._routers.all)
-        return f"<AsyncClient of {routers}, timeout {self._timeout_s:g} s{state}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -527,15 +520,14 @@ class AsyncClient:
         """As `Client.advance_time`."""
         return await self._call(router_calls.advance_time(time_ms))
 
-    def _seconds(self, timeout_s: float | None) -> float:
-        """Time limit of a call, seconds."""
-        return self._timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
-
     async def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
         mergers = self._mergers
         if mergers is None:
             mergers = (await self.describe(timeout_s=timeout_s)).addresses("merger")
         return Endpoints(preferred_order(mergers, key))
+
+    def _has_ended(self) -> bool:
+        return self._is_closed
 
     # --- calls -------------------------------------------------------------------------------
 

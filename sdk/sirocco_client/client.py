@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from sirocco_api.v1.search_service_pb2 import SearchManyRequest
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.base.durations import read_past_ms
-from sirocco_client.base.numbers import Moment, read_seconds, read_whole
+from sirocco_client.base.numbers import Moment, read_whole
 from sirocco_client.calls import router_calls
 from sirocco_client.calls.attempts import Attempts
 from sirocco_client.calls.balance import Balance
@@ -39,9 +38,10 @@ from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchRe
 from sirocco_client.calls.map_change import MapChange
 from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
 from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
-from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange, Contact
-from sirocco_client.connection.endpoints import Endpoints, parse_addresses, preferred_order
+from sirocco_client.client_base import CREDIT, ClientBase, new_session
+from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, Tls
+from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange
+from sirocco_client.connection.endpoints import Endpoints, preferred_order
 from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry
 from sirocco_client.errors import (
     FailedPrecondition,
@@ -63,14 +63,10 @@ from sirocco_client.queries.query import (
     RegistrationResult,
 )
 
-# Matches that a subscription lets the server send ahead.
-CREDIT = 10_000
-
-
 T = TypeVar("T")
 
 
-class Client:
+class Client(ClientBase):
     """Connects to a cluster. Safe to share between threads; connects at the first call.
 
     A call that fails for a reason that may pass is repeated on another router. All calls of this
@@ -108,28 +104,23 @@ class Client:
                 when a server of that kind is connected again. Runs on the thread that notices the
                 change.
         """
-        routers = parse_addresses(router, "router")
-        self._routers = Endpoints(routers)
-        self._mergers = None if mergers is None else tuple(mergers)
-        named = (*routers, *(self._mergers or ()))
-        self._settings = ChannelSettings(tls, token, message_bytes_max, window_bytes, named)
-        self._retry = retry or Retry()
-        self._contact = Contact(on_connection)
-        self._timeout_s = read_seconds(timeout_s, "timeout_s")
+        super().__init__(
+            router,
+            mergers=mergers,
+            tls=tls,
+            token=token,
+            retry=retry,
+            timeout_s=timeout_s,
+            message_bytes_max=message_bytes_max,
+            window_bytes=window_bytes,
+            on_connection=on_connection,
+        )
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._closed = threading.Event()
         self._subscriptions: WeakSet[Subscription] = WeakSet()
-        # Each client has its own order of mergers, so that searches spread over them.
-        self._key = secrets.token_hex(8)
-        self._search_mergers: Endpoints | None = None
         self._searchers: dict[str, Any] = {}
         self._kept = KeptStreams(self._search_stream, self._settings.metadata)
-
-    def __repr__(self) -> str:
-        """Shows the addresses, never the token."""
-        state = ", closed" if self._closed.is_set() else ""
-        return f"<Client of {', '.join(self._routers.all)}, timeout {self._timeout_s:g} s{state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -652,6 +643,9 @@ class Client:
             mergers = self.describe(timeout_s=timeout_s).addresses("merger")
         return Endpoints(preferred_order(mergers, key))
 
+    def _has_ended(self) -> bool:
+        return self._closed.is_set()
+
     # --- calls -------------------------------------------------------------------------------
 
     def _began(self, subscription: Subscription) -> None:
@@ -699,15 +693,6 @@ class Client:
                 return call.read(None)
             self._pause(attempts.pause_s(error, time.monotonic()))
 
-    def _seconds(self, timeout_s: float | None) -> float:
-        """Time limit of a call, seconds."""
-        return self._timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
-
     def _pause(self, seconds: float) -> None:
         if self._closed.wait(seconds):
             raise FailedPrecondition("the client is closed")
-
-
-def new_session() -> int:
-    """Returns a random name for a session, never 0."""
-    return secrets.randbits(64) or 1
