@@ -20,9 +20,6 @@ import pytest
 from sirocco.loadgen.lines import read_objects
 from sirocco.loadgen.live_lines import LINGER_S, LivePipe, live_chunks
 
-# Far longer than lines linger, far shorter than the limit of a test.
-SOON_S = 5.0
-
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[Path, int]]:

@@ -122,7 +122,7 @@ def test_a_list_takes_one_of_the_credit(log: MemoryLog, address: str) -> None:
                 ReceiveRequest(credit=Credit(matches=1)),
             ]
         )
-        call = ReceiveServiceStub(channel).Receive(requests, timeout=1.5)
+        call = ReceiveServiceStub(channel).Receive(requests, timeout=4.0)
         got: list[int] = []
         with pytest.raises(grpc.RpcError) as caught:
             got.extend(len(response.lists.queries) // 4 for response in call)

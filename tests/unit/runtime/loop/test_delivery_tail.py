@@ -140,7 +140,7 @@ def test_waiting_readers_wake_when_a_record_arrives(
         Writer(log).window(delivered(1))
         waiting.result(WAIT_S / 2)
         assert reached(tail, 0, 1)
-        asyncio.run_coroutine_threadsafe(tail.wait(0, WAIT_S), loop).result(1)
+        asyncio.run_coroutine_threadsafe(tail.wait(0, WAIT_S), loop).result(WAIT_S / 2)
     finally:
         tail.close()
 

@@ -399,10 +399,10 @@ def test_callers_of_a_loop_that_ends_first_receive_an_error(log: MemoryLog) -> N
         held.let_go()
         for future in (found, settled):
             with pytest.raises(Unavailable):
-                future.result(2)
+                future.result(WAIT_S)
         eventually(lambda: not worker.is_alive)
         with pytest.raises(Unavailable):
-            worker.settled().result(2)
+            worker.settled().result(WAIT_S)
 
 
 def test_an_unexpected_error_of_the_machine_ends_the_loop(log: MemoryLog) -> None:

@@ -334,7 +334,7 @@ def test_draining_gives_up_loads_and_leaves_checkpoints_all_the_same(log: Memory
         stopping.start()
         script.wait(Draining)
         archive.answers.set()
-        stopping.join(3)
+        stopping.join(WAIT_S)
         assert not worker.is_alive
 
     # check
