@@ -16,6 +16,7 @@ from sirocco.runtime.process.process_tuning import tune
 from sirocco.runtime.process.retries import retried
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
+from sirocco.telemetry.audit import AUDIT
 from sirocco.telemetry.logging import configure, event
 from sirocco.transport.archive import Archive, folder_of, open_archive
 from sirocco.transport.errors import TransportError
@@ -40,6 +41,7 @@ def run(make: Callable[[Parts, ProcessSettings], Service]) -> int:
         print(f"cannot start: {error}", file=sys.stderr)
         return EXIT_SETTINGS
     configure(settings.log_level)
+    AUDIT.set_level(settings.audit)
     tune()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

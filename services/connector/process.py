@@ -26,6 +26,7 @@ from sirocco.runtime.settings import Reader
 from sirocco.services.connector.config import ConnectorConfig, load_config
 from sirocco.services.connector.leave import end_within
 from sirocco.services.connector.runner import Parts, Runner
+from sirocco.telemetry.audit import AUDIT, LEVELS
 from sirocco.telemetry.logging import configure, event
 from sirocco.telemetry.metrics import ConnectorMetrics, ProcessMetrics, new_registry
 
@@ -56,6 +57,7 @@ class ProcessSettings:
         host: address at which metrics and probes are served.
         metrics_port: of /metrics and the probes; 0 for a free one.
         log_level: least level of the log lines on stderr.
+        audit: one of `audit.LEVELS`; a configuration changes when a process starts with it.
         name: the operator's name of the process.
         config: path of the configuration.
     """
@@ -63,6 +65,7 @@ class ProcessSettings:
     host: str = "127.0.0.1"
     metrics_port: int = 0
     log_level: str = "info"
+    audit: str = "off"
     name: str = ""
     config: str = ""
 
@@ -78,6 +81,7 @@ def from_environment() -> ProcessSettings:
         host=read.text("SIROCCO_HOST", "127.0.0.1"),
         metrics_port=read.integer("SIROCCO_HTTP_PORT", 0, 65_535, least=0),
         log_level=read.choice("SIROCCO_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
+        audit=read.choice("SIROCCO_AUDIT", "off", LEVELS),
         name=read.text("SIROCCO_NAME", ""),
         config=read.text("SIROCCO_CONNECTOR_CONFIG", ""),
     )
@@ -98,6 +102,9 @@ def run(path: str | Path | None = None) -> int:
         print(f"cannot start: {error}", file=sys.stderr)
         return EXIT_SETTINGS
     configure(settings.log_level)
+    AUDIT.set_level(settings.audit)
+    for action, named in (("start_source", config.sources), ("start_sink", config.sinks)):
+        AUDIT.changed(action, list(named), {}, {"connector": settings.name or "connector"})
     try:
         connector = Connector(config, settings)
     except OSError as error:

@@ -12,6 +12,7 @@ from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer, MapServiceSt
 from sirocco.model.errors import Unavailable
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.map_change import Phase, progress
+from sirocco.runtime.grpc.audited import audited
 from sirocco.runtime.grpc.grpc_errors import unary
 from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
 from sirocco.runtime.process.membership import MemberInfo
@@ -48,6 +49,13 @@ class MapFront(MapServiceServicer):
         self, request: pb.ProposeMapRequest, context: grpc.aio.ServicerContext
     ) -> pb.ProposeMapResponse:
         """See `map_service.proto`."""
+        names = [f"map of {len(request.partition_map)} bytes"]
+        with audited("propose_map", names):
+            response = await self._proposed(request)
+            names[0] = f"map {response.map_version}"
+        return response
+
+    async def _proposed(self, request: pb.ProposeMapRequest) -> pb.ProposeMapResponse:
         # In a thread, because it reads the map store.
         info = (await asyncio.to_thread(self._members)).get(self._view.leader)
         if info is None:

@@ -16,9 +16,14 @@ from sirocco.codec.wire import PartlyRefused
 from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.query import query_handle
-from sirocco.protocol.contract.effects import ChangeRequest, PlainRequests, RemovalRequests
+from sirocco.protocol.contract.effects import (
+    ChangeRequest,
+    PlainRequests,
+    RemovalRequests,
+)
 from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.protocol.contract.plain_queries import PlainQueries
+from sirocco.runtime.grpc.audited import audited
 from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import connection
 from sirocco.runtime.grpc.grpc_errors import streaming, unary
@@ -41,6 +46,7 @@ from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.quotas import TenantFigures
 from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from sirocco.telemetry.audit import AUDIT
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Streams of bulk calls, in this router and of one tenant (of one connection, without tenants); the
@@ -90,10 +96,11 @@ class QueryFront(QueryServiceServicer):
     ) -> pb.RegisterQueryResponse:
         """See `query_service.proto`."""
         client = caller()
-        change, warnings = await self._checks.read(
-            "register", request.query, lifetime_of(request), client.grant
-        )
-        revision = await self._changes.apply(change, client)
+        with audited("register_query", [request.query.id]):
+            change, warnings = await self._checks.read(
+                "register", request.query, lifetime_of(request), client.grant
+            )
+            revision = await self._changes.apply(change, client)
         return pb.RegisterQueryResponse(revision=revision, warnings=warnings)
 
     @unary
@@ -102,10 +109,11 @@ class QueryFront(QueryServiceServicer):
     ) -> pb.UpdateQueryResponse:
         """See `query_service.proto`."""
         client = caller()
-        change, warnings = await self._checks.read(
-            "update", request.query, lifetime_of(request), client.grant
-        )
-        revision = await self._changes.apply(change, client)
+        with audited("update_query", [request.query.id]):
+            change, warnings = await self._checks.read(
+                "update", request.query, lifetime_of(request), client.grant
+            )
+            revision = await self._changes.apply(change, client)
         return pb.UpdateQueryResponse(revision=revision, warnings=warnings)
 
     @unary
@@ -116,8 +124,10 @@ class QueryFront(QueryServiceServicer):
         if not request.id:
             raise InvalidArgument("is missing", field="id")
         client = caller()
-        change = _removal(client.grant.inward(request.id), now_ms())
-        return pb.UnregisterQueryResponse(revision=await self._changes.apply(change, client))
+        with audited("unregister_query", [request.id]):
+            change = _removal(client.grant.inward(request.id), now_ms())
+            revision = await self._changes.apply(change, client)
+        return pb.UnregisterQueryResponse(revision=revision)
 
     @unary
     async def GetQuery(  # noqa: N802 -- the contract's name
@@ -229,6 +239,20 @@ class QueryFront(QueryServiceServicer):
         action: str,
         received: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
     ) -> Answer:
+        """Registers or updates the queries of a request, which is audited."""
+        message = received.message if isinstance(received, PartlyRefused) else received
+        names = [each.id for each in message.queries] if AUDIT.writes_changes else []
+        with audited(f"{action}_query", names) as errors:
+            answer = await self._decided(action, received)
+            if names:
+                errors.update(answer.errors())
+        return answer
+
+    async def _decided(
+        self,
+        action: str,
+        received: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
+    ) -> Answer:
         """Registers or updates the queries of a request; each is refused separately."""
         request, refused = (
             (received.message, received.refused)
@@ -275,7 +299,14 @@ class QueryFront(QueryServiceServicer):
         return Answer(outcomes, warnings)
 
     async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> Answer:
-        """Removes the queries of a request."""
+        """Removes the queries of a request, which is audited."""
+        with audited("unregister_query", request.ids) as errors:
+            answer = await self._removed(request)
+            if AUDIT.writes_changes:
+                errors.update(answer.errors())
+        return answer
+
+    async def _removed(self, request: pb.UnregisterQueriesRequest) -> Answer:
         check_count(len(request.ids), "ids")
         client, at_ms = caller(), now_ms()
 

@@ -27,6 +27,7 @@ from sirocco.runtime.grpc.edge import EDGE, EdgeLimits
 from sirocco.runtime.grpc.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.security import ALGORITHMS, JwtSettings, SecuritySettings
 from sirocco.runtime.grpc.tls import TlsFiles
+from sirocco.telemetry.audit import LEVELS
 from sirocco.transport.kafka_settings import COMPRESSION, COMPRESSIONS, KafkaSettings
 from sirocco.transport.log import TopicSpec
 
@@ -177,6 +178,7 @@ class ProcessSettings:
         grpc_port, http_port: 0 for a free one.
         sample: path of objects from which the first map is built; coordinator only.
         log_level: least level of the log lines on stderr.
+        audit: which lines of the audit log are written, one of `audit.LEVELS`.
         security: TLS and tokens.
         name: the operator's name of the process; a part of its id in the cluster.
     """
@@ -193,6 +195,7 @@ class ProcessSettings:
     log_level: str
     security: SecuritySettings = field(default_factory=SecuritySettings)
     name: str = ""
+    audit: str = "off"
 
     def check_files(self) -> None:
         """Checks that the files of keys and certificates can be read.
@@ -315,6 +318,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         log_level=read.choice("SIROCCO_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
         security=_security(read),
         name=_name(read),
+        audit=read.choice("SIROCCO_AUDIT", "off", LEVELS),
     )
 
 

@@ -16,6 +16,8 @@
   value: {{ .Values.httpPort | quote }}
 - name: SIROCCO_LOG_LEVEL
   value: {{ .Values.logLevel | quote }}
+- name: SIROCCO_AUDIT
+  value: {{ .Values.audit | quote }}
 {{- end -}}
 
 {{/* The configuration: that of the values, and how this release is reached. */}}

@@ -12,7 +12,7 @@ from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco.codec.errors import write_error
 from sirocco.codec.registration_results import write_results
 from sirocco.codec.wire import QUERIES_MAX
-from sirocco.model.errors import InvalidArgument
+from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.protocol.contract.effects import Outcome, Outcomes
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.runtime.grpc.edge import from_start
@@ -40,6 +40,12 @@ class Answer:
 
     outcomes: Sequence[Outcome]
     warnings: Mapping[int, Sequence[str]]
+
+    def errors(self) -> dict[int, SiroccoError]:
+        """Returns the errors of the rows that have one."""
+        if isinstance(self.outcomes, Outcomes):
+            return dict(self.outcomes.errors)
+        return {row: each.error for row, each in enumerate(self.outcomes) if each.error is not None}
 
 
 _Decision: TypeAlias = asyncio.Future[Answer]

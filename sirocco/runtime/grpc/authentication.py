@@ -39,6 +39,7 @@ from sirocco.runtime.grpc.grpc_errors import abort
 from sirocco.runtime.grpc.tls import kind_of
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.watched_file import LOOK_S, WatchedFile
+from sirocco.telemetry.audit import AUDIT, who
 
 if TYPE_CHECKING:
     # Libraries of cryptography are loaded only where JWTs are turned on.
@@ -228,43 +229,54 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         header = metadata.get("authorization", "")
         authorization = header if isinstance(header, str) else ""
         method = handler_call_details.method
-        return self._guarded(handler, authorization, None if is_open(method) else scope_of(method))
+        return self._guarded(handler, authorization, method)
 
     def _guarded(
-        self, handler: grpc.RpcMethodHandler, authorization: str, scope: str | None
+        self, handler: grpc.RpcMethodHandler, authorization: str, method: str
     ) -> grpc.RpcMethodHandler:
         """Returns the handler of a call: of one that is refused nothing is read."""
         kind = kind_of(handler)
         inner = getattr(handler, kind)
 
         async def single(request: Any, context: grpc.aio.ServicerContext) -> Any:
-            _CALLER.set(await self._caller(context, authorization, scope))
-            return await inner(request, context)
+            found = await self._caller(context, authorization, method)
+            _CALLER.set(found)
+            try:
+                return await inner(request, context)
+            except grpc.aio.AbortError:
+                _audit_end(context, found, method)
+                raise
 
         async def stream(request: Any, context: grpc.aio.ServicerContext) -> Any:
-            found = await self._caller(context, authorization, scope)
+            found = await self._caller(context, authorization, method)
             _CALLER.set(found)
             async with aclosing(inner(request, context)) as responses:
                 try:
                     while (response := await next_valid(responses, found)) is not END:
                         yield response
                 except SiroccoError as error:
+                    _audit_refusal(method, error.code, str(error), found.grant, context.peer())
                     await abort(context, error)
+                except grpc.aio.AbortError:
+                    _audit_end(context, found, method)
+                    raise
 
         return handler._replace(**{kind: stream if inspect.isasyncgenfunction(inner) else single})
 
     async def _caller(
-        self, context: grpc.aio.ServicerContext, authorization: str, scope: str | None
+        self, context: grpc.aio.ServicerContext, authorization: str, method: str
     ) -> Caller:
-        """Returns who calls, or ends the call; without a scope nobody is asked for a token."""
-        if scope is None:
+        """Returns who calls, or ends the call."""
+        if is_open(method):
             return NOBODY
+        found, scope = NOBODY, scope_of(method)
         try:
             found = self._admitted(authorization, context.peer())
             if not found.allows(scope):
                 raise PermissionDenied(f"token {found.grant.id} has no scope {scope!r}")
         except SiroccoError as error:
             self._refused(error.code.lower())
+            _audit_refusal(method, error.code, str(error), found.grant, context.peer())
             await abort(context, error)
         return found
 
@@ -278,6 +290,22 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 return JwtCaller(jwts, jwts.checked(token, digest, peer), tokens)
         access = NO_TOKENS if tokens is None else tokens.access
         return Caller(access.grant(authorization, now_ms()), tokens, authorization)
+
+
+# Of calls that were let in: the rest of their errors says nothing of rights or quotas.
+_REFUSALS = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED"})
+
+
+def _audit_end(context: grpc.aio.ServicerContext, found: Caller, method: str) -> None:
+    """Writes into the audit log that a call was ended with an error, if it was a refusal."""
+    code = context.code()
+    if AUDIT.writes_refusals and isinstance(code, grpc.StatusCode):
+        _audit_refusal(method, code.name, context.details() or "", found.grant, context.peer())
+
+
+def _audit_refusal(method: str, code: str, reason: str, grant: Grant, peer: str) -> None:
+    if AUDIT.writes_refusals and code in _REFUSALS:
+        AUDIT.refused(method.rpartition("/")[2], code.lower(), reason, who(grant, peer))
 
 
 async def next_valid(responses: AsyncIterator[Any], found: Caller) -> Any:
