@@ -23,8 +23,8 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.coordinator.round_settings import ROUNDS
 from sirocco.protocol.merger.limits import RETAINED_BYTES_MAX, STEP_BYTES_MAX
+from sirocco.runtime.access.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.edge import EDGE, EdgeLimits
-from sirocco.runtime.grpc.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.security import ALGORITHMS, JwtSettings, SecuritySettings
 from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.telemetry.audit import LEVELS

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sirocco_client import Client, PermissionDenied, RangeQuery, Unauthenticated
 
-from sirocco.runtime.grpc.jwt_claims import ClaimRules
+from sirocco.runtime.access.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.security import JwtSettings, SecuritySettings, secured
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster

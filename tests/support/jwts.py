@@ -11,9 +11,9 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from sirocco.model.access import digest_of
-from sirocco.runtime.grpc.jwt_claims import ClaimRules
-from sirocco.runtime.grpc.jwt_keys import JwtKeys, read_keys
-from sirocco.runtime.grpc.jwt_tokens import BUDGET, CheckedJwt, JwtBudget, JwtTokens
+from sirocco.runtime.access.jwt_claims import ClaimRules
+from sirocco.runtime.access.jwt_keys import JwtKeys, read_keys
+from sirocco.runtime.access.jwt_tokens import BUDGET, CheckedJwt, JwtBudget, JwtTokens
 
 # 2026-11-26T12:00:00Z.
 NOW_S = 1_795_694_400

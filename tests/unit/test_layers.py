@@ -75,7 +75,12 @@ FOLDERS = {
         "slot": ("standing", "reports"),
         "load": ("standing", "slot"),
     },
-    "sirocco.runtime": {"process": (), "grpc": ("process",), "loop": ("process",)},
+    "sirocco.runtime": {
+        "process": (),
+        "access": ("process",),
+        "grpc": ("process", "access"),
+        "loop": ("process",),
+    },
     "sirocco_client": {
         "base": (),
         "queries": ("base",),
@@ -105,7 +110,7 @@ APART = frozenset({*SERVICES, "sirocco.services.embedded"})
 
 # Library → the only files that may import it.
 ADAPTERS = {
-    "joserfc": ("sirocco/runtime/grpc/jwt_*.py",),
+    "joserfc": ("sirocco/runtime/access/*.py",),
     "confluent_kafka": (
         "sirocco/transport/kafka*.py",
         "services/connector/*/kafka*.py",

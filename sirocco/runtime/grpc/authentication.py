@@ -43,7 +43,7 @@ from sirocco.telemetry.audit import AUDIT, who
 
 if TYPE_CHECKING:
     # Libraries of cryptography are loaded only where JWTs are turned on.
-    from sirocco.runtime.grpc.jwt_tokens import CheckedJwt, JwtTokens
+    from sirocco.runtime.access.jwt_tokens import CheckedJwt, JwtTokens
 
 # What `next_valid` returns after the last response.
 END = object()

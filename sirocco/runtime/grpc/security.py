@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sirocco.runtime.access.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.authentication import TokenFile
-from sirocco.runtime.grpc.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
 from sirocco.runtime.grpc.tls import Tls, TlsFiles
 
 if TYPE_CHECKING:
-    from sirocco.runtime.grpc.jwt_tokens import JwtTokens
+    from sirocco.runtime.access.jwt_tokens import JwtTokens
 
 # Algorithms of JWTs. There are no others: with HS256 everybody who checks tokens could make them.
 ALGORITHMS = (
@@ -110,9 +110,9 @@ def secured(settings: SecuritySettings) -> Security:
 
 def _jwts(settings: JwtSettings) -> JwtTokens:
     # Only here: their libraries take a second to load.
-    from sirocco.runtime.grpc.jwks_fetch import fetch  # noqa: PLC0415
-    from sirocco.runtime.grpc.jwt_keys import KeyAddress, KeyFile, KeySource  # noqa: PLC0415
-    from sirocco.runtime.grpc.jwt_tokens import JwtTokens  # noqa: PLC0415
+    from sirocco.runtime.access.jwks_fetch import fetch  # noqa: PLC0415
+    from sirocco.runtime.access.jwt_keys import KeyAddress, KeyFile, KeySource  # noqa: PLC0415
+    from sirocco.runtime.access.jwt_tokens import JwtTokens  # noqa: PLC0415
 
     algorithms = settings.algorithms
     source: KeySource

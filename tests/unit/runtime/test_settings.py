@@ -7,8 +7,8 @@ import re
 import pytest
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.runtime.access.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.edge import EdgeLimits
-from sirocco.runtime.grpc.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.security import JwtSettings
 from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.runtime.settings import from_environment

@@ -12,8 +12,8 @@ import pytest
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from sirocco.model.errors import InvalidArgument, Unavailable
-from sirocco.runtime.grpc.jwks_fetch import fetch
-from sirocco.runtime.grpc.jwt_keys import (
+from sirocco.runtime.access.jwks_fetch import fetch
+from sirocco.runtime.access.jwt_keys import (
     JITTER,
     KEYS_MAX,
     RETRY_MS,

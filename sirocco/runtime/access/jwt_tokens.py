@@ -28,8 +28,8 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.model.quota import Bucket
-from sirocco.runtime.grpc.jwt_claims import ClaimRules, grant_of
-from sirocco.runtime.grpc.jwt_keys import JwtKey, JwtKeys, KeySource
+from sirocco.runtime.access.jwt_claims import ClaimRules, grant_of
+from sirocco.runtime.access.jwt_keys import JwtKey, JwtKeys, KeySource
 from sirocco.runtime.process.clock import monotonic_ms, now_ms
 
 logger = logging.getLogger(__name__)

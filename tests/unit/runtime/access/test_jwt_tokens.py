@@ -18,8 +18,8 @@ from sirocco.model.errors import (
     Unauthenticated,
     Unavailable,
 )
-from sirocco.runtime.grpc import jwt_tokens
-from sirocco.runtime.grpc.jwt_tokens import TOKEN_LENGTH_MAX, JwtBudget
+from sirocco.runtime.access import jwt_tokens
+from sirocco.runtime.access.jwt_tokens import TOKEN_LENGTH_MAX, JwtBudget
 from tests.support.jwts import CLAIMS, NOW_S, Issuer, Source, jwks, key, part, public, signed, token
 
 PAYLOAD = json.dumps(CLAIMS).encode()

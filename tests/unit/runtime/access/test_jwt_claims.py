@@ -10,7 +10,7 @@ import pytest
 
 from sirocco.model.access import Grant
 from sirocco.model.errors import PermissionDenied, Unauthenticated
-from sirocco.runtime.grpc.jwt_claims import ClaimRules, grant_of
+from sirocco.runtime.access.jwt_claims import ClaimRules, grant_of
 
 NOW_S = 1_795_694_400
 RULES = ClaimRules(issuer="https://issuer.test", audience="sirocco", skew_ms=30_000)
