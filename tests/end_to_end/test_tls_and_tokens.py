@@ -15,6 +15,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from sirocco_client import (
     AlreadyExists,
     AsyncClient,
@@ -46,7 +50,7 @@ from tests.collisions import FOUND
 from tests.end_to_end.certificates import Authority
 from tests.support.search_ways import STREAMS, take
 
-SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)
+SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2, reflection=True)
 ONCE = Retry(attempts=1)
 ALL = ("publish", "query", "subscribe", "search")
 
@@ -130,6 +134,18 @@ def near(name: str, subscriber: str = "alerts") -> RangeQuery:
 
 
 FIRE = {"id": 1, "lon": 1.0, "lat": 2.0, "text": "fire"}
+
+
+def test_probes_need_no_token_and_those_who_look_at_the_contract_do(secure: Secured) -> None:
+    credentials = grpc.ssl_channel_credentials(secure.authority.certificate.read_bytes())
+    named = (("grpc.ssl_target_name_override", "sirocco"),)
+    with grpc.secure_channel(secure.cluster.router_address, credentials, named) as channel:
+        answer = HealthStub(channel).Check(HealthCheckRequest(), timeout=20)
+        assert answer.status == HealthCheckResponse.SERVING
+        asked = iter((ServerReflectionRequest(list_services=""),))
+        with pytest.raises(grpc.RpcError) as caught:
+            list(ServerReflectionStub(channel).ServerReflectionInfo(asked, timeout=20))
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_tenants_see_their_own_alone(secure: Secured) -> None:
