@@ -337,6 +337,10 @@ class _OpenSearch:
         except SiroccoError as error:
             self._end(error)
             return
+        except Exception as error:
+            # Else its stream would wait for it for ever, and all others of the stream with it.
+            self._end_unexpectedly(error)
+            return
         self.advance(Begin())
 
     def advance(self, event: GatherEvent) -> None:

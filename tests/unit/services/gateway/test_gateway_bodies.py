@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
-from sirocco.loadgen import lines
 from sirocco.loadgen.lines import ReadBatch, read_members
 from sirocco.services.gateway import object_formats
 from sirocco.services.gateway.bodies import _Packed
@@ -258,7 +258,7 @@ def test_bodies_are_read_a_piece_at_a_time(
 
 def test_a_line_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     line = b'{"id":1,"lon":0,"lat":0,"a":[%s1]}' % (b"[]," * 500_000)
-    monkeypatch.setattr(lines.orjson, "loads", lambda _: pytest.fail("it was parsed"))
+    monkeypatch.setattr(orjson, "loads", lambda _: pytest.fail("it was parsed"))
     read = read_body(line, "application/x-ndjson", LIMITS, {})
     assert [error.message for _, error in read.bad] == ["is longer than 983040 bytes"]
 
